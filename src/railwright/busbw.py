@@ -21,7 +21,7 @@ DIVIDED = frozenset({"reduce_scatter", "all_gather", "all_to_all", "all_to_allv"
 """Operations whose size is the element count of one rank times the ranks times the element size in bytes."""
 
 
-def factor(operation: str, ranks: int) -> Fraction:
+def busbw_factor(operation: str, ranks: int) -> Fraction:
     """Return busbw / algbw for n ranks: 2(n-1)/n, (n-1)/n or 1.
 
     Raises KeyError for an unknown operation and ValueError for fewer than one rank.
@@ -46,7 +46,7 @@ def counted_bytes(operation: str, size_bytes: int, ranks: int) -> Fraction:
 
 def bus_bandwidth(operation: str, ranks: int, algorithm_bytes_per_s: float) -> float:
     """Convert an algbw into a busbw, both in bytes/s."""
-    return float(factor(operation, ranks)) * algorithm_bytes_per_s
+    return float(busbw_factor(operation, ranks)) * algorithm_bytes_per_s
 
 
 def ranks_between(operation: str, low: float, high: float) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterable[tuple[Key, list[Item]]]:
+def group_by_key(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterable[tuple[Key, list[Item]]]:
     """Group items by key, in the order in which the keys first appear."""
     groups: dict[Key, list[Item]] = {}
     for item in items:

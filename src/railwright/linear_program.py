@@ -51,20 +51,20 @@ class Program:
         self._model: ctypes.c_void_p | None = None
         """The model in HiGHS. None before the first solution."""
 
-    def variable(self, objective: float = 0.0) -> int:
+    def add_variable(self, objective: float = 0.0) -> int:
         """Add a variable >= 0 and return its number."""
         self._objective.append(objective)
         return len(self._objective) - 1
 
-    def at_most(self, name: str, terms: Mapping[int, float]) -> None:
+    def add_upper_bound(self, name: str, terms: Mapping[int, float]) -> None:
         """Require the sum of terms to be at most the bound that is passed to `solve`."""
         self._add(name, terms, -math.inf, math.inf)
 
-    def at_least(self, name: str, terms: Mapping[int, float], bound: float) -> None:
+    def add_lower_bound(self, name: str, terms: Mapping[int, float], bound: float) -> None:
         """Require the sum of terms to be at least the bound."""
         self._add(name, terms, bound, math.inf)
 
-    def equal(self, name: str, terms: Mapping[int, float], bound: float) -> None:
+    def add_equality(self, name: str, terms: Mapping[int, float], bound: float) -> None:
         """Require the sum of terms to equal the bound."""
         self._add(name, terms, bound, bound)
 

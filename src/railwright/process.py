@@ -65,7 +65,7 @@ def signals_held() -> Iterator[None]:
 
 
 @dataclass
-class Finished:
+class ChildResult:
     """The exit status of a child (negative: the signal that killed it) and the last lines that it printed."""
 
     returncode: int
@@ -172,7 +172,7 @@ class Child:
         """Return the return code, or None while the child runs."""
         return self._popen.poll()
 
-    def wait(self, timeout_s: float) -> Finished:
+    def wait(self, timeout_s: float) -> ChildResult:
         """Wait until the child exits. After `timeout_s`, end its group and set `timed_out`."""
         timed_out = False
         try:
@@ -186,7 +186,7 @@ class Child:
         # A killed child that has not exited has no status yet; the last line of its output says so.
         ended = -signal.SIGKILL if status is None else status
         lines = [*self.output, *(self.complaints if ended != 0 else ())]
-        return Finished(returncode=ended, output=lines, timed_out=timed_out)
+        return ChildResult(returncode=ended, output=lines, timed_out=timed_out)
 
     def stop(self, grace_s: float = 1.0) -> None:
         """Send SIGTERM to the whole group, and SIGKILL after `grace_s` to the processes that are left.
@@ -253,13 +253,15 @@ class Attached:
         return -signal.SIGKILL if self._popen.returncode is None else self._popen.returncode
 
 
-def run(argv: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None) -> Finished:
+def run(argv: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None) -> ChildResult:
     """Run a child to completion. Raises UsageError if it cannot be started."""
     with Child(argv, environment) as child:
         return child.wait(timeout_s)
 
 
-def ask(argv: Sequence[str], *, timeout_s: float, given: bytes = b"", most_lines: int = KEPT_OUTPUT_LINES) -> Finished:
+def query(
+    argv: Sequence[str], *, timeout_s: float, given: bytes = b"", most_lines: int = KEPT_OUTPUT_LINES
+) -> ChildResult:
     """Run a child to completion. The result holds its stdout, and its stderr as well if it failed.
 
     `given` is its standard input. The last `most_lines` lines are kept. Raises UsageError if it cannot be started.

@@ -58,7 +58,7 @@ def ascii_stream(stream: TextIO) -> TextIO:
     return AsciiOutput(below, encoding="utf-8", errors="backslashreplace", line_buffering=stream.isatty())
 
 
-def visible(text: str) -> str:
+def escape(text: str) -> str:
     """Escape every character that does not print: escape codes, line ends, direction marks."""
     if text.isascii() and text.isprintable():
         return text

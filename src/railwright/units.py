@@ -171,6 +171,6 @@ def _significant(value: float) -> str:
     return f"{value:.1f}" if magnitude >= 10 else f"{value:.2f}"
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
+def format_count(number: int, noun: str, plural: str = "") -> str:
     """Format a number with its noun, such as `1 path` or `3 paths`."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"

@@ -25,7 +25,7 @@ from railwright.benchmarks.samples import hdf5_files, readers
 from railwright.benchmarks.samples.pipeline import Consumer, deliver
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.local import LocalLauncher
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.topology.expand import expand
 from railwright.units import GIB
 
@@ -272,7 +272,7 @@ def on_a_gpu(stand_ins, two_gpus, tmp_path):
         variables = os.environ | environment(stand_ins, *addresses) | {"PYTHONPATH": str(site)} | (faults or {})
         found = []
         for job in jobs_of(DEEPCAM, two_gpus, tuple(sorted(os.sched_getaffinity(0))), given):
-            planned = Planned(DEEPCAM, job, DEEPCAM.plan(job))
+            planned = PlannedLaunch(DEEPCAM, job, DEEPCAM.plan(job))
             assert not planned.plan.waived
             found.extend(Session(planned, LocalLauncher(), variables, SILENCE_S).results())
         assert list(folder.iterdir()) == [], "a file was left behind"

@@ -139,7 +139,7 @@ def test_a_file_system_that_refuses_direct_files_is_a_waiver_and_keeps_none(smal
     folder = small_disk("disk", kind="ramfs")
     rank = SimpleNamespace(job=job(folder), step=lambda _text: None)
     blank = Result(benchmark="file_write", quantity="bandwidth_bytes_per_s", path="memory0>drive?")
-    (waived,) = direct_file.over_test_file(rank, blank, lambda _fd: pytest.fail("there is nothing to measure"))
+    (waived,) = direct_file.measure_test_file(rank, blank, lambda _fd: pytest.fail("there is nothing to measure"))
     assert waived.outcome == "waived"
     assert waived.reason == f"cannot make a direct test file in {folder}: Invalid argument"
     assert list(folder.iterdir()) == []
@@ -220,7 +220,7 @@ def test_the_sweep_takes_a_full_file_only_from_a_process_that_is_gone(tmp_path: 
 
 def test_a_nameless_file_has_a_name_only_as_long_as_it_is_asked_for(tmp_path: Path) -> None:
     with direct_file.test_file(str(tmp_path), MIB) as fd:
-        with direct_file.with_name(fd, str(tmp_path)) as named:
+        with direct_file.reopen_named(fd, str(tmp_path)) as named:
             assert len(list(tmp_path.iterdir())) == 1
             assert os.fstat(named).st_ino == os.fstat(fd).st_ino
         assert os.fstat(named).st_nlink == 0

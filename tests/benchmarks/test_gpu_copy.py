@@ -21,7 +21,7 @@ from railwright.benchmarks.registry import find
 from railwright.errors import UsageError
 from railwright.run import measure as measure_launches
 from railwright.run.measure import Measurement
-from railwright.run.plan import launches_on
+from railwright.run.plan import plan_launches
 from railwright.topology.sources.load import load
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def measure(stand_ins, two_gpus, monkeypatch, tmp_path):
         for variable, value in (variables | (faults or {})).items():
             monkeypatch.setenv(variable, value)
         benchmark = find(name)
-        (planned,) = launches_on(topology, [(benchmark, benchmark.parse(options))])
+        (planned,) = plan_launches(topology, [(benchmark, benchmark.parse(options))])
         return list(Measurement().results(planned))
 
     return run
@@ -75,7 +75,7 @@ def everything(stand_ins, two_gpus, tmp_path_factory):
         for name, value in (variables | {"TMPDIR": str(tmp_path_factory.mktemp("tmp"))}).items():
             patch.setenv(name, value)
         benchmark = find("gpu_copy")
-        (planned,) = launches_on(two_gpus, [(benchmark, benchmark.parse({"sizes": "1001,256K"}))])
+        (planned,) = plan_launches(two_gpus, [(benchmark, benchmark.parse({"sizes": "1001,256K"}))])
         return covered(lambda: list(Measurement().results(planned)))
 
 
@@ -311,7 +311,7 @@ def test_a_gpu_that_is_cut_into_parts_is_not_measured_as_a_whole(two_gpus):
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 31, 32, 192])
 def test_ranks_of_gpus_have_cpus_of_their_own(two_gpus, ranks, count):
     job = with_ranks(job_on(two_gpus, cpus=range(count)), ranks)
-    bound = [job.cpu_of(rank) for rank in range(ranks)]
+    bound = [job.find_cpu(rank) for rank in range(ranks)]
     assert set(bound) <= set(range(count))
     assert len(set(bound)) == min(ranks, count)
     assert max(bound.count(cpu) for cpu in bound) == -(-ranks // count)
@@ -319,7 +319,7 @@ def test_ranks_of_gpus_have_cpus_of_their_own(two_gpus, ranks, count):
 
 def test_two_ranks_do_not_share_a_core_however_its_threads_are_numbered(two_gpus):
     job = with_ranks(job_on(two_gpus, cpus=range(32)), 2)
-    one, other = job.cpu_of(0), job.cpu_of(1)
+    one, other = job.find_cpu(0), job.find_cpu(1)
     assert one // 2 != other // 2, "threads of a core are n and n + 1"
     assert one % 16 != other % 16, "threads of a core are n and n + half"
 
@@ -334,16 +334,16 @@ def test_each_rank_is_bound_to_a_cpu_of_its_own_near_its_gpu():
     firsts = {numa: int(text.partition("-")[0].partition(",")[0]) for numa, text in lists.items()}
     cpus = [first + k for first in firsts.values() for k in range(4)]
     job = with_ranks(job_on(topology, cpus), 8)
-    bound = [job.cpu_of(rank) for rank in range(8)]
+    bound = [job.find_cpu(rank) for rank in range(8)]
     assert len(set(bound)) == 8
     for rank, cpu in enumerate(bound):
         assert cpu - firsts[numa_of_gpu[rank]] in range(4)
-        assert job.memory_of(rank) == f"memory{numa_of_gpu[rank]}"
+        assert job.find_memory(rank) == f"memory{numa_of_gpu[rank]}"
     elsewhere = msgspec.structs.replace(job, launch=msgspec.structs.replace(job.launch, gpus=()))
-    assert [elsewhere.cpu_of(rank) for rank in range(8)] == list(job.cpus)
+    assert [elsewhere.find_cpu(rank) for rank in range(8)] == list(job.cpus)
     far = next(numa for numa in firsts if numa != numa_of_gpu[0])
     only_far = with_ranks(job_on(topology, (firsts[far], firsts[far] + 1)), 8)
-    assert only_far.cpu_of(0) == firsts[far], "a node that may not be used is no reason to fail"
+    assert only_far.find_cpu(0) == firsts[far], "a node that may not be used is no reason to fail"
 
 
 def test_amd_s_gpus_are_not_asked_by_cuda(two_gpus):
@@ -373,7 +373,7 @@ def test_a_hang_is_noticed_after_the_longest_step_and_not_after_the_whole_plan(t
     waits = []
     session = SimpleNamespace(results=lambda: (), crashed=False, blamed=set())
     monkeypatch.setattr(measure_launches, "Session", lambda **of: waits.append(of["silence_s"]) or session)
-    (planned,) = launches_on(topology, [(find("gpu_copy"), find("gpu_copy").parse({}))])
+    (planned,) = plan_launches(topology, [(find("gpu_copy"), find("gpu_copy").parse({}))])
     assert list(Measurement(silence_s=60.0).results(planned)) == []
     assert waits == [60.0 + planned.plan.longest_step_s]
     assert Plan(path="p", seconds=7.0, memory_bytes=0).silent_s == 7.0

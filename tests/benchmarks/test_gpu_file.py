@@ -13,10 +13,10 @@ from tests.topology.machines import archive
 from railwright.benchmarks.registry import BENCHMARKS, ON_REQUEST, find
 from railwright.errors import UsageError
 from railwright.launch.local import LocalLauncher
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.results.records import Evidence
 from railwright.run.measure import Measurement
-from railwright.run.plan import launches_on
+from railwright.run.plan import plan_launches
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
@@ -61,9 +61,9 @@ def measure(stand_ins, two_gpus, tmp_path, monkeypatch):
         variables = os.environ | environment(stand_ins, *addresses) | {"PYTHONPATH": str(site)} | (faults or {})
         found = []
         for job in jobs_of(benchmark, topology, tuple(sorted(os.sched_getaffinity(0))), given):
-            planned = Planned(benchmark, job, benchmark.plan(job))
+            planned = PlannedLaunch(benchmark, job, benchmark.plan(job))
             if planned.plan.waived:
-                found.append(planned.without_measurement("waived", planned.plan.waived))
+                found.append(planned.make_unmeasured("waived", planned.plan.waived))
                 continue
             found.extend(Session(planned, LocalLauncher(), variables, SILENCE_S).results())
         assert not list(folder.iterdir()), "a file was left behind"
@@ -94,7 +94,7 @@ def in_a_run(stand_ins, two_gpus, tmp_path, monkeypatch):
             benchmark = find(name)
             small = {"file-size": "64K", "batches": "1"} if name == "kv_file" else SMALL
             asked = benchmark.parse({"directory": str(files)} | small | options)
-            planned = launches_on(two_gpus, [(benchmark, asked)])
+            planned = plan_launches(two_gpus, [(benchmark, asked)])
             found = [result for one in planned for result in Measurement().results(one)]
         assert not list(files.iterdir()), "a file was left behind"
         return found
@@ -303,5 +303,5 @@ def test_a_crash_in_the_last_case_or_in_none_of_them_starts_nothing_again(in_a_r
     last = in_a_run(backend="GDS_MT", sizes="4K", operations="READ", STANDIN_CUFILE_CRASH="4096")
     assert [one.outcome for one in last] == ["failed"]
     job = job_of(find("kv_file"), expand("laptop", {}), (0,), {"backend": "GDS"})
-    before = Planned(find("kv_file"), job, find("kv_file").plan(job)).without_measurement("failed", "at step 'start'")
+    before = PlannedLaunch(find("kv_file"), job, find("kv_file").plan(job)).make_unmeasured("failed", "at step 'start'")
     assert find("kv_file").after_crash(job, [before]) is None

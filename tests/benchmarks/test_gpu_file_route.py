@@ -6,11 +6,11 @@ import pytest
 
 from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
 from railwright.native.cufile import Properties
-from railwright.native.cufile_watch import Counted, Look
+from railwright.native.cufile_watch import Observation, PathCounts
 from railwright.results.records import Evidence
 
 POSIX_ALONE = Properties("0.0", True, 1140)
-NOTHING = Look(
+NOTHING = Observation(
     write=False, operations=16, moved_bytes=1 << 20, counted=None, uncounted="this version of libcufile counts nothing",
     by_driver=None, called_bytes=None, properties=None, log="",
 )  # fmt: skip
@@ -19,12 +19,12 @@ NOTHING = Look(
 @pytest.mark.parametrize(
     ("counted", "value"),
     [
-        (Counted(16, 0, 16, 0), "nvidia-fs"),
-        (Counted(16, 16, 0, 0), "p2pdma"),
-        (Counted(16, 0, 0, 16), "posix"),
-        (Counted(16, 8, 0, 8), "mixed"),
-        (Counted(16, 0, 0, 0, 16), "mixed"),
-        (Counted(16, 0, 0, 0), "unknown"),
+        (PathCounts(16, 0, 16, 0), "nvidia-fs"),
+        (PathCounts(16, 16, 0, 0), "p2pdma"),
+        (PathCounts(16, 0, 0, 16), "posix"),
+        (PathCounts(16, 8, 0, 8), "mixed"),
+        (PathCounts(16, 0, 0, 0, 16), "mixed"),
+        (PathCounts(16, 0, 0, 0), "unknown"),
     ],
 )
 def test_the_route_is_the_one_that_all_operations_took(counted, value):
@@ -32,7 +32,7 @@ def test_the_route_is_the_one_that_all_operations_took(counted, value):
 
 
 def test_cufile_s_counters_come_before_all_others():
-    look = NOTHING._replace(counted=Counted(16, 0, 0, 16), by_driver=16, log="compat mode enabled")
+    look = NOTHING._replace(counted=PathCounts(16, 0, 0, 16), by_driver=16, log="compat mode enabled")
     assert route_evidence(look).seen == "cuFile counted 16 reads: 16 by posix"
 
 

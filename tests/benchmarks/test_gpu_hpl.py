@@ -14,7 +14,7 @@ from railwright.benchmarks.registry import DECLARATIONS, find
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.errors import UsageError
 from railwright.launch.mpi import MpiLauncher
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.limits.limit import Limit
 from railwright.limits.linpack import fp64_rate
 from railwright.topology.devices import Device
@@ -49,7 +49,7 @@ def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
         job = job_of(two_gpus, **options)
         addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]
         variables = os.environ | environment(stand_ins, *addresses) | (faults or {})
-        planned = Planned(HPL, job, HPL.plan(job))
+        planned = PlannedLaunch(HPL, job, HPL.plan(job))
         assert not planned.plan.waived
         return list(Session(planned, MpiLauncher(mpiruns["openmpi"]), variables, SILENCE_S).results())
 
@@ -118,7 +118,7 @@ def test_the_matrix_fills_the_gpus_and_the_grid_is_near_a_square():
     assert job.launch.environment == {"CUBLAS_EMULATE_DOUBLE_PRECISION": "0"}
     assert gpu_options.plan(job).path == "gpu0>gpu7"
     several = jobs.job_of(HPL, eight, (0, 1), {"n": "8192"}, hosts=("a", "b"), ranks_per_host=8)
-    assert (several.ranks, several.gpu_of(9).id) == (16, "gpu1")
+    assert (several.ranks, several.find_gpu(9).id) == (16, "gpu1")
     with pytest.raises(UsageError, match="a host has 8 GPUs, and 4 ranks"):
         jobs.job_of(HPL, eight, (0, 1), {"n": "8192"}, hosts=("a", "b"), ranks_per_host=4)
 

@@ -74,7 +74,7 @@ def test_every_row_lies_on_one_place_alone():
 
 def test_the_memory_is_8_n_squared_and_little_else():
     for grid in (Grid(1, 1), Grid(1, 2), Grid(2, 4)):
-        each = [problem.memory_of(20_000, 192, grid, rank, 1) for rank in range(grid.ranks)]
+        each = [problem.count_memory(20_000, 192, grid, rank, 1) for rank in range(grid.ranks)]
         assert sum(one.matrix for one in each) == 8 * 20_000**2
         assert sum(one.named - one.panels - one.packed for one in each) < 1.002 * 8 * 20_000**2
 
@@ -82,7 +82,7 @@ def test_the_memory_is_8_n_squared_and_little_else():
 def test_the_largest_order_fits_and_the_next_does_not():
     draw = random.Random(1)
     for _ in range(200):
-        grid, block = draw.choice(layout.grids_of(draw.randint(1, 24))), draw.randint(1, 400)
+        grid, block = draw.choice(layout.list_grids(draw.randint(1, 24))), draw.randint(1, 400)
         per_host = draw.choice([one for one in range(1, grid.ranks + 1) if grid.ranks % one == 0])
         team = problem.Team(per_host, draw.randint(1, 64))
         free = draw.randint(0, 64) * GIB
@@ -95,7 +95,7 @@ def test_the_largest_order_fits_and_the_next_does_not():
 def test_a_grid_has_no_more_rows_than_columns():
     best = {1: "1x1", 2: "1x2", 6: "2x3", 7: "1x7", 16: "4x4", 48: "6x8"}
     assert {ranks: str(layout.best_grid(ranks)) for ranks in best} == best
-    assert [str(one) for one in layout.grids_of(4)] == ["1x4", "2x2", "4x1"]
+    assert [str(one) for one in layout.list_grids(4)] == ["1x4", "2x2", "4x1"]
 
 
 def test_residuals():
@@ -122,7 +122,7 @@ def test_a_rank_for_each_node_with_its_cores(host, memory):
     )
     one = job_of(HPL, replace(host, devices=devices), cpus, {"n": "20000"})
     assert (one.ranks, one.case.threads, str(one.case.grid)) == (2, 8, "1x2")
-    assert [layout.cpus_of(one.machine, place, 2) for place in (0, 1)] == [cpus[:16], cpus[16:]]
+    assert [layout.list_cpus(one.machine, place, 2) for place in (0, 1)] == [cpus[:16], cpus[16:]]
     assert one.launch.environment["MKL_NUM_THREADS"] == "8"
     alone = job_of(HPL, replace(host, devices=devices), cpus, {"n": "20000", "threads": "1"})
     assert (alone.ranks, str(alone.case.grid)) == (16, "4x4")
@@ -242,7 +242,7 @@ def test_progress_counts_operations_and_not_columns():
 def test_it_runs_on_request_alone():
     assert HPL in ON_REQUEST
     assert isinstance(HPL.parse({}), options.HplOptions)
-    assert layout.cores_of(Machine(topology=load("hgx-h100"), cpus=(0,))) == 1
+    assert layout.count_cores(Machine(topology=load("hgx-h100"), cpus=(0,))) == 1
 
 
 def test_the_work_space_is_what_was_seen_of_mkl():
@@ -253,7 +253,7 @@ def test_the_work_space_is_what_was_seen_of_mkl():
         (4000, 384, Grid(1, 1), 1): 36.0e6, (6000, 384, Grid(1, 2), 1): 37.8e6, (4000, 256, Grid(1, 2), 1): 35.8e6,
     }  # fmt: skip
     for (order, block, grid, threads), work_bytes in seen.items():
-        named = problem.memory_of(order, block, grid, 0, threads)
+        named = problem.count_memory(order, block, grid, 0, threads)
         held = named.matrix + named.right_side + named.pivots + work_bytes
         assert held == pytest.approx(named.named, rel=0.05), (order, block, grid, threads)
     # The same of one process by LAPACK: (N, threads) -> bytes.

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from railwright.benchmarks.kv.cache import geometry_of
+from railwright.benchmarks.kv.cache import parse_geometry
 from railwright.benchmarks.kv.geometry import (
     GEOMETRIES,
     MAX_CONFIG_BYTES,
     MAX_DESCRIPTORS,
     Geometry,
     Shape,
-    as_kvbench,
     consecutive,
-    from_config,
     paged,
+    parse_config,
+    plan_kvbench,
     scattered,
 )
 from railwright.errors import UsageError
@@ -89,14 +89,14 @@ def test_the_last_block_is_moved_whole():
 @pytest.mark.parametrize(("tp", "heads"), [(1, 8), (2, 4), (8, 1), (16, 1), (64, 1)])
 def test_kv_heads_are_split_over_ranks_and_replicated_beyond(tp, heads):
     geometry = GEOMETRIES["llama-3.1-70b"]
-    assert geometry.heads_of_rank(tp) == heads
+    assert geometry.count_rank_heads(tp) == heads
     assert paged(geometry, 2, 1600, 16, tp).size_bytes == 1600 * 80 * 2 * heads * 128 * 2
 
 
 @pytest.mark.parametrize("tp", [3, 6, 12])
 def test_a_degree_over_which_heads_do_not_divide_is_refused(tp):
     with pytest.raises(UsageError, match=rf"8 KV heads of llama-3.1-8b cannot be split over tp={tp} ranks"):
-        GEOMETRIES["llama-3.1-8b"].heads_of_rank(tp)
+        GEOMETRIES["llama-3.1-8b"].count_rank_heads(tp)
 
 
 @pytest.mark.parametrize("tp", [1, 3, 8, 16])
@@ -116,13 +116,13 @@ def test_the_latent_is_one_block_per_layer_and_replicated_over_ranks(tp):
     ],
 )
 def test_kvbench_s_own_plans_come_out(name, tp, stages, page, block_bytes, batch):
-    shape = as_kvbench(GEOMETRIES[name], 1, 10_000, page, tp, "whole", stages=stages, requests=10)
+    shape = plan_kvbench(GEOMETRIES[name], 1, 10_000, page, tp, "whole", stages=stages, requests=10)
     assert (shape.block_bytes, shape.descriptors) == (block_bytes, batch)
 
 
 def test_kvbench_s_layer_access_cuts_the_same_bytes_into_a_block_for_each_layer():
     geometry = GEOMETRIES["llama-3.1-8b"]
-    whole, layers = (as_kvbench(geometry, 2, 1024, 16, 1, access) for access in ("whole", "layers"))
+    whole, layers = (plan_kvbench(geometry, 2, 1024, 16, 1, access) for access in ("whole", "layers"))
     assert (whole.block_bytes, whole.descriptors) == (16 * 131_072, 64)
     assert (layers.block_bytes, layers.descriptors) == (16 * 4096, 64 * 32)
     assert whole.size_bytes == layers.size_bytes == 1024 * 131_072
@@ -130,12 +130,12 @@ def test_kvbench_s_layer_access_cuts_the_same_bytes_into_a_block_for_each_layer(
 
 def test_kvbench_divides_the_latent_where_engines_replicate_it():
     geometry = GEOMETRIES["deepseek-v3"]
-    assert as_kvbench(geometry, 2, 64, 64, 8, "layers").block_bytes * 8 == paged(geometry, 2, 64, 64, 8).block_bytes
+    assert plan_kvbench(geometry, 2, 64, 64, 8, "layers").block_bytes * 8 == paged(geometry, 2, 64, 64, 8).block_bytes
 
 
 def test_a_page_of_which_no_byte_is_left_is_refused():
     with pytest.raises(UsageError, match="tp=1024 leaves no byte"):
-        as_kvbench(Geometry("tiny", 1, 1, 1, mla=True), 1, 16, 1, 1024, "layers")
+        plan_kvbench(Geometry("tiny", 1, 1, 1, mla=True), 1, 16, 1, 1024, "layers")
 
 
 def test_more_blocks_than_a_request_may_have_are_refused_with_their_number():
@@ -170,25 +170,25 @@ def test_consecutive_blocks_follow_each_other():
 
 
 def test_a_config_gives_the_geometry_of_the_named_model():
-    assert from_config(config())[1:] == GEOMETRIES["llama-3.1-8b"][1:]
+    assert parse_config(config())[1:] == GEOMETRIES["llama-3.1-8b"][1:]
     latent = config(num_hidden_layers=61, num_key_value_heads=128, kv_lora_rank=512, qk_rope_head_dim=64)
-    assert from_config(latent)[1:] == GEOMETRIES["deepseek-v3"][1:]
+    assert parse_config(latent)[1:] == GEOMETRIES["deepseek-v3"][1:]
 
 
 def test_missing_kv_heads_are_as_many_as_query_heads_and_a_missing_head_size_is_computed():
-    geometry = from_config(config(num_key_value_heads=...))
+    geometry = parse_config(config(num_key_value_heads=...))
     assert (geometry.kv_heads, geometry.head_size) == (32, 4096 // 32)
 
 
 def test_a_head_size_that_is_given_is_not_computed():
     """Qwen3-235B-A22B: 4096 / 64 would be 64, and half of the cache would be missing."""
     qwen = config(num_hidden_layers=94, num_attention_heads=64, num_key_value_heads=4, head_dim=128)
-    assert from_config(qwen)[1:] == GEOMETRIES["qwen3-235b-a22b"][1:]
+    assert parse_config(qwen)[1:] == GEOMETRIES["qwen3-235b-a22b"][1:]
 
 
 def test_the_language_model_of_several_is_the_one_that_counts():
     nested = json.dumps({"vision_config": {"num_hidden_layers": 24}, "text_config": LLAMA_8B}).encode()
-    assert from_config(nested)[1:] == GEOMETRIES["llama-3.1-8b"][1:]
+    assert parse_config(nested)[1:] == GEOMETRIES["llama-3.1-8b"][1:]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_the_language_model_of_several_is_the_one_that_counts():
 )
 def test_a_config_that_cannot_be_used_is_refused_by_its_reason(raw, why):
     with pytest.raises(UsageError, match=why) as caught:
-        from_config(raw)
+        parse_config(raw)
     assert caught.value.hint
     assert len(caught.value.message) < 300
 
@@ -238,19 +238,19 @@ def test_a_config_that_cannot_be_used_is_refused_by_its_reason(raw, why):
     ],
 )
 def test_a_config_that_names_another_cache_without_using_it_is_taken(fields):
-    assert from_config(config(**fields)).layers == 32
+    assert parse_config(config(**fields)).layers == 32
 
 
 def test_a_model_is_a_name_or_a_path(tmp_path):
     path = tmp_path / "config.json"
     path.write_bytes(config())
-    assert geometry_of("qwen3-32b") is GEOMETRIES["qwen3-32b"]
-    assert geometry_of(str(path))[1:] == geometry_of(str(tmp_path))[1:] == GEOMETRIES["llama-3.1-8b"][1:]
+    assert parse_geometry("qwen3-32b") is GEOMETRIES["qwen3-32b"]
+    assert parse_geometry(str(path))[1:] == parse_geometry(str(tmp_path))[1:] == GEOMETRIES["llama-3.1-8b"][1:]
 
 
 def test_an_unknown_name_is_refused_with_near_ones():
     with pytest.raises(UsageError, match=r"no model named 'lama-3.1-8b'") as caught:
-        geometry_of("lama-3.1-8b")
+        parse_geometry("lama-3.1-8b")
     assert "llama-3.1-8b" in caught.value.hint
 
 
@@ -264,7 +264,7 @@ def test_a_path_that_is_missing_a_device_or_too_large_is_refused(tmp_path):
         (large, "larger than 1 MiB"),
     ):
         with pytest.raises(UsageError, match=why) as caught:
-            geometry_of(str(path))
+            parse_geometry(str(path))
         assert "config.json" in caught.value.hint
 
 

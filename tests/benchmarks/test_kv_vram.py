@@ -23,7 +23,7 @@ from railwright.checks.check import Facts
 from railwright.errors import UsageError
 from railwright.faults import tcp_fallback
 from railwright.launch.mpi import MpiLauncher
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.results.readers.ucx import protocols as ucx_protocols
 from railwright.results.records import Evidence, Result
 from railwright.topology.expand import expand
@@ -293,7 +293,7 @@ def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
 
     def run(faults=None, launch=0, **options):
         job = job_on(two_gpus, launch, **options)
-        planned = Planned(kv_vram.BENCHMARK, job, kv_vram.BENCHMARK.plan(job))
+        planned = PlannedLaunch(kv_vram.BENCHMARK, job, kv_vram.BENCHMARK.plan(job))
         assert not planned.plan.waived
         addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]
         # Without libnvidia-ml UCX's CUDA module is not loaded: it would call what a stand-in does not have.

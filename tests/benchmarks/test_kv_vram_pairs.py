@@ -12,7 +12,7 @@ from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
 
 from railwright.benchmarks.kv import vram as kv_vram
-from railwright.benchmarks.kv.vram_options import asked
+from railwright.benchmarks.kv.vram_options import reduce_options
 from railwright.benchmarks.registry import find
 from railwright.errors import UsageError
 from railwright.topology.sources.load import load
@@ -31,7 +31,7 @@ def jobs(topology, **options):
 
 def paths(job):
     """(processes, link, WRITE's path) of all that is measured, and the sizes."""
-    options = asked(job)
+    options = reduce_options(job)
     written = [(one.processes, one.link, one.path(job, "WRITE")) for one in options.moves(len(job.gpus))]
     return written, options.sizes, options.operations
 
@@ -40,12 +40,13 @@ def test_by_default_every_gpu_writes_to_the_next_and_to_host_memory(eight_gpus):
     first, *others = jobs(eight_gpus)
     assert [gpu.id for gpu in first.gpus] == ["gpu0", "gpu1"]
     assert first.case.parameters() == {}, "it compares with runs of before"
-    assert asked(first) == first.options
+    assert reduce_options(first) == first.options
     assert [job.case.gpus for job in others] == [f"gpu{number},gpu{(number + 1) % 8}" for number in range(1, 8)]
     for number, job in enumerate(others, 1):
         written, sizes, operations = paths(job)
         assert [path for *_, path in written] == [
-            f"gpu{number}>gpu{(number + 1) % 8}", f"gpu{number}>{job.memory_of(1)}", f"{job.memory_of(1)}>gpu{number}",
+            f"gpu{number}>gpu{(number + 1) % 8}", f"gpu{number}>{job.find_memory(1)}",
+            f"{job.find_memory(1)}>gpu{number}",
         ]  # fmt: skip
         assert ({processes for processes, *_ in written}, operations) == ({2}, ("WRITE",))
         assert sizes == (4096, 256 * MIB)
@@ -86,14 +87,14 @@ def test_every_way_of_ucx_goes_over_every_pair(two_gpus):
 def test_a_process_is_bound_near_its_own_gpu_of_the_pair():
     topology = load(str(archive("8xh100-8nic")))
     job = next(job for job in jobs(topology) if job.launch.gpus == ("gpu3", "gpu4"))
-    assert [job.gpu_of(rank).id for rank in (0, 1)] == ["gpu3", "gpu4"]
-    assert job.gpu_of(0).numa != job.gpu_of(1).numa, "the pair is over two sockets"
+    assert [job.find_gpu(rank).id for rank in (0, 1)] == ["gpu3", "gpu4"]
+    assert job.find_gpu(0).numa != job.find_gpu(1).numa, "the pair is over two sockets"
 
 
 def test_one_gpu_has_one_launch():
     (job,) = jobs(load(str(archive("1xh100-probed-vm"))))
     assert job.launch.gpus == ("gpu0",)
-    assert not any(one.processes == 1 and one.link == "gpu-gpu" for one in asked(job).moves(len(job.gpus)))
+    assert not any(one.processes == 1 and one.link == "gpu-gpu" for one in reduce_options(job).moves(len(job.gpus)))
 
 
 def test_the_plan_says_how_much_is_moved(two_gpus):

@@ -22,7 +22,7 @@ from railwright.limits.limit import Limit, NoLimit
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.run.measure import Measurement
-from railwright.run.plan import launches_on
+from railwright.run.plan import plan_launches
 from railwright.topology.devices import MemoryLink, SmpLink, Topology
 from railwright.topology.sources.load import load
 
@@ -67,7 +67,7 @@ def nodes(*cpu_lists: str, memories: int | None = None) -> Topology:
 def measured(machine: Topology, **options: str) -> list[Result]:
     """All results of one launch: a real one, in a process of its own."""
     options = BENCHMARK.parse({"sizes": "4K", "node-sizes": "4K,1M", **options})
-    (planned,) = launches_on(machine, [(BENCHMARK, options)])
+    (planned,) = plan_launches(machine, [(BENCHMARK, options)])
     return list(Measurement().results(planned))
 
 

@@ -25,7 +25,7 @@ def test_a_mount_that_never_answers_is_named_once_and_nothing_hangs() -> None:
     try:
         for _ in range(2):
             with pytest.raises(CannotJudge) as caught:
-                mounted.answered("/mnt/gone", look, patience_s=0.05)
+                mounted.query_mount("/mnt/gone", look, patience_s=0.05)
             assert caught.value.message.startswith("/mnt/gone did not answer within 50")
             assert caught.value.message.endswith("its mount stalls")
         assert asked == [1], "the second time nobody waits"
@@ -33,7 +33,7 @@ def test_a_mount_that_never_answers_is_named_once_and_nothing_hangs() -> None:
         never.set()
         mounted._silent.discard("/mnt/gone")
     with pytest.raises(FileNotFoundError):
-        mounted.answered("/no/such", lambda: Path("/no/such").stat())
+        mounted.query_mount("/no/such", lambda: Path("/no/such").stat())
 
 
 def test_a_plan_on_a_mount_that_stalls_is_waived_with_its_name(monkeypatch) -> None:
@@ -42,7 +42,7 @@ def test_a_plan_on_a_mount_that_stalls_is_waived_with_its_name(monkeypatch) -> N
 
     for place in ("railwright.benchmarks.files.direct_file", "railwright.benchmarks.tables.read",
                   "railwright.benchmarks.samples.deepcam"):  # fmt: skip
-        monkeypatch.setattr(f"{place}.answered", never)
+        monkeypatch.setattr(f"{place}.query_mount", never)
     for name, given in (
         ("parquet_read", {"directory": "/mnt/gone"}),
         ("parquet_read", {"file": "/mnt/gone/f"}),
@@ -60,7 +60,7 @@ def test_where_a_child_hangs_no_thread_of_ours_looks(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(mounted, "answers", lambda _path, _patience_s: False)
     try:
         with pytest.raises(CannotJudge, match="did not answer within"):
-            mounted.answered("/mnt/stalled", lambda: pytest.fail("it was looked at"), patience_s=0.05)
+            mounted.query_mount("/mnt/stalled", lambda: pytest.fail("it was looked at"), patience_s=0.05)
     finally:
         mounted._silent.discard("/mnt/stalled")
 

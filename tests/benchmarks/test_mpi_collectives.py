@@ -16,7 +16,7 @@ from tests.expected.finders import Finder
 
 from railwright.benchmarks.mpi.collective import counts, moved_bytes, plan, repeats
 from railwright.benchmarks.registry import BENCHMARKS, DECLARATIONS, EVERY, find
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.errors import UsageError
 from railwright.limits.limit import NoLimit
@@ -79,7 +79,7 @@ def test_each_collective_gives_both_rates_and_the_time_of_small_sizes(measured, 
     assert [one.parameters["size_bytes"] for one in times] == [8], "a time is of sizes below 64 KiB"
     for a, b in zip(algbw, busbw, strict=True):
         assert (a.outcome, a.reason, a.ranks) == ("measured", "", 2)
-        assert b.samples == pytest.approx([float(factor(operation, 2)) * one for one in a.samples], rel=1e-5)
+        assert b.samples == pytest.approx([float(busbw_factor(operation, 2)) * one for one in a.samples], rel=1e-5)
         size = a.parameters["size_bytes"]
         held = {"all_reduce": 2 * size, "all_gather": 2 * size, "reduce_scatter": size, "all_to_all": 2 * size}
         assert (a.verification.bytes_checked, a.verification.bytes_wrong) == (held[operation], 0)

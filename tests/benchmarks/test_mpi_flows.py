@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from railwright.benchmarks.mpi.flows import _LONGEST_BYTES, _SHORTEST_BYTES, _UNDER_WAY, _Receiving, _Sending
-from railwright.benchmarks.wanted_flow import Wanted
+from railwright.benchmarks.wanted_flow import FlowRequest
 from railwright.native.memory import Buffer
 
-FLOW = Wanted(number=3, source=0, destination=1, source_address="192.0.2.1", destination_address="192.0.2.2")
+FLOW = FlowRequest(number=3, source=0, destination=1, source_address="192.0.2.1", destination_address="192.0.2.2")
 SEED = 6
 
 

@@ -17,11 +17,11 @@ from railwright.benchmarks.nccl import gpus
 from railwright.benchmarks.nccl import options as nccl_options
 from railwright.benchmarks.nccl.evidence import algorithm_evidence, contradiction
 from railwright.benchmarks.registry import BENCHMARKS, EVERY, find
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.errors import UsageError
 from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.results.records import Evidence
 from railwright.topology.sources.load import load
 from railwright.units import parse_sizes
@@ -51,9 +51,9 @@ def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
         found = []
         cpus = tuple(sorted(os.sched_getaffinity(0)))
         for job in jobs_of(benchmark, topology, cpus, {"sizes": TINY} | options):
-            planned = Planned(benchmark, job, benchmark.plan(job))
+            planned = PlannedLaunch(benchmark, job, benchmark.plan(job))
             if planned.plan.waived:
-                found.append(planned.without_measurement("waived", planned.plan.waived))
+                found.append(planned.make_unmeasured("waived", planned.plan.waived))
                 continue
             launcher = LocalLauncher() if job.ranks == 1 else MpiLauncher(mpiruns["openmpi"])
             found.extend(Session(planned, launcher, variables, SILENCE_S).results())
@@ -92,7 +92,7 @@ def test_every_operation_moves_right_data_in_every_way(measure, operation, launc
             assert time.parameters["ranks_in"] == ranks_in
             assert (time.path, time.ranks, len(time.samples)) == ("gpu0>gpu1", 2, 5)
             assert algorithm.samples == pytest.approx([size / one for one in time.samples], rel=1e-5)
-            ratio = float(factor(operation, 2))
+            ratio = float(busbw_factor(operation, 2))
             assert bus.samples == pytest.approx([ratio * one for one in algorithm.samples], rel=1e-5)
             check = time.verification
             assert (check.bytes_checked, check.bytes_wrong) == (2 * received(operation, size, 2), 0)
@@ -286,7 +286,7 @@ def test_with_nvls_forbidden_windows_are_left_to_versions_whose_source_was_read(
 def test_a_process_may_use_the_cpus_near_its_gpu_and_one_of_all_threads_every_cpu_of_the_job(two_gpus, monkeypatch):
     bound = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda _process, cpus: bound.append(cpus))
-    monkeypatch.setattr(Job, "cpus_near", lambda _job, gpu: (3, 4) if gpu.id == "gpu1" else ())
+    monkeypatch.setattr(Job, "list_gpu_cpus", lambda _job, gpu: (3, 4) if gpu.id == "gpu1" else ())
     one = job_of(find("nccl_all_reduce"), two_gpus, (0, 1, 3, 4))
     assert [gpus.widen(one, rank) for rank in (0, 1, None)] == ["0-1,3-4", "3-4", "0-1,3-4"]
     assert bound == [(0, 1, 3, 4), (3, 4), (0, 1, 3, 4)]
@@ -318,8 +318,8 @@ def test_sizes_are_rounded_as_nccl_tests_rounds_them(two_gpus):
     assert sizes("all_reduce", "1,4,10,4K", 3) == [4, 8, 4096]
     assert sizes("all_gather", "8,4K,1M", 3) == [48, 4080, 1048560]
     assert sizes("send_recv", "6", 8) == [4]
-    assert nccl_options.size_of("reduce_scatter", 4096, 2) == (512, 4096, 4096, 2048)
-    assert nccl_options.size_of("all_gather", 4096, 2) == (512, 4096, 2048, 4096)
+    assert nccl_options.round_size("reduce_scatter", 4096, 2) == (512, 4096, 4096, 2048)
+    assert nccl_options.round_size("all_gather", 4096, 2) == (512, 4096, 2048, 4096)
 
 
 def test_a_machine_without_gpus_or_with_too_few_is_waived_by_the_number(two_gpus):

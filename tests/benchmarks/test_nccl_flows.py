@@ -12,16 +12,16 @@ from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.nccl.flows import BENCHMARK, NcclFlows, _times
 from railwright.benchmarks.options import Options
-from railwright.benchmarks.wanted_flow import Wanted
+from railwright.benchmarks.wanted_flow import FlowRequest
 from railwright.launch.mpi import MpiLauncher
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.topology.devices import Topology
 
 GPUS = ("0000:01:00.0", "0000:02:00.0", "0000:03:00.0")
 
 
 def flow(number, source, destination):
-    return Wanted(number=number, source=source, destination=destination, source_address=f"gpu{source}",
+    return FlowRequest(number=number, source=source, destination=destination, source_address=f"gpu{source}",
                   destination_address=f"gpu{destination}")  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def run(stand_ins, mpiruns, tmp_path, monkeypatch):
                           cpus=tuple(sorted(os.sched_getaffinity(0))))  # fmt: skip
         case = NcclFlows(rounds=ROUNDS, stream_s=0.05, buffer_bytes=1 << 18)
         job = Job(benchmark=BENCHMARK.name, options=Options(), launch=Launch(case=case, ranks=3), machine=machine)
-        planned = Planned(BENCHMARK, job, Plan(path="fabric"))
+        planned = PlannedLaunch(BENCHMARK, job, Plan(path="fabric"))
         variables = os.environ | environment(stand_ins, *gpus) | faults
         return list(Session(planned, MpiLauncher(mpiruns["openmpi"]), variables, 120.0).results())
 

@@ -16,11 +16,11 @@ from tests.topology.machines import archive
 from railwright.benchmarks.registry import find
 from railwright.errors import UsageError
 from railwright.expected.machine import Machine
-from railwright.expected.nccl_collectives import taking_part
+from railwright.expected.nccl_collectives import select_gpus
 from railwright.launch.mpi import MpiLauncher
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.results.workload import Collective
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
 
@@ -52,7 +52,7 @@ def test_gpus_are_all_the_first_so_many_or_those_named_in_that_order(eight_gpus,
     for name in ("nccl_all_reduce", "train_step"):
         one = job(eight_gpus, name, gpus=text)
         assert [gpu.id for gpu in one.gpus] == gpus
-        assert [one.gpu_of(rank).id for rank in range(one.ranks)] == gpus, "each rank is bound near its own"
+        assert [one.find_gpu(rank).id for rank in range(one.ranks)] == gpus, "each rank is bound near its own"
         plan = find(name).plan(one)
         assert (one.ranks, plan.path, plan.waived) == (len(gpus), f"{gpus[0]}>{gpus[-1]}", "")
 
@@ -61,8 +61,8 @@ def test_a_rank_is_bound_near_the_gpu_that_was_named():
     topology = load(str(archive("8xh100-8nic")))
     one = job(topology, gpus="gpu1,gpu6")
     for rank, name in enumerate(("gpu1", "gpu6")):
-        assert one.cpu_of(rank) in one.cpus_near(topology.device(name))
-    assert one.gpu_of(1).numa != one.gpu_of(0).numa
+        assert one.find_cpu(rank) in one.list_gpu_cpus(topology.device(name))
+    assert one.find_gpu(1).numa != one.find_gpu(0).numa
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_training_step_s_records_name_its_gpus_too(stand_ins, mpiruns, eight_g
     benchmark = find("train_step")
     variables = os.environ | environment(stand_ins, *(gpu.address for gpu in eight_gpus.of_kind("gpu")))
     launcher = MpiLauncher(mpiruns["openmpi"])
-    results = list(Session(Planned(benchmark, one, benchmark.plan(one)), launcher, variables, 120.0).results())
+    results = list(Session(PlannedLaunch(benchmark, one, benchmark.plan(one)), launcher, variables, 120.0).results())
     assert {one.outcome for one in results} == {"measured"}, [one.reason for one in results]
     assert {(one.path, one.ranks, one.parameters["gpus"]) for one in results} == {("gpu2>gpu5", 2, "gpu2,gpu5")}
 
@@ -127,7 +127,7 @@ def test_the_limit_is_of_the_gpus_named_and_not_of_all_up_to_the_last(eight_gpus
 
     def cluster(path, gpus=""):
         workload = Collective(operation="all_reduce", path=path, gpus=gpus)
-        return taking_part(workload, Machine(cluster=cluster_of(eight_gpus, 1)))
+        return select_gpus(workload, Machine(cluster=build_cluster(eight_gpus, 1)))
 
     assert cluster("gpu2>gpu5", "gpu2,gpu5").ranks == 2
     assert cluster("gpu5>gpu2", "gpu5,gpu2").ranks == 2

@@ -24,7 +24,7 @@ from railwright.benchmarks.tables import arrow_files, making
 from railwright.benchmarks.tables.options import COMPRESSIONS, TYPES, TableCase
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.local import LocalLauncher
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.native import page_cache
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
@@ -228,7 +228,7 @@ def test_cold_reads_come_from_the_drive(measure, monkeypatch) -> None:
     monkeypatch.setattr(page_cache, "resident_bytes", lambda _fd: 0)
     results = measure(cache="cold")
     (path,) = {one.path for one in results if one.parameters["part"] != "decode"}
-    assert path.partition(">")[0] == direct_file.device_of(expand("laptop", {}), str(Path.cwd()))
+    assert path.partition(">")[0] == direct_file.find_device(expand("laptop", {}), str(Path.cwd()))
     assert path.partition(">")[2] == "memory0"
     assert {one.evidence[0].value for one in results if one.evidence} == {"cold"}
 
@@ -322,7 +322,7 @@ def test_cudf_reads_with_gpudirect_storage_and_without(stand_ins, tmp_path: Path
     given = SMALL | {"directory": str(tmp_path), "reader": "cudf,cudf gds"}
     routes = {}
     for job in jobs_of(PARQUET_READ, machine, tuple(sorted(os.sched_getaffinity(0))), given):
-        planned = Planned(PARQUET_READ, job, PARQUET_READ.plan(job))
+        planned = PlannedLaunch(PARQUET_READ, job, PARQUET_READ.plan(job))
         assert not planned.plan.waived
         results = list(Session(planned, LocalLauncher(), variables, 120.0).results())
         assert {one.outcome for one in results} == {"measured"}, [one.reason for one in results]

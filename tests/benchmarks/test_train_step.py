@@ -16,7 +16,7 @@ from railwright.benchmarks.train import options as train_options
 from railwright.benchmarks.train import step as train_step
 from railwright.errors import UsageError
 from railwright.launch.mpi import MpiLauncher
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.report.text.iterations import render_iterations
 from railwright.results.records import Result
 from railwright.results.statistics import summarise
@@ -53,7 +53,7 @@ def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
         job = job_of(two_gpus, **{name.replace("_", "-"): value for name, value in options.items()})
         addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]
         variables = os.environ | environment(folder, *addresses) | SLOW_PRODUCTS | (faults or {})
-        planned = Planned(find("train_step"), job, find("train_step").plan(job))
+        planned = PlannedLaunch(find("train_step"), job, find("train_step").plan(job))
         assert not planned.plan.waived
         return list(Session(planned, MpiLauncher(mpiruns["openmpi"]), variables, SILENCE_S).results())
 

@@ -17,7 +17,7 @@ from railwright.topology.shapes import SHAPES
 from railwright.topology.sources.saved import decode_topology, encode_topology
 
 OF_MACHINES = [check for check in EVERY_CHECK if not check.needs_results and check.needs]
-OF_NVML = [check for check in EVERY_CHECK if needs.told_by_nvml in check.asks]
+OF_NVML = [check for check in EVERY_CHECK if needs.nvml_reports_gpus in check.asks]
 
 
 OF_ROCE = (

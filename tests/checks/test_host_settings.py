@@ -376,7 +376,7 @@ def test_what_could_not_be_read_is_never_fine(name):
 
 
 def test_every_check_that_asks_is_asked_here():
-    assert {check.name for check in CHECKS if {*check.asks} - {needs.told_by_nvml}} == UNREAD.keys()
+    assert {check.name for check in CHECKS if {*check.asks} - {needs.nvml_reports_gpus}} == UNREAD.keys()
 
 
 def test_in_a_guest_nobody_is_told_to_disable_acs():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.checks.machines import tuned, with_facts
 
-from railwright.checks.known_bad import KnownBad, decode_known_bad, known_bad
+from railwright.checks.known_bad import KnownBad, check_known_bad, decode_known_bad
 from railwright.cli.main import run_command
 from railwright.errors import UsageError
 from railwright.topology.expand import expand
@@ -44,7 +44,7 @@ def machine(firmware="20.28.2006", number=2):
     ],
 )
 def test_what_is_said_of_an_entry(one, firmware, state):
-    told = known_bad(one, machine(firmware))
+    told = check_known_bad(one, machine(firmware))
     assert told.state == state
     assert told.because or told.state in ("found", "fine")
     if state == "found":
@@ -54,12 +54,12 @@ def test_what_is_said_of_an_entry(one, firmware, state):
 
 
 def test_a_description_has_no_firmware():
-    assert known_bad(entry(), expand("hgx-h100", {})).state == "does not apply"
+    assert check_known_bad(entry(), expand("hgx-h100", {})).state == "does not apply"
 
 
 def test_the_example_is_read_and_tells_what_no_host_knows():
     entries = decode_known_bad(EXAMPLE.read_bytes(), "the example")
-    states = {one.name: known_bad(one, tuned()).state for one in entries}
+    states = {one.name: check_known_bad(one, tuned()).state for one in entries}
     assert states == {
         "cursed-routes-hca": "does not apply",
         "cursed-routes-switch": "could not look",

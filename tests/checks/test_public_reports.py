@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from tests.checks.machines import tuned, with_facts
 
 from railwright.checks.check import Facts
-from railwright.checks.finding import OfPart
+from railwright.checks.finding import PartPlace
 from railwright.checks.outcome import look_for
 from railwright.faults.every_check import EVERY_CHECK
-from railwright.topology.matrix import matrix_of
+from railwright.topology.matrix import parse_matrix
 from railwright.topology.paths import Affinity
 from railwright.topology.sources.load import load
 from railwright.topology.sources.pci_config import CONVENTIONAL_BYTES, read_config
-from railwright.topology.sources.tools import ucx_of
+from railwright.topology.sources.tools import parse_ucx
 
 REPORTS = Path(__file__).parents[2] / "testdata/external/reports"
 LSPCI = [json.loads(line) for line in lzma.decompress((REPORTS / "lspci.jsonl.xz").read_bytes()).splitlines()]
@@ -66,7 +66,7 @@ def of_report(report):
     for number, (device, state) in enumerate(ports):
         facts = {"rdma_device": device, **({"state": "down"} if state == "DOWN" else {})}
         machine = with_facts(machine, "nic", number, **facts)
-    ucx = ucx_of(report["version"], report["transports"])
+    ucx = parse_ucx(report["version"], report["transports"])
     told = {"ucx": ucx.version, "ucx_transports": " ".join(ucx.transports), "ucx_devices": " ".join(ucx.devices)}
     return with_facts(machine, "host", **told)
 
@@ -83,13 +83,13 @@ def test_a_port_that_is_up_and_that_ucx_does_not_list_would_be_found():
     report = {**UCX[0], "ports": UCX[0]["ports"].replace("PORT_DOWN", "PORT_ACTIVE")}
     facts = Facts(topology=of_report(report), environment={})
     (check,) = [one for one in EVERY_CHECK if one.name == "ucx_without_rdma"]
-    assert [finding.where for finding in check.look(facts)] == [(OfPart("nic1"),)]
+    assert [finding.where for finding in check.look(facts)] == [(PartPlace("nic1"),)]
 
 
 @pytest.mark.parametrize("file", sorted(REPORTS.glob("topo-m-*.txt")), ids=lambda file: file.stem)
 def test_which_nic_is_near_which_gpu_is_what_the_matrix_says(file):
     text = file.read_text(encoding="utf-8")
-    printed = matrix_of(text)
+    printed = parse_matrix(text)
     assert printed is not None
     near = Affinity(load(str(file)))
     assert near.gpus

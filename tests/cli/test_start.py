@@ -61,12 +61,12 @@ def test_help_names_every_verb_and_the_exit_status(railwright):
 
 
 def test_the_list_of_benchmarks_names_every_one_with_its_options(railwright):
-    from railwright.benchmarks.options import options_of
+    from railwright.benchmarks.options import list_options
     from railwright.benchmarks.registry import EVERY
 
     done = railwright("run")
     assert done.status == 0
     for benchmark in EVERY:
         assert f"method: {benchmark.method}" in done.out
-        for name, (_, option) in options_of(benchmark.options).items():
+        for name, (_, option) in list_options(benchmark.options).items():
             assert f"-o {benchmark.name}.{name}={benchmark.defaults.get(name, option.default)} " in done.out

@@ -14,7 +14,7 @@ from railwright.explain.table import explain
 from railwright.report.text.explain import render_explained
 from railwright.results.readers import registry
 from railwright.terminal import AsciiOutput, text_width, to_ascii, wants_ascii
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.shapes import SHAPES
 from railwright.topology.sources.load import load
 from railwright.verbs.topo import topo
@@ -59,7 +59,7 @@ def test_a_decimal_size_is_said_to_be_a_binary_one(answer: InProcess) -> None:
 
 def test_text_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     (table,) = registry.read(Path(TABLE).read_text(encoding="utf-8"))
-    found = explain(table, Machine(cluster=cluster_of(load("hgx-h200 gpus=2"), 1)))
+    found = explain(table, Machine(cluster=build_cluster(load("hgx-h200 gpus=2"), 1)))
     for columns, width in (("10", 60), ("80", 80), ("400", 110)):
         monkeypatch.setenv("COLUMNS", columns)
         assert text_width() == width

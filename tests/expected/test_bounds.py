@@ -11,7 +11,7 @@ from tests.expected.finders import Finder
 from railwright.benchmarks.registry import DECLARATIONS, EVERY
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.limits.limit import NoLimit
-from railwright.results.declarations import Declaration, ceilings_of, declared_for
+from railwright.results.declarations import Declaration, find_declaration, list_ceilings
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.results.workload import Unlimited, Workload
@@ -94,13 +94,13 @@ def test_only_the_simplest_measurements_are_baselines():
 
 
 def test_a_benchmark_names_its_ceilings_and_their_requirements():
-    assert ceilings_of("mpi_latency", DECLARATIONS) == ("memory_copy", "core_latency", "tcp_stream")
-    assert ceilings_of("kv_vram", DECLARATIONS) == ("gpu_latency",)
-    assert ceilings_of("file_read", DECLARATIONS) == ("device_read",)
-    assert ceilings_of("memory_copy", DECLARATIONS) == ()
-    assert ceilings_of("gpu_hpl", DECLARATIONS) == ()  # its own dgemm, and not that of the CPUs
-    assert set(ceilings_of("kv_transfer", DECLARATIONS)) == {"memory_copy", "core_latency", "tcp_stream"}
-    named = {name for benchmark in EVERY for name in ceilings_of(benchmark.name, DECLARATIONS)}
+    assert list_ceilings("mpi_latency", DECLARATIONS) == ("memory_copy", "core_latency", "tcp_stream")
+    assert list_ceilings("kv_vram", DECLARATIONS) == ("gpu_latency",)
+    assert list_ceilings("file_read", DECLARATIONS) == ("device_read",)
+    assert list_ceilings("memory_copy", DECLARATIONS) == ()
+    assert list_ceilings("gpu_hpl", DECLARATIONS) == ()  # its own dgemm, and not that of the CPUs
+    assert set(list_ceilings("kv_transfer", DECLARATIONS)) == {"memory_copy", "core_latency", "tcp_stream"}
+    named = {name for benchmark in EVERY for name in list_ceilings(benchmark.name, DECLARATIONS)}
     assert named <= set(DECLARATIONS)
 
 
@@ -112,7 +112,7 @@ def test_the_first_declaration_that_covers_a_result_counts():
     )
 
     def why(**changed):
-        declared = declared_for(msgspec.structs.replace(copied(), **changed), {copied().benchmark: rows})
+        declared = find_declaration(msgspec.structs.replace(copied(), **changed), {copied().benchmark: rows})
         return declared.workload.why
 
     assert why() == "without an order"

@@ -8,14 +8,14 @@ from tests.expected.finders import Finder
 from tests.topology.machines import archive
 
 from railwright.diagnosis.verdicts.verdict import judge
-from railwright.expected.links import over
+from railwright.expected.links import expect_over
 from railwright.expected.machine import Machine
-from railwright.expected.nccl_collectives import decides_nothing, taking_part
+from railwright.expected.nccl_collectives import decides_nothing, select_gpus
 from railwright.limits.limit import NoLimit
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.results.workload import Collective
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
 from railwright.units import KIB
@@ -80,7 +80,7 @@ def test_a_drive_that_is_slower_than_its_link_is_never_called_slow(benchmark, pa
     drives = Finder(expand("hgx-h100", {}), ())
     on_the_way = drives.path(path)
     assert on_the_way is not None
-    assert over(expand("hgx-h100", {}), on_the_way)[1] is not None, (
+    assert expect_over(expand("hgx-h100", {}), on_the_way)[1] is not None, (
         "the links alone have a band, which no drive need reach"
     )
     assert state(drives, benchmark, path, gigabytes * 1e9, {"size_bytes": 2**20, "way": "bounce"}) == expected
@@ -156,7 +156,7 @@ def test_a_collective_is_of_the_gpus_that_ranks_use(fact):
     parameters = {"size_bytes": 2**30, "rate": "busbw", **REDUCED}
     workload = Collective(operation="all_reduce", path="gpu1>gpu2")
     limits = [
-        taking_part(workload, Machine(cluster=cluster_of(topology, 1))).ranks
+        select_gpus(workload, Machine(cluster=build_cluster(topology, 1))).ranks
         for topology in (replace(whole, devices=devices), replace(whole, devices=whole.devices))
     ]
     assert limits == [2, 3]

@@ -10,19 +10,19 @@ from msgspec.structs import replace
 
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
-from railwright.expected.message_time import start_of
+from railwright.expected.message_time import find_start
 from railwright.explain.table import explain
 from railwright.limits.limit import Limit, NoLimit
 from railwright.results.readers import registry
 from railwright.results.records import Result
 from railwright.results.workload import Collective, Message, Workload, describe
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
 
 EXTERNAL = Path(__file__).parent.parent.parent / "testdata" / "external"
 KIB, MIB = 2**10, 2**20
-TWO = Machine(cluster=cluster_of(expand("hgx-h100", {}), 2))
-ONE = Machine(cluster=cluster_of(expand("hgx-h100", {}), 1))
+TWO = Machine(cluster=build_cluster(expand("hgx-h100", {}), 2))
+ONE = Machine(cluster=build_cluster(expand("hgx-h100", {}), 1))
 KINDS = (
     Message(by="verbs"),
     Message(),
@@ -51,14 +51,14 @@ def test_the_start_lowers_only_the_band_and_never_the_limit(workload) -> None:
 def test_a_batch_shares_the_start_of_its_request() -> None:
     single, batch_of_64 = (at(Message(one_sided=True, batch=batch), 64 * KIB)[1] for batch in (1, 64))
     assert batch_of_64.low > 2 * single.low
-    start = start_of(Message(one_sided=True), in_one_host=False, over_efa=False)
+    start = find_start(Message(one_sided=True), in_one_host=False, over_efa=False)
     assert single.low < 64 * KIB / start.expected_s
 
 
 def test_a_times_limit_is_its_bytes_and_its_band_adds_the_start() -> None:
     _, rate = at(Message(by="verbs"), MIB)
     limit, band = at(Message(by="verbs", quantity="latency_s"), MIB)
-    start = start_of(Message(by="verbs", quantity="latency_s"), in_one_host=False, over_efa=False)
+    start = find_start(Message(by="verbs", quantity="latency_s"), in_one_host=False, over_efa=False)
     assert band.high == pytest.approx(start.expected_s + MIB / rate.low)
     assert limit.value == band.low < band.high < band.doubtful_to
     nothing, _ = at(Message(quantity="latency_s"), 0)
@@ -78,7 +78,7 @@ def test_a_fault_is_a_changed_machine_with_the_same_workload() -> None:
 def test_a_changed_machine_finds_its_collectives_anew() -> None:
     """A machine caches the results of its linear programs; another number of hosts is another machine."""
     reduce = Collective(operation="all_reduce", size_bytes=2**30, ranks=16)
-    limits = {expect(reduce, dataclasses.replace(TWO, cluster=cluster_of(TWO.host, hosts)))[0].value
+    limits = {expect(reduce, dataclasses.replace(TWO, cluster=build_cluster(TWO.host, hosts)))[0].value
               for hosts in (1, 2, 4)}  # fmt: skip
     first = expect(reduce, TWO)[0].value
     assert first in limits
@@ -100,7 +100,7 @@ def test_a_record_cannot_set_the_readers_fields_or_wrong_types() -> None:
 def test_a_table_of_latencies_has_its_bytes_over_the_rate_as_floor_and_names_no_fault() -> None:
     text = (EXTERNAL / "perftest/ib_write_lat-connectx3.txt").read_text()
     (file,) = registry.read(text)
-    found = explain(file, Machine(cluster=cluster_of(expand("gh200", {"nic-rate": "56Gb/s"}), 2)))
+    found = explain(file, Machine(cluster=build_cluster(expand("gh200", {"nic-rate": "56Gb/s"}), 2)))
     assert {row.limit.quantity for row in found.rows if isinstance(row.limit, Limit)} == {"latency_s"}
     assert {row.verdict.state for row in found.rows} <= {"ok", "unknown"}
     assert found.hypotheses == ()

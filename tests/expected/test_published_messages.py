@@ -14,7 +14,7 @@ from railwright.diagnosis.verdicts.verdict import judge
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.results.workload import Message
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.devices import EthernetLink, NetworkLink
 from railwright.topology.expand import expand
 
@@ -82,7 +82,7 @@ def machine(table: Published) -> Machine:
             if isinstance(link.protocol, NetworkLink) else link for link in host.links
         )  # fmt: skip
         host = replace(host, links=links)
-    return Machine(cluster=cluster_of(host, 2))
+    return Machine(cluster=build_cluster(host, 2))
 
 
 def states(table: Published, worse: float = 1.0) -> dict[int, str]:

@@ -13,12 +13,12 @@ from railwright.explain.table import explain
 from railwright.limits.path import link_limit
 from railwright.results.readers import registry
 from railwright.results.workload import Message
-from railwright.topology.cluster import cluster_of, ports
+from railwright.topology.cluster import build_cluster, ports
 from railwright.topology.devices import Device, InfinibandLink, InternalLink, Link, PcieLink, Topology
 from railwright.topology.expand import expand
 
 MIB = 2**20
-EIGHT = Machine(cluster=cluster_of(expand("hgx-h100", {}), 2))
+EIGHT = Machine(cluster=build_cluster(expand("hgx-h100", {}), 2))
 PORT = link_limit(ports(EIGHT.host)[0][1]).value
 
 
@@ -70,7 +70,7 @@ def test_the_jobs_ucx_settings_count(variables, pairs, expected) -> None:
 
 
 def test_a_single_port_is_the_limit_of_any_number_of_pairs() -> None:
-    single = Machine(cluster=cluster_of(expand("hgx-h100", {"nics": "1"}), 2))
+    single = Machine(cluster=build_cluster(expand("hgx-h100", {"nics": "1"}), 2))
     assert of(single)[0] == of(single, pairs=8)[0] == of(single, by="verbs")[0]
     assert of(single, pairs=8)[1].low == of(single)[1].low
 
@@ -96,7 +96,7 @@ def two_ports_of_a_card() -> Topology:
 @pytest.mark.parametrize("pairs", [1, 2])
 def test_two_ports_of_a_card_carry_no_more_than_its_slot(pairs) -> None:
     """A pair reached 21.3 GB/s over both ports there; each port carries 24.8 and the slot 28.8."""
-    limit, _ = of(Machine(cluster=cluster_of(two_ports_of_a_card(), 2)), pairs=pairs)
+    limit, _ = of(Machine(cluster=build_cluster(two_ports_of_a_card(), 2)), pairs=pairs)
     assert limit.value == pytest.approx(28.8e9, rel=0.01)
 
 

@@ -11,7 +11,7 @@ from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.expected.path_rows import rows_between
 from railwright.results.workload import Collective, Message
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
 
 SHAPES = ("hgx-h100", "aws-p5", "gh200", "pcie-8gpu")
@@ -20,7 +20,7 @@ SIZES = (1024, 2**20, 2**30)
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_collective_has_the_limit_and_the_band_that_limits_prints(shape) -> None:
-    cluster = cluster_of(expand(shape, {}), 2)
+    cluster = build_cluster(expand(shape, {}), 2)
     for operation, size in itertools.product(("all_reduce", "all_gather", "all_to_all"), SIZES):
         printed = collective_row(cluster, operation, "auto", size).algbw_bytes_per_s
         workload = Collective(operation=operation, size_bytes=size, ranks=cluster.ranks)
@@ -34,7 +34,7 @@ def test_a_collective_has_the_limit_and_the_band_that_limits_prints(shape) -> No
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_messages_have_the_limit_of_the_path_that_limits_prints(shape) -> None:
-    cluster = cluster_of(expand(shape, {}), 2)
+    cluster = build_cluster(expand(shape, {}), 2)
     for first, last in itertools.product((False, True), repeat=2):
         path = f"{'gpu0' if first else 'memory0'}:{'gpu0' if last else 'memory0'}@1"
         for size in SIZES:

@@ -17,18 +17,18 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.verdicts.judged import Judged
-from railwright.diagnosis.verdicts.verdict import judged
-from railwright.expected.bands import scaled
+from railwright.diagnosis.verdicts.verdict import judge_result
+from railwright.expected.bands import scale_band
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.explain.rows import busbw_scale, judge_rows, machine_for
 from railwright.limits.limit import Limit
-from railwright.results.declarations import workload_of
+from railwright.results.declarations import find_workload
 from railwright.results.readers import registry
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import Result
 from railwright.results.workload import Collective, Copy, Files, Linpack, Memory, Message, Workload
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
 
 MEASURED = Path(__file__).parent.parent.parent / "docs" / "measured"
@@ -203,7 +203,7 @@ def of_one_host(workload: Workload) -> Workload:
 
 
 def hgx(hosts: int = 1, gpus: int = 8) -> Machine:
-    return Machine(cluster=cluster_of(expand("hgx-h200", {"gpus": str(gpus)} if gpus < 8 else {}), hosts))
+    return Machine(cluster=build_cluster(expand("hgx-h200", {"gpus": str(gpus)} if gpus < 8 else {}), hosts))
 
 
 CASES: dict[str, tuple[str, str, Callable[[Result], bool], Callable[[list[Result]], str], Machine,
@@ -231,7 +231,7 @@ CASES: dict[str, tuple[str, str, Callable[[Result], bool], Callable[[list[Result
                       of_perftest("Send BW Test"), hgx(2), apart_by_verbs),
     "perftest latency": ("1xh100", "mpi_latency", lambda row: row.parameters.get("pages") != "huge",
                          of_perftest_latency, hgx(2), apart_by_verbs),
-    "STREAM": ("1xh100", "memory_stream", is_rate, of_stream, Machine(cluster=cluster_of(expand("laptop", {}), 1)),
+    "STREAM": ("1xh100", "memory_stream", is_rate, of_stream, Machine(cluster=build_cluster(expand("laptop", {}), 1)),
                lambda row: row),
     "HPL": ("1xh100", "gpu_hpl", lambda row: row.quantity == "flop_per_s" and "dgemm" not in row.parameters.values(),
             of_hpl, hgx(), lambda row: replace(row, by_vendor=True, shares_cores=False)),
@@ -253,10 +253,10 @@ def compared(name: str) -> Iterator[tuple[str, Judged, Judged]]:
         ours = min(results, key=lambda result: distance(result, row))
         scale = busbw_scale(file)
         assert value(ours) == pytest.approx(row.summary.median, rel=0.01)
-        limit, band = expect(carried(workload_of(ours, DECLARATIONS)), machine_for(file, machine))
+        limit, band = expect(carried(find_workload(ours, DECLARATIONS)), machine_for(file, machine))
         limit = replace(limit, value=limit.value * scale) if isinstance(limit, Limit) else limit
-        band = scaled(band, scale, scale) if band is not None else None
-        mine = judged(ours, row.summary.median * scale, (limit, band), None, must_check=False)
+        band = scale_band(band, scale, scale) if band is not None else None
+        mine = judge_result(ours, row.summary.median * scale, (limit, band), None, must_check=False)
         yield f"{name} {ours.parameters}", mine, other
 
 
@@ -285,5 +285,5 @@ def test_every_row_has_the_same_limit_band_and_verdict(name) -> None:
 
 
 def test_the_records_cover_every_kind() -> None:
-    kinds = {type(workload_of(archived(*CASES[name][:3])[0], DECLARATIONS)) for name in CASES}
+    kinds = {type(find_workload(archived(*CASES[name][:3])[0], DECLARATIONS)) for name in CASES}
     assert kinds == {Collective, Copy, Files, Linpack, Memory, Message}

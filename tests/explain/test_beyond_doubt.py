@@ -11,7 +11,7 @@ from railwright.expected.machine import Machine
 from railwright.explain.paste import read_paste
 from railwright.explain.table import Explained, explain
 from railwright.results.readers import registry
-from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.topology.cluster import Fabric, Tier, build_cluster
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
 
@@ -28,11 +28,11 @@ def text_of(number: str) -> str:
 
 def held(text: str, host: str, count: int = 1, path: str = "", fabric: Fabric | None = None) -> Explained:
     (file,) = registry.read(text)
-    return explain(file, Machine(cluster=cluster_of(load(host), count, fabric), path=path))
+    return explain(file, Machine(cluster=build_cluster(load(host), count, fabric), path=path))
 
 
 def given(host: str, options: dict[str, str] | None = None, count: int = 1) -> Machine:
-    return Machine(cluster=cluster_of(expand(host, options or {}), count))
+    return Machine(cluster=build_cluster(expand(host, options or {}), count))
 
 
 def states(found: Explained) -> set[str]:

@@ -25,9 +25,9 @@ from railwright.report.text.nccl import render_nccl_log
 from railwright.results.compare import compare
 from railwright.results.records import ResultFile
 from railwright.results.store import load
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
-from railwright.topology.routes import paths_that_matter
+from railwright.topology.routes import list_main_paths
 from railwright.topology.sources.saved import decode_topology, encode_topology
 
 EXTERNAL = Path(__file__).parents[2] / "testdata/external"
@@ -43,7 +43,7 @@ VALUES = (None, -1, 0, 1, 2.5, 1e300, 2**63, "", "²", "gpu0", "a" * 300, [], {}
 @pytest.fixture(scope="module")
 def machines() -> tuple[Machine | None, ...]:
     shapes = (("hgx-h100", 2), ("gh200", 4), ("pcie-8gpu", 1))
-    return (None, None, *(Machine(cluster=cluster_of(expand(name, {}), count)) for name, count in shapes))
+    return (None, None, *(Machine(cluster=build_cluster(expand(name, {}), count)) for name, count in shapes))
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +131,8 @@ def test_a_broken_topology_is_judged_or_refused(shape, texts):
         broken = without_links(saved, chance) if seed % 2 else spoiled(saved, chance)
         try:
             host = decode_topology(msgspec.json.encode(broken), "it")
-            cluster = cluster_of(host, 1 + seed % 3)
-            rows_inside(Machine(cluster=cluster_of(host, 1)), paths_that_matter(host))
+            cluster = build_cluster(host, 1 + seed % 3)
+            rows_inside(Machine(cluster=build_cluster(host, 1)), list_main_paths(host))
             collective_row(cluster, "all_reduce", "auto", None)
             read_paste(chance.choice(texts), Machine(cluster=cluster))
         except RailwrightError:

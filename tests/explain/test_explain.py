@@ -17,7 +17,7 @@ from railwright.limits.limit import Limit
 from railwright.limits.storage import file_limit
 from railwright.results.readers import registry
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.topology.cluster import Cluster, cluster_of
+from railwright.topology.cluster import Cluster, build_cluster
 from railwright.topology.devices import PcieLink
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import decode_topology, encode_topology
@@ -30,7 +30,7 @@ NVLINK_AND_SYS = "since-2.13-all_reduce-nvlink-pair-and-sys.txt"
 
 
 def machine(shape: str, count: int = 1, path: str = "") -> Machine:
-    return Machine(cluster=cluster_of(load(shape), count), path=path)
+    return Machine(cluster=build_cluster(load(shape), count), path=path)
 
 
 def tables(text: str) -> tuple[ForeignFile, ...]:
@@ -245,7 +245,7 @@ def test_a_fault_of_a_captured_machine_is_a_finding_too() -> None:
         for link in host.links
     ]
     saved = encode_topology(replace(host, links=tuple(links)))
-    place = Machine(cluster=cluster_of(decode_topology(saved, "half"), 1))
+    place = Machine(cluster=build_cluster(decode_topology(saved, "half"), 1))
     (file,) = tables(recorded(f"nccl_tests/{HEALTHY}"))
     found = explain(file, place)
     assert "pcie_below_maximum" in [finding.fault for finding in found.findings]
@@ -351,7 +351,7 @@ def test_drives_of_two_rates_count_with_what_each_gives() -> None:
     fast = replace(last, protocol=replace(last.protocol, gt_per_s=32.0, max_gt_per_s=32.0, width=2, max_width=2))
     slow = replace(last, protocol=replace(last.protocol, width=3, max_width=4))
     both = [replace(host, links=tuple(one if link is last else link for link in host.links)) for one in (fast, slow)]
-    whole, with_fast, with_slow = (file_limit(cluster_of(one, 1)) for one in (host, *both))
+    whole, with_fast, with_slow = (file_limit(build_cluster(one, 1)) for one in (host, *both))
     assert isinstance(whole, Limit)
     assert isinstance(with_fast, Limit)
     assert isinstance(with_slow, Limit)

@@ -7,10 +7,10 @@ import pytest
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.results.workload import Copy
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
 
-CLUSTER = cluster_of(expand("hgx-h100", {}), 1)
+CLUSTER = build_cluster(expand("hgx-h100", {}), 1)
 
 
 def bounds(test: str, path: str, direction: str = "one"):
@@ -41,7 +41,7 @@ def test_both_ways_at_once_have_a_band_where_that_was_measured() -> None:
     _, to_host = bounds("device_to_host_bidirectional_memcpy_ce", "gpu0>memory0", "both")
     _, one_way = bounds("device_to_host_memcpy_ce", "gpu0>memory0")
     assert to_host.doubtful_to < to_host.low < one_way.low
-    over_pcie = Machine(cluster=cluster_of(expand("pcie-8gpu", {}), 1))
+    over_pcie = Machine(cluster=build_cluster(expand("pcie-8gpu", {}), 1))
     assert expect(Copy(path="gpu0>gpu1", direction="both"), over_pcie)[1] is None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from railwright.expected.machine import Machine
 from railwright.explain.paste import read_paste
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
 THREADS = Path(__file__).parents[2] / "testdata/external/threads"
@@ -20,7 +20,7 @@ def pasted(number: str) -> str:
 
 
 def machine(shape: str, count: int, path: str = "") -> Machine:
-    return Machine(cluster=cluster_of(load(shape), count), path=path)
+    return Machine(cluster=build_cluster(load(shape), count), path=path)
 
 
 @pytest.mark.parametrize(("cut", "state"), [("", "unknown"), (" Completion with", "ok")])

@@ -6,7 +6,7 @@ import pytest
 
 from railwright.expected.machine import Machine
 from railwright.explain.paste import read_paste
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
 
 HEAD = "                    RDMA_Write BW Test\n Mtu             : {mtu}[B]\n Link type       : {kind}\n"
@@ -18,7 +18,7 @@ ROWS = (
 
 def said_of(mtu: int, kind: str, **changes: str) -> str:
     table = HEAD.format(mtu=mtu, kind=kind) + ROWS
-    (one,) = read_paste(table, Machine(cluster=cluster_of(expand("hgx-h100", changes), 2))).tables
+    (one,) = read_paste(table, Machine(cluster=build_cluster(expand("hgx-h100", changes), 2))).tables
     return " ".join(one.contradictions)
 
 

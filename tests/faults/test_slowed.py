@@ -5,7 +5,7 @@ from tests.checks.machines import tuned, with_facts, with_links
 from tests.checks.test_host_settings import AT_FAULT
 
 from railwright.faults.every_check import EVERY_CHECK
-from railwright.faults.slowed import slowed
+from railwright.faults.slowed import find_slowed
 from railwright.topology.expand import expand
 
 OF = {check.name: check.mend for check in EVERY_CHECK if check.mend is not None}
@@ -15,7 +15,7 @@ LOSING = ("payload", "half of the lanes", "no GPUDirect", "a port that is down",
 @pytest.mark.parametrize("name", LOSING)
 def test_a_machine_with_the_fault_loses_and_never_gains(name):
     check, *_, machine = AT_FAULT[name]
-    found = slowed(OF[check], machine)
+    found = find_slowed(OF[check], machine)
     assert found
     assert all(0 < one.with_fault_bytes_per_s < one.without_bytes_per_s for one in found)
     shares = [one.with_fault_bytes_per_s / one.without_bytes_per_s for one in found]
@@ -26,7 +26,7 @@ def test_a_machine_with_the_fault_loses_and_never_gains(name):
 
 def test_half_of_the_lanes_is_half_of_the_paths_over_them():
     machine = with_links(tuned(), "gpu3", gt_per_s=32.0, width=8, max_gt_per_s=32.0, max_width=16)
-    (first, *_) = slowed(OF["pcie_below_maximum"], machine)
+    (first, *_) = find_slowed(OF["pcie_below_maximum"], machine)
     assert first.what == ("gpu3>nic3", "gpu3>memory0")
     assert first.with_fault_bytes_per_s / first.without_bytes_per_s == pytest.approx(0.5)
 
@@ -40,6 +40,6 @@ def test_a_healthy_machine_loses_nothing(name):
 def test_what_has_no_limits_loses_nothing_that_is_told():
     """A laptop without GPU and NIC, and a port whose like is not there."""
     laptop = expand("laptop", {})
-    assert all(slowed(mend, laptop) == () for mend in OF.values())
+    assert all(find_slowed(mend, laptop) == () for mend in OF.values())
     down = with_facts(tuned(), "nic", state="down")
-    assert slowed(OF["nic_unused"], down) == ()
+    assert find_slowed(OF["nic_unused"], down) == ()

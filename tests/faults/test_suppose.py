@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from railwright.checks.check import Facts
 from railwright.errors import RailwrightError
-from railwright.faults.fault import Fault, Supposed
+from railwright.faults.fault import Fault, Hypothesis
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
-from railwright.limits.choice import at_size
-from railwright.limits.collectives import algorithms
-from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.limits.choice import choose_at_size
+from railwright.limits.collectives import compute_algorithms
+from railwright.topology.cluster import Fabric, Tier, build_cluster
 from railwright.topology.devices import EthernetLink, InfinibandLink, NvlinkLink, PcieLink, SmpLink, Topology
 from railwright.topology.expand import expand
 from railwright.topology.paths import Affinity, Graph
@@ -26,10 +26,10 @@ WITHOUT_A_CHANGE_ON_EVERY_FABRIC = {"pxn_off", "max_payload_small", "iommu_trans
 
 
 def case_of(shape: str, hosts: int, changes: dict[str, str] | None = None, fabric: Fabric | None = None) -> Case:
-    return Case(cluster=cluster_of(expand(shape, changes or {}), hosts, fabric))
+    return Case(cluster=build_cluster(expand(shape, changes or {}), hosts, fabric))
 
 
-def supposed(name: str, case: Case) -> tuple[Supposed, ...]:
+def supposed(name: str, case: Case) -> tuple[Hypothesis, ...]:
     (fault,) = [fault for fault in FAULTS if fault.name == name]
     return fault.suppose(case)
 
@@ -37,10 +37,10 @@ def supposed(name: str, case: Case) -> tuple[Supposed, ...]:
 def middle(case: Case, collective: str) -> float | None:
     """bytes/s of large sizes; None for an algorithm that this collective does not have."""
     try:
-        found = algorithms(case, collective, explained=False)
+        found = compute_algorithms(case, collective, explained=False)
     except RailwrightError:
         return None
-    _, rate, _ = at_size(case.cluster, collective, found, None)
+    _, rate, _ = choose_at_size(case.cluster, collective, found, None)
     assert rate.expected_low is not None
     assert rate.expected_high is not None
     return (rate.expected_low + rate.expected_high) / 2
@@ -79,7 +79,7 @@ def test_what_is_supposed_is_said_and_can_be_told_apart(fault: Fault) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_shape_breaks_a_supposition_and_one_host_has_no_network(shape: str) -> None:
     host = expand(shape, {})
-    one, many = (Case(cluster=cluster_of(host, hosts)) for hosts in (1, 3))
+    one, many = (Case(cluster=build_cluster(host, hosts)) for hosts in (1, 3))
     inside = {"p2p_disabled", "nvlink_below_maximum", "algorithm_forced", "pcie_below_maximum", "acs_redirect",
               "few_channels", "max_payload_small", "iommu_translates"}  # fmt: skip
     for fault in FAULTS:
@@ -95,9 +95,9 @@ def test_no_shape_breaks_a_supposition_and_one_host_has_no_network(shape: str) -
 def test_a_cluster_without_gpus_nics_or_devices_has_nothing_to_suppose(fault: Fault) -> None:
     nothing = Topology(name="nothing", source="saved", devices=(), links=())
     host = expand("hgx-h100", {"nics": "0"})
-    for odd in (case_of("laptop", 5), Case(cluster=cluster_of(nothing, 1))):
+    for odd in (case_of("laptop", 5), Case(cluster=build_cluster(nothing, 1))):
         assert fault.suppose(odd) == ()
-    unjoined = Case(cluster=replace(cluster_of(host, 1), hosts=4))
+    unjoined = Case(cluster=replace(build_cluster(host, 1), hosts=4))
     assert fault.suppose(unjoined) == ()
 
 
@@ -178,7 +178,7 @@ def test_mtus_are_supposed_for_the_kind_of_network_that_there_is() -> None:
     assert supposed("mtu_small", case_of("aws-p5", 2)) == ()
 
 
-def _mtu(way: Supposed) -> int | None:
+def _mtu(way: Hypothesis) -> int | None:
     found = {
         link.protocol.mtu_bytes
         for link in way.case.cluster.host.links
@@ -236,7 +236,7 @@ def test_a_rack_that_nvlink_joins_is_one_group_below_a_leaf() -> None:
     (way,) = supposed("uplinks_shared", case_of("gb200-nvl72", 36))
     lowest, spine = way.case.cluster.fabric.tiers
     assert (lowest.hosts, spine.hosts) == (18, 36)
-    cluster_of(way.case.cluster.host, 36, way.case.cluster.fabric)  # refuses tiers that make no sense
+    build_cluster(way.case.cluster.host, 36, way.case.cluster.fabric)  # refuses tiers that make no sense
 
 
 def test_without_peer_to_peer_no_nvlink_and_no_rack_is_left() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.lab.test_plan import planned, three_tiers
 
-from railwright.lab.fabric import fabric_of
+from railwright.lab.fabric import build_fabric
 
 
 def fabric(plan, hosts, rails=None):
     ports = plan.node(hosts[0]).rails
-    return fabric_of(plan, hosts, ports if rails is None else [ports[rail] for rail in rails])
+    return build_fabric(plan, hosts, ports if rails is None else [ports[rail] for rail in rails])
 
 
 def test_one_connection_has_the_narrowest_cable_and_all_ports_are_summed():

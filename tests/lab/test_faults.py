@@ -16,14 +16,14 @@ from tests.conftest import PATIENCE_S, wait_until
 from railwright.errors import UsageError
 from railwright.lab import build, remove, state
 from railwright.lab.faults import background, cpu
-from railwright.lab.faults.applied import applied, apply, heal
-from railwright.lab.faults.registry import FAULTS, fault_named
+from railwright.lab.faults.applied import apply, heal, read_applied
+from railwright.lab.faults.registry import FAULTS, find_fault
 from railwright.lab.plan import PlanOptions, plan
 from railwright.lab.reach import LabReach
 from railwright.lab.state import Lab
 from railwright.lab.traffic import route, send_packets, send_stream, source_ports, trace
 from railwright.lab.wait import wait_settled
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")]
@@ -49,7 +49,7 @@ def lab() -> Iterator[Lab]:
     """4 hosts, 2 leaves, 2 spines, every link 100 Mb/s."""
     name = f"faults{os.getpid()}"
     made = build.up(
-        plan(cluster_of(load("hgx-h100 nics=1"), 4), PlanOptions(name=name, rate_bits_per_s=RATE_BITS_PER_S)),
+        plan(build_cluster(load("hgx-h100 nics=1"), 4), PlanOptions(name=name, rate_bits_per_s=RATE_BITS_PER_S)),
         settle_within_s=PATIENCE_S,
     )
     yield made
@@ -70,7 +70,7 @@ def settle(lab: Lab) -> None:
 
 def put(lab: Lab, words: str) -> str:
     name, *rest = words.split()
-    return apply(lab, fault_named(name), rest).id
+    return apply(lab, find_fault(name), rest).id
 
 
 def spines(lab: Lab, source: str, destination: str) -> dict[int, str]:
@@ -185,7 +185,7 @@ def test_a_slow_host_has_slow_nics_and_little_cpu(lab: Lab) -> None:
     assert rate(lab, "host0", "host2", "spine0") < SLOW * RATE_BITS_PER_S
     assert rate(lab, "host2", "host0", "spine0") < SLOW * RATE_BITS_PER_S
     expect_fast(lab, "host0", "host3", "spine0")
-    group = cpu.group_of(lab, "host2")
+    group = cpu.cgroup_path(lab, "host2")
     loop = "import time\nwhile time.process_time() < 0.1: pass"
 
     def held_back() -> bool:
@@ -195,7 +195,7 @@ def test_a_slow_host_has_slow_nics_and_little_cpu(lab: Lab) -> None:
 
     # A machine so busy that a tenth of a CPU is all that anybody gets holds nobody back.
     wait_until(held_back, "a process that the kernel held back")
-    assert not cpu.group_of(lab, "host3").exists()
+    assert not cpu.cgroup_path(lab, "host3").exists()
     heal(lab)
     expect_fast(lab, "host0", "host2", "spine0")
     assert not group.exists()
@@ -204,12 +204,12 @@ def test_a_slow_host_has_slow_nics_and_little_cpu(lab: Lab) -> None:
 def test_little_cpu_leaves_the_nics_of_a_host_alone(lab: Lab) -> None:
     put(lab, "cpu_slow host2 share=25%")
     expect_fast(lab, "host0", "host2", "spine0")
-    assert cpu.quota_of(lab, "host2") == 0.25
+    assert cpu.read_quota(lab, "host2") == 0.25
     assert LabReach(("host2", "host3"), lab).host_cpus is None  # nothing holds host3 back
     put(lab, "cpu_slow host3 share=50%")
     assert LabReach(("host2", "host3"), lab).host_cpus == 0.5
     heal(lab)
-    assert cpu.quota_of(lab, "host2") is None
+    assert cpu.read_quota(lab, "host2") is None
 
 
 def periods_held_back(group: Path) -> int:
@@ -302,10 +302,10 @@ def test_every_fault_healed_leaves_every_port_as_it_was(lab: Lab) -> None:
         "flapping leaf1 spine0",
     ):
         put(lab, words)
-    assert {one.fault for one in applied(lab)} == {fault.name for fault in FAULTS}
+    assert {one.fault for one in read_applied(lab)} == {fault.name for fault in FAULTS}
     assert state_of_ports(lab) != before
     heal(lab)
-    assert applied(lab) == ()
+    assert read_applied(lab) == ()
     expect_ports(lab, before)
 
 
@@ -316,7 +316,7 @@ def test_healing_one_of_two_faults_of_a_port_leaves_the_other(lab: Lab) -> None:
     assert rate(lab, "host0", "host2", "spine0") < 0.1 * RATE_BITS_PER_S
     assert [one.id for one in heal(lab, [cursed])] == [cursed]
     expect_ports(lab, with_one)
-    assert [one.id for one in applied(lab)] == [slow]
+    assert [one.id for one in read_applied(lab)] == [slow]
 
 
 def test_a_fault_that_was_cut_short_is_healed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,9 +330,9 @@ def test_a_fault_that_was_cut_short_is_healed(lab: Lab, monkeypatch: pytest.Monk
         patch.setattr("railwright.lab.faults.applied.heal", killed)
         with pytest.raises(KeyboardInterrupt):
             put(lab, "host_slow host1")
-    group = cpu.group_of(lab, "host1")
+    group = cpu.cgroup_path(lab, "host1")
     assert group.exists()
-    assert [one.fault for one in applied(lab)] == ["host_slow"]
+    assert [one.fault for one in read_applied(lab)] == ["host_slow"]
     heal(lab)
     expect_ports(lab, before)
     assert not group.exists()
@@ -340,10 +340,10 @@ def test_a_fault_that_was_cut_short_is_healed(lab: Lab, monkeypatch: pytest.Monk
 
 def test_a_lab_that_ends_with_its_faults_leaves_no_child_and_no_cgroup() -> None:
     name = f"ends{os.getpid()}"
-    made = build.up(plan(cluster_of(load("hgx-h100 nics=1"), 2), PlanOptions(name=name)), settle_within_s=PATIENCE_S)
+    made = build.up(plan(build_cluster(load("hgx-h100 nics=1"), 2), PlanOptions(name=name)), settle_within_s=PATIENCE_S)
     try:
         ids = [put(made, words) for words in ("host_slow host0", "busy_neighbour leaf0 host0", "flapping leaf0 spine0")]
-        tokens, group = [f"railwright-fault:{made.identity}:{one}" for one in ids], cpu.group_of(made, "host0")
+        tokens, group = [f"railwright-fault:{made.identity}:{one}" for one in ids], cpu.cgroup_path(made, "host0")
         assert all(running(token) for token in tokens)
     finally:
         remove.down(name)
@@ -377,7 +377,7 @@ def test_words_that_do_not_fit_the_lab_are_refused_and_change_nothing(lab: Lab) 
         with pytest.raises(UsageError) as refused:
             put(lab, words)
         assert message in refused.value.message, words
-        assert applied(lab) == (), words
+        assert read_applied(lab) == (), words
 
 
 def test_faults_that_would_undo_each_other_are_refused(lab: Lab) -> None:
@@ -388,7 +388,7 @@ def test_faults_that_would_undo_each_other_are_refused(lab: Lab) -> None:
         put(lab, "link_down leaf0 spine0")
     with pytest.raises(UsageError, match="no fault in lab"):
         heal(lab, ["loss"])
-    assert [one.fault for one in applied(lab)] == ["link_down"]
+    assert [one.fault for one in read_applied(lab)] == ["link_down"]
 
 
 def test_each_fault_has_a_page_of_the_manual() -> None:

@@ -26,7 +26,7 @@ from railwright.lab.faults.applied import heal
 from railwright.lab.frr_install import FRR10_VARIABLE
 from railwright.lab.plan import PlanOptions, plan
 from railwright.lab.state import Lab
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
 FRR10 = ROOT / ".cache/frr10"
@@ -46,7 +46,7 @@ def lab() -> Iterator[Lab]:
     options = PlanOptions(name=name, rate_bits_per_s=1e8, frr="10", ovs=True, ipv6_only=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FRR10_VARIABLE, str(FRR10))
-        made = build.up(plan(cluster_of(load("hgx-h100 nics=1"), 4), options), settle_within_s=PATIENCE_S)
+        made = build.up(plan(build_cluster(load("hgx-h100 nics=1"), 4), options), settle_within_s=PATIENCE_S)
     yield made
     remove.down(name)
 
@@ -61,7 +61,7 @@ def commands_in(group: Path) -> set[str]:
 
 def test_all_daemons_of_a_slow_host_share_its_little_cpu(lab: Lab) -> None:
     put(lab, "host_slow host2 share=20%")
-    group = cpu.group_of(lab, "host2")
+    group = cpu.cgroup_path(lab, "host2")
     every = {"ovsdb-server", "ovs-vswitchd", "bgpd", "zebra", "mgmtd"}
     wait_until(lambda: commands_in(group) == every, "a cgroup with all daemons")
     heal(lab)

@@ -4,11 +4,11 @@ import re
 
 from railwright.lab.frr import bgpd_text, start_argv, zebra_text
 from railwright.lab.plan import PlanOptions, plan
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
-LAB = plan(cluster_of(load("hgx-h100 nics=2"), 4), PlanOptions())
-IPV6_ONLY = plan(cluster_of(load("hgx-h100 nics=2"), 4), PlanOptions(ipv6_only=True))
+LAB = plan(build_cluster(load("hgx-h100 nics=2"), 4), PlanOptions())
+IPV6_ONLY = plan(build_cluster(load("hgx-h100 nics=2"), 4), PlanOptions(ipv6_only=True))
 
 
 def of(name, lab=LAB) -> list[str]:
@@ -76,5 +76,5 @@ def test_daemons_take_every_file_from_the_nodes_folder_and_listen_on_no_port():
 
 def test_advertisements_are_frequent_where_the_file_may_say_so():
     assert "ipv6 nd ra-interval 1" in zebra_text(LAB, LAB.node("spine0"))
-    ten = plan(cluster_of(load("hgx-h100 nics=1"), 2), PlanOptions(frr="10"))
+    ten = plan(build_cluster(load("hgx-h100 nics=1"), 2), PlanOptions(frr="10"))
     assert "interface" not in zebra_text(ten, ten.node("host0"))

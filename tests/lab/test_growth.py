@@ -13,10 +13,10 @@ from railwright.diagnosis.peers.growth import losing_merges, merges, state_of
 from railwright.lab import build as lab_build
 from railwright.lab import remove
 from railwright.lab.faults.applied import apply
-from railwright.lab.faults.registry import fault_named
+from railwright.lab.faults.registry import find_fault
 from railwright.lab.plan import PlanOptions, plan
 from railwright.lab.state import Lab
-from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.topology.cluster import Fabric, Tier, build_cluster
 from railwright.topology.sources.load import load
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")]
@@ -30,7 +30,7 @@ def lab() -> Iterator[Lab]:
     """4 hosts below 2 leaves."""
     name = f"grow{os.getpid()}"
     tiers = (Tier(hosts=2), Tier(name="spine", hosts=4, switches=1))
-    cluster = cluster_of(load("hgx-h100 nics=1"), 4, Fabric(tiers=tiers))
+    cluster = build_cluster(load("hgx-h100 nics=1"), 4, Fabric(tiers=tiers))
     yield lab_build.up(plan(cluster, PlanOptions(name=name, rate_bits_per_s=400e6)), settle_within_s=PATIENCE_S)
     remove.down(name)
 
@@ -38,7 +38,7 @@ def lab() -> Iterator[Lab]:
 def test_groups_1_and_2_merge_3_and_4_gain_nothing_and_the_fourth_is_named(railwright: Driver, lab, tmp_path) -> None:
     library = tmp_path / "libscalapack.so"
     build("scalapack.c", library)
-    apply(lab, fault_named("link_slow"), ["host3", "leaf1", "rate=2Mb/s"])
+    apply(lab, find_fault("link_slow"), ["host3", "leaf1", "rate=2Mb/s"])
     asked = ("-o", "n=128", "-o", "nb=16", "-o", "threads=1", "-o", f"library={library}", "--force")
     done = railwright(
         "run", "hpl", "--grow", "--lab", lab.name, "--hosts", "host0,host1,host2,host3", *asked,

@@ -10,12 +10,12 @@ from railwright.lab.links import shape, tbf
 from railwright.lab.nodes import LabPlan
 from railwright.lab.plan import PREFIX_V4, PREFIX_V6, PlanOptions, plan
 from railwright.lab.routes import expected_routes
-from railwright.topology.cluster import Cluster, Fabric, Tier, cluster_of
+from railwright.topology.cluster import Cluster, Fabric, Tier, build_cluster
 from railwright.topology.sources.load import load
 
 
 def cluster(hosts: int, nics: int = 2, fabric: Fabric | None = None) -> Cluster:
-    return cluster_of(load(f"hgx-h100 nics={nics}"), hosts, fabric)
+    return build_cluster(load(f"hgx-h100 nics={nics}"), hosts, fabric)
 
 
 def planned(hosts: int, nics: int = 2, fabric: Fabric | None = None, **options) -> LabPlan:

@@ -19,7 +19,7 @@ from railwright.lab.plan import PlanOptions, plan
 from railwright.lab.state import Lab
 from railwright.lab.traffic import Probe, Sizes, probe, route, send_packets, send_stream, source_ports, trace
 from railwright.lab.wait import wait_settled
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 from railwright.verbs.lab import lab as lab_verb
 
@@ -32,7 +32,7 @@ def lab() -> Iterator[Lab]:
     """4 hosts with two rails, each rail a leaf in each of two groups, 2 spines."""
     name = f"traffic{os.getpid()}"
     options = PlanOptions(name=name, rate_bits_per_s=RATE_BITS_PER_S)
-    made = build.up(plan(cluster_of(load("hgx-h100 nics=2"), 4), options), settle_within_s=PATIENCE_S)
+    made = build.up(plan(build_cluster(load("hgx-h100 nics=2"), 4), options), settle_within_s=PATIENCE_S)
     yield made
     remove.down(name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright.launch.blame import Placement, RankState, summarize_end
-from railwright.process import Finished
+from railwright.process import ChildResult
 
 PLACED = Placement(4, ("a", "b"))
 
@@ -28,8 +28,8 @@ def test_launchers_name_who_ended_first(line, blamed):
 def test_the_last_words_are_those_that_name_somebody():
     lines = ["-----", "  Remote daemon: [x@0,1] on node b", "We cannot recover from this failure.", "-----", "\0"]
     said = "exit status 1, its output: 'Remote daemon: [x@0,1] on node b'"
-    assert summarize_end(Finished(returncode=1, output=lines, timed_out=False)) == said
-    nobody = Finished(returncode=1, output=["no more room", "\0", "-----"], timed_out=False)
+    assert summarize_end(ChildResult(returncode=1, output=lines, timed_out=False)) == said
+    nobody = ChildResult(returncode=1, output=["no more room", "\0", "-----"], timed_out=False)
     assert summarize_end(nobody) == "exit status 1, its output: 'no more room'"
 
 

@@ -18,12 +18,12 @@ from tests.conftest import COMMAND, PATIENCE_S, Driver, wait_until
 
 from railwright.lab import build, remove, ssh, state
 from railwright.lab.faults.applied import apply, heal
-from railwright.lab.faults.registry import fault_named
+from railwright.lab.faults.registry import find_fault
 from railwright.lab.plan import PlanOptions, plan
 from railwright.lab.state import Lab
 from railwright.lab.wait import wait_settled
 from railwright.launch.scratch import sweep
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
 needs_sshd = pytest.mark.skipif(not Path("/usr/sbin/sshd").exists(), reason="waived: openssh-server is not installed")
@@ -47,7 +47,7 @@ class Hosts:
         """The command line of a run on hosts of the lab; over ssh it is given on its first host."""
         if way == "namespaces":
             return [*arguments, "--lab", self.lab.name, "--hosts", hosts]
-        config = str(ssh.config_of(self.lab))
+        config = str(ssh.config_path(self.lab))
         inside = ["lab", "exec", "--name", self.lab.name, "host0", "--", COMMAND]
         return [*inside, *arguments, "--hosts", hosts, "--ssh-config", config, "-O", str(railwright.output)]
 
@@ -66,11 +66,11 @@ class Hosts:
 
     def put(self, words: str) -> None:
         name, *rest = words.split()
-        apply(self.lab, fault_named(name), rest)
+        apply(self.lab, find_fault(name), rest)
 
 
 def made(name: str, **options: object) -> Iterator[Hosts]:
-    cluster = cluster_of(load("hgx-h100 nics=1"), 4)
+    cluster = build_cluster(load("hgx-h100 nics=1"), 4)
     lab = build.up(
         plan(cluster, PlanOptions(name=f"{name}{os.getpid()}", ssh=True, **options)), settle_within_s=PATIENCE_S
     )
@@ -264,7 +264,7 @@ def test_a_host_that_lets_nobody_in_is_an_error_with_its_cause(railwright, hosts
     key = tmp_path / "stranger"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     config = tmp_path / "config"
-    text = ssh.config_of(hosts.lab).read_text()
+    text = ssh.config_path(hosts.lab).read_text()
     config.write_text(re.sub(r"IdentityFile .*", f"IdentityFile {key}", text))
     words = hosts.words("ssh", railwright, "run", "mpi_all_reduce", *QUICK)
     words[words.index("--ssh-config") + 1] = str(config)
@@ -299,7 +299,7 @@ def test_words_that_make_no_launch_are_refused(answer, hosts, words, message):
 
 
 def test_only_the_key_of_the_lab_opens_its_hosts_and_nobody_else_can_read_it(hosts):
-    folder = ssh.config_of(hosts.lab).parent
+    folder = ssh.config_path(hosts.lab).parent
     private = [folder, *folder.glob("**/host_key"), folder / "id_ed25519", folder / "config"]
     assert len(private) == 3 + len(hosts.lab.plan.of_kind("host"))
     assert {path.stat().st_mode & 0o077 for path in private} == {0}

@@ -82,8 +82,8 @@ def test_a_killed_child_that_does_not_end_is_left_behind_by_name_and_nobody_hang
 def test_an_answer_is_without_complaints_unless_it_failed() -> None:
     # What `ip -json` does on a machine where a name of a network namespace was left behind.
     says = "echo 'Error: Peer netns reference is invalid.' >&2; echo '[1]'; exit $0"
-    assert process.ask(["sh", "-c", says, "0"], timeout_s=60).output == ["[1]"]
-    failed = process.ask(["sh", "-c", says, "3"], timeout_s=60)
+    assert process.query(["sh", "-c", says, "0"], timeout_s=60).output == ["[1]"]
+    failed = process.query(["sh", "-c", says, "3"], timeout_s=60)
     assert (failed.returncode, failed.output) == (3, ["[1]", "Error: Peer netns reference is invalid."])
 
 

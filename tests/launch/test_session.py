@@ -15,7 +15,7 @@ from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.sockets import pinned_flows
 from railwright.launch.doors import Endpoint, open_local_endpoint
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.topology.devices import Topology
 
 pytestmark = pytest.mark.machine
@@ -74,7 +74,9 @@ def three_hosts(script: str) -> Session:
     machine = Machine(topology=topology, cpus=(0,), hosts=("a", "b", "c"), reached_by="stand-in")
     launch = Launch(case=pinned_flows.Flows(rounds=()), ranks=3)
     job = Job(benchmark=pinned_flows.BENCHMARK.name, options=Options(), launch=launch, machine=machine)
-    return Session(Planned(pinned_flows.BENCHMARK, job, Plan(path="fabric")), StandIn(script), dict(os.environ), 20.0)
+    return Session(
+        PlannedLaunch(pinned_flows.BENCHMARK, job, Plan(path="fabric")), StandIn(script), dict(os.environ), 20.0
+    )
 
 
 def test_a_rank_that_dies_before_it_says_its_number_is_blamed_by_its_hosts_name():

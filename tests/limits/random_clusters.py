@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.topology.cluster import Fabric, Tier, build_cluster
 from railwright.topology.devices import (
     Device,
     EthernetLink,
@@ -68,11 +68,11 @@ def random_cluster(seed: int, most_gpus: int = 3, most_hosts: int = 4):
     host = random_host(rng, most_gpus)
     hosts = rng.choice([count for count in (2, 3, 4) if count <= most_hosts])
     if len(host.of_kind("gpu")) * hosts < 2 or rng.random() < 0.3:
-        return cluster_of(host, hosts)
+        return build_cluster(host, hosts)
     group = rng.choice([size for size in (1, 2, 3, 4) if hosts % size == 0])
     tiers = [Tier(name="leaf", hosts=group, oversubscription=rng.choice((0.5, 1.0, 2.0, 3.0)))]
     tiers.append(Tier(name="spine", hosts=hosts if hosts % group == 0 else group * 4))
-    return cluster_of(host, hosts, Fabric(rail_optimised=rng.random() < 0.5, tiers=tuple(tiers)))
+    return build_cluster(host, hosts, Fabric(rail_optimised=rng.random() < 0.5, tiers=tuple(tiers)))
 
 
 def _pcie(rng: random.Random) -> PcieLink:

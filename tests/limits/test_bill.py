@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from railwright.errors import UsageError
-from railwright.expected.designs import Design, Question, cautions, compared, design_of, front
-from railwright.limits.bill import Prices, check_prices, cost_of, parts_of
-from railwright.limits.switches import described, non_blocking
-from railwright.topology.cluster import Cluster, Fabric, Tier, cluster_of
+from railwright.expected.designs import Design, Question, cautions, compare, evaluate_design, find_front
+from railwright.limits.bill import Prices, check_prices, compute_cost, count_parts
+from railwright.limits.switches import count_described, count_non_blocking
+from railwright.topology.cluster import Cluster, Fabric, Tier, build_cluster
 from railwright.topology.devices import EthernetLink
 from railwright.topology.sources.load import load
 
@@ -23,23 +23,23 @@ ASKED = Question(collectives=("all_reduce", "all_to_all"))
 
 
 def cluster(host: str, hosts: int = 16, fabric: Fabric | None = None) -> Cluster:
-    return cluster_of(load(host), hosts, fabric)
+    return build_cluster(load(host), hosts, fabric)
 
 
 def counts(hosts: int, rails: int, radix: int = RADIX) -> list[tuple[int, int, int]]:
-    return [(tier.switches, tier.ports_down, tier.ports_up) for tier in non_blocking(hosts, rails, radix)]
+    return [(tier.switches, tier.ports_down, tier.ports_up) for tier in count_non_blocking(hosts, rails, radix)]
 
 
 def test_sixteen_hosts_of_eight_nics() -> None:
     """128 ports: leaves of two whole rails (32 ports), so 4; 128 uplinks fill 2 spines; 256 cables, 512 optics."""
-    parts = parts_of(cluster("hgx-h100"), RADIX)
+    parts = count_parts(cluster("hgx-h100"), RADIX)
     assert (parts.nics, parts.nic_ports, parts.leaf_switches, parts.leaf_ports) == (128, 128, 4, 128)
     assert (parts.leaf_uplink_ports, parts.spine_switches, parts.spine_ports) == (128, 2, 128)
     assert (parts.cables, parts.optics, parts.switch_ports) == (256, 512, 384)
 
 
 def test_sixteen_hosts_of_two_nics_need_one_switch() -> None:
-    parts = parts_of(cluster("hgx-h100 nics=2"), RADIX)
+    parts = count_parts(cluster("hgx-h100 nics=2"), RADIX)
     assert (parts.nics, parts.leaf_switches, parts.leaf_ports, parts.spine_switches) == (32, 1, 32, 0)
     assert (parts.cables, parts.optics) == (32, 64)
 
@@ -64,7 +64,7 @@ def test_the_counts_are_those_of_nvidias_own_table(
     nodes: int, leaves: int, spines: int, cores: int, cables: tuple[int, int, int]
 ) -> None:
     """DGX SuperPOD Reference Architecture, B200, table of larger component counts."""
-    tiers = non_blocking(nodes, 8, RADIX)
+    tiers = count_non_blocking(nodes, 8, RADIX)
     assert [tier.switches for tier in tiers] == [number for number in (leaves, spines, cores) if number]
     ups = [tier.ports_up for tier in tiers[:-1]]
     assert (tiers[0].ports_down, *ups, *([0] if not cores else [])) == cables
@@ -77,7 +77,7 @@ def test_three_scalable_units_take_sixteen_spines_since_twelve_cannot_be_joined_
 
 def test_four_thousand_hosts_of_eight_nics() -> None:
     """32768 ports: 1024 leaves in 32 pods of 32 leaves and 32 spines; 32 planes of 16 cores."""
-    parts = parts_of(cluster("hgx-h100", 4096), RADIX)
+    parts = count_parts(cluster("hgx-h100", 4096), RADIX)
     assert [tier.switches for tier in parts.tiers] == [1024, 1024, 512]
     assert (parts.leaf_ports, parts.leaf_uplink_ports, parts.spine_switches) == (32768, 32768, 1536)
     assert parts.spine_ports == 32768 + 32768 + 32768
@@ -90,7 +90,7 @@ def test_every_fabric_is_whole_and_non_blocking(rails: int, radix: int) -> None:
     for hosts in [*range(2, 40), 100, 250, 1000]:
         if hosts * rails > radix * (radix // 2) ** 2 // 2:
             continue
-        tiers = non_blocking(hosts, rails, radix)
+        tiers = count_non_blocking(hosts, rails, radix)
         assert tiers[0].ports_down == hosts * rails
         assert tiers[-1].ports_up == 0
         for tier in tiers:
@@ -102,14 +102,14 @@ def test_every_fabric_is_whole_and_non_blocking(rails: int, radix: int) -> None:
 
 def test_a_fabric_beyond_three_tiers_is_refused() -> None:
     with pytest.raises(UsageError, match="more than three tiers of switches of 4 ports") as error:
-        non_blocking(100, 8, 4)
+        count_non_blocking(100, 8, 4)
     assert "--radix" in error.value.hint
     with pytest.raises(UsageError, match="at least 4 ports"):
-        non_blocking(100, 8, 3)
+        count_non_blocking(100, 8, 3)
 
 
 def test_the_most_hosts_of_the_largest_switches_are_counted_at_once() -> None:
-    leaf, spine, core = non_blocking(1_000_000, 32, 1024)
+    leaf, spine, core = count_non_blocking(1_000_000, 32, 1024)
     assert leaf.switches == 1_000_000 * 32 // 512
     assert spine.ports_down == leaf.ports_up == 32_000_000
     assert core.ports_down == spine.ports_up
@@ -121,7 +121,7 @@ def test_a_described_fabric_has_the_files_switches_and_oversubscription() -> Non
         rail_optimised=True,
         tiers=(Tier(hosts=16, oversubscription=2.0), Tier(name="spine", hosts=64, switches=4)),
     )
-    leaf, spine = described(fabric, 64, 8)
+    leaf, spine = count_described(fabric, 64, 8)
     assert (leaf.switches, leaf.ports_down, leaf.ports_up) == (32, 512, 256)
     assert (spine.switches, spine.ports_down, spine.ports_up) == (4, 256, 0)
 
@@ -129,7 +129,7 @@ def test_a_described_fabric_has_the_files_switches_and_oversubscription() -> Non
 def test_a_last_group_that_is_not_full_rounds_up_rail_by_rail() -> None:
     """10 hosts of 2 rails, groups of 4 + 4 + 2, 3:1: each rail of 4 has ceil(4/3) = 2 up, each of 2 has 1: 4+4+2."""
     fabric = Fabric(rail_optimised=True, tiers=(Tier(hosts=4, oversubscription=3.0), Tier(name="spine", hosts=12)))
-    leaf, spine = described(fabric, 10, 2)
+    leaf, spine = count_described(fabric, 10, 2)
     assert (leaf.switches, leaf.ports_down, leaf.ports_up) == (6, 20, 10)
     assert (spine.switches, spine.ports_down) == (1, 10)
 
@@ -137,17 +137,17 @@ def test_a_last_group_that_is_not_full_rounds_up_rail_by_rail() -> None:
 def test_an_oversubscription_that_a_float_cannot_hold_is_not_rounded_up() -> None:
     """11 ports at 1.1 are 10; in binary 11 / 1.1 is a little above."""
     fabric = Fabric(tiers=(Tier(hosts=11, oversubscription=1.1), Tier(name="spine", hosts=11)))
-    assert described(fabric, 11, 1)[0].ports_up == 10
+    assert count_described(fabric, 11, 1)[0].ports_up == 10
 
 
 def test_two_ports_of_one_card_are_one_nic() -> None:
-    parts = parts_of(cluster("oci-bm-gpu-h100-8", 2), RADIX)
+    parts = count_parts(cluster("oci-bm-gpu-h100-8", 2), RADIX)
     assert (parts.nics, parts.nic_ports) == (16, 32)
 
 
 @pytest.mark.parametrize(("optics", "number"), [("all", 512), ("switches", 256), ("none", 0)])
 def test_optics_are_two_for_each_optical_cable(optics: str, number: int) -> None:
-    assert parts_of(cluster("hgx-h100"), RADIX, optics).optics == number  # type: ignore[arg-type]
+    assert count_parts(cluster("hgx-h100"), RADIX, optics).optics == number  # type: ignore[arg-type]
 
 
 def test_nics_of_several_rates_cannot_be_counted() -> None:
@@ -157,12 +157,12 @@ def test_nics_of_several_rates_cannot_be_counted() -> None:
     port = next(number for number, link in enumerate(links) if link.a == "nic7" and link.b == "fabric0")
     links[port] = msgspec.structs.replace(links[port], protocol=slow)
     with pytest.raises(UsageError, match="25 Gb/s, 400 Gb/s"):
-        parts_of(cluster_of(msgspec.structs.replace(host, links=tuple(links)), 2), RADIX)
+        count_parts(build_cluster(msgspec.structs.replace(host, links=tuple(links)), 2), RADIX)
 
 
 def test_cost_is_number_times_price() -> None:
     """16 x 1000 + 128 x 10 + 256 x 1 + 512 x 2 + (128 + 128) x 3 + 128 x 5 = 19968."""
-    cost = cost_of(parts_of(cluster("hgx-h100"), RADIX), PRICES)
+    cost = compute_cost(count_parts(cluster("hgx-h100"), RADIX), PRICES)
     assert cost.total == 16000 + 1280 + 256 + 1024 + 768 + 640 == 19968
     assert cost.by_part["leaf_port"] == 768
 
@@ -170,9 +170,9 @@ def test_cost_is_number_times_price() -> None:
 def test_every_missing_price_of_a_needed_part_is_named() -> None:
     without = msgspec.structs.replace(PRICES, optic=None, spine_port=None)
     with pytest.raises(UsageError, match="no optic, spine_port"):
-        cost_of(parts_of(cluster("hgx-h100"), RADIX), without)
-    small = parts_of(cluster("hgx-h100 nics=2"), RADIX, "none")
-    assert cost_of(small, without).total == 16000 + 320 + 32 + 96
+        compute_cost(count_parts(cluster("hgx-h100"), RADIX), without)
+    small = count_parts(cluster("hgx-h100 nics=2"), RADIX, "none")
+    assert compute_cost(small, without).total == 16000 + 320 + 32 + 96
 
 
 @pytest.mark.parametrize("price", [-1.0, math.nan, math.inf, 1e10])
@@ -183,7 +183,7 @@ def test_an_invalid_price_is_refused(price: float) -> None:
 
 @pytest.fixture(scope="module")
 def three() -> tuple[Design, ...]:
-    return compared([design_of(f"nics={n}", cluster(f"hgx-h100 nics={n}"), ASKED) for n in (2, 4, 8)])
+    return compare([evaluate_design(f"nics={n}", cluster(f"hgx-h100 nics={n}"), ASKED) for n in (2, 4, 8)])
 
 
 def test_two_nics_lose_three_quarters_and_save_96(three: tuple[Design, ...]) -> None:
@@ -214,23 +214,23 @@ def test_a_gpu_without_a_near_nic_is_evaluated_too(three: tuple[Design, ...]) ->
 def test_a_slower_design_that_is_not_cheaper_is_beaten(three: tuple[Design, ...]) -> None:
     assert [design.pareto for design in three] == [True, True, True]
     slow = msgspec.structs.replace(three[0], name="slow", parts=three[1].parts)
-    marked = compared([*three, slow])
+    marked = compare([*three, slow])
     assert [design.pareto for design in marked] == [True, True, True, False]
     assert marked[3].beaten_by == ("nics=2", "nics=4")
-    assert [design.name for design in front(marked)] == ["nics=2", "nics=4", "nics=8"]
+    assert [design.name for design in find_front(marked)] == ["nics=2", "nics=4", "nics=8"]
 
 
 def test_two_equal_designs_do_not_beat_each_other(three: tuple[Design, ...]) -> None:
     twin = msgspec.structs.replace(three[0], name="twin")
-    assert all(design.pareto for design in compared([three[0], twin]))
+    assert all(design.pareto for design in compare([three[0], twin]))
 
 
 def test_prices_decide_the_dearest_and_the_front() -> None:
     """With expensive optics and free hosts, copper beats glass; the fabric's parts are the same."""
     question = msgspec.structs.replace(ASKED, prices=PRICES)
-    glass = design_of("glass", cluster("hgx-h100"), question)
-    copper = design_of("copper", cluster("hgx-h100"), msgspec.structs.replace(question, optics="none"))
-    marked = compared([glass, copper])
+    glass = evaluate_design("glass", cluster("hgx-h100"), question)
+    copper = evaluate_design("copper", cluster("hgx-h100"), msgspec.structs.replace(question, optics="none"))
+    marked = compare([glass, copper])
     assert marked[0].beaten_by == ("copper",)
     assert marked[1].saving is not None
     assert marked[1].saving.cost == 1024.0
@@ -238,11 +238,11 @@ def test_prices_decide_the_dearest_and_the_front() -> None:
 
 
 def test_one_design_is_not_compared() -> None:
-    alone = design_of("alone", cluster("hgx-h100"), ASKED)
-    assert compared([alone]) == (alone,)
+    alone = evaluate_design("alone", cluster("hgx-h100"), ASKED)
+    assert compare([alone]) == (alone,)
     assert (alone.saving, alone.pareto, alone.collectives[0].loss) == (None, None, None)
 
 
 def test_one_host_has_no_network() -> None:
     with pytest.raises(UsageError, match="at least 2 hosts"):
-        design_of("alone", cluster("hgx-h100", 1), ASKED)
+        evaluate_design("alone", cluster("hgx-h100", 1), ASKED)

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.expected.collective_rows import collective_row
 from railwright.limits import nccl
 from railwright.limits.case import Case
-from railwright.limits.choice import at_size
-from railwright.limits.collectives import algorithms
+from railwright.limits.choice import choose_at_size
+from railwright.limits.collectives import compute_algorithms
 from railwright.limits.limit import Constant, Source
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
 ROWS = list(csv.DictReader(Path("testdata/calibration/published.csv").read_text(encoding="utf-8").splitlines()))
@@ -47,11 +47,14 @@ def limit_for(row, known):
     collective = COLLECTIVES[row["test"]]
     key = (shape_of(row), row["gpus_per_node"], row["nodes"], collective, algorithm)
     if key not in known:
-        cluster = cluster_of(load(f"{shape_of(row)} gpus={row['gpus_per_node']}"), int(row["nodes"]))
-        known[key] = cluster, algorithms(Case(cluster=cluster, algorithm=algorithm), collective, explained=False)
+        cluster = build_cluster(load(f"{shape_of(row)} gpus={row['gpus_per_node']}"), int(row["nodes"]))
+        known[key] = (
+            cluster,
+            compute_algorithms(Case(cluster=cluster, algorithm=algorithm), collective, explained=False),
+        )
     cluster, found = known[key]
-    _, rate, _ = at_size(cluster, collective, found, int(row["message_bytes"]))
-    return rate.times(float(factor(collective, cluster.ranks)))
+    _, rate, _ = choose_at_size(cluster, collective, found, int(row["message_bytes"]))
+    return rate.times(float(busbw_factor(collective, cluster.ranks)))
 
 
 def leave_out(monkeypatch, shape: str) -> None:
@@ -90,7 +93,7 @@ def test_every_measurement_of_a_healthy_machine_is_below_its_limit_and_inside_it
 
 def test_the_rates_compared_are_those_of_the_answer():
     row = collective_rows()[0]
-    cluster = cluster_of(load(f"{shape_of(row)} gpus={row['gpus_per_node']}"), int(row["nodes"]))
+    cluster = build_cluster(load(f"{shape_of(row)} gpus={row['gpus_per_node']}"), int(row["nodes"]))
     algorithm = "ring" if "ring" in row["metric"] else "auto"
     answer = collective_row(cluster, COLLECTIVES[row["test"]], algorithm, int(row["message_bytes"]))
     assert answer.busbw_bytes_per_s == limit_for(row, {})

@@ -12,9 +12,9 @@ from railwright.errors import UsageError
 from railwright.expected.collective_rows import collective_row
 from railwright.limits import latency, tuning
 from railwright.limits.case import Case
-from railwright.limits.choice import at_size, band_of
-from railwright.limits.collectives import algorithms, as_limit
-from railwright.topology.cluster import cluster_of
+from railwright.limits.choice import build_band, choose_at_size
+from railwright.limits.collectives import build_limit, compute_algorithms
+from railwright.topology.cluster import build_cluster
 from railwright.topology.shapes import SHAPES
 from railwright.topology.sources.load import load
 from railwright.units import GIB, KIB, MIB
@@ -24,13 +24,13 @@ SIZES = tuple(4**power * KIB for power in range(1, 12))
 
 @cache
 def computed(machine, hosts, collective="all_reduce", algorithm="auto"):
-    cluster = cluster_of(load(machine), hosts)
-    return cluster, algorithms(Case(cluster=cluster, algorithm=algorithm), collective, explained=False)
+    cluster = build_cluster(load(machine), hosts)
+    return cluster, compute_algorithms(Case(cluster=cluster, algorithm=algorithm), collective, explained=False)
 
 
 def rate_of(machine, hosts, size, collective="all_reduce", algorithm="auto"):
     cluster, found = computed(machine, hosts, collective, algorithm)
-    return at_size(cluster, collective, found, size)[1]
+    return choose_at_size(cluster, collective, found, size)[1]
 
 
 @cache
@@ -62,20 +62,20 @@ def test_far_from_a_switch_there_is_one_band():
 
 def test_times_are_those_of_the_rates():
     for _, _, size, rate in near_a_switch():
-        times = rate.as_time(size)
+        times = rate.to_time(size)
         assert [way.algorithm for way in times.ways] == [way.algorithm for way in rate.ways]
         assert [(size / way.high, size / way.low) for way in times.ways] == [(way.low, way.high) for way in rate.ways]
 
 
 def verdict_at(share):
     """Return the verdict on a value at that share of the gap between two bands."""
-    cluster = cluster_of(load("aws-p5"), 4)
-    found = algorithms(Case(cluster=cluster), "all_reduce")
-    likely, rate, _ = at_size(cluster, "all_reduce", found, 256 * MIB)
-    band = band_of(rate, likely)
+    cluster = build_cluster(load("aws-p5"), 4)
+    found = compute_algorithms(Case(cluster=cluster), "all_reduce")
+    likely, rate, _ = choose_at_size(cluster, "all_reduce", found, 256 * MIB)
+    band = build_band(rate, likely)
     low, high = sorted(band.ways, key=lambda way: way.low)[0], sorted(band.ways, key=lambda way: way.high)[-1]
     value = low.low + share * (high.high - low.low)
-    return judge("measured", "", value, as_limit(found, rate.limit), band, None, must_check=False), value, band
+    return judge("measured", "", value, build_limit(found, rate.limit), band, None, must_check=False), value, band
 
 
 def test_a_verdict_names_the_algorithm_of_the_band():
@@ -93,16 +93,16 @@ def test_a_verdict_names_the_algorithm_of_the_band():
 
 
 def test_a_value_between_two_bands_is_ok_and_reported_as_between():
-    cluster = cluster_of(load("aws-p5"), 4)
-    found = algorithms(Case(cluster=cluster), "all_reduce")
-    likely, rate, _ = at_size(cluster, "all_reduce", found, 256 * MIB)
-    band = band_of(rate, likely)
+    cluster = build_cluster(load("aws-p5"), 4)
+    found = compute_algorithms(Case(cluster=cluster), "all_reduce")
+    likely, rate, _ = choose_at_size(cluster, "all_reduce", found, 256 * MIB)
+    band = build_band(rate, likely)
     apart = [
         type(way)(algorithm=way.algorithm, low=low, high=high)
         for way, (low, high) in zip(band.ways[:2], ((1e9, 2e9), (3e9, 4e9)), strict=True)
     ]
     gap = type(band)(quantity=band.quantity, low=1e9, high=4e9, ways=tuple(apart), because="", sources=())
-    limit = as_limit(found, 9e9)
+    limit = build_limit(found, 9e9)
     for value, state, word in ((2.5e9, "ok", "between"), (1.5e9, "ok", apart[0].algorithm), (0.9e9, "slow", "below")):
         verdict = judge("measured", "", value, limit, gap, None, must_check=False)
         assert (verdict.state, word in verdict.why) == (state, True), verdict
@@ -120,8 +120,8 @@ def test_limits_prints_the_band_of_each(answer):
 @pytest.mark.parametrize("protocol", ["LL", "LL128", "Simple"])
 def test_a_protocol_is_a_change_and_no_faster_than_the_free_choice(protocol):
     for machine, hosts in (("hgx-h100", 1), ("hgx-h100", 4), ("h100-pcie", 2), ("gb200-nvl72", 36)):
-        held = collective_row(cluster_of(load(f"{machine} protocol={protocol}"), hosts), "all_reduce")
-        free = collective_row(cluster_of(load(machine), hosts), "all_reduce")
+        held = collective_row(build_cluster(load(f"{machine} protocol={protocol}"), hosts), "all_reduce")
+        free = collective_row(build_cluster(load(machine), hosts), "all_reduce")
         assert held.busbw_bytes_per_s.limit <= free.busbw_bytes_per_s.limit
         assert held.busbw_bytes_per_s.middle <= 1.001 * free.busbw_bytes_per_s.middle
         names = {algorithm.name for algorithm in held.algorithms}
@@ -130,7 +130,7 @@ def test_a_protocol_is_a_change_and_no_faster_than_the_free_choice(protocol):
 
 def test_half_of_lls_bytes_and_a_sixteenth_of_ll128s_are_flags():
     ring = {
-        protocol: collective_row(cluster_of(load(f"hgx-h100{protocol}"), 2), "all_gather").busbw_bytes_per_s.limit
+        protocol: collective_row(build_cluster(load(f"hgx-h100{protocol}"), 2), "all_gather").busbw_bytes_per_s.limit
         for protocol in ("", " protocol=LL", " protocol=ll128")
     }
     assert ring[" protocol=LL"] == pytest.approx(ring[""] / 2)
@@ -157,7 +157,7 @@ def test_every_shape_takes_every_protocol():
 def test_over_racks_a_tree_is_held_back_by_the_channels_that_a_gpu_s_nvlinks_carry():
     """16 channels of 45 GB/s fit into 721.8 GB/s; NCCL's caps are 42.8 GB/s each for two racks and 24 for more."""
     for hosts, cap in ((36, 16 * 42.8), (360, 16 * 24.0)):
-        rate = collective_row(cluster_of(load("gb200-nvl72"), hosts), "all_reduce").busbw_bytes_per_s
+        rate = collective_row(build_cluster(load("gb200-nvl72"), hosts), "all_reduce").busbw_bytes_per_s
         tree = next(way for way in rate.ways if way.algorithm == "tree")
         assert tree.low == pytest.approx(0.9 * cap * 1e9, rel=1e-3)
         assert tree.high <= 1.1 * cap * 1.001e9
@@ -173,14 +173,14 @@ def test_the_ring_is_a_candidate_on_two_hosts_and_on_three_only_if_nearly_as_fas
 
 
 def test_nvls_has_the_full_latency_of_nccl_and_a_ring_in_one_host_a_share():
-    cluster = cluster_of(load("hgx-b200"), 1)
+    cluster = build_cluster(load("hgx-b200"), 1)
     nvls, ring = (latency.time_s(cluster, "all_reduce", name, 1, 4e11) for name in ("nvls", "ring"))
     assert nvls == pytest.approx((12 + 25) * 1e-6, rel=0.01)
     assert ring < nvls
 
 
 def test_amd_s_gpus_have_rccl_s_protocols_and_latencies():
-    amd, nvidia = (cluster_of(load(name), 2) for name in ("mi300x", "hgx-h100"))
+    amd, nvidia = (build_cluster(load(name), 2) for name in ("mi300x", "hgx-h100"))
     assert set(tuning.protocols(amd, "ring")) == {"LL", "Simple"}
     assert set(tuning.protocols(nvidia, "ring")) == {"LL", "LL128", "Simple"}
     # base, then both ways 7 steps in the host and one between: RCCL 2.21.5, src/graph/tuning.cc
@@ -190,8 +190,8 @@ def test_amd_s_gpus_have_rccl_s_protocols_and_latencies():
 def test_tcp_past_the_kernel_takes_longer_than_rdma_and_may_be_ll():
     tcp, rdma = (rate_of(f"gcp-a3-mega{words}", 2, 16 * MIB) for words in ("", " nic-protocol=roce"))
     assert tcp.expected_low < 0.5 * rdma.expected_low
-    assert tuning.network_us(cluster_of(load("gcp-a3-mega"), 2))[0] > 40
-    assert tuning.network_us(cluster_of(load("gcp-a3-mega"), 1)) == (0, 0)
+    assert tuning.network_us(build_cluster(load("gcp-a3-mega"), 2))[0] > 40
+    assert tuning.network_us(build_cluster(load("gcp-a3-mega"), 1)) == (0, 0)
 
 
 def test_no_slot_limits_a_gpu_in_its_cpus_package():

@@ -11,12 +11,12 @@ from tests.topology.machines import archive
 from railwright.errors import CannotJudge, UsageError
 from railwright.expected.collective_rows import collective_row
 from railwright.limits.case import Case
-from railwright.limits.choice import at_size
-from railwright.limits.collectives import algorithms
+from railwright.limits.choice import choose_at_size
+from railwright.limits.collectives import compute_algorithms
 from railwright.limits.latency import latency_s
-from railwright.limits.traffic import applicable, tree_load
+from railwright.limits.traffic import list_algorithms, tree_load
 from railwright.results.readers.nccl_log import log as nccl_log
-from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.topology.cluster import Fabric, Tier, build_cluster
 from railwright.topology.shapes import SHAPES
 from railwright.topology.sources.load import load
 
@@ -24,7 +24,7 @@ PAYLOAD = 4096 / 4122  # InfiniBand, MTU 4096
 
 
 def limit(shape, hosts, collective, algorithm="auto", fabric=None):
-    return collective_row(cluster_of(load(shape), hosts, fabric), collective, algorithm)
+    return collective_row(build_cluster(load(shape), hosts, fabric), collective, algorithm)
 
 
 @pytest.mark.parametrize("nics", [1, 2, 4, 8])
@@ -74,8 +74,8 @@ def test_nvls_moves_1_plus_1_over_n_of_the_size():
 
 
 def test_ampere_has_no_nvls_and_two_hosts_have_nvlstree():
-    assert "nvls" not in applicable(cluster_of(load("hgx-a100"), 1), "all_reduce")
-    assert "nvlstree" in applicable(cluster_of(load("hgx-h100"), 2), "all_reduce")
+    assert "nvls" not in list_algorithms(build_cluster(load("hgx-a100"), 1), "all_reduce")
+    assert "nvlstree" in list_algorithms(build_cluster(load("hgx-h100"), 2), "all_reduce")
     with pytest.raises(UsageError, match="cannot run on this cluster"):
         limit("hgx-a100", 1, "all_reduce", "nvls")
 
@@ -83,16 +83,16 @@ def test_ampere_has_no_nvls_and_two_hosts_have_nvlstree():
 @pytest.mark.parametrize("lost", ["multicast", "link"])
 def test_without_multicast_or_a_link_to_the_nvswitches_there_is_no_nvls(lost):
     whole = load(str(archive("8xh200-probed-vm")))
-    assert "nvls" in applicable(cluster_of(whole, 1), "all_reduce")
+    assert "nvls" in list_algorithms(build_cluster(whole, 1), "all_reduce")
     devices = tuple(
         replace(device, facts={**device.facts, "multicast": False}) if device.id == "gpu6" else device
         for device in whole.devices
     )
     links = tuple(link for link in whole.links if {link.a, link.b} != {"nvswitch0", "gpu6"})
     less = replace(whole, devices=devices) if lost == "multicast" else replace(whole, links=links)
-    assert "nvls" not in applicable(cluster_of(less, 1), "all_reduce")
-    assert "nvlstree" not in applicable(cluster_of(replace(whole, devices=devices), 2), "all_reduce")
-    assert collective_row(cluster_of(less, 1), "all_reduce").chosen == "ring"
+    assert "nvls" not in list_algorithms(build_cluster(less, 1), "all_reduce")
+    assert "nvlstree" not in list_algorithms(build_cluster(replace(whole, devices=devices), 2), "all_reduce")
+    assert collective_row(build_cluster(less, 1), "all_reduce").chosen == "ring"
 
 
 def test_in_network_reduction_frees_all_reduce_from_the_tree():
@@ -122,11 +122,13 @@ def test_oversubscription_takes_all_to_all_to_its_uplinks_and_leaves_rings_on_th
 
 def test_pxn_keeps_all_to_all_on_its_rail_where_rails_are_not_joined():
     rails = Fabric(rail_optimised=True, tiers=(Tier(hosts=16),))
-    with_pxn = algorithms(Case(cluster=cluster_of(load("hgx-h100"), 16, rails)), "all_to_all")[0]
+    with_pxn = compute_algorithms(Case(cluster=build_cluster(load("hgx-h100"), 16, rails)), "all_to_all")[0]
     assert with_pxn.algbw_bytes_per_s.limit == pytest.approx(
         limit("hgx-h100", 16, "all_to_all").algbw_bytes_per_s.limit, rel=1e-3
     )
-    without = algorithms(Case(cluster=cluster_of(load("hgx-h100"), 16, rails), relay="none"), "all_to_all")[0]
+    without = compute_algorithms(Case(cluster=build_cluster(load("hgx-h100"), 16, rails), relay="none"), "all_to_all")[
+        0
+    ]
     # Without PXN the way to another rail leads through the sender's CPU: no document limits it, but less is expected.
     assert without.algbw_bytes_per_s.expected_high < with_pxn.algbw_bytes_per_s.expected_low
 
@@ -143,7 +145,7 @@ def test_the_bottleneck_reports_the_gain_from_doubling_it():
 def test_the_latencies_are_those_that_nccl_printed_for_two_h200():
     """NCCL's own table in a recorded log: `Tree LL 8.0 ... Ring Simple 15.2` us."""
     log = nccl_log.read(archive_text("2.28.3-nvlink-2xh200.log"))
-    cluster = cluster_of(load("hgx-h200 gpus=2"), 1)
+    cluster = build_cluster(load("hgx-h200 gpus=2"), 1)
     printed = {
         (entry.algorithm.lower(), entry.protocol): entry.latency_s
         for entry in log.tuning
@@ -165,11 +167,11 @@ def archive_text(name: str) -> str:
 
 
 def test_the_band_grows_with_the_size_and_stays_below_the_limit():
-    cluster = cluster_of(load("hgx-h100"), 4)
-    found = algorithms(Case(cluster=cluster), "all_reduce", explained=False)
+    cluster = build_cluster(load("hgx-h100"), 4)
+    found = compute_algorithms(Case(cluster=cluster), "all_reduce", explained=False)
     last = 0.0
     for power in range(3, 34):
-        _, rate, time = at_size(cluster, "all_reduce", found, 2**power)
+        _, rate, time = choose_at_size(cluster, "all_reduce", found, 2**power)
         assert last < rate.expected_high <= rate.limit
         assert 0 < rate.expected_low < rate.expected_high
         assert time.limit <= time.expected_low <= time.expected_high
@@ -187,7 +189,7 @@ def unlike(name):
 @pytest.mark.parametrize("shape", {unlike(name): name for name in SHAPES}.values())
 @pytest.mark.parametrize("collective", ["all_reduce", "all_to_all", "send_recv"])
 def test_every_shape_has_a_limit_or_a_reason(shape, collective):
-    cluster = cluster_of(load(shape), 4 if load(shape).of_kind("nic") else 1)
+    cluster = build_cluster(load(shape), 4 if load(shape).of_kind("nic") else 1)
     if cluster.ranks < 2:
         with pytest.raises(UsageError, match="needs two GPUs"):
             collective_row(cluster, collective)
@@ -229,7 +231,7 @@ def test_a_port_of_unknown_rate_is_an_error_that_names_it():
         for link in host.links
     )
     with pytest.raises(CannotJudge, match="nic0--fabric0: line rate"):
-        collective_row(cluster_of(replace(host, links=links), 2), "all_reduce")
+        collective_row(build_cluster(replace(host, links=links), 2), "all_reduce")
 
 
 def test_a_gpu_that_reaches_no_nic_is_named():
@@ -238,7 +240,7 @@ def test_a_gpu_that_reaches_no_nic_is_named():
     host = load("pcie-8gpu gpus=2 nics=1")
     gone = [link for link in host.links if link.b != "gpu1"]
     with pytest.raises(CannotJudge, match="gpu1 has no way for its data"):
-        collective_row(cluster_of(replace(host, links=tuple(gone)), 2), "all_to_all")
+        collective_row(build_cluster(replace(host, links=tuple(gone)), 2), "all_to_all")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def test_a_gpu_that_reaches_no_nic_is_named():
 )
 def test_invalid_clusters_are_refused(arguments, words):
     with pytest.raises(UsageError, match=words):
-        cluster_of(load(arguments[0]), arguments[1])
+        build_cluster(load(arguments[0]), arguments[1])
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_invalid_clusters_are_refused(arguments, words):
 )
 def test_invalid_fabrics_are_refused(tiers, words):
     with pytest.raises(UsageError, match=words):
-        cluster_of(load("hgx-h100"), 16, Fabric(tiers=tiers))
+        build_cluster(load("hgx-h100"), 16, Fabric(tiers=tiers))
 
 
 @pytest.mark.parametrize("written", ["allreduce", "All-Reduce", "ALL_REDUCE", "all_reduce_perf", "all reduce"])
@@ -283,4 +285,4 @@ def test_an_unknown_collective_is_refused_with_the_nearest():
     with pytest.raises(UsageError, match="is not supported"):
         limit("hgx-h100", 2, "all_to_all", "ring")
     with pytest.raises(UsageError, match="at least 1 byte"):
-        collective_row(cluster_of(load("hgx-h100"), 2), "all_reduce", size_bytes=0)
+        collective_row(build_cluster(load("hgx-h100"), 2), "all_reduce", size_bytes=0)

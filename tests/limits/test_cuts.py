@@ -13,8 +13,8 @@ from railwright.expected.collective_rows import collective_row
 from railwright.limits.flow import solve
 from railwright.limits.flow_graph import Resource
 from railwright.limits.path import link_limit
-from railwright.limits.traffic import demands, problem_of
-from railwright.topology.cluster import cluster_of
+from railwright.limits.traffic import build_problem, demands
+from railwright.topology.cluster import build_cluster
 from railwright.topology.devices import Device, InternalLink, Link, NvlinkLink, PcieLink, SmpLink, Topology
 from railwright.topology.sources.load import load
 
@@ -98,13 +98,13 @@ def test_no_group_of_gpus_passes_on_more_than_its_links_carry():
     just_that = {"ring": 0, "tree": 0}
     for seed in range(60):
         host = random_tree(seed)
-        cluster = cluster_of(host, 1)
+        cluster = build_cluster(host, 1)
         gpus = [gpu.id for gpu in host.of_kind("gpu")]
         groups = (chosen for size in range(1, len(gpus)) for chosen in itertools.combinations(gpus, size))
         tightest = min(narrowest(host, chosen, [gpu for gpu in gpus if gpu not in chosen]) for chosen in groups)
         for algorithm in just_that:
             passed = float(demands("all_reduce", algorithm, cluster).per_group)
-            found = solve(problem_of(cluster, "all_reduce", algorithm)).rate_bytes_per_s * passed
+            found = solve(build_problem(cluster, "all_reduce", algorithm)).rate_bytes_per_s * passed
             assert found <= tightest * (1 + 1e-6), (seed, algorithm)
             just_that[algorithm] += found >= tightest * (1 - 1e-3)
     assert just_that["ring"] > 20
@@ -112,7 +112,7 @@ def test_no_group_of_gpus_passes_on_more_than_its_links_carry():
 
 
 def test_the_link_between_switches_limits_eight_pcie_gpus_in_pairs():
-    found = collective_row(cluster_of(load("h100-pcie-8gpu-nvlink"), 1), "all_reduce")
+    found = collective_row(build_cluster(load("h100-pcie-8gpu-nvlink"), 1), "all_reduce")
     one_link = 57.5e9  # PCIe 5.0 x16, MaxPayload 256 B: what every tree sends from one socket to the other, up and down
     assert found.busbw_bytes_per_s.limit == pytest.approx(one_link * 14 / 8, rel=2e-3)
     ring = next(algorithm for algorithm in found.algorithms if algorithm.name == "ring")
@@ -123,7 +123,7 @@ def test_links_of_one_socket_bind_where_the_other_is_alone():
     def slow_between_sockets(resource: Resource) -> float:
         return 9e9 if resource.kind == "between sockets" else resource.limit_bytes_per_s
 
-    cluster = cluster_of(load("pcie-8gpu"), 1)
-    problem = problem_of(cluster, "all_reduce", "ring")
+    cluster = build_cluster(load("pcie-8gpu"), 1)
+    problem = build_problem(cluster, "all_reduce", "ring")
     busbw = solve(problem, slow_between_sockets).rate_bytes_per_s * 2 * 7 / 8
     assert busbw == pytest.approx(9e9, rel=1e-6)

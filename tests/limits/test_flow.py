@@ -14,7 +14,7 @@ import pytest
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.limits.flow import Commodity, Problem, solve
 from railwright.limits.flow_graph import Arc, FlowGraph
-from railwright.limits.traffic import problem_of
+from railwright.limits.traffic import build_problem
 
 sys.path.insert(0, str(Path(__file__).parent))
 from full_program import at, full_problem, source
@@ -35,7 +35,7 @@ def test_the_reduced_and_the_full_program_agree_on_random_clusters(block):
         cluster = random_cluster(seed)
         for collective, algorithm in PATTERNS:
             try:
-                reduced = rate(problem_of(cluster, collective, algorithm))
+                reduced = rate(build_problem(cluster, collective, algorithm))
             except RailwrightError as error:
                 with pytest.raises(type(error)):
                     rate(full_problem(cluster, collective, algorithm))
@@ -91,7 +91,10 @@ def test_no_rate_is_above_any_cut_of_the_gpus(seed):
     full = full_problem(cluster, "all_to_all", "direct")
     gpus = full.graph.gpus
     try:
-        pairs, ring = rate(problem_of(cluster, "all_to_all", "direct")), rate(problem_of(cluster, "all_reduce", "ring"))
+        pairs, ring = (
+            rate(build_problem(cluster, "all_to_all", "direct")),
+            rate(build_problem(cluster, "all_reduce", "ring")),
+        )
     except RailwrightError:
         pytest.skip("one GPU, or no way between GPUs")
     passed = 2 * (len(gpus) - 1) / len(gpus)
@@ -112,7 +115,7 @@ def test_no_single_ring_is_faster_than_the_limit_of_rings(seed):
     """Brute force from below: every order of the GPUs, host by host, each hop on its own shortest path."""
     cluster = random_cluster(seed, most_gpus=3, most_hosts=2)
     try:
-        limit = rate(problem_of(cluster, "all_reduce", "ring"))
+        limit = rate(build_problem(cluster, "all_reduce", "ring"))
     except RailwrightError:
         pytest.skip("one GPU, or no way between GPUs")
     full = full_problem(cluster, "all_reduce", "ring")
@@ -152,7 +155,7 @@ def ring_rate(graph: FlowGraph, ring) -> float:
 def test_the_shares_of_the_bottlenecks_add_up_to_one():
     for seed in range(30):
         try:
-            flow = solve(problem_of(random_cluster(seed), "all_to_all", "direct"))
+            flow = solve(build_problem(random_cluster(seed), "all_to_all", "direct"))
         except RailwrightError:
             continue
         assert sum(flow.shares.values()) == pytest.approx(1.0, abs=1e-4)

@@ -6,11 +6,11 @@ import csv
 from functools import cache
 from pathlib import Path
 
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.limits.case import Case
-from railwright.limits.choice import at_size
-from railwright.limits.collectives import algorithms
-from railwright.topology.cluster import cluster_of
+from railwright.limits.choice import choose_at_size
+from railwright.limits.collectives import compute_algorithms
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
 LARGE = 64 * 2**20
@@ -18,8 +18,8 @@ LARGE = 64 * 2**20
 
 @cache
 def machine(name: str, hosts: int, collective: str):
-    cluster = cluster_of(load(name), hosts)
-    return cluster, algorithms(Case(cluster=cluster), collective, explained=False)
+    cluster = build_cluster(load(name), hosts)
+    return cluster, compute_algorithms(Case(cluster=cluster), collective, explained=False)
 
 
 def counted(path):
@@ -29,8 +29,8 @@ def counted(path):
     for row in csv.DictReader(text.splitlines()):
         cluster, found = machine(row["machine"], int(row["hosts"]), row["collective"])
         size, busbw = int(row["size_bytes"]), float(row["busbw_gb_per_s"]) * 1e9
-        algbw = busbw / float(factor(row["collective"], cluster.ranks))
-        _, rate, _ = at_size(cluster, row["collective"], found, size)
+        algbw = busbw / float(busbw_factor(row["collective"], cluster.ranks))
+        _, rate, _ = choose_at_size(cluster, row["collective"], found, size)
         assert algbw <= 1.02 * rate.limit, row
         inside[size >= LARGE] += rate.expected_low < algbw < rate.expected_high
         total[size >= LARGE] += 1

@@ -6,16 +6,16 @@ import pytest
 
 from railwright.limits import latency
 from railwright.limits.case import Case
-from railwright.limits.choice import at_size
-from railwright.limits.collectives import algorithms
-from railwright.topology.cluster import cluster_of
+from railwright.limits.choice import choose_at_size
+from railwright.limits.collectives import compute_algorithms
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
 SLOW, FAST = 80e9, 100e9
 
 
 def band(machine, size, slow=SLOW, fast=FAST):
-    return latency.band_s(cluster_of(load(machine), 16), "all_gather", "ring", size, slow, fast, "Simple")
+    return latency.band_s(build_cluster(load(machine), 16), "all_gather", "ring", size, slow, fast, "Simple")
 
 
 def test_one_byte_is_as_uncertain_as_the_latency_and_a_tebibyte_as_the_bandwidth():
@@ -45,11 +45,11 @@ def test_on_efa_both_ends_are_taken_at_once():
 
 @pytest.mark.parametrize(("size", "counted"), [(2**30, False), (None, False), (2**14, True)])
 def test_inside_one_host_a_tree_is_a_choice_for_small_sizes_alone(size, counted):
-    cluster = cluster_of(load("h100-pcie"), 1)
-    found = algorithms(Case(cluster=cluster), "all_reduce", explained=False)
+    cluster = build_cluster(load("h100-pcie"), 1)
+    found = compute_algorithms(Case(cluster=cluster), "all_reduce", explained=False)
     rings = tuple(algorithm for algorithm in found if algorithm.name == "ring")
     assert {algorithm.name for algorithm in found} == {"ring", "tree"}
-    _, both, _ = at_size(cluster, "all_reduce", found, size)
-    _, ring, _ = at_size(cluster, "all_reduce", rings, size)
+    _, both, _ = choose_at_size(cluster, "all_reduce", found, size)
+    _, ring, _ = choose_at_size(cluster, "all_reduce", rings, size)
     same = (both.expected_low, both.expected_high) == (ring.expected_low, ring.expected_high)
     assert same is not counted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.expected.links import band_of
+from railwright.expected.links import find_band
 from railwright.limits.limit import Expected, Limit, NoLimit
 from railwright.limits.path import link_limit
 from railwright.limits.pcie import payload_rate, payload_rate_with_dllps, raw_rate
@@ -29,7 +29,7 @@ GB = 1e9
 def limit_of(protocol: Protocol) -> tuple[Limit | NoLimit, Expected | None]:
     link = Link(a="here", b="there", protocol=protocol)
     limit = link_limit(link)
-    return limit, band_of(link, limit) if isinstance(limit, Limit) else None
+    return limit, find_band(link, limit) if isinstance(limit, Limit) else None
 
 
 def derived(protocol: Protocol) -> Limit:

@@ -11,7 +11,7 @@ from railwright.diagnosis.verdicts.verdict import judge
 from railwright.expected.collective_rows import collective_row
 from railwright.limits.nccl_channels import band_bytes_per_s, channels
 from railwright.results.records import Verification
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 from railwright.units import MIB
 
@@ -67,7 +67,7 @@ def test_a_recorded_run_is_not_slow_on_the_captured_machine_and_half_of_it_is(ra
 
 
 def test_limits_says_the_same_of_the_captured_machine():
-    cluster = cluster_of(load(str(archive("8xh200-probed-vm"))), 1)
+    cluster = build_cluster(load(str(archive("8xh200-probed-vm"))), 1)
     narrow, wide = (
         collective_row(cluster, "send_recv", size_bytes=size).busbw_bytes_per_s for size in (64 * MIB, 2**33)
     )
@@ -78,7 +78,7 @@ def test_limits_says_the_same_of_the_captured_machine():
 
 
 def test_channels_do_not_bound_messages_over_hosts_or_without_nvlink():
-    assert band_bytes_per_s(cluster_of(load("hgx-h200"), 2), 64 * MIB) == (float("inf"), float("inf"))
-    assert band_bytes_per_s(cluster_of(load("pcie-8gpu"), 1), 64 * MIB) == (float("inf"), float("inf"))
-    low, high = band_bytes_per_s(cluster_of(load("hgx-h200"), 1), 64 * MIB)
+    assert band_bytes_per_s(build_cluster(load("hgx-h200"), 2), 64 * MIB) == (float("inf"), float("inf"))
+    assert band_bytes_per_s(build_cluster(load("pcie-8gpu"), 1), 64 * MIB) == (float("inf"), float("inf"))
+    low, high = band_bytes_per_s(build_cluster(load("hgx-h200"), 1), 64 * MIB)
     assert low == 4 * 19.0e9 < 79.7e9 < 81.7e9 < high

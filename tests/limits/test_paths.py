@@ -12,7 +12,7 @@ from railwright.expected.collective_rows import collective_row
 from railwright.expected.machine import Machine
 from railwright.expected.path_rows import PathLimit, rows_between, rows_inside
 from railwright.limits.limit import Limit, NoLimit
-from railwright.topology.cluster import Cluster, cluster_of
+from railwright.topology.cluster import Cluster, build_cluster
 from railwright.topology.devices import (
     Device,
     InternalLink,
@@ -25,7 +25,7 @@ from railwright.topology.devices import (
     Unknown,
 )
 from railwright.topology.expand import expand
-from railwright.topology.routes import paths_that_matter
+from railwright.topology.routes import list_main_paths
 
 GEN5 = PcieLink(gt_per_s=32.0, width=16, max_payload_bytes=256)
 GEN4_X8 = PcieLink(gt_per_s=16.0, width=8, max_payload_bytes=256)
@@ -48,7 +48,7 @@ def two_sockets(*, gpu_link: PcieLink = GEN5, nic_link: PcieLink = GEN5, between
 
 
 def rows(host: Topology, paths: Iterable[str]) -> tuple[PathLimit, ...]:
-    return rows_inside(Machine(cluster=cluster_of(host, 1)), paths)
+    return rows_inside(Machine(cluster=build_cluster(host, 1)), paths)
 
 
 def apart(cluster: Cluster, path: str) -> tuple[PathLimit, ...]:
@@ -86,7 +86,7 @@ def test_invalid_paths_are_refused(path: str) -> None:
 
 def test_every_path_that_matters_of_a_shape_has_a_limit() -> None:
     topology = expand("hgx-h100", {})
-    found = rows(topology, paths_that_matter(topology))
+    found = rows(topology, list_main_paths(topology))
     assert len(found) > 30
     assert {row.path for row in found if isinstance(row.limit, NoLimit)} == set()
     by_path = {row.path: row for row in found}
@@ -117,7 +117,7 @@ def test_gpus_with_unknown_nvlinks_have_no_limit_over_pcie(of: tuple[str, ...], 
     assert row.limit.why == "whether NVLink joins gpu0 and gpu1 is not known"
     assert row.limit.missing == tuple(f"{gpu}: NVLink" for gpu in missing)
     assert row.expected is None
-    (same, *_) = apart(cluster_of(machine, 2), "gpu0@1:gpu1@1")
+    (same, *_) = apart(build_cluster(machine, 2), "gpu0@1:gpu1@1")
     assert same.limit == row.limit
 
 
@@ -125,7 +125,7 @@ def test_paths_that_nvlink_cannot_change_keep_their_limit() -> None:
     machine = nvlink_unknown(expand("hgx-h100", {}), "gpu2, gpu3")
     paths = rows(machine, ["gpu0>gpu1", "gpu2>memory0", "gpu2>nic2"])
     assert all(isinstance(row.limit, Limit) for row in paths)
-    assert isinstance(apart(cluster_of(machine, 2), "gpu2:gpu2@1")[0].limit, Limit)
+    assert isinstance(apart(build_cluster(machine, 2), "gpu2:gpu2@1")[0].limit, Limit)
     (joined,) = rows(replace(machine, links=expand("hgx-h100", {}).links), ["gpu2>gpu3"])
     assert isinstance(joined.limit, Limit), "the links are there, whatever the list says"
 
@@ -134,7 +134,7 @@ def test_a_collective_of_gpus_that_nvlink_may_join_cannot_be_judged() -> None:
     machine = nvlink_unknown(expand("hgx-h100", {}), "gpu0, gpu1, gpu2 and 5 more")
     for hosts in (1, 2):
         with pytest.raises(CannotJudge, match="whether NVLink joins gpu0, gpu1") as error:
-            collective_row(cluster_of(machine, hosts), "all_reduce")
+            collective_row(build_cluster(machine, hosts), "all_reduce")
         assert error.value.hint
     alone = replace(expand("hgx-h100", {"gpus": "1"}), unknown=(Unknown(what="NVLink of gpu0", why="no NVML"),))
-    assert collective_row(cluster_of(alone, 2), "all_reduce").busbw_bytes_per_s.limit > 0
+    assert collective_row(build_cluster(alone, 2), "all_reduce").busbw_bytes_per_s.limit > 0

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.limits import nccl
 from railwright.limits.case import Case
-from railwright.limits.choice import at_size
-from railwright.limits.collectives import algorithms
-from railwright.topology.cluster import cluster_of
+from railwright.limits.choice import choose_at_size
+from railwright.limits.collectives import compute_algorithms
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
 ROWS = list(csv.DictReader(Path("testdata/calibration/pcie.csv").read_text(encoding="utf-8").splitlines()))
@@ -34,10 +34,10 @@ def with_cpu(topology, words):
 
 
 def band_of(row):
-    cluster = cluster_of(with_cpu(load(row["machine"]), row["cpu"]), int(row["hosts"]))
-    found = algorithms(Case(cluster=cluster), row["test"], explained=False)
-    _, rate, _ = at_size(cluster, row["test"], found, int(row["message_bytes"]))
-    return rate.times(float(factor(row["test"], cluster.ranks)) / 1e9)
+    cluster = build_cluster(with_cpu(load(row["machine"]), row["cpu"]), int(row["hosts"]))
+    found = compute_algorithms(Case(cluster=cluster), row["test"], explained=False)
+    _, rate, _ = choose_at_size(cluster, row["test"], found, int(row["message_bytes"]))
+    return rate.times(float(busbw_factor(row["test"], cluster.ranks)) / 1e9)
 
 
 def values(use, **wanted):

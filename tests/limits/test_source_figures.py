@@ -12,7 +12,7 @@ from railwright.expected.machine import Machine
 from railwright.expected.path_rows import rows_between, rows_inside
 from railwright.limits.limit import Expected, Limit
 from railwright.limits.storage import file_limit
-from railwright.topology.cluster import Storage, cluster_of
+from railwright.topology.cluster import Storage, build_cluster
 from railwright.topology.sources.load import load
 
 GBIT = 1e9 / 8
@@ -20,7 +20,7 @@ ROCE = "nic-protocol=ethernet"
 
 
 def collective(shape, hosts, name, algorithm="auto"):
-    return collective_row(cluster_of(load(shape), hosts), name, algorithm)
+    return collective_row(build_cluster(load(shape), hosts), name, algorithm)
 
 
 def verdict(value, limit, expected) -> str:
@@ -69,7 +69,7 @@ def test_the_firmware_that_gives_every_gpu_a_nic_keeps_receivers_off_the_cpu():
 
 
 def test_the_five_paths_of_a_kv_cache():
-    cluster = cluster_of(load("hgx-h100"), 2)
+    cluster = build_cluster(load("hgx-h100"), 2)
     machine = Machine(cluster=cluster)
     peer, down = rows_inside(machine, ("gpu0>gpu1", "gpu0>memory0"))
     assert peer.limit.value == 450e9
@@ -112,11 +112,11 @@ def test_nccl_at_40_was_slow_and_at_90_is_normal_over_4x200g():
 
 
 def test_oracle_storage_50_on_three_hosts_is_below_the_drives_links_and_81_gib_is_above_them():
-    drives = file_limit(cluster_of(load("oci-bm-gpu4-8"), 3), clients=3)
+    drives = file_limit(build_cluster(load("oci-bm-gpu4-8"), 3), clients=3)
     assert "12 drives" in drives.because
     assert 50e9 < drives.value < 81.53 * 2**30  # 87.5 GB/s is more than 12 drives' links carry: units before causes
     servers = (3, load("oci-bm-gpu4-8"))
-    single = file_limit(cluster_of(load("oci-bm-gpu4-8"), 1, storage=servers), clients=1)
+    single = file_limit(build_cluster(load("oci-bm-gpu4-8"), 1, storage=servers), clients=1)
     assert single.value > 2 * 37.5e9  # neither drives nor NICs of one host explain 37.5: open
     assert Storage(servers=3, host="oci-bm-gpu4-8").servers == 3
 

@@ -10,7 +10,7 @@ from railwright.diagnosis.localise.records import Fault, Suspect
 from railwright.diagnosis.localise.simulate import Weather
 from railwright.diagnosis.localise.truth import truth_of
 from railwright.errors import UsageError
-from railwright.locate.host_fabric import alike_above_leaves, fabric_of_hosts
+from railwright.locate.host_fabric import build_host_fabric, find_uniform_suspects
 from railwright.locate.switch_tree import SwitchTree
 
 NAMES = tuple(f"h{number}" for number in range(32))
@@ -19,7 +19,7 @@ TREE = SwitchTree(LEAVES, ("spine0",))
 
 
 def suspects(tree: SwitchTree | None, *faults: Fault, oversubscription: float = 1.0) -> tuple[Suspect, ...]:
-    fabric = fabric_of_hosts(NAMES, ("eth0",), tree, oversubscription)
+    fabric = build_host_fabric(NAMES, ("eth0",), tree, oversubscription)
     truth = truth_of(fabric, list(faults))
     found = trial.run(fabric, "", truth, Weather(), seed=1, rounds=Rounds(), cover=None, with_baselines=False)
     return found.suspects
@@ -40,17 +40,17 @@ def test_what_is_slow_is_named_by_its_leaf():
 
 
 def test_what_all_leaves_have_alike_may_be_meant_so():
-    fabric = fabric_of_hosts(NAMES, ("eth0",), TREE)
+    fabric = build_host_fabric(NAMES, ("eth0",), TREE)
     links = [fault("link", f"leaf{number}-spine0") for number in range(4)]
     everywhere = suspects(TREE, *links)
     assert everywhere
-    assert alike_above_leaves(fabric, everywhere) == list(everywhere)
+    assert find_uniform_suspects(fabric, everywhere) == list(everywhere)
     host = everywhere[0].__class__(kind="host", id="h9", direction="both", capacity=0.2, verdict="slow",
                                    confidence=0.99, tests=4, evidence="")  # fmt: skip
-    assert host not in alike_above_leaves(fabric, [*everywhere, host])
+    assert host not in find_uniform_suspects(fabric, [*everywhere, host])
     one_leaf = suspects(TREE, links[0])
     assert one_leaf
-    assert alike_above_leaves(fabric, one_leaf) == []
+    assert find_uniform_suspects(fabric, one_leaf) == []
 
 
 def test_a_known_oversubscription_is_no_fault():
@@ -59,7 +59,7 @@ def test_a_known_oversubscription_is_no_fault():
 
 def test_hosts_are_found_by_their_short_names_and_one_without_a_leaf_is_refused():
     tree = SwitchTree({"a": "leaf0", "b": "leaf1"}, ())
-    fabric = fabric_of_hosts(("a.example.org", "b"), ("eth0",), tree)
+    fabric = build_host_fabric(("a.example.org", "b"), ("eth0",), tree)
     assert fabric.switches == ("leaf0", "leaf1", "network")
     with pytest.raises(UsageError, match="c has no leaf"):
-        fabric_of_hosts(("a", "b", "c"), ("eth0",), tree)
+        build_host_fabric(("a", "b", "c"), ("eth0",), tree)

@@ -18,7 +18,7 @@ from railwright.diagnosis.localise.procedure import Rounds
 from railwright.errors import UsageError
 from railwright.lab.netns_reach import NetnsReach
 from railwright.launch.hosts import Hosts
-from railwright.locate.place import Place, place_of_hosts
+from railwright.locate.place import Place, make_hosts_place
 from railwright.locate.search import search
 from railwright.locate.switch_tree import SwitchTree
 from railwright.locate.ways import mpi_way, nccl_way
@@ -52,7 +52,7 @@ def place() -> Iterator[Place]:
             ip("-n", name, "address", "add", f"192.0.2.{number}/24", "dev", "net1")
             ip("-n", name, "link", "set", "net1", "up")
             shape(name, "net1", "100mbit")
-        yield place_of_hosts(Hosts(tuple(hosts), 1, NetnsReach(tuple(hosts))))
+        yield make_hosts_place(Hosts(tuple(hosts), 1, NetnsReach(tuple(hosts))))
     finally:
         for name in names:
             subprocess.run(["ip", "netns", "delete", name], check=False)
@@ -89,7 +89,7 @@ def test_a_host_whose_rank_dies_is_named_and_the_others_are_searched_without_it(
 
 def test_under_adaptive_routing_no_way_is_called_covered(place: Place) -> None:
     names = place.fabric.hosts
-    adaptive = place_of_hosts(Hosts(names, 1, NetnsReach(names)), "adaptive")
+    adaptive = make_hosts_place(Hosts(names, 1, NetnsReach(names)), "adaptive")
     assert adaptive.routing == "adaptive"
     assert any("spreads a flow over many" in one for one in adaptive.cannot_tell)
     with pytest.raises(UsageError, match="no routes between leaves"):
@@ -148,7 +148,7 @@ def narrow() -> Iterator[Place]:
             ip("-n", name, "link", "set", "net1", "up")
             shape(name, "net1", "100mbit")
         tree = SwitchTree({name: leaves[number // 2] for number, name in enumerate(hosts)}, ())
-        yield place_of_hosts(Hosts(tuple(hosts), 1, NetnsReach(tuple(hosts))), tree=tree)
+        yield make_hosts_place(Hosts(tuple(hosts), 1, NetnsReach(tuple(hosts))), tree=tree)
     finally:
         for name in names:
             subprocess.run(["ip", "netns", "delete", name], check=False)
@@ -171,7 +171,7 @@ def test_nccl_searches_the_gpus_of_every_host(place: Place, stand_ins, tmp_path,
         monkeypatch.setenv(name, value)
     names = place.fabric.hosts
     hosts = Hosts(names, 2, NetnsReach(names))
-    gpus = place_of_hosts(hosts, gpus=2)
+    gpus = make_hosts_place(hosts, gpus=2)
     found = search(gpus, Rounds(screen=2, confirm=0), seed=1, cover=None, way=nccl_way(hosts, None, 2), tell=print)
     assert (found.probe, found.not_measured) == ("nccl", 0)
     assert {pair.source for pair in found.pairs} == {f"{name}:gpu{number}" for name in names for number in (0, 1)}

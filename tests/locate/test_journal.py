@@ -9,10 +9,10 @@ import pytest
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.errors import UsageError
 from railwright.locate.journal import Journal
-from railwright.locate.probes import PhaseSeen, Seen
+from railwright.locate.probes import FlowResult, PhaseResult
 
 PHASES = [[Round([Flow(0, 1, (0, 3), 1.0)])], [Round([Flow(1, 0, (2, 1), 1.0)])]]
-SEEN = [PhaseSeen(rounds=[[Seen(port=port, ways=[(0, 3)])]], set_aside={"host2": "gone"}) for port in (1, 2)]
+SEEN = [PhaseResult(rounds=[[FlowResult(port=port, ways=[(0, 3)])]], set_aside={"host2": "gone"}) for port in (1, 2)]
 
 
 @pytest.fixture

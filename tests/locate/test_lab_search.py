@@ -11,12 +11,12 @@ from tests.conftest import PATIENCE_S
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.lab import build, remove
 from railwright.lab.faults.applied import apply, heal
-from railwright.lab.faults.registry import fault_named
+from railwright.lab.faults.registry import find_fault
 from railwright.lab.plan import PlanOptions, plan
 from railwright.lab.state import Lab
-from railwright.locate.place import place_of_lab
+from railwright.locate.place import make_lab_place
 from railwright.locate.search import search
-from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.topology.cluster import Fabric, Tier, build_cluster
 from railwright.topology.sources.load import load
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")]
@@ -27,19 +27,19 @@ def lab() -> Iterator[Lab]:
     """8 hosts below 4 leaves, and 2 spines."""
     name = f"locate{os.getpid()}"
     tiers = (Tier(hosts=2), Tier(name="spine", hosts=8, switches=2))
-    cluster = cluster_of(load("hgx-h100 nics=1"), 8, Fabric(tiers=tiers))
+    cluster = build_cluster(load("hgx-h100 nics=1"), 8, Fabric(tiers=tiers))
     yield build.up(plan(cluster, PlanOptions(name=name, rate_bits_per_s=50e6)), settle_within_s=PATIENCE_S)
     remove.down(name)
 
 
 def test_faults_of_two_kinds_are_named_with_their_directions_by_one_search(lab: Lab) -> None:
-    apply(lab, fault_named("link_slow"), ["leaf1", "spine0"])
-    apply(lab, fault_named("mtu_mismatch"), ["leaf2", "spine1", "mtu=1500"])
+    apply(lab, find_fault("link_slow"), ["leaf1", "spine0"])
+    apply(lab, find_fault("mtu_mismatch"), ["leaf2", "spine1", "mtu=1500"])
     answers = {("leaf1-spine0", "up", "slow"), ("leaf2-spine1", "down", "stalls")}
     try:
         # Searched again where a busy machine made one of them look like another fault.
         for seed in range(1, 5):
-            found = search(place_of_lab(lab), Rounds(), seed=seed, cover=None, tell=lambda _text: None)
+            found = search(make_lab_place(lab), Rounds(), seed=seed, cover=None, tell=lambda _text: None)
             named = {(one.id, one.direction, one.verdict) for one in found.suspects}
             if named >= answers:
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright.errors import UsageError
-from railwright.locate.lldp_tree import tree_of_lldp
+from railwright.locate.lldp_tree import build_lldp_tree
 from railwright.topology.cabling import Cabling, Port
 
 
@@ -21,23 +21,23 @@ RAILS = cabling(
 
 def test_each_host_is_below_the_switch_that_it_hears_or_that_hears_it() -> None:
     one = cabling("host0:eth0-leaf0:1", "leaf0:2-host1:eth0", "leaf1:1-host2:eth0", "leaf0:49-spine0:1")
-    assert tree_of_lldp(one, ["host0", "host1.cluster.local", "host2"]).leaf_of == {
+    assert build_lldp_tree(one, ["host0", "host1.cluster.local", "host2"]).leaf_of == {
         "host0": "leaf0", "host1.cluster.local": "leaf0", "host2": "leaf1",
     }  # fmt: skip
 
 
 def test_a_host_on_several_rails_is_searched_on_one() -> None:
-    assert tree_of_lldp(RAILS, ["host0", "host1"], "eth1").leaf_of == {"host0": "leafB", "host1": "leafB"}
+    assert build_lldp_tree(RAILS, ["host0", "host1"], "eth1").leaf_of == {"host0": "leafB", "host1": "leafB"}
     with pytest.raises(
         UsageError, match="host0 has several switches as LLDP neighbours: leafA at eth0, leafB at eth1"
     ) as refused:
-        tree_of_lldp(RAILS, ["host0", "host1"])
+        build_lldp_tree(RAILS, ["host0", "host1"])
     assert "--interfaces" in refused.value.hint
 
 
 def test_two_ports_on_one_switch_are_no_question() -> None:
     bond = cabling("host0:eth0-leaf0:1", "host0:eth1-leaf0:2")
-    assert tree_of_lldp(bond, ["host0"]).leaf_of == {"host0": "leaf0"}
+    assert build_lldp_tree(bond, ["host0"]).leaf_of == {"host0": "leaf0"}
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_two_ports_on_one_switch_are_no_question() -> None:
 )
 def test_who_hears_nobody_is_named(hosts: list[str], interface: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        tree_of_lldp(RAILS, hosts, interface)
+        build_lldp_tree(RAILS, hosts, interface)

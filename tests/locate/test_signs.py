@@ -10,10 +10,10 @@ from railwright.diagnosis.localise.procedure import Outcome, Rounds, locate
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.routes import RouteSuspicion
 from railwright.lab.plan import PlanOptions, plan
-from railwright.locate.lab_fabric import fabric_of_lab, path_of_nodes
-from railwright.locate.signs import Crossings, Sign, all_suspects
+from railwright.locate.lab_fabric import build_lab_fabric, find_path
+from railwright.locate.signs import Crossings, Sign, find_suspects
 from railwright.topology.cluster import Fabric as Tiers
-from railwright.topology.cluster import Tier, cluster_of
+from railwright.topology.cluster import Tier, build_cluster
 from railwright.topology.expand import expand
 
 WAYS = 12
@@ -22,8 +22,8 @@ WAYS = 12
 @pytest.fixture
 def fabric() -> Fabric:
     tiers = (Tier(hosts=4), Tier(name="spine", hosts=16, switches=2))
-    cluster = cluster_of(expand("hgx-h100", {"nics": "1"}), 16, Tiers(tiers=tiers))
-    return fabric_of_lab(plan(cluster, PlanOptions(rate_bits_per_s=100e6)))
+    cluster = build_cluster(expand("hgx-h100", {"nics": "1"}), 16, Tiers(tiers=tiers))
+    return build_lab_fabric(plan(cluster, PlanOptions(rate_bits_per_s=100e6)))
 
 
 def searched(fabric: Fabric, rate: Callable[[Path], float], bad: int | None = None) -> Outcome:
@@ -70,7 +70,7 @@ def named(
                 for crossed in (2 * up, 2 * down + 1):
                     seen.crossed[crossed] = seen.crossed.get(crossed, 0) + WAYS // len(ways)
         crossings.append(seen)
-    return all_suspects(outcome, signs, crossings, {}, {})
+    return find_suspects(outcome, signs, crossings, {}, {})
 
 
 def test_a_healthy_lab_has_no_suspect(fabric: Fabric) -> None:
@@ -107,7 +107,7 @@ def test_a_port_that_nothing_reaches_is_silent(fabric: Fabric) -> None:
     signs = [
         [Sign(flow, 5 not in (flow.source, flow.destination), 0, 0) for flow in one.flows] for one in outcome.rounds
     ]
-    (one,) = all_suspects(outcome, signs, [], {}, {})
+    (one,) = find_suspects(outcome, signs, [], {}, {})
     assert (one.verdict, one.id) == ("silent", "host5:rail0")
 
 
@@ -118,7 +118,7 @@ def test_a_route_whose_answers_come_over_an_occupied_link_is_not_named_for_it(fa
     for number, is_named in ((2 * there + 1, False), (2 * back, False), (2 * there, True), (2 * 9, False)):
         outcome = healthy_outcome(fabric)
         outcome.routes = [route]
-        found = all_suspects(outcome, [], [], {number: 0.9}, {})
+        found = find_suspects(outcome, [], [], {number: 0.9}, {})
         assert [one.kind for one in found] == ["route"] * is_named, fabric.class_name(number)
 
 
@@ -128,14 +128,14 @@ def test_a_port_whose_answers_come_over_a_link_that_others_fill_is_not_slow_for_
 
     def found(busy: dict[int, float]) -> list[tuple[str, str]]:
         outcome = searched(fabric, lambda path: 0.1 if down in path else 0.82 if up in path else 1.0)
-        return [(one.id, one.direction) for one in all_suspects(outcome, [], [], busy, {})]
+        return [(one.id, one.direction) for one in find_suspects(outcome, [], [], busy, {})]
 
     assert found({down: 0.9}) == [("host7:rail0", "down")]
     assert found({down: 0.1}) != found({down: 0.9})
 
 
 def test_a_trace_with_a_gap_or_a_foreign_node_is_no_path(fabric: Fabric) -> None:
-    assert path_of_nodes(fabric, 0, 4, ("leaf0", "spine1", "leaf1", "host4")) == (0, 2 * 17, 2 * 19 + 1, 9)
-    assert path_of_nodes(fabric, 0, 1, ("leaf0", "host1")) == (0, 3)
+    assert find_path(fabric, 0, 4, ("leaf0", "spine1", "leaf1", "host4")) == (0, 2 * 17, 2 * 19 + 1, 9)
+    assert find_path(fabric, 0, 1, ("leaf0", "host1")) == (0, 3)
     for nodes in (("leaf0", "?", "leaf1", "host4"), ("leaf0", "spine1", "leaf1"), ("leaf0", "leaf1", "host4"), ()):
-        assert path_of_nodes(fabric, 0, 4, nodes) is None
+        assert find_path(fabric, 0, 4, nodes) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright.errors import UsageError
-from railwright.locate.slurm_topology import switch_tree_of
+from railwright.locate.slurm_topology import parse_topology
 
 FILE = """
 # two leaves below two spines
@@ -18,7 +18,7 @@ SwitchName=top Switches=spine0
 
 
 def test_hosts_have_leaves_and_switches_above_are_told_apart():
-    found = switch_tree_of(FILE)
+    found = parse_topology(FILE)
     assert found.leaf_of == {
         "gpu001": "leaf0", "gpu002": "leaf0", "gpu003": "leaf0", "login": "leaf0", "gpu004": "leaf1",
     }  # fmt: skip
@@ -42,4 +42,4 @@ def test_hosts_have_leaves_and_switches_above_are_told_apart():
 )
 def test_another_file_is_refused_with_its_line(text, said):
     with pytest.raises(UsageError, match=said.replace("[", r"\[").replace("(", r"\(")):
-        switch_tree_of(text)
+        parse_topology(text)

@@ -157,7 +157,7 @@ def test_every_error_is_told_in_words(moved, way, faults, said):
 def test_cufile_is_never_opened_where_it_would_hang(monkeypatch, tmp_path):
     real = Path.exists
     monkeypatch.setattr(Path, "exists", lambda path: str(path) != "/proc/modules" and real(path))
-    assert "would wait for it forever" in cufile.unusable()
+    assert "would wait for it forever" in cufile.explain_unusable()
     with pytest.raises(CannotJudge, match="cuFile cannot be used: /proc/modules does not exist"):
         cufile.CuFile(tmp_path, "gds", 0, None)
     assert "CUFILE_ENV_PATH_JSON" not in os.environ
@@ -169,7 +169,8 @@ def test_cufile_is_never_opened_where_it_would_close_our_standard_input(monkeypa
     monkeypatch.setattr(Path, "read_text", lambda *_arguments, **_names: "nvidia_fs 299008 0 - Live 0x0\n")
     monkeypatch.setattr(Path, "glob", lambda *_arguments: iter(()))
     assert (
-        cufile.unusable() == "nvidia-fs is loaded, but there is no /dev/nvidia-fs*: the container has no access to it"
+        cufile.explain_unusable()
+        == "nvidia-fs is loaded, but there is no /dev/nvidia-fs*: the container has no access to it"
     )
 
 
@@ -191,8 +192,8 @@ def test_the_first_error_of_cufile_s_log_is_told_without_its_time(tmp_path, name
         " 22-11-2026 04:45:01:124 [pid=1 tid=1] ERROR  cufio-fs:9 no device for the file\n"
         " 22-11-2026 04:45:01:125 [pid=1 tid=1] ERROR  cufio:2 cuFileHandleRegister error\n"
     )
-    assert cufile.why(tmp_path) == "; its log: cufio-fs:9 no device for the file"
-    assert cufile.why(tmp_path / "nothing") == ""
+    assert cufile.find_refusal(tmp_path) == "; its log: cufio-fs:9 no device for the file"
+    assert cufile.find_refusal(tmp_path / "nothing") == ""
 
 
 def test_a_file_that_is_refused_for_want_of_udev_s_database_is_told_with_the_remedy(moved):

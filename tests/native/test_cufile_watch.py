@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from railwright.native import cufile_watch
-from railwright.native.cufile_watch import Counted, read_counters
+from railwright.native.cufile_watch import PathCounts, read_counters
 
 # As libcufile 1.15.1.6 and 1.20.0.107 really left them after three writes and three reads of 64 KiB in compatibility
 # mode: (byte, value). Read and write operations, their bytes, GPUs, and the first GPU's bytes, totals and POSIX.
@@ -58,18 +58,18 @@ def laid(values: dict[int, int]) -> bytes:
 @pytest.mark.parametrize("write", [False, True])
 @pytest.mark.parametrize("values", [OF_1_15, OF_1_20])
 def test_counters_of_the_real_library_are_read_though_1_15_counts_each_operation_twice(values, write):
-    assert read_counters(NOTHING, laid(values), write=write) == Counted(3, 0, 0, 3)
+    assert read_counters(NOTHING, laid(values), write=write) == PathCounts(3, 0, 0, 3)
 
 
 def test_a_batch_is_read_and_belongs_to_the_direction_in_which_all_of_it_went():
-    assert read_counters(NOTHING, laid(BATCH_OF_1_15), write=True) == Counted(2, 0, 0, 2)
+    assert read_counters(NOTHING, laid(BATCH_OF_1_15), write=True) == PathCounts(2, 0, 0, 2)
     assert read_counters(NOTHING, laid(BATCH_OF_1_15), write=False) is None
     both_ways = BATCH_OF_1_15 | {416: 4096}
     assert read_counters(NOTHING, laid(both_ways), write=True) is None
 
 
 def test_single_operations_and_batches_are_added():
-    assert read_counters(NOTHING, laid(OF_1_15 | {320: 4, 384: 1, 400: 5, 424: 8192}), write=True) == Counted(
+    assert read_counters(NOTHING, laid(OF_1_15 | {320: 4, 384: 1, 400: 5, 424: 8192}), write=True) == PathCounts(
         8, 0, 4, 3, 1
     )
 
@@ -80,7 +80,7 @@ def test_what_was_counted_before_the_look_is_no_part_of_it(values, write):
     at = 1024 if values is OF_1_15 else 1136
     kept = {at, at + 8, at + 16}  # how many GPUs there are, and which
     twice = {place: value if place in kept else 2 * value for place, value in values.items()}
-    assert read_counters(laid(values), laid(twice), write=write) == Counted(3, 0, 0, 3)
+    assert read_counters(laid(values), laid(twice), write=write) == PathCounts(3, 0, 0, 3)
     assert read_counters(laid(twice), laid(twice), write=write) is None
 
 

@@ -170,7 +170,7 @@ print(team.allocate(1 << 16, "plain"), end=" ")
 
 
 def test_the_library_of_a_wheel_comes_before_the_loader_s_own_and_a_failure_names_it(monkeypatch):
-    monkeypatch.setattr(vendor_libraries, "in_wheels", lambda *names: [f"/wheel/{name}" for name in names])
+    monkeypatch.setattr(vendor_libraries, "find_in_wheels", lambda *names: [f"/wheel/{name}" for name in names])
     with pytest.raises(CannotJudge, match=r"NCCL cannot be loaded: /wheel/libnccl\.so\.2: cannot open"):
         Library()
     with pytest.raises(CannotJudge, match=r"NCCL cannot be loaded: /named/libnccl\.so: cannot open"):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.conftest import ROOT
 
-from railwright.net.check import exit_status, explained
+from railwright.net.check import exit_status, explain_failures
 from railwright.net.checks import bgp, flows, offload, rdma, route
 from railwright.net.checks.registry import CHECKS
 from railwright.net.view import (
@@ -187,7 +187,7 @@ def test_a_fault_that_another_explains_is_told_once() -> None:
     lines = [
         Line(check=name, interface="net1", state="bad", says=name) for name in ("bgp", "leaf", "reach", "isolation")
     ]
-    told = explained(lines)
+    told = explain_failures(lines)
     assert [line.state for line in told] == ["bad", "not looked", "not looked", "bad"]
     assert told[1].says == "leaf; the failed check bgp would explain it"
     assert told[1].remedy == "fix bgp first"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from railwright.checks.finding import Finding, OfPart
+from railwright.checks.finding import Finding, PartPlace
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, Verdict
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST, fraction_of_limit, judge
 from railwright.errors import EXIT_SLOW
@@ -170,7 +170,7 @@ def end() -> End:
 
 
 FINDING = Finding(
-    fault="loopback_mtu", where=(OfPart("nic0"), OfPart(CLOSING_NAME)), certainty="likely",
+    fault="loopback_mtu", where=(PartPlace("nic0"), PartPlace(CLOSING_NAME)), certainty="likely",
     says="The loopback device has an MTU of 1500 B, so that a 64 KiB message becomes 45 packets.",
     costs="about a third of the TCP bandwidth inside one host",
     remedy="ip link set lo mtu 65536",
@@ -178,7 +178,7 @@ FINDING = Finding(
 )  # fmt: skip
 
 MACHINE_FINDING = Finding(
-    fault="transparent_huge_pages", where=(OfPart(f"host0 {SCRIPT_NAME}"),), certainty="could not look",
+    fault="transparent_huge_pages", where=(PartPlace(f"host0 {SCRIPT_NAME}"),), certainty="could not look",
     says="Whether huge pages are used could not be read.", remedy="run as root",
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ from railwright.diagnosis.verdicts.judged import Diagnosis
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED
 from railwright.report.pages.run import render_html
 from railwright.report.pictures.figures import MAX_SERIES, figures
-from railwright.report.view import view_of
+from railwright.report.view import build_view
 
 from . import sample
 
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def source() -> str:
-    return render_html(view_of(sample.run(), sample.diagnosis(), sample.end(), sample.results()))
+    return render_html(build_view(sample.run(), sample.diagnosis(), sample.end(), sample.results()))
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_a_setting_that_changes_with_the_size_is_shown_as_a_range() -> None:
         for place, result in enumerate(sample.results(sample.CURVES[:1]))
         if result.outcome == "measured"
     )
-    text = Page(render_html(view_of(sample.run(), sample.diagnosis(), sample.end(), measured))).text
+    text = Page(render_html(build_view(sample.run(), sample.diagnosis(), sample.end(), measured))).text
     assert "iterations 0 to 290, order random, kept 0 / 1." in text
 
 
@@ -166,7 +166,7 @@ def test_the_state_of_the_gpus_is_shown_in_words_and_not_as_settings() -> None:
         for result in sample.results(sample.CURVES[:1])
         if result.outcome == "measured"
     )
-    text = Page(render_html(view_of(sample.run(), sample.diagnosis(), sample.end(), measured))).text
+    text = Page(render_html(build_view(sample.run(), sample.diagnosis(), sample.end(), measured))).text
     words = (
         f"locks 1980 MHz, up to 245 W, no throttling; {len(measured)} of {len(measured)} GPU results sampled themselves"
     )
@@ -174,7 +174,7 @@ def test_the_state_of_the_gpus_is_shown_in_words_and_not_as_settings() -> None:
     assert f"Watched c{words}" in text
     assert "gpu clock" not in text
     assert "244.878" not in text
-    assert "Watched" not in Page(render_html(view_of(sample.run(), sample.diagnosis(), sample.end(), ()))).text
+    assert "Watched" not in Page(render_html(build_view(sample.run(), sample.diagnosis(), sample.end(), ()))).text
 
 
 def test_many_curves_are_spread_over_several_figures() -> None:
@@ -197,7 +197,7 @@ def test_values_without_a_logarithm_are_not_drawn() -> None:
 
 def test_a_run_without_anything_measured_is_still_a_page() -> None:
     nothing = Diagnosis(points=(), paths=(), findings=(), exit_status=EXIT_UNJUDGED)
-    source = render_html(view_of(sample.run(), nothing, None, ()))
+    source = render_html(build_view(sample.run(), nothing, None, ()))
     page = Page(source)
     assert "Nothing was judged" in page.text
     assert "The run was cut off" in page.text
@@ -210,6 +210,6 @@ def test_the_headline_counts_only_what_was_measured() -> None:
     whole = sample.diagnosis((curve,))
     fine = tuple(path for path in whole.paths if path.verdict.state in ("ok", "waived"))
     healthy = msgspec.structs.replace(whole, paths=fine, exit_status=EXIT_OK)
-    source = render_html(view_of(sample.run(), healthy, sample.end()))
+    source = render_html(build_view(sample.run(), healthy, sample.end()))
     assert Page(source).text.count("The one path that can be judged is as fast as expected") == 2
     assert '<h1 class="ok">' in source

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from railwright.report.pages.run import render_html
-from railwright.report.view import view_of
+from railwright.report.view import build_view
 
 from . import sample
 from .browser import chromium, read_console
@@ -40,7 +40,7 @@ LINE_COLOUR = (
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    view = view_of(sample.run(), sample.diagnosis(), sample.end(), sample.results())
+    view = build_view(sample.run(), sample.diagnosis(), sample.end(), sample.results())
     path.write_text(render_html(view), encoding="utf-8")
     return path.as_uri()
 

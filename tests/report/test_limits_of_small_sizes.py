@@ -11,7 +11,7 @@ from railwright.limits.limit import Expected, Limit, Source
 from railwright.report.pages.run import render_html
 from railwright.report.pictures.figures import _limit_value
 from railwright.report.text import wording
-from railwright.report.view import view_of
+from railwright.report.view import build_view
 
 from . import sample
 from .test_text import rendered
@@ -36,7 +36,7 @@ def test_a_floor_far_below_the_band_is_not_shown(floor_s: float, limit: str, sha
     path = replace(sample.diagnosis().paths[0], quantity="latency_s", headline=head)
     judged = Diagnosis(points=(head,), paths=(path,), findings=(), exit_status=EXIT_OK)
     shown = wording.quantity("latency_s", floor_s)
-    for report in (rendered(140, diagnosis=judged), render_html(view_of(sample.run(), judged, sample.end(), ()))):
+    for report in (rendered(140, diagnosis=judged), render_html(build_view(sample.run(), judged, sample.end(), ()))):
         assert (shown in report) == (limit != wording.ABSENT)
         assert "6.30 us to 39.5 us" in report
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from railwright.report.pictures.machine import draw_machine
 from railwright.report.text import wording
-from railwright.report.view import Row, view_of
+from railwright.report.view import Row, build_view
 from railwright.topology.expand import expand
 from railwright.topology.sources.load import load
 
@@ -24,7 +24,7 @@ HOSTS = ("2cpu-firecracker-vm", "2xh200-probed-vm", "8xh200-probed-vm", "8xh100-
 def rows(*changes: dict[str, object]) -> list[Row]:
     path = next(path for path in sample.diagnosis().paths if path.headline and path.headline.value)
     paths = tuple(replace(path, **change) for change in changes)
-    return list(view_of(sample.run(), replace(sample.diagnosis(), paths=paths), sample.end()).every)
+    return list(build_view(sample.run(), replace(sample.diagnosis(), paths=paths), sample.end()).every)
 
 
 def drawn(topology, found=()):

@@ -9,13 +9,13 @@ from prometheus_client.samples import Sample
 
 from railwright.diagnosis.verdicts.judged import Diagnosis
 from railwright.report.formats.openmetrics import render_openmetrics
-from railwright.report.view import view_of
+from railwright.report.view import build_view
 
 from . import sample
 
 
 def parsed(diagnosis: Diagnosis) -> dict[str, list[Sample]]:
-    families = text_string_to_metric_families(render_openmetrics(view_of(sample.run(), diagnosis, None)))  # type: ignore[no-untyped-call]
+    families = text_string_to_metric_families(render_openmetrics(build_view(sample.run(), diagnosis, None)))  # type: ignore[no-untyped-call]
     return {family.name: family.samples for family in families}
 
 

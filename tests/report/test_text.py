@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.peers.gpu_health import watched_words
+from railwright.diagnosis.peers.gpu_health import format_samples
 from railwright.diagnosis.verdicts.judged import Diagnosis, Verdict
 from railwright.errors import EXIT_UNJUDGED, UsageError
 from railwright.report.formats.records import json_lines
@@ -19,7 +19,7 @@ from railwright.report.pages.page import standard_output
 from railwright.report.pages.run import render_html
 from railwright.report.text import wording
 from railwright.report.text.run import render
-from railwright.report.view import view_of
+from railwright.report.view import build_view
 from railwright.results.records import End
 from railwright.topology.expand import expand
 
@@ -38,7 +38,7 @@ def rendered(
     console = Console(
         file=io.StringIO(), width=width, force_terminal=color, color_system="truecolor" if color else None
     )
-    view = view_of(sample.run(), diagnosis or sample.diagnosis(), end or sample.end())
+    view = build_view(sample.run(), diagnosis or sample.diagnosis(), end or sample.end())
     render(view, console, verbose=verbose)
     file = console.file
     assert isinstance(file, io.StringIO)
@@ -128,14 +128,14 @@ def test_characters_that_the_console_cannot_encode_are_escaped() -> None:
     console = Console(file=io.TextIOWrapper(buffer, encoding="ascii"), width=80, color_system=None)
     context = msgspec.structs.replace(sample.run().context, cpu="Prozessor für Züge")
     run = msgspec.structs.replace(sample.run(), context=context)
-    render(view_of(run, sample.diagnosis(), sample.end()), console)
+    render(build_view(run, sample.diagnosis(), sample.end()), console)
     console.file.flush()
     assert b"f\\xfcr Z\\xfcge" in buffer.getvalue()
 
 
 def test_a_run_without_an_end_is_reported_as_cut_off() -> None:
     console = Console(file=io.StringIO(), width=80, color_system=None)
-    render(view_of(sample.run(), sample.diagnosis(), None), console)
+    render(build_view(sample.run(), sample.diagnosis(), None), console)
     assert "The run was cut off" in console.file.getvalue()  # type: ignore[attr-defined]
     assert "ended early: Ctrl-C" in rendered(end=End(finished_at="now", interrupted="Ctrl-C"))
 
@@ -147,22 +147,22 @@ def test_a_run_without_paths_says_so() -> None:
 
 @pytest.mark.parametrize("width", [80, 140])
 def test_the_json_records_decode_to_exactly_the_same_text(width: int) -> None:
-    lines = list(json_lines(view_of(sample.run(), sample.diagnosis(), sample.end())))
+    lines = list(json_lines(build_view(sample.run(), sample.diagnosis(), sample.end())))
     assert all("\n" not in line for line in lines)
     run, diagnosis, end = read_json_lines(lines)
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    render(view_of(run, diagnosis, end), console)
+    render(build_view(run, diagnosis, end), console)
     assert console.file.getvalue() == rendered(width)  # type: ignore[attr-defined]
 
 
 def test_every_json_record_names_its_kind() -> None:
-    lines = json_lines(view_of(sample.run(), sample.diagnosis(), sample.end()))
+    lines = json_lines(build_view(sample.run(), sample.diagnosis(), sample.end()))
     names = [msgspec.json.decode(line)["record"] for line in lines]
     assert list(dict.fromkeys(names)) == ["run", "judged", "path", "finding", "end", "exit"]
 
 
 def test_lines_that_are_not_a_report_are_refused() -> None:
-    lines = list(json_lines(view_of(sample.run(), sample.diagnosis(), sample.end())))
+    lines = list(json_lines(build_view(sample.run(), sample.diagnosis(), sample.end())))
     with pytest.raises(UsageError, match="line 1 is not a record"):
         read_json_lines(["{}"])
     with pytest.raises(UsageError, match="got 1 and 0"):
@@ -179,7 +179,7 @@ def collective(ranks: int, path: str = "gpu0>gpu7") -> Diagnosis:
 def test_a_path_with_more_than_two_ranks_shows_their_number(ranks: int, words: str) -> None:
     title = next(line for line in rendered(diagnosis=collective(ranks)).splitlines() if "nccl_all_reduce" in line)
     assert title.split("  ") == [part for part in ("nccl_all_reduce", "gpu0>gpu7", "NVL", words) if part]
-    page = render_html(view_of(sample.run(), collective(ranks), sample.end(), ()))
+    page = render_html(build_view(sample.run(), collective(ranks), sample.end(), ()))
     shown = page[page.index('<span class="way">gpu0&gt;gpu7') :].partition("</summary>")[0]
     assert ("ranks" in shown) == bool(words)
     assert words in shown
@@ -195,10 +195,10 @@ def test_the_header_shows_the_state_of_watched_gpus() -> None:
         sample.results()[0], settings={"gpu_samples": 3, "gpu_clock_min_hz": 1.98e9, "gpu_throttle": "none"}
     )
     console = Console(file=io.StringIO(), width=200, color_system=None)
-    render(view_of(sample.run(), sample.diagnosis(), sample.end(), [watched]), console)
+    render(build_view(sample.run(), sample.diagnosis(), sample.end(), [watched]), console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     header = text.partition("\nPaths\n")[0]
-    assert f"watched  {watched_words([watched])}" in header
+    assert f"watched  {format_samples([watched])}" in header
     assert "1980 MHz" in header
     assert "watched" not in rendered(200).partition("\nPaths\n")[0]
 
@@ -249,7 +249,7 @@ def test_bars_of_training_steps_are_not_wrapped(width: int) -> None:
         for part, seconds in (("iteration", 0.02), ("compute", 0.015), ("exposed", 0.005), ("communication", 0.01))
     ]  # fmt: skip
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    render(view_of(sample.run(), sample.diagnosis(), sample.end(), steps), console, DECLARATIONS)
+    render(build_view(sample.run(), sample.diagnosis(), sample.end(), steps), console, DECLARATIONS)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     (bar,) = [line for line in lines if line.count("█") > 1]
     assert bar.startswith("  fp32 25M")
@@ -267,6 +267,6 @@ def test_slow_paths_of_one_cause_are_limited_to_three_without_verbose() -> None:
         part = text[text.index("\nSlow\n") : text.index("\nPaths\n")]
         assert sum(f"gpu{n}>memory0, " in part for n in range(20, 40)) == named
         assert ("and 17 more (--verbose lists them)" in part) is not verbose
-    page = render_html(view_of(sample.run(), diagnosis, sample.end(), ()))
+    page = render_html(build_view(sample.run(), diagnosis, sample.end(), ()))
     assert f"and 15 more of {slow.benchmark}" in page
     assert all(f"gpu{n}&gt;memory0" in page for n in range(20, 40))

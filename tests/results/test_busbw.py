@@ -27,20 +27,20 @@ from railwright import busbw
     ],
 )
 def test_the_factor_is_that_of_nccl_tests(operation: str, ranks: int, expected: Fraction) -> None:
-    assert busbw.factor(operation, ranks) == expected
+    assert busbw.busbw_factor(operation, ranks) == expected
 
 
 def test_an_unknown_operation_or_no_rank_has_no_factor() -> None:
     with pytest.raises(KeyError):
-        busbw.factor("gossip", 4)
+        busbw.busbw_factor("gossip", 4)
     with pytest.raises(ValueError, match="0 ranks"):
-        busbw.factor("all_reduce", 0)
+        busbw.busbw_factor("all_reduce", 0)
 
 
 @pytest.mark.parametrize("operation", sorted(busbw.OPERATIONS - {"broadcast", "reduce", "send_recv", "hypercube"}))
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7, 8, 72, 1024])
 def test_the_ranks_follow_from_their_factor(operation: str, ranks: int) -> None:
-    exact = float(busbw.factor(operation, ranks))
+    exact = float(busbw.busbw_factor(operation, ranks))
     assert busbw.ranks_between(operation, exact, exact) == (ranks, ranks)
 
 

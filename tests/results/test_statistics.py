@@ -8,7 +8,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from railwright.results.statistics import median_interval, quantile, rounded, summarise, why_no_summary
+from railwright.results.statistics import explain_invalid_summary, median_interval, quantile, round_samples, summarise
 
 
 def samples(seed: int) -> list[float]:
@@ -90,26 +90,26 @@ def test_what_is_no_sample_is_refused(bad):
 
 @pytest.mark.parametrize("value", [1.23456789e-7, 9.9999999e-1, 123456789.0, 0.0, 5e-324])
 def test_rounding_keeps_six_significant_digits(value):
-    (kept,) = rounded([value])
+    (kept,) = round_samples([value])
     assert kept == pytest.approx(value, rel=5e-6)
     assert f"{kept:.5e}" == f"{value:.5e}"
-    assert rounded([kept]) == (kept,)
+    assert round_samples([kept]) == (kept,)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_summary_of_samples_is_possible_whatever_they_are(seed):
     values = samples(seed)
     for scale in (1.0, 1e-300, 1e300, -1e-3):
-        assert why_no_summary(summarise([value * scale for value in values])) == ""
+        assert explain_invalid_summary(summarise([value * scale for value in values])) == ""
 
 
 def test_numbers_that_no_samples_have_are_named():
     summary = summarise([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0])
     for name in ("minimum", "median_low", "median", "median_high", "p99"):
-        assert name in why_no_summary(replace(summary, **{name: 1e308})), name
+        assert name in explain_invalid_summary(replace(summary, **{name: 1e308})), name
     for name in ("maximum", "median_low", "median", "median_high", "p99"):
-        assert name in why_no_summary(replace(summary, **{name: -1.0})), name
+        assert name in explain_invalid_summary(replace(summary, **{name: -1.0})), name
     for value in (math.inf, -math.inf, math.nan):
-        assert why_no_summary(replace(summary, p99=value)) == f"the p99 of its summary is {value}"
-    assert why_no_summary(replace(summary, count=0)) == "its summary counts 0 samples"
-    assert why_no_summary(replace(summary, maximum=summary.p99 * (1 - 1e-15))) == "", "what rounding makes"
+        assert explain_invalid_summary(replace(summary, p99=value)) == f"the p99 of its summary is {value}"
+    assert explain_invalid_summary(replace(summary, count=0)) == "its summary counts 0 samples"
+    assert explain_invalid_summary(replace(summary, maximum=summary.p99 * (1 - 1e-15))) == "", "what rounding makes"

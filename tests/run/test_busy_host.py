@@ -19,7 +19,7 @@ from railwright.topology.expand import expand
 def start(monkeypatch):
     """A run of one benchmark on a laptop whose CPUs others use."""
     busy = Context(host="h", kernel="k", busy_fraction=0.9)
-    monkeypatch.setattr(proof, "gather", lambda _topology: busy)
+    monkeypatch.setattr(proof, "gather_context", lambda _topology: busy)
     monkeypatch.setattr(exclusive, "_NAME", f"\0railwright-test-{os.getpid()}")
 
     def plan(name, **options):

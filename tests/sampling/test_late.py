@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.native.sampler import Row
-from railwright.sampling.late import Late
+from railwright.sampling.late import LateSamples
 from railwright.sampling.sources import Source
 
 SOURCES = [
@@ -22,7 +22,7 @@ def told(found: list[Row]) -> list[tuple[float, int | None]]:
 
 def test_rows_wait_for_what_belongs_to_them() -> None:
     come: list[tuple[float, int]] = [(0.9, 5), (1.01, 6)]
-    late = Late(SOURCES, lambda: {"gpu0.power": come})
+    late = LateSamples(SOURCES, lambda: {"gpu0.power": come})
     late.add(rows(1.0, 1.02, 1.04))
     assert told(late.ready()) == [(1.0, 5)]
     assert not late.is_complete
@@ -37,13 +37,13 @@ def test_rows_wait_for_what_belongs_to_them() -> None:
 
 
 def test_a_driver_that_samples_no_more_holds_nothing_up() -> None:
-    late = Late(SOURCES, lambda: {"gpu0.power": []})
+    late = LateSamples(SOURCES, lambda: {"gpu0.power": []})
     late.add(rows(1.0, 2.0, 3.6))
     assert told(late.ready()) == [(1.0, None)]
 
 
 def test_without_such_sources_rows_go_on_as_they_are() -> None:
-    late = Late(SOURCES[:1], dict)
+    late = LateSamples(SOURCES[:1], dict)
     late.add(rows(1.0, 2.0))
     assert told(late.ready()) == [(1.0, 77), (2.0, 77)]
     assert late.is_complete

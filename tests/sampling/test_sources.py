@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import UsageError
-from railwright.sampling.sources import Whose, find_sources
+from railwright.sampling.sources import CpuOwner, find_sources
 from railwright.topology.sources.root import DirectoryRoot
 
 STAT = "4711 (a) b (c)) S 1 4711 4711 0 -1 4194304 1 0 0 0 250 40 0 0 20 0 1 0 100 0 0\n"
@@ -52,7 +52,7 @@ def test_a_machine_has_processor_interfaces_and_drives(tmp_path: Path) -> None:
 
 
 def test_a_process_is_watched_with_what_it_started(tmp_path: Path) -> None:
-    found = find_sources(Whose(pid=4711), root=machine(tmp_path))
+    found = find_sources(CpuOwner(pid=4711), root=machine(tmp_path))
     assert [one.name for one in found.sources][:4] == [
         "cpu.4711.user",
         "cpu.4711.system",
@@ -67,7 +67,7 @@ def test_a_process_is_watched_with_what_it_started(tmp_path: Path) -> None:
 
 def test_a_control_group_has_its_own_time(tmp_path: Path) -> None:
     for name in ("job", "/sys/fs/cgroup/job", "/job/"):
-        found = find_sources(Whose(cgroup=name), root=machine(tmp_path))
+        found = find_sources(CpuOwner(cgroup=name), root=machine(tmp_path))
         assert [(one.name, one.key, one.shared) for one in found.sources[:2]] == [
             ("cpu.user", "user_usec", ""),
             ("cpu.system", "system_usec", ""),
@@ -79,13 +79,13 @@ def test_a_job_of_slurm_is_found_by_its_control_group_or_its_processes(tmp_path:
     (tmp_path / "proc/4711/environ").write_bytes(b"A=1\0SLURM_JOB_ID=77\0")
     (tmp_path / "proc/4712/cgroup").write_text("4:cpu:/slurm/uid_0/job_77/step_0\n")
     (tmp_path / "proc/4713/environ").write_bytes(b"SLURM_JOB_ID=777\0")
-    found = find_sources(Whose(job=77), root=root)
+    found = find_sources(CpuOwner(job=77), root=root)
     assert found.scope == "job 77, 2 processes"
     assert {one.name for one in found.sources if one.is_of_a_process} >= {"cpu.4711.user", "cpu.4712.user"}
     (tmp_path / "proc/4713/cgroup").write_text("0::/job/job_78/step_0\n")
     (tmp_path / "sys/fs/cgroup/job/job_78").mkdir()
     (tmp_path / "sys/fs/cgroup/job/job_78/cpu.stat").write_text("user_usec 20\nsystem_usec 10\n")
-    found = find_sources(Whose(job=78), root=root)
+    found = find_sources(CpuOwner(job=78), root=root)
     assert found.scope == "job 78, control group /sys/fs/cgroup/job/job_78"
     assert not any(one.is_of_a_process for one in found.sources)
 
@@ -98,4 +98,4 @@ def test_a_job_of_slurm_is_found_by_its_control_group_or_its_processes(tmp_path:
 ])  # fmt: skip
 def test_what_is_not_there_cannot_be_watched(words: dict, says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=says):
-        find_sources(Whose(**words), root=machine(tmp_path))
+        find_sources(CpuOwner(**words), root=machine(tmp_path))

@@ -10,7 +10,7 @@ import pytest
 from railwright.errors import UsageError
 from railwright.topology.sources import smbios
 from railwright.topology.sources.capture import PATTERNS, capture
-from railwright.topology.sources.counters import find_counters, moved, read_counters
+from railwright.topology.sources.counters import find_counters, read_counters, subtract_counters
 from railwright.topology.sources.load import damage, load
 from railwright.topology.sources.look import open_capture
 from railwright.topology.sources.machine import discover
@@ -161,8 +161,8 @@ def test_counters_of_this_machine():
 def test_moved_counters():
     before = {"a": 5, "b": 7, "reset": 100, "gone": 1}
     after = {"a": 5, "b": 10, "reset": 3, "new": 2}
-    assert moved(before, after) == {"b": 3, "reset": 3, "new": 2}
-    assert moved(before, before) == {}
+    assert subtract_counters(before, after) == {"b": 3, "reset": 3, "new": 2}
+    assert subtract_counters(before, before) == {}
 
 
 @pytest.mark.parametrize("cut", ["within a line", "between two lines"])

@@ -11,7 +11,7 @@ import pytest
 from tests.schemas import fits
 
 from railwright.errors import UsageError
-from railwright.topology.cluster import cluster_of, split_id
+from railwright.topology.cluster import build_cluster, split_id
 from railwright.topology.sources.cluster_file import load_cluster
 from railwright.topology.sources.cluster_text import MAX_CLUSTER_FILE_BYTES
 from railwright.topology.sources.load import load
@@ -239,7 +239,7 @@ def test_special_files_are_refused_at_once(written, tmp_path: Path) -> None:
 
 
 def test_a_device_id_may_end_in_a_host_number() -> None:
-    cluster = cluster_of(load("hgx-h100"), 100)
+    cluster = build_cluster(load("hgx-h100"), 100)
     assert split_id("gpu3@17", cluster) == ("gpu3", 17)
     assert split_id("gpu3", cluster) == ("gpu3", 0)
     for text in ("gpu3@100", "gpu3@-1", "gpu3@", "gpu3@1x", "gpu3@99999999", "gpu3@٣"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from railwright.topology.gpus import runs
     ],
 )
 def test_names_that_follow_each_other_are_a_run(names, expected):
-    assert runs(names.split()) == expected
+    assert format_runs(names.split()) == expected

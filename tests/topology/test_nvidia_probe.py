@@ -17,7 +17,7 @@ from railwright.report.text.topology import render_topology
 from railwright.topology.devices import NvlinkLink, PcieLink
 from railwright.topology.paths import Graph
 from railwright.topology.sources import nvidia
-from railwright.topology.sources.asked import AskedRoot
+from railwright.topology.sources.asked import ProbedRoot
 from railwright.topology.sources.capture import capture
 from railwright.topology.sources.load import load
 from railwright.topology.sources.look import open_capture
@@ -49,7 +49,7 @@ def stood_in(stand_ins, monkeypatch):  # noqa: F811
 
 def asked(files: Root) -> Root:
     """Return files of a machine together with NVIDIA's libraries' answer."""
-    return AskedRoot(files, {PROBE: ask_nvidia})
+    return ProbedRoot(files, {PROBE: ask_nvidia})
 
 
 def test_live_machine_has_what_sysfs_hides(stood_in):

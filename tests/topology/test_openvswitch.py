@@ -7,7 +7,7 @@ import pytest
 from railwright.topology.sources.capture import capture
 from railwright.topology.sources.load import load
 from railwright.topology.sources.look import open_capture
-from railwright.topology.sources.openvswitch import DATABASES, reduced
+from railwright.topology.sources.openvswitch import DATABASES, reduce_database
 
 from .machines import files_of, write_archive
 
@@ -65,4 +65,4 @@ def test_a_capture_keeps_nothing_else_of_the_database(tmp_path):
     held = (tmp_path / "again.jsonl").read_text()
     assert "swordfish" not in held
     assert ROW not in held
-    assert reduced(b"anything else") == b""
+    assert reduce_database(b"anything else") == b""

@@ -9,7 +9,7 @@ import pytest
 from railwright.errors import UsageError
 from railwright.report.formats.nccl_xml import render_nccl_xml
 from railwright.topology.devices import EthernetLink, InfinibandLink, NvlinkLink, Topology
-from railwright.topology.matrix import matrix_of
+from railwright.topology.matrix import parse_matrix
 from railwright.topology.paths import Affinity
 from railwright.topology.sources.load import load
 
@@ -77,12 +77,12 @@ def test_a_truncated_matrix_reports_its_missing_rows(tmp_path: Path) -> None:
 
 def test_a_matrix_is_found_among_other_lines_with_any_names_and_without_numa_nodes() -> None:
     text = "> \tGPU0\tGPU1\tmlx5_bond_0\tCPU Affinity\n> GPU0\t X \tPHB\tSYS\t0-63\n> GPU1\tPHB\t X \tSYS\t0-63\n"
-    found = matrix_of("GPU 0: NVIDIA A100-PCIE-40GB (UUID: GPU-1)\nGPU0 is up\n" + text)
+    found = parse_matrix("GPU 0: NVIDIA A100-PCIE-40GB (UUID: GPU-1)\nGPU0 is up\n" + text)
     assert found is not None
     assert (found.names, found.models) == (("GPU0", "GPU1", "mlx5_bond_0"), ("NVIDIA A100-PCIE-40GB",))
     assert isinstance(found.port, EthernetLink)
     for broken in ("GPU0 GPU1\nGPU0 X\n", "GPU0\tGPU0\nGPU0 X X\n", "GPU0\tGPU1\nGPU0 X OK\n", "no GPU0 here"):
-        assert matrix_of(broken) is None, broken
+        assert parse_matrix(broken) is None, broken
 
 
 def test_a_dump_gives_rates_widths_and_links(tmp_path: Path) -> None:

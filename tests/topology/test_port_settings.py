@@ -4,13 +4,13 @@ import pytest
 
 from railwright.topology.sources.port_settings import (
     ask_port,
-    dscp_of_dcb,
-    dscp_of_mlnx_qos,
     is_representor,
-    lossless_of_dcb,
-    lossless_of_mlnx_qos,
-    pause_of,
-    tc_offload_of,
+    parse_dcb_dscp,
+    parse_dcb_lossless,
+    parse_mlnx_qos_dscp,
+    parse_mlnx_qos_lossless,
+    parse_pause,
+    parse_tc_offload,
 )
 
 
@@ -30,7 +30,7 @@ from railwright.topology.sources.port_settings import (
     ],
 )
 def test_dcb_gives_lossless_priorities(output, expected):
-    assert lossless_of_dcb(output) == expected
+    assert parse_dcb_lossless(output) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_dcb_gives_lossless_priorities(output, expected):
     ],
 )
 def test_dcb_gives_the_dscp_table(output, expected):
-    assert dscp_of_dcb(output) == expected
+    assert parse_dcb_dscp(output) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_dcb_gives_the_dscp_table(output, expected):
     ],
 )
 def test_ethtool_gives_pause_frames(output, expected):
-    assert pause_of(output) == expected
+    assert parse_pause(output) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_ethtool_gives_pause_frames(output, expected):
     ],
 )
 def test_ethtool_gives_the_offload_of_flows(feature, expected):
-    assert tc_offload_of(f'[{{"ifname": "eth2", {feature}}}]') is expected
+    assert parse_tc_offload(f'[{{"ifname": "eth2", {feature}}}]') is expected
 
 
 def test_representors_are_skipped(tmp_path):
@@ -104,15 +104,15 @@ tc: 3 ratelimit: unlimited, tsa: vendor
 
 
 def test_mlnx_qos_replaces_a_missing_dcb():
-    assert lossless_of_mlnx_qos(QOS) == (3,)
-    assert dscp_of_mlnx_qos(QOS) == ((6, 0), (7, 0), (26, 3))
-    assert dscp_of_mlnx_qos(QOS.replace("state: dscp", "state: pcp")) == ()
+    assert parse_mlnx_qos_lossless(QOS) == (3,)
+    assert parse_mlnx_qos_dscp(QOS) == ((6, 0), (7, 0), (26, 3))
+    assert parse_mlnx_qos_dscp(QOS.replace("state: dscp", "state: pcp")) == ()
 
 
 @pytest.mark.parametrize("output", ["", "Interface eth2 not found", QOS.replace("1   0", "2   0") * 2, QOS[:20]])
 def test_other_text_than_mlnx_qos_is_ignored(output):
-    assert lossless_of_mlnx_qos(output) is None
-    assert dscp_of_mlnx_qos(output) is None
+    assert parse_mlnx_qos_lossless(output) is None
+    assert parse_mlnx_qos_dscp(output) is None
 
 
 def test_mlnx_qos_fills_only_the_gaps_of_dcb():

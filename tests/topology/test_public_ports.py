@@ -13,10 +13,10 @@ from railwright.checks.roce_gids import gids
 from railwright.topology.devices import PcieLink
 from railwright.topology.sources.load import load
 from railwright.topology.sources.port_settings import (
-    dscp_of_dcb,
-    dscp_of_mlnx_qos,
-    lossless_of_dcb,
-    lossless_of_mlnx_qos,
+    parse_dcb_dscp,
+    parse_dcb_lossless,
+    parse_mlnx_qos_dscp,
+    parse_mlnx_qos_lossless,
 )
 
 from .machines import files_of, write_archive
@@ -68,8 +68,8 @@ def test_a_gid_table_agrees_with_show_gids(report, tmp_path):
 
 @pytest.mark.parametrize("report", REPORTS["mlnx_qos"], ids=by_source)
 def test_priorities_agree_with_mlnx_qos(report):
-    assert lossless_of_mlnx_qos(report["text"]) == tuple(report["lossless"])
-    table = dict(dscp_of_mlnx_qos(report["text"]))
+    assert parse_mlnx_qos_lossless(report["text"]) == tuple(report["lossless"])
+    table = dict(parse_mlnx_qos_dscp(report["text"]))
     assert len(table) == 64
     assert table[26] == report["priority_of_dscp_26"]
 
@@ -78,9 +78,9 @@ def test_priorities_agree_with_mlnx_qos(report):
 def test_priorities_agree_with_dcb(report):
     """The table for people, compared with the JSON of the same program."""
     lossless = [word == "on" for _, word in re.findall(r"\b([0-7]):(on|off)", report["text"])]
-    assert lossless_of_dcb(json.dumps({"pfc_cap": 8, "prio_pfc": lossless})) == tuple(report["lossless"])
+    assert parse_dcb_lossless(json.dumps({"pfc_cap": 8, "prio_pfc": lossless})) == tuple(report["lossless"])
     table = [[DSCP_OF[name], int(priority)] for name, priority in re.findall(r"\b([A-Z]+\d+):([0-7])", report["text"])]
-    assert [list(pair) for pair in dscp_of_dcb(json.dumps({"dscp_prio": table}))] == report["dscp"]
+    assert [list(pair) for pair in parse_dcb_dscp(json.dumps({"dscp_prio": table}))] == report["dscp"]
 
 
 @pytest.mark.parametrize("report", REPORTS["sysfs"], ids=by_source)

@@ -13,13 +13,13 @@ from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
 from railwright.faults.every_check import EVERY_CHECK
 from railwright.topology.sources import tools
-from railwright.topology.sources.asked import AskedRoot
+from railwright.topology.sources.asked import ProbedRoot
 from railwright.topology.sources.capture import capture
 from railwright.topology.sources.load import load
 from railwright.topology.sources.look import open_capture
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.notes import Notes
-from railwright.topology.sources.pollers import poller_of, pollers
+from railwright.topology.sources.pollers import find_poller, find_pollers
 from railwright.topology.sources.root import Unreadable
 from railwright.topology.sources.tools_model import TOOLS, Poller
 
@@ -69,17 +69,17 @@ WITH_GPUS = """\
 
 
 def test_the_output_of_ucx_info_is_parsed():
-    found = tools.ucx_of("# Version 1.13.1\n# Git branch '<unknown>', revision 0000000", DEBIAN)
+    found = tools.parse_ucx("# Version 1.13.1\n# Git branch '<unknown>', revision 0000000", DEBIAN)
     assert (found.version, found.transports, found.devices) == ("1.13.1", ("self", "tcp", "cma"), ())
-    found = tools.ucx_of("# Library version: 1.17.0\n# Library path: /usr/lib64/libucs.so.0", WITH_GPUS)
+    found = tools.parse_ucx("# Library version: 1.17.0\n# Library path: /usr/lib64/libucs.so.0", WITH_GPUS)
     assert found.version == "1.17.0"
     assert found.transports == ("rc_verbs", "rc_mlx5", "ud_mlx5", "cuda_copy", "cuda_ipc")
     assert found.devices == ("mlx5_0:1", "mlx5_1:1")
     # As in threads whose markdown removed the first character of each line.
-    assert tools.ucx_of("Library version: 1.9.0", WITH_GPUS.replace("#", "")) == found.__class__(
+    assert tools.parse_ucx("Library version: 1.9.0", WITH_GPUS.replace("#", "")) == found.__class__(
         version="1.9.0", transports=found.transports, devices=found.devices
     )
-    assert tools.ucx_of("no words of it", "") == found.__class__()
+    assert tools.parse_ucx("no words of it", "") == found.__class__()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_output_of_ucx_info_is_parsed():
     ],
 )
 def test_a_poller_is_recognised_by_its_command_line(command, expected):
-    found = poller_of(command.split())
+    found = find_poller(command.split())
     assert (found.interval_s if found else None) == (pytest.approx(expected) if expected else None)
 
 
@@ -118,8 +118,8 @@ def test_pollers_are_found_among_the_processes(tmp_path):
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "cmdline").write_text(words)
     (tmp_path / "50").mkdir()
-    assert pollers(tmp_path) == (Poller(program="nvidia-smi", interval_s=1.0), Poller(program="nv-hostengine"))
-    assert pollers(tmp_path / "none") == ()
+    assert find_pollers(tmp_path) == (Poller(program="nvidia-smi", interval_s=1.0), Poller(program="nv-hostengine"))
+    assert find_pollers(tmp_path / "none") == ()
 
 
 def program(folder: Path, name: str, script: str) -> None:
@@ -129,7 +129,7 @@ def program(folder: Path, name: str, script: str) -> None:
 
 def asked(monkeypatch, folder: Path) -> dict[str, object]:
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setattr(tools, "pollers", lambda: ())
+    monkeypatch.setattr(tools, "find_pollers", lambda: ())
     return json.loads(tools.ask_tools())
 
 
@@ -174,9 +174,9 @@ DOCUMENT = {
 }  # fmt: skip
 
 
-def with_tools(document: object) -> AskedRoot:
+def with_tools(document: object) -> ProbedRoot:
     raw = document if isinstance(document, bytes | Unreadable) else json.dumps(document).encode()
-    return AskedRoot(open_capture(archive("8xh200-probed-vm")), {TOOLS: lambda: raw})
+    return ProbedRoot(open_capture(archive("8xh200-probed-vm")), {TOOLS: lambda: raw})
 
 
 def states(topology) -> dict[str, str]:

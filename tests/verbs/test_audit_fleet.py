@@ -6,7 +6,7 @@ from tests.checks.machines import tuned, with_facts
 
 from railwright.cli.main import run_command
 from railwright.topology.sources.saved import encode_topology
-from railwright.topology.sources.sent import lines_of, topology_of
+from railwright.topology.sources.sent import decode_lines, encode_lines
 
 
 def write(folder, **machines):
@@ -96,10 +96,10 @@ def test_what_makes_no_sense_is_refused(capsys, words, says):
 
 def test_a_topology_that_was_sent_is_the_same():
     machine = tuned()
-    lines = ["Welcome to host0", *lines_of(machine), "bye"]
+    lines = ["Welcome to host0", *encode_lines(machine), "bye"]
     assert max(map(len, lines)) < 4096
-    assert topology_of(lines).devices == machine.devices
-    assert topology_of(lines).links == machine.links
+    assert decode_lines(lines).devices == machine.devices
+    assert decode_lines(lines).links == machine.links
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_a_topology_that_was_sent_is_the_same():
 )
 def test_what_no_host_sends_is_refused(lines, says):
     with pytest.raises(Exception, match=says):
-        topology_of(lines)
+        decode_lines(lines)

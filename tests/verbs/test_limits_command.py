@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.schemas import fits
 
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.cli.main import cli
 from railwright.errors import RailwrightError
 from railwright.topology.sources.load import load
@@ -66,7 +66,7 @@ def test_the_record_of_a_collective_has_what_a_program_needs(collective: str, si
     sized = () if size is None else ("--size", size)
     found = record("--host", "hgx-h100", "--count", 16, "--collective", collective, *sized)
     assert (found["record"], found["collective"], found["ranks"], found["hosts"]) == ("collective", collective, 128, 16)
-    share = float(factor(collective, 128))
+    share = float(busbw_factor(collective, 128))
     for name in RATE:
         assert found["busbw_bytes_per_s"][name] == pytest.approx(share * found["algbw_bytes_per_s"][name])
         assert found["algbw_bytes_per_s"][name] > 0

@@ -22,7 +22,7 @@ def of_eight() -> tuple[str, ...]:
 def test_gpus_without_a_near_nic_are_routed_over_nvlink(answer):
     done = answer("storage", "cufile-json", "--from", TWO, *OF_TWO)
     assert done.status == 0
-    properties = cufile_settings.properties_in(done.out.encode())
+    properties = cufile_settings.decode_properties(done.out.encode())
     assert properties["rdma_dev_addr_list"] == ["10.0.0.1", "10.0.0.2"]
     assert properties["rdma_dynamic_routing"] is True
     assert properties["rdma_dynamic_routing_order"][0] == "GPU_MEM_NVLINKS"
@@ -117,7 +117,7 @@ def test_files_and_words_that_cannot_be_used_are_refused(answer):
 
 def test_comments_go_and_addresses_in_strings_stay():
     raw = b'{ // one "two"\n "properties": {"a": "http://x//y", "b": "\\"//"} } // end'
-    assert cufile_settings.properties_in(raw) == {"a": "http://x//y", "b": '"//'}
+    assert cufile_settings.decode_properties(raw) == {"a": "http://x//y", "b": '"//'}
 
 
 def test_the_kernel_tells_an_interface_s_address():

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.expected.designs import Design, Question, compared, design_of
+from railwright.expected.designs import Design, Question, compare, evaluate_design
 from railwright.report.pages.whatif import render_designs_html
 from railwright.report.text.whatif import labels, render_designs
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import encode_topology
 from railwright.verbs import whatif as verb
@@ -206,8 +206,8 @@ def designs() -> tuple[Design, ...]:
     names = ("</script><b>\x1b[31m", "hgx-h100 nics=8", "hgx-h100 nics=8 nic-rate=200Gb/s")
     hosts = ("hgx-h100 nics=2", "hgx-h100 nics=8", "hgx-h100 nics=8 nic-rate=200Gb/s")
     asked = Question(collectives=("all_reduce", "all_to_all"))
-    return compared(
-        [design_of(name, cluster_of(load(host), 16), asked) for name, host in zip(names, hosts, strict=True)]
+    return compare(
+        [evaluate_design(name, build_cluster(load(host), 16), asked) for name, host in zip(names, hosts, strict=True)]
     )
 
 

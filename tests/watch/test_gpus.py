@@ -11,9 +11,9 @@ import pytest
 from tests.schemas import fits
 from tests.stand_ins import environment
 
-from railwright.sampling.recording import About, Recorded
+from railwright.sampling.recording import Recorded, RecordingMetadata
 from railwright.sampling.sources import Source
-from railwright.watch.gpu_curves import energy, held_back, slower_gpus
+from railwright.watch.gpu_curves import find_held_back, find_slower_gpus, sum_energy
 
 GPUS = ("0000:00:06.0", "0000:00:07.0")
 NAN = float("nan")
@@ -62,7 +62,7 @@ def test_without_nvml_everything_else_is_watched(railwright, stand_ins: Path, fa
 def recorded(times: list[float], **columns: list[float]) -> Recorded:
     names = {name.replace("__", ".held_back.").replace("_of_", "."): told for name, told in columns.items()}
     sources = tuple(Source(name=name, kind="gpu", unit="W", scale=1, path="nvml", gauge=True) for name in names)
-    about = About(format=1, begun_unix_s=0, begun_s=0, interval_s=1, scope="", sources=sources)
+    about = RecordingMetadata(format=1, begun_unix_s=0, begun_s=0, interval_s=1, scope="", sources=sources)
     return Recorded(about=about, times_s=array("d", times), moved=tuple(array("f", told) for told in names.values()))
 
 
@@ -70,7 +70,7 @@ def test_powers_that_change_at_different_times_are_added_up_at_the_pace_of_the_s
     times = [number / 10 for number in range(41)]
     fast = [100.0 + number % 2 for number in range(41)]
     slow = [200.0 + number // 4 for number in range(41)]
-    steps = energy(recorded(times, gpu0_of_power=fast, gpu1_of_power=slow), [0, 1])
+    steps = sum_energy(recorded(times, gpu0_of_power=fast, gpu1_of_power=slow), [0, 1])
     told = [(at, moved) for at, moved in zip(*steps, strict=True) if moved == moved]
     assert [round(at, 3) for at, _ in told][:3] == [0.4, 0.8, 1.2]
     assert sum(moved for _, moved in told) == pytest.approx(4.0 * (100.5 + 204.5), rel=0.01)
@@ -79,13 +79,13 @@ def test_powers_that_change_at_different_times_are_added_up_at_the_pace_of_the_s
 def test_when_a_gpu_was_held_back_is_told_and_one_reading_makes_no_slower_gpu() -> None:
     times = [float(number) for number in range(10)]
     one = recorded(times, gpu0__heat=[NAN, 0, 0, 0, 0, 0.5, 0.5, 0.5, 0.5, 0.5], gpu1__heat=[NAN] + [0] * 9)
-    (found,) = held_back(one)
+    (found,) = find_held_back(one)
     assert (found.gpu, found.by, found.from_s, found.fraction) == ("gpu0", "heat", 4.5, pytest.approx(2.5 / 4.5))
     clocks = {f"gpu{number}_of_clock": [2e9] * 10 for number in range(3)}
     use = {f"gpu{number}_of_use.kernels": [90.0] * 10 for number in range(3)}
-    assert slower_gpus(recorded(times, **clocks, **use)) == ()
+    assert find_slower_gpus(recorded(times, **clocks, **use)) == ()
     clocks["gpu1_of_clock"] = [2e9, 1e9, 2e9, 2e9, 2e9, 1.5e9, 1.5e9, 1.5e9, 2e9, 2e9]
-    (slow,) = slower_gpus(recorded(times, **clocks, **use))
+    (slow,) = find_slower_gpus(recorded(times, **clocks, **use))
     assert (slow.gpu, slow.from_s, slow.to_s, slow.clock_hz, slow.why) == ("gpu1", 5.0, 7.0, 1.5e9, ())
     idle = use | {"gpu1_of_use.kernels": [0.0] * 10}
-    assert slower_gpus(recorded(times, **clocks, **idle)) == ()
+    assert find_slower_gpus(recorded(times, **clocks, **idle)) == ()

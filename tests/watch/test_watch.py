@@ -16,18 +16,18 @@ import pytest
 from tests.conftest import wait_until
 from tests.schemas import fits
 
-from railwright.diagnosis.iterations.simulate import parse_job, simulated
+from railwright.diagnosis.iterations.simulate import parse_job, simulate_job
 from railwright.native.sampler import Row, Sampler
 from railwright.sampling.recording import Recording, new_about, read_recording
 from railwright.sampling.sources import Source
-from railwright.watch.cost import cost
+from railwright.watch.cost import measure_cost
 
 pytestmark = pytest.mark.machine
 
 
 def a_recording(file: Path) -> None:
     """The recording that a sampler would write of a simulated job."""
-    truth = simulated(
+    truth = simulate_job(
         parse_job(["period=0.5", "noise=0", "seconds=20", "compute=0.6", "communication=0.4", "exposed=0.3", "seed=3"])
     )
     sources = [
@@ -125,7 +125,7 @@ def test_what_cannot_be_watched_is_refused(answer, words: list[str], says: str) 
 
 
 def test_the_cost_of_a_monitor_is_told_with_its_interval(answer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "__defaults__", (0.05,))
+    monkeypatch.setattr(measure_cost, "__defaults__", (0.05,))
     for words in (["--cost"], ["--cost-of", f"{sys.executable} -c 'pass'"]):
         done = answer("watch", *words, "--pairs", "2", "--json", "--force")
         found = json.loads(done.out)

@@ -91,12 +91,12 @@ class Rank(Protocol[O, C]):
         """Wait, without busy-polling and without MPI, until all ranks arrive."""
 
 
-def one_launch(_options: Options, _machine: Machine) -> tuple[Launch[Case], ...]:
+def launch_alone(_options: Options, _machine: Machine) -> tuple[Launch[Case], ...]:
     """Return a single launch of one process without a GPU."""
     return (Launch(case=Case()),)
 
 
-def two_ranks(_options: Options, _machine: Machine) -> tuple[Launch[Case], ...]:
+def launch_pair(_options: Options, _machine: Machine) -> tuple[Launch[Case], ...]:
     """Return a single launch of two processes."""
     return (Launch(case=Case(), ranks=2),)
 
@@ -121,7 +121,7 @@ class Benchmark(Generic[O, C]):
     """Defaults by option name, where they differ from those of the struct."""
     case: type[C] = Case  # type: ignore[assignment]
     """The type of the parameters that its launches vary."""
-    launches: Callable[[O, Machine], tuple[Launch[C], ...]] = one_launch  # type: ignore[assignment]
+    launches: Callable[[O, Machine], tuple[Launch[C], ...]] = launch_alone  # type: ignore[assignment]
     """Lists its launches on a machine. Raises UsageError for options that the machine rules out."""
     spans_hosts: bool = False
     """Whether its ranks may run on several hosts. If so, `launches` gets a machine with hosts."""
@@ -163,7 +163,7 @@ AnyBenchmark = Benchmark[Any, Any]
 AnyRank = Rank[Any, Any]
 
 
-def cases_behind(job: AnyJob, results: Sequence[Result], steps: Sequence[str], keys: Sequence[str]) -> AnyJob | None:
+def skip_crashed(job: AnyJob, results: Sequence[Result], steps: Sequence[str], keys: Sequence[str]) -> AnyJob | None:
     """Return a job with the cases after the one that crashed, or None if no case crashed or none is left.
 
     `steps` are the rank's step names of the cases, in order; `keys` are the parameters that identify a case.
@@ -174,7 +174,7 @@ def cases_behind(job: AnyJob, results: Sequence[Result], steps: Sequence[str], k
     return msgspec.structs.replace(job, first_case=crashed + 1) if is_crash and crashed + 1 < len(steps) else None
 
 
-def name_in(raw: bytes) -> str:
+def decode_name(raw: bytes) -> str:
     """Decode the benchmark's name from a job in JSON."""
     return msgspec.json.decode(raw, type=_Named).benchmark
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.evidence import INTERFACES, sent_by_interface
 from railwright.benchmarks.host_name import host_name
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.results.records import Evidence
 from railwright.units import KIB, MIB, format_size
 
@@ -61,7 +61,7 @@ def crossing_bytes(operation: str, size: int, job: AnyJob) -> int:
     """
     hosts = len(job.hosts)
     senders = job.ranks if operation == "all_to_all" else hosts
-    return int(senders * factor(operation, hosts) * size)
+    return int(senders * busbw_factor(operation, hosts) * size)
 
 
 class InterfaceMeter:

@@ -123,11 +123,11 @@ class Job(msgspec.Struct, Generic[O, C], frozen=True, kw_only=True):
         known = {gpu.id: gpu for gpu in usable}
         return tuple(known[name] for name in self.launch.gpus if name in known)
 
-    def gpu_of(self, rank: int) -> Device:
+    def find_gpu(self, rank: int) -> Device:
         """Return the GPU of a rank. `plan` has already waived launches without a GPU."""
         return self.gpus[rank % len(self.gpus)]
 
-    def cpu_of(self, rank: int) -> int:
+    def find_cpu(self, rank: int) -> int:
         """Return the CPU that a rank is bound to, distinct for as many ranks as there are CPUs.
 
         A rank with a GPU is bound to a usable CPU on the GPU's NUMA node, if the node is known, and far from the CPUs
@@ -136,38 +136,38 @@ class Job(msgspec.Struct, Generic[O, C], frozen=True, kw_only=True):
         if not self.launch.gpus or not self.gpus:
             place = rank % self.ranks_on_cpus if self.hosts else rank
             return self.cpus[place % len(self.cpus)]
-        gpu = self.gpu_of(rank)
-        near = self.cpus_near(gpu)
+        gpu = self.find_gpu(rank)
+        near = self.list_gpu_cpus(gpu)
         ranks = range(max(self.ranks, rank + 1))
-        beside = [other for other in ranks if not near or self.gpu_of(other).numa == gpu.numa]
+        beside = [other for other in ranks if not near or self.find_gpu(other).numa == gpu.numa]
         cpus = near or self.cpus
         return cpus[_spread(len(cpus), len(beside))[beside.index(rank)]]
 
-    def cpus_near(self, gpu: Device) -> tuple[int, ...]:
+    def list_gpu_cpus(self, gpu: Device) -> tuple[int, ...]:
         """Return the usable CPUs on a GPU's NUMA node, or none if the node is unknown."""
         if gpu.numa is None:
             return ()
         return self._list_cpus(gpu.numa)
 
-    def cpus_beside(self, rank: int) -> tuple[int, ...]:
+    def list_rank_cpus(self, rank: int) -> tuple[int, ...]:
         """Return the CPUs on a rank's NUMA node, for a library's threads.
 
         A rank is bound to one CPU and its threads inherit that binding: a library's worker would wait for the time
         slice of the thread that polls for it.
         """
-        return self._list_cpus(node_of(self.topology, self.cpu_of(rank)))
+        return self._list_cpus(find_node(self.topology, self.find_cpu(rank)))
 
     def _list_cpus(self, node: int) -> tuple[int, ...]:
-        return tuple(cpu for cpu in self.cpus if node_of(self.topology, cpu) == node)
+        return tuple(cpu for cpu in self.cpus if find_node(self.topology, cpu) == node)
 
-    def memory_of(self, rank: int) -> str:
+    def find_memory(self, rank: int) -> str:
         """Return the id of the memory nearest a rank's CPU: `memory0` if NUMA cannot be read, `memory0@1` on host 1."""
         host = f"@{rank * len(self.hosts) // self.ranks}" if self.hosts else ""
-        return f"memory{node_of(self.topology, self.cpu_of(rank))}{host}"
+        return f"memory{find_node(self.topology, self.find_cpu(rank))}{host}"
 
-    def between_ranks(self) -> str:
+    def rank_path(self) -> str:
         """Return the path from rank 0's memory to rank 1's."""
-        return f"{self.memory_of(0)}>{self.memory_of(1)}"
+        return f"{self.find_memory(0)}>{self.find_memory(1)}"
 
 
 def _spread(places: int, takers: int) -> list[int]:
@@ -185,7 +185,7 @@ def _spread(places: int, takers: int) -> list[int]:
     return found
 
 
-def node_of(topology: Topology, cpu: int) -> int:
+def find_node(topology: Topology, cpu: int) -> int:
     """Return the NUMA node of a CPU, or 0 if the topology does not have it."""
     for device in topology.of_kind("cpu"):
         if device.numa is not None and cpu in parse_cpu_list(str(device.facts.get("cpu_list", ""))):
@@ -197,5 +197,5 @@ def cpus_by_node(machine: Machine) -> dict[int, list[int]]:
     """Group the usable CPUs by NUMA node."""
     nodes: dict[int, list[int]] = {}
     for cpu in machine.cpus:
-        nodes.setdefault(node_of(machine.topology, cpu), []).append(cpu)
+        nodes.setdefault(find_node(machine.topology, cpu), []).append(cpu)
     return nodes

@@ -41,7 +41,7 @@ def option(default: str, help: str, parse: Callable[[str], object], name: str = 
     return Option(default, help, parse, name)
 
 
-def options_of(kind: type[Options]) -> dict[str, tuple[str, Option]]:
+def list_options(kind: type[Options]) -> dict[str, tuple[str, Option]]:
     """Return a struct's options and field names, by command-line name."""
     found = {}
     for field in msgspec.structs.fields(kind):
@@ -52,7 +52,7 @@ def options_of(kind: type[Options]) -> dict[str, tuple[str, Option]]:
 
 def parse_options(kind: type[O], given: Mapping[str, str], defaults: Mapping[str, str], owner: str) -> O:
     """Parse the options of `owner`. `defaults` override those of the struct. Raises UsageError."""
-    known = options_of(kind)
+    known = list_options(kind)
     for name in given:
         if name not in known:
             raise unknown_name(f"option of {owner}", name, known)
@@ -116,7 +116,7 @@ def choice(*allowed: str) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
-def one_of(*allowed: str) -> Callable[[str], str]:
+def single_choice(*allowed: str) -> Callable[[str], str]:
     """Return a parser of a single choice among `allowed`."""
 
     def parse(text: str) -> str:
@@ -129,4 +129,4 @@ def one_of(*allowed: str) -> Callable[[str], str]:
 
 def yes_or_no(text: str) -> bool:
     """Parse `yes` or `no`."""
-    return one_of("yes", "no")(text) == "yes"
+    return single_choice("yes", "no")(text) == "yes"

@@ -24,12 +24,12 @@ def pages_option(default: str, what: str) -> Any:  # noqa: ANN401 - see option
     return option(default, text, choice("small", "huge"))
 
 
-def kinds_at(size_bytes: int, asked: tuple[str, ...]) -> tuple[str, ...]:
+def choose_pages(size_bytes: int, asked: tuple[str, ...]) -> tuple[str, ...]:
     """Return the kinds of pages for measurements of a size."""
     return asked if size_bytes >= PAGES_DECIDE_FROM_BYTES else asked[:1]
 
 
-def buffer_on(pages: str, size_bytes: int) -> Buffer:
+def allocate_buffer(pages: str, size_bytes: int) -> Buffer:
     """Allocate a buffer; one on huge pages is at least a huge page long, even for small sizes."""
     is_huge = pages == "huge"
     return Buffer(max(size_bytes, HUGE_PAGE_BYTES if is_huge else 1), huge=is_huge)
@@ -44,7 +44,7 @@ def pages_evidence(buffers: Buffer) -> Evidence:
     return Evidence(claim="pages", value=kind, seen=f"AnonHugePages: {format_size(huge)} of the buffers' mapping")
 
 
-def unless_elsewhere(blank: Result, pages: str, lies: Evidence, elsewhere: str) -> Result:
+def check_placement(blank: Result, pages: str, lies: Evidence, elsewhere: str) -> Result:
     """Return the record as waived if its buffers are on other pages, or as failed if `elsewhere` gives a reason."""
     if lies.value != "unknown" and (why := wrong_pages(pages, lies)):
         return waived(blank, why)

@@ -8,14 +8,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.limits.limit import Quantity
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar
 
 
-def measured(
+def complete(
     blank: Result,
     samples: Sequence[float],
     quantity: Quantity | None = None,
@@ -37,14 +37,14 @@ _MOST_SAMPLES = 4096
 _SEED_BYTES = 6
 
 
-def every_nth(count: int) -> int:
+def sample_stride(count: int) -> int:
     """Return the stride at which a record keeps samples, so that it holds at most 4096."""
     return -(-count // _MOST_SAMPLES)
 
 
 def latencies(blank: Result, seconds: Sequence[float], **more: Any) -> Result:  # noqa: ANN401
     """Complete a record with every n-th latency and the summary of all of them."""
-    kept = measured(blank, seconds[:: every_nth(len(seconds))], "latency_s", **more)
+    kept = complete(blank, seconds[:: sample_stride(len(seconds))], "latency_s", **more)
     return replace(kept, summary=summarise(seconds))
 
 
@@ -55,12 +55,12 @@ def drawn_seed() -> int:
 
 def rates(blank: Result, operation: str, ranks: int, size_bytes: int, seconds: Sequence[float]) -> Iterator[Result]:
     """Yield the algbw and busbw records of a collective, as nccl-tests defines them."""
-    algorithm, bus = [size_bytes / duration for duration in seconds], float(factor(operation, ranks))
-    yield measured(blank, algorithm, varied={"rate": "algbw"})
-    yield measured(blank, [bus * rate for rate in algorithm], varied={"rate": "busbw"})
+    algorithm, bus = [size_bytes / duration for duration in seconds], float(busbw_factor(operation, ranks))
+    yield complete(blank, algorithm, varied={"rate": "algbw"})
+    yield complete(blank, [bus * rate for rate in algorithm], varied={"rate": "busbw"})
 
 
-def summed(checks: Iterable[Verification]) -> Verification:
+def sum_checks(checks: Iterable[Verification]) -> Verification:
     """Add up the data checks of several targets or ranks."""
     collected = tuple(checks)
     checked, wrong = sum(check.bytes_checked for check in collected), sum(check.bytes_wrong for check in collected)
@@ -77,12 +77,12 @@ def failed_if(blank: Result, reason: str) -> Result:
     return replace(blank, outcome="failed", reason=reason) if reason else blank
 
 
-def joined(cpus: Sequence[int]) -> str:
+def format_cpus(cpus: Sequence[int]) -> str:
     """Format CPUs for a record: `0,2`."""
     return ",".join(map(str, cpus))
 
 
-def wrong_on_ranks(counts: Sequence[int], what: str) -> str:
+def format_wrong(counts: Sequence[int], what: str) -> str:
     """Format wrong counts by rank: `4 bytes on rank 1, 8 bytes on rank 2`.
 
     Lists three ranks and counts the rest. Returns an empty string if nothing is wrong.

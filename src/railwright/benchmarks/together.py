@@ -17,7 +17,7 @@ class Unavailable(CannotJudge):
     """A resource that at least one rank lacks. Every rank raises it with the same message."""
 
 
-def on_all(rank: AnyRank, opener: Callable[[], Opened]) -> Opened:
+def open_on_all_ranks(rank: AnyRank, opener: Callable[[], Opened]) -> Opened:
     """Run `opener` on every rank and return its result. Raises Unavailable on all ranks if any fails. Collective."""
     opened, reason = None, ""
     try:
@@ -31,7 +31,7 @@ def on_all(rank: AnyRank, opener: Callable[[], Opened]) -> Opened:
     return opened
 
 
-def or_waived(rank: AnyRank, blank: Result, results: Iterator[Result]) -> Iterator[Result]:
+def waive_unavailable(rank: AnyRank, blank: Result, results: Iterator[Result]) -> Iterator[Result]:
     """Yield the results, or from rank 0 `blank` as waived if a rank lacks a resource. Collective."""
     try:
         yield from results

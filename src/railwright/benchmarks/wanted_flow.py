@@ -17,7 +17,7 @@ from railwright.results.workload import Unlimited
 from railwright.topology.devices import Scalar
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class FlowRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A flow of a round."""
 
     number: int
@@ -63,16 +63,16 @@ def probe(
     )
 
 
-def sent(benchmark: AnyBenchmark, number: int, flow: Wanted) -> Result:
-    """Record that a flow was sent by a library that chooses its own route; see `received`."""
+def record_sent(benchmark: AnyBenchmark, number: int, flow: FlowRequest) -> Result:
+    """Record that a flow was sent by a library that chooses its own route; see `record_received`."""
     told: dict[str, Scalar] = {"flow": flow.number, "trouble": "", "packets_sent": 0, "long_refused": 0, "ways": ""}
     return _record(benchmark, number, flow, "sent", told)
 
 
-def received(
+def record_received(
     benchmark: AnyBenchmark,
     number: int,
-    flow: Wanted,
+    flow: FlowRequest,
     rates: tuple[float, ...],
     check: Verification,
     told: dict[str, Scalar],
@@ -83,6 +83,6 @@ def received(
     return msgspec.structs.replace(found, samples=rates, summary=summary, verification=check)
 
 
-def _record(benchmark: AnyBenchmark, number: int, flow: Wanted, end: str, told: dict[str, Scalar]) -> Result:
+def _record(benchmark: AnyBenchmark, number: int, flow: FlowRequest, end: str, told: dict[str, Scalar]) -> Result:
     ends = {"source_address": flow.source_address, "destination_address": flow.destination_address, "source_port": 0}
     return benchmark.blank("fabric", settings={"round": number, "end": end, **ends, **told})

@@ -10,7 +10,7 @@ from collections import Counter
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.roce_gids import GIDS, gids, roce, roce_nics, unread
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 
 def _signs(facts: Facts) -> Findings:
@@ -22,7 +22,7 @@ def _signs(facts: Facts) -> Findings:
     if several:
         yield CHECK.finding(
             several,
-            f"an interface of {runs(several)} has {max(several.values())} addresses of one kind",
+            f"an interface of {format_runs(several)} has {max(several.values())} addresses of one kind",
             ("RoCE v2 GIDs", str(max(several.values())), GIDS),
         )
 

@@ -11,7 +11,7 @@ from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.host_settings import IN_A_GUEST, is_virtual
 from railwright.checks.parts import rdma_nics
 from railwright.topology.devices import Device, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 
 def _signs(facts: Facts) -> Findings:
@@ -19,7 +19,7 @@ def _signs(facts: Facts) -> Findings:
     if off and is_virtual(facts.topology):
         yield CHECK.finding(
             off,
-            f"ATS is off in {runs(off)}: in a guest their GPU transfers cross the root complex",
+            f"ATS is off in {format_runs(off)}: in a guest their GPU transfers cross the root complex",
             ("ATS", "off", "ATS control register"),
         )
 
@@ -30,7 +30,7 @@ def _has_ats(nic: Device) -> bool:
 
 def _unread(topology: Topology) -> str:
     blind = [nic.id for nic in rdma_nics(topology) if not _has_ats(nic)]
-    return f"the guest cannot see whether {runs(blind)} have ATS" if blind else ""
+    return f"the guest cannot see whether {format_runs(blind)} have ATS" if blind else ""
 
 
 CHECK = Check(

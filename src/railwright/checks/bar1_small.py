@@ -10,7 +10,7 @@ from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.host_settings import whole
 from railwright.topology.devices import Device, Topology
-from railwright.topology.gpus import nvidia_gpus, runs
+from railwright.topology.gpus import format_runs, nvidia_gpus
 
 
 def _signs(facts: Facts) -> Findings:
@@ -20,7 +20,7 @@ def _signs(facts: Facts) -> Findings:
         memory = min(whole(gpu.facts.get("memory_bytes")) or 0 for gpu in small if gpu.id in names)
         yield CHECK.finding(
             names,
-            f"BAR1 of {runs(names)} maps {size / 2**20:.0f} MiB of {memory / 2**30:.0f} GiB",
+            f"BAR1 of {format_runs(names)} maps {size / 2**20:.0f} MiB of {memory / 2**30:.0f} GiB",
             ("BAR1", f"{size} B", "resource of the PCI function"),
             certainty="seen" if needs.rdma_nic(facts.topology) == "" else "possible",
         )
@@ -34,7 +34,7 @@ def _is_small(gpu: Device) -> bool:
 def _unread(topology: Topology) -> str:
     for name, part in (("bar1_bytes", "BAR1"), ("memory_bytes", "the memory")):
         if blind := [gpu.id for gpu in nvidia_gpus(topology) if whole(gpu.facts.get(name)) is None]:
-            return f"the size of {part} of {runs(blind)} is unknown"
+            return f"the size of {part} of {format_runs(blind)} is unknown"
     return ""
 
 

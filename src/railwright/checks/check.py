@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from railwright.checks.finding import Certainty, Finding, OfBenchmark, OfPart, Place, one_for_all_alike
+from railwright.checks.finding import BenchmarkPlace, Certainty, Finding, PartPlace, Place, merge_findings
 from railwright.checks.host_settings import host_id
 from railwright.checks.settings import Settings, short
 from railwright.results.declarations import Declarations
@@ -17,7 +17,7 @@ from railwright.topology.devices import Topology
 _PREFIXES = ("NCCL_", "UCX_")
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Prerequisite(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A prerequisite of a way."""
 
     what: str
@@ -33,7 +33,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     verdict: Literal["in use", "possible", "missing", "cannot be told"]
     because: str
     """The missing or unreadable prerequisite, or the evidence of use; empty for a way that is only possible."""
-    asked: tuple[Asked, ...]
+    asked: tuple[Prerequisite, ...]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +88,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     def look(self, facts: Facts) -> tuple[Finding, ...]:
         """Return the findings, including those for facts that could not be read."""
-        from_settings = self.made_by(self.settings, facts) if self.settings is not None else ()
-        return one_for_all_alike((*from_settings, *(self.signs(facts) if self.signs is not None else ())))
+        from_settings = self.setting_findings(self.settings, facts) if self.settings is not None else ()
+        return merge_findings((*from_settings, *(self.signs(facts) if self.signs is not None else ())))
 
     def lacks(self, topology: Topology) -> str:
         """Return the reason why the check does not apply, or an empty string if it does."""
@@ -107,7 +107,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         """Return a finding of this check. A plain string in `where` is the id of a part."""
         return Finding(
             fault=self.name,
-            where=tuple(place if isinstance(place, Place) else OfPart(place) for place in where),
+            where=tuple(place if isinstance(place, Place) else PartPlace(place) for place in where),
             certainty=certainty or self.certainty,
             says=says,
             costs=self.costs if costs is None else costs,
@@ -115,7 +115,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             evidence=tuple(map(_evidence, evidence)),
         )
 
-    def of_host(
+    def host_finding(
         self, facts: Facts, says: str, *evidence: Seen, certainty: Certainty | None = None, costs: str | None = None
     ) -> Finding:
         """Return a finding about the machine's host."""
@@ -125,7 +125,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         """Return a finding for facts that could not be read."""
         return self.finding(where, says, certainty="could not look", costs="", remedy=remedy)
 
-    def made_by(self, settings: Settings, facts: Facts) -> Findings:
+    def setting_findings(self, settings: Settings, facts: Facts) -> Findings:
         """Yield a finding for each recorded setting that causes the mistake."""
         places: dict[tuple[str, str], dict[Place, str]] = {}
         for name, value, where, seen in _recorded(facts):
@@ -157,4 +157,4 @@ def _recorded(facts: Facts) -> Iterator[tuple[str, str, Place, str]]:
     for result in facts.results:
         for name, setting in result.settings.items():
             if name.startswith(_PREFIXES):
-                yield name, str(setting), OfBenchmark(result.benchmark), f"settings of {result.benchmark}"
+                yield name, str(setting), BenchmarkPlace(result.benchmark), f"settings of {result.benchmark}"

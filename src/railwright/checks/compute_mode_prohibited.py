@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.topology.gpus import runs, usable_gpus
+from railwright.topology.gpus import format_runs, usable_gpus
 
 
 def _signs(facts: Facts) -> Findings:
@@ -12,7 +12,7 @@ def _signs(facts: Facts) -> Findings:
     closed = [gpu.id for gpu in usable_gpus(facts.topology) if gpu.facts.get("compute_mode") == "prohibited"]
     if closed:
         yield CHECK.finding(
-            closed, f"the compute mode of {runs(closed)} is prohibited", ("compute mode", "prohibited", "NVML")
+            closed, f"the compute mode of {format_runs(closed)} is prohibited", ("compute mode", "prohibited", "NVML")
         )
 
 
@@ -23,5 +23,5 @@ CHECK = Check(
     remedy="nvidia-smi -i GPU -c DEFAULT as root, or ask who set it; CUDA_VISIBLE_DEVICES can leave it out",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks=(needs.told_by_nvml,),
+    asks=(needs.nvml_reports_gpus,),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 
 _FACT = "cpu_quota"
 
@@ -18,7 +18,7 @@ def _signs(facts: Facts) -> Findings:
     quota = setting(facts.topology, _FACT)
     if not isinstance(quota, float | int):
         return
-    yield CHECK.of_host(
+    yield CHECK.host_finding(
         facts,
         f"the control group of this process is limited to the time of {quota:g} CPUs",
         ("CPU quota", f"{quota:g} CPUs", "cpu.max or cpu.cfs_quota_us below /sys/fs/cgroup"),
@@ -34,5 +34,5 @@ CHECK = Check(
     " nr_throttled in /sys/fs/cgroup/cpu.stat counts the stops",
     signs=_signs,
     needs=(needs.settings,),
-    asks=(read(_FACT),),
+    asks=(require_read(_FACT),),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 from railwright.topology.cpu_list import parse_cpu_list
 from railwright.topology.devices import Topology
 
@@ -22,7 +22,7 @@ def _signs(facts: Facts) -> Findings:
     mine = parse_cpu_list(allowed)
     alone = mine & parse_cpu_list(isolated)
     if len(alone) > 1 and 2 * len(alone) > len(mine):
-        yield CHECK.of_host(
+        yield CHECK.host_finding(
             facts,
             f"{len(alone)} of the {len(mine)} CPUs of this process are isolated ({isolated[:80]})",
             ("isolated CPUs", isolated[:80], "/sys/devices/system/cpu/isolated"),
@@ -32,7 +32,7 @@ def _signs(facts: Facts) -> Findings:
 
 def _unread(topology: Topology) -> str:
     """Require the process's CPUs only if some CPUs are isolated."""
-    return read(*["cpus_allowed"] * (setting(topology, _FACT) != _NO_CPU), _FACT)(topology)
+    return require_read(*["cpus_allowed"] * (setting(topology, _FACT) != _NO_CPU), _FACT)(topology)
 
 
 CHECK = Check(

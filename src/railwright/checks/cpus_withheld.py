@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting, why_unread
+from railwright.checks.host_settings import require_read, setting, why_unread
 from railwright.checks.parts import rdma_nics
 from railwright.topology.cpu_list import parse_cpu_list
 from railwright.topology.devices import Device, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _FACT = "cpus_allowed"
 
@@ -27,7 +27,7 @@ def _signs(facts: Facts) -> Findings:
     if away and mine:
         yield CHECK.finding(
             away,
-            f"this process may run only on CPUs {allowed[:80]}, none of which is near {runs(away)}",
+            f"this process may run only on CPUs {allowed[:80]}, none of which is near {format_runs(away)}",
             ("CPUs allowed", allowed[:80], "/proc/self/status"),
         )
 
@@ -55,5 +55,5 @@ CHECK = Check(
     " mpirun --map-by ppr:1:numa; taskset -pc PID shows its CPUs",
     signs=_signs,
     needs=(needs.settings, needs.numa_nodes, needs.some(_users, "no GPU and no RDMA NIC")),
-    asks=(read(_FACT), _unread),
+    asks=(require_read(_FACT), _unread),
 )

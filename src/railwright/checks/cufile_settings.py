@@ -37,7 +37,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of an existing file, compared with the recommended value."""
 
     key: str
@@ -88,13 +88,13 @@ def _rdma_rate(topology: Topology, nic: Device) -> float | None:
     return None
 
 
-def wanted(topology: Topology, addresses: Mapping[str, str]) -> tuple[Setting, ...]:
+def recommend_settings(topology: Topology, addresses: Mapping[str, str]) -> tuple[Setting, ...]:
     """Return the settings for a machine; `addresses` maps NIC ids to IPv4 addresses.
 
     Raises UsageError without a GPU, and CannotJudge if the address of a required NIC is unknown.
     """
     near = near_nics(topology)
-    unknown = [name_of(nic) for nic in near.nics if nic.id not in addresses]
+    unknown = [format_nic(nic) for nic in near.nics if nic.id not in addresses]
     if unknown:
         some = ", ".join(unknown[:4])
         raise CannotJudge(f"cuFile identifies NICs by IPv4 address, and the address of {some} is unknown",
@@ -104,7 +104,7 @@ def wanted(topology: Topology, addresses: Mapping[str, str]) -> tuple[Setting, .
 
 def _settings(topology: Topology, near: _Near, addresses: Mapping[str, str]) -> Iterator[Setting]:
     near_gpus = "; ".join(
-        f"{addresses[nic.id]} is {name_of(nic)}, near {', '.join(near.gpus_of[nic.id])}" for nic in near.nics
+        f"{addresses[nic.id]} is {format_nic(nic)}, near {', '.join(near.gpus_of[nic.id])}" for nic in near.nics
     )
     none = "no NIC is up and supports RDMA, so only local drives and compatibility mode remain"
     yield Setting(key=ADDRESSES, value=tuple(addresses[nic.id] for nic in near.nics), why=near_gpus or none)
@@ -135,13 +135,13 @@ def _settings(topology: Topology, near: _Near, addresses: Mapping[str, str]) -> 
         yield Setting(key=P2PDMA, value=can, why=why)
 
 
-def name_of(nic: Device) -> str:
+def format_nic(nic: Device) -> str:
     """Format a NIC as `nic0 (mlx5_0)`."""
     device = nic.facts.get("rdma_device") or nic.facts.get("netdev")
     return f"{nic.id} ({device})" if device else nic.id
 
 
-def properties_in(raw: bytes) -> dict[str, object]:
+def decode_properties(raw: bytes) -> dict[str, object]:
     """Decode `properties` of a cufile.json, which is JSON with `//` comments. Raises UsageError."""
     try:
         text = _COMMENT.sub(lambda found: found[1] or "", raw.decode("utf-8"))
@@ -158,7 +158,9 @@ def properties_in(raw: bytes) -> dict[str, object]:
     return properties
 
 
-def check(topology: Topology, properties: Mapping[str, object], addresses: Mapping[str, str]) -> tuple[Told, ...]:
+def check(
+    topology: Topology, properties: Mapping[str, object], addresses: Mapping[str, str]
+) -> tuple[CheckedEntry, ...]:
     """Compare a file with the machine. `addresses` maps NIC ids to the known IPv4 addresses."""
     near = near_nics(topology)
     return (
@@ -170,7 +172,7 @@ def check(topology: Topology, properties: Mapping[str, object], addresses: Mappi
 
 def _addresses_told(
     topology: Topology, near: _Near, given: object, addresses: Mapping[str, str]
-) -> Iterable[Told]:  # fmt: skip
+) -> Iterable[CheckedEntry]:  # fmt: skip
     if not isinstance(given, list) or not all(isinstance(address, str) for address in given):
         yield _bad(f"must be a list of addresses, got {str(given)[:60]}", "write a list of strings")
         return
@@ -178,7 +180,7 @@ def _addresses_told(
     if broken:
         yield _bad(f"not an IPv4 address: {broken[0][:40]!r}", "cuFile takes IPv4 addresses of interfaces, not names")
     if not given and near.nics:
-        names = ", ".join(name_of(nic) for nic in near.nics)
+        names = ", ".join(format_nic(nic) for nic in near.nics)
         yield _bad("empty: remote file systems go through host memory", f"add the addresses of {names}")
         return
     yield from _places_told(topology, near, [address for address in given if _is_ipv4(address)], addresses)
@@ -186,48 +188,51 @@ def _addresses_told(
 
 def _places_told(
     topology: Topology, near: _Near, given: list[str], addresses: Mapping[str, str]
-) -> Iterator[Told]:  # fmt: skip
+) -> Iterator[CheckedEntry]:  # fmt: skip
     """Yield a result for each address, and for each nearby NIC that the file does not name."""
     nic_of = {address: name for name, address in addresses.items()}
-    names = {nic.id: name_of(nic) for nic in topology.of_kind("nic")}
+    names = {nic.id: format_nic(nic) for nic in topology.of_kind("nic")}
     unplaced = [address for address in given if address not in nic_of]
     missing = [nic.id for nic in near.nics if nic.id not in addresses]
     for address in given:
         name = nic_of.get(address)
         if name is None and missing:
-            yield Told(key=ADDRESSES, state="not looked", seen=f"{address}: the NIC with this address is unknown",
+            yield CheckedEntry(key=ADDRESSES, state="not looked",
+                               seen=f"{address}: the NIC with this address is unknown",
                        remedy=f"add --address {missing[0]}=ADDRESS")  # fmt: skip
         elif name is None:
             yield _bad(f"{address} is not the address of any NIC", "remove it")
         elif name not in near.gpus_of:
             yield _bad(f"{address} is {names[name]}, which is not near a GPU, is down or lacks RDMA", "remove it")
         else:
-            yield Told(
+            yield CheckedEntry(
                 key=ADDRESSES, state="ok", seen=f"{address} is {names[name]}, near {', '.join(near.gpus_of[name])}"
             )
     for nic in near.nics:
         if addresses.get(nic.id) not in given and not (nic.id in missing and unplaced):
-            lost = f"{name_of(nic)}, near {', '.join(near.gpus_of[nic.id])}, is not named"
+            lost = f"{format_nic(nic)}, near {', '.join(near.gpus_of[nic.id])}, is not named"
             yield _bad(lost, f"add {addresses.get(nic.id, 'its address')}")
 
 
-def _bad(seen: str, remedy: str) -> Told:
-    return Told(key=ADDRESSES, state="bad", seen=seen, remedy=remedy)
+def _bad(seen: str, remedy: str) -> CheckedEntry:
+    return CheckedEntry(key=ADDRESSES, state="bad", seen=seen, remedy=remedy)
 
 
-def _routing_told(near: _Near, given: object) -> Told:
+def _routing_told(near: _Near, given: object) -> CheckedEntry:
     if near.without and near.nics and given is not True:
         seen = f"off, and {', '.join(near.without)} reach a NIC only through the CPU"
-        return Told(key=ROUTING, state="bad", seen=seen, remedy="set it to true")
-    return Told(key=ROUTING, state="ok", seen="on" if given is True else "off, and each GPU has a NIC nearby")
+        return CheckedEntry(key=ROUTING, state="bad", seen=seen, remedy="set it to true")
+    return CheckedEntry(key=ROUTING, state="ok", seen="on" if given is True else "off, and each GPU has a NIC nearby")
 
 
-def _fallback_told(properties: Mapping[str, object]) -> Told:
+def _fallback_told(properties: Mapping[str, object]) -> CheckedEntry:
     if properties.get(FORCED) is True:
-        return Told(key=FORCED, state="bad", seen="true: GPUDirect Storage is never used", remedy="set it to false")
+        return CheckedEntry(
+            key=FORCED, state="bad", seen="true: GPUDirect Storage is never used", remedy="set it to false"
+        )
     allowed = properties.get(FALLBACK, True)
     seen = "true: files that GPUDirect Storage cannot handle silently go through host memory" if allowed else "false"
-    return Told(key=FALLBACK, state="ok", seen=seen)
+    return CheckedEntry(key=FALLBACK, state="ok", seen=seen)
 
 
 def _is_ipv4(text: str) -> bool:

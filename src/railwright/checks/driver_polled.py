@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 from railwright.units import format_duration
 
 OFTEN_S = 5.0
@@ -21,7 +21,7 @@ def _signs(facts: Facts) -> Findings:
     interval_s = setting(facts.topology, "driver_polled_s")
     if isinstance(interval_s, float | int) and not isinstance(interval_s, bool) and 0 < interval_s <= OFTEN_S:
         pollers = str(setting(facts.topology, "driver_pollers"))
-        yield CHECK.of_host(
+        yield CHECK.host_finding(
             facts,
             f"programs poll the GPU driver every {format_duration(interval_s)}: {pollers}",
             ("programs", pollers, "/proc/*/cmdline"),
@@ -36,5 +36,5 @@ CHECK = Check(
     remedy="railwright watch --cost-of 'nvidia-smi -l 1' measures the cost; poll less often, or through DCGM",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks=(read("driver_pollers", "driver_polled_s"),),
+    asks=(require_read("driver_pollers", "driver_polled_s"),),
 )

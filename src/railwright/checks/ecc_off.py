@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.topology.gpus import nvidia_gpus, runs
+from railwright.topology.gpus import format_runs, nvidia_gpus
 
 
 def _signs(facts: Facts) -> Findings:
     off = [gpu.id for gpu in nvidia_gpus(facts.topology) if gpu.facts.get("ecc") is False]
     if off:
-        yield CHECK.finding(off, f"error correction (ECC) is off in {runs(off)}", ("ECC mode", "off", "NVML"))
+        yield CHECK.finding(off, f"error correction (ECC) is off in {format_runs(off)}", ("ECC mode", "off", "NVML"))
 
 
 CHECK = Check(
@@ -24,5 +24,5 @@ CHECK = Check(
     remedy="nvidia-smi -e 1 as root, then reset the GPUs",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks=(needs.told_by_nvml,),
+    asks=(needs.nvml_reports_gpus,),
 )

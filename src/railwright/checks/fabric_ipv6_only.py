@@ -8,7 +8,7 @@ from __future__ import annotations
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.roce_gids import GIDS, gids, roce, roce_nics, unread
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _FAMILY = "NCCL_IB_ADDR_FAMILY"
 
@@ -22,7 +22,7 @@ def _signs(facts: Facts) -> Findings:
         state = f"{_FAMILY} is {family[:20]}" if family else f"{_FAMILY} is not known to be AF_INET6"
         yield CHECK.finding(
             six,
-            f"{runs(six)} have only IPv6 addresses, and {state}",
+            f"{format_runs(six)} have only IPv6 addresses, and {state}",
             ("GIDs", "IPv6 only", GIDS),
             certainty="likely" if family else "possible",
         )

@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.results.records import Evidence
 from railwright.topology.devices import Scalar
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 Certainty = Literal["seen", "likely", "possible", "could not look"]
 _MOST_NAMED = 4
@@ -26,35 +26,35 @@ class Place(str):
     __slots__ = ()
 
 
-class OfPart(Place):
+class PartPlace(Place):
     """A device or a link of the machine, by its id."""
 
     __slots__ = ()
 
 
-class OfPath(Place):
+class PathPlace(Place):
     """A path such as `gpu0>memory0`; a finding that names paths applies to those only."""
 
     __slots__ = ()
 
 
-class OfBenchmark(Place):
+class BenchmarkPlace(Place):
     """A benchmark, by its name."""
 
     __slots__ = ()
 
 
-class OfParameter(Place):
+class ParameterPlace(Place):
     """The points measured with one value of a parameter, such as `processes 1`."""
 
     __slots__ = ()
 
-    def __new__(cls, name: str, value: Scalar) -> OfParameter:
+    def __new__(cls, name: str, value: Scalar) -> ParameterPlace:
         """Build the place from a parameter's name and value."""
         return super().__new__(cls, f"{name} {value}")
 
 
-class OfLog(Place):
+class LogPlace(Place):
     """A name from an NCCL log (a host, rank, channel or NIC), or the log itself."""
 
     __slots__ = ()
@@ -75,10 +75,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     evidence: tuple[Evidence, ...] = ()
 
 
-def one_for_all_alike(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Merge findings that differ only in their parts: eight NICs with the same fault give one finding."""
     found: list[Finding] = []
-    for _, alike in grouped(findings, _key_without_parts):
+    for _, alike in group_by_key(findings, _key_without_parts):
         first = alike[0]
         if len(alike) == 1:
             found.append(first)
@@ -94,7 +94,7 @@ def one_for_all_alike(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _key_without_parts(finding: Finding) -> tuple[object, ...]:
     """Return a key that ignores part names; findings whose sentences name no part share a key only per place."""
     says = finding.says
-    parts = all(isinstance(place, OfPart) for place in finding.where)
+    parts = all(isinstance(place, PartPlace) for place in finding.where)
     for place, part in sorted(enumerate(finding.where), key=lambda item: -len(item[1])) if parts else ():
         says = says.replace(part, f"\0{place}\0")
     unnamed = () if parts and says != finding.says else finding.where
@@ -103,7 +103,7 @@ def _key_without_parts(finding: Finding) -> tuple[object, ...]:
 
 def _listed(names: list[Place]) -> str:
     """Format the names as ranges, and only the first few if there are many."""
-    listed = runs(names)
+    listed = format_runs(names)
     shown = listed.split(", ")
     return (
         listed if len(shown) <= _MOST_NAMED else f"{', '.join(shown[:_MOST_NAMED])} and {len(names) - _MOST_NAMED} more"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Change, Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 from railwright.topology.devices import Topology
 from railwright.topology.settings import NONE
 
@@ -28,7 +28,7 @@ def _signs(facts: Facts) -> Findings:
             return
         says = f"the CPUs' energy preference is {preference}, with the governor {governor} of {driver}"
         seen = "preference", str(preference), f"{_POLICIES}/energy_performance_preference"
-    yield CHECK.of_host(facts, says, seen)
+    yield CHECK.host_finding(facts, says, seen)
 
 
 def _decided_by_preference(topology: Topology) -> bool:
@@ -50,6 +50,6 @@ CHECK = Check(
     " after",
     signs=_signs,
     needs=(needs.settings, needs.unless_none("cpu_governor", "no CPU frequency control")),
-    asks=(read(*_READ),),
+    asks=(require_read(*_READ),),
     change=_change,
 )

@@ -10,9 +10,9 @@ from collections import Counter
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.topology.devices import Device, Topology
-from railwright.topology.gpus import nvidia_gpus, runs
+from railwright.topology.gpus import format_runs, nvidia_gpus
 
 _CLOCKS = {
     "sm_clock_max_hz": "highest SM clock",
@@ -23,7 +23,7 @@ _CLOCKS = {
 
 def _signs(facts: Facts) -> Findings:
     named = [gpu for gpu in nvidia_gpus(facts.topology) if gpu.name]
-    for _, gpus in grouped(named, lambda gpu: gpu.name):
+    for _, gpus in group_by_key(named, lambda gpu: gpu.name):
         for fact, label in _CLOCKS.items():
             clocks = {gpu.id: value for gpu in gpus if (value := _hz(gpu, fact)) is not None}
             usual, _ = Counter(clocks.values()).most_common(1)[0] if clocks else (0.0, 0)
@@ -34,7 +34,7 @@ def _signs(facts: Facts) -> Findings:
                 slower = min(values) * 1e6 < usual
                 yield CHECK.finding(
                     odd,
-                    f"the {label} of {runs(odd)} is {clocks_mhz} MHz, most others have {usual / 1e6:.0f} MHz",
+                    f"the {label} of {format_runs(odd)} is {clocks_mhz} MHz, most others have {usual / 1e6:.0f} MHz",
                     (label, f"{clocks_mhz} MHz", "NVML"),
                     certainty="likely" if slower else "possible",
                     costs=f"{1 - min(values) * 1e6 / usual:.1%} of work bound by that clock" if slower else "",
@@ -57,5 +57,5 @@ CHECK = Check(
     remedy="nvidia-smi -q -d CLOCK; nvidia-smi -rgc, -rmc and -rac reset the clocks",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, _alone),
-    asks=(needs.told_by_nvml,),
+    asks=(needs.nvml_reports_gpus,),
 )

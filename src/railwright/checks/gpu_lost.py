@@ -10,7 +10,7 @@ from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.finding import Certainty
 from railwright.checks.parts import grouped, silent_gpus
 from railwright.topology.devices import Device
-from railwright.topology.gpus import nvidia_gpus, runs
+from railwright.topology.gpus import format_runs, nvidia_gpus
 
 _DRIVERS = ("", "nvidia")
 """A GPU with another driver (vfio-pci, nouveau) was assigned on purpose; a GPU with none failed to initialize."""
@@ -22,14 +22,14 @@ def _signs(facts: Facts) -> Findings:
         verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
         yield CHECK.finding(
             names,
-            f"{runs(names)} {verb} on the PCI bus, but NVML does not list {them}",
+            f"{format_runs(names)} {verb} on the PCI bus, but NVML does not list {them}",
             ("GPUs that NVML lists", f"not {', '.join(names)}", "NVML and /sys"),
             certainty=certainty,
         )
     if silent := silent_gpus(facts.topology):
         yield CHECK.blind(
             silent,
-            f"the driver's list of GPUs cannot be read, so {runs(silent)} may be lost",
+            f"the driver's list of GPUs cannot be read, so {format_runs(silent)} may be lost",
             remedy="compare nvidia-smi -L with lspci -d 10de:; look at dmesg | grep Xid",
         )
 
@@ -51,5 +51,5 @@ CHECK = Check(
     " NVreg_ExcludedGpus in /proc/driver/nvidia/params; drain the host, power-cycle it, reseat or replace",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks=(needs.told_by_nvml,),
+    asks=(needs.nvml_reports_gpus,),
 )

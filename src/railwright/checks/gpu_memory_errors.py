@@ -9,7 +9,7 @@ from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.host_settings import whole
 from railwright.checks.parts import silent_gpus
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _GUIDE = "NVIDIA GPU Memory Error Management"
 
@@ -31,7 +31,7 @@ def _signs(facts: Facts) -> Findings:
     if failed:
         yield CHECK.finding(
             failed,
-            f"bad memory rows of {runs(failed)} could not be remapped to spare rows",
+            f"bad memory rows of {format_runs(failed)} could not be remapped to spare rows",
             ("row remapping", "failed", "NVML"),
             remedy="take the GPU out of service and run NVIDIA's field diagnostic: a failed remap counts for RMA"
             f" ({_GUIDE}, RMA Policy Thresholds for Row-Remapping)",
@@ -40,7 +40,7 @@ def _signs(facts: Facts) -> Findings:
     if pending:
         yield CHECK.finding(
             pending,
-            f"memory rows of {runs(pending)} will be remapped to spare rows at the next reset",
+            f"memory rows of {format_runs(pending)} will be remapped to spare rows at the next reset",
             ("row remapping", "pending", "NVML"),
             certainty="possible",  # new work runs unharmed, according to NVIDIA's guide
             costs=f"none until then: the bad pages are kept out of use ({_GUIDE}, Error Recovery and Response Flags)",
@@ -48,7 +48,9 @@ def _signs(facts: Facts) -> Findings:
         )
     if silent := silent_gpus(facts.topology):
         yield CHECK.blind(
-            silent, f"the memory errors of {runs(silent)} cannot be read", remedy="nvidia-smi -q -d ECC,ROW_REMAPPER"
+            silent,
+            f"the memory errors of {format_runs(silent)} cannot be read",
+            remedy="nvidia-smi -q -d ECC,ROW_REMAPPER",
         )
 
 
@@ -57,5 +59,5 @@ CHECK = Check(
     summary="a GPU's memory has uncorrected errors",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks=(needs.told_by_nvml,),
+    asks=(needs.nvml_reports_gpus,),
 )

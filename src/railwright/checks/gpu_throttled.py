@@ -33,5 +33,5 @@ CHECK = Check(
     remedy="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; then check cooling, power supplies and the BMC's event log",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks=(needs.told_by_nvml,),
+    asks=(needs.nvml_reports_gpus,),
 )

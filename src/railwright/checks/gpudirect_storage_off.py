@@ -16,7 +16,7 @@ def _signs(facts: Facts) -> Findings:
     ways = storage_ways(facts.topology)
     if ways and all(way.verdict == "missing" for way in ways):
         lacking = "; ".join(f"{way.way}: {way.because}" for way in ways)
-        yield CHECK.of_host(
+        yield CHECK.host_finding(
             facts,
             f"GPUDirect Storage is not available; missing for {lacking}",
             ("ways", "none", "modules, kernel, IOMMU and parameters of drivers"),

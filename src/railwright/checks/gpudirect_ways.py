@@ -10,7 +10,7 @@ shows the use of dma-bufs.
 
 from __future__ import annotations
 
-from railwright.checks.check import Asked, Way
+from railwright.checks.check import Prerequisite, Way
 from railwright.checks.host_settings import setting, whole
 from railwright.checks.ways import at_least, open_module, way
 from railwright.limits.limit import Constant, Source
@@ -45,7 +45,7 @@ def gpudirect_ways(topology: Topology) -> tuple[Way, ...]:
                 open_module(topology),
                 at_least("a driver for CUDA", CUDA, setting(topology, "cuda")),
                 *(at_least("compute capability", TURING, capability) for capability in dict.fromkeys(capabilities)),
-                Asked(what="the CUDA driver shares the GPUs' memory", there=told, seen="CUDA device attribute"),
+                Prerequisite(what="the CUDA driver shares the GPUs' memory", there=told, seen="CUDA device attribute"),
             ),
             decided=told,
         ),
@@ -58,7 +58,7 @@ def _regions(topology: Topology) -> str:
     return f"{count} regions of GPU memory are registered now" if count else ""
 
 
-def _peer_direct(topology: Topology) -> tuple[Asked, ...]:
+def _peer_direct(topology: Topology) -> tuple[Prerequisite, ...]:
     modules = setting(topology, "modules")
     loaded = set(str(modules or "").split()) & PEERMEM
     ofed = setting(topology, "ofed")
@@ -67,13 +67,13 @@ def _peer_direct(topology: Topology) -> tuple[Asked, ...]:
     listed = clients if isinstance(clients, str) and clients != NONE else ""
     core = f"its clients: {listed}" if listed else f"MLNX_OFED or DOCA-OFED {released}" if released else ""
     return (
-        Asked(
+        Prerequisite(
             what="nvidia-peermem is loaded",
             there=bool(loaded) if modules else None,
             seen=f"/proc/modules{': ' + ', '.join(sorted(loaded)) if loaded else ''}",
         ),
         # The module loads only if the RDMA core accepts peer clients, as some distributions' own cores also do.
-        Asked(
+        Prerequisite(
             what="the RDMA core takes peer clients (ib_register_peer_memory_client)",
             there=True if core or loaded else None,
             seen=core or ("nvidia-peermem was loaded" if loaded else ""),

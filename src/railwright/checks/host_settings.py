@@ -26,7 +26,7 @@ def whole(value: Scalar | None) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def read(*names: str) -> Callable[[Topology], str]:
+def require_read(*names: str) -> Callable[[Topology], str]:
     """Return a function for `Check.asks` that gives the reason why one of the settings could not be read."""
 
     def why(topology: Topology) -> str:

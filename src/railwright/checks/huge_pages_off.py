@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Change, Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 from railwright.topology.settings import NONE
 
 _FILE = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -18,7 +18,7 @@ def _signs(facts: Facts) -> Findings:
     mode, reserved = setting(facts.topology, "thp"), setting(facts.topology, "hugepages_bytes")
     if mode in ("never", NONE) and reserved in (0, NONE):
         why = "switched off" if mode == "never" else "not built into the kernel"
-        yield CHECK.of_host(
+        yield CHECK.host_finding(
             facts,
             f"transparent huge pages are {why}, and no huge pages are reserved",
             ("transparent huge pages", str(mode), _FILE),
@@ -34,6 +34,6 @@ CHECK = Check(
     remedy=f"echo madvise > {_FILE}: programs that request huge pages get them, others do not",
     signs=_signs,
     needs=(needs.settings,),
-    asks=(read("thp", "hugepages_bytes"),),
+    asks=(require_read("thp", "hugepages_bytes"),),
     change=lambda _: Change(files=_FILE.removeprefix("/"), value="madvise"),
 )

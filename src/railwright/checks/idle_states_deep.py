@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 from railwright.topology.settings import NONE
 
 _LONG_S = 50e-6
@@ -18,7 +18,7 @@ _LONG_S = 50e-6
 def _signs(facts: Facts) -> Findings:
     name, exit_s = setting(facts.topology, "idle_state"), setting(facts.topology, "idle_exit_s")
     if isinstance(exit_s, float) and exit_s >= _LONG_S and name != NONE:
-        yield CHECK.of_host(
+        yield CHECK.host_finding(
             facts,
             f"idle cores may enter {name}, which takes {exit_s * 1e6:.0f} us to leave",
             ("idle state", str(name), "/sys/devices/system/cpu/cpu0/cpuidle/state*"),
@@ -34,5 +34,5 @@ CHECK = Check(
     " latency-performance",
     signs=_signs,
     needs=(needs.settings, needs.nic, needs.unless_none("idle_state", "no CPU idle states")),
-    asks=(read("idle_state", "idle_exit_s"),),
+    asks=(require_read("idle_state", "idle_exit_s"),),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting, whole
+from railwright.checks.host_settings import require_read, setting, whole
 
 _FACT, _FILTER = "io_uring_disabled", "seccomp"
 
@@ -17,10 +17,10 @@ def _signs(facts: Facts) -> Findings:
     off = whole(setting(facts.topology, _FACT))
     if off:
         says = f"io_uring is disabled (kernel.io_uring_disabled is {off})"
-        yield CHECK.of_host(facts, says, ("io_uring_disabled", str(off), "/proc/sys/kernel/io_uring_disabled"))
+        yield CHECK.host_finding(facts, says, ("io_uring_disabled", str(off), "/proc/sys/kernel/io_uring_disabled"))
     elif setting(facts.topology, _FILTER) == "filter":
         says = "a seccomp filter is active and may block io_uring, as container runtimes often do"
-        yield CHECK.of_host(facts, says, ("seccomp", "filter", "/proc/self/status"))
+        yield CHECK.host_finding(facts, says, ("seccomp", "filter", "/proc/self/status"))
 
 
 CHECK = Check(
@@ -32,5 +32,5 @@ CHECK = Check(
     " io_uring_enter and io_uring_register; test with fio --ioengine=io_uring",
     signs=_signs,
     needs=(needs.settings,),
-    asks=(read(_FACT, _FILTER),),
+    asks=(require_read(_FACT, _FILTER),),
 )

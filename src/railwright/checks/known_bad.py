@@ -12,13 +12,13 @@ from typing import Annotated, get_args
 
 import msgspec
 
-from railwright.checks.finding import Finding, OfPart
+from railwright.checks.finding import Finding, PartPlace
 from railwright.checks.outcome import CheckOutcome, State
 from railwright.checks.settings import short
 from railwright.errors import UsageError
 from railwright.results.records import Evidence
 from railwright.topology.devices import DeviceKind, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 _MOST_ENTRIES = 1000
@@ -80,7 +80,7 @@ def decode_known_bad(raw: bytes, origin: str) -> tuple[KnownBad, ...]:
     return entries
 
 
-def known_bad(entry: KnownBad, topology: Topology) -> CheckOutcome:
+def check_known_bad(entry: KnownBad, topology: Topology) -> CheckOutcome:
     """Check the machine against an entry."""
     if topology.is_described:
         return _outcome(entry, "does not apply", f"{topology.name} is a description and has no installed software")
@@ -97,7 +97,7 @@ def known_bad(entry: KnownBad, topology: Topology) -> CheckOutcome:
     blind = [device.id for device in devices if device.id not in told]
     blind += [name for name, value in matching.items() if _is_bad(entry, value) is None]
     if blind:
-        return _outcome(entry, "could not look", f"{entry.fact} of {runs(blind)} is unknown or not a version")
+        return _outcome(entry, "could not look", f"{entry.fact} of {format_runs(blind)} is unknown or not a version")
     return _outcome(
         entry, "fine" if matching else "does not apply", "" if matching else f"no {entry.fact} of {entry.line}"
     )
@@ -120,9 +120,9 @@ def _findings(entry: KnownBad, told: dict[str, str]) -> Iterator[Finding]:
         fixed = f", fixed in {entry.fixed_in}" if entry.fixed_in else ""
         yield Finding(
             fault=_fault_name(entry),
-            where=tuple(map(OfPart, names)),
+            where=tuple(map(PartPlace, names)),
             certainty="seen",
-            says=f"{entry.fact} {short(value)} of {runs(names)} is known to be bad{fixed}",
+            says=f"{entry.fact} {short(value)} of {format_runs(names)} is known to be bad{fixed}",
             costs=f"{entry.says} ({entry.source})",
             remedy=entry.remedy,
             evidence=(Evidence(claim=entry.fact, value=short(value), seen="topology"),),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting, whole
+from railwright.checks.host_settings import require_read, setting, whole
 
 _READ = ("memlock_bytes", "may_lock_memory")
 
@@ -21,7 +21,7 @@ def _signs(facts: Facts) -> Findings:
         if may
         else "RDMA cannot register more"
     )
-    yield CHECK.of_host(
+    yield CHECK.host_finding(
         facts,
         f"locked memory is limited to {most / 2**20:.0f} MiB: {effect}",
         ("max locked memory", f"{most} B", "/proc/self/limits"),
@@ -37,5 +37,5 @@ CHECK = Check(
     " --ulimit memlock=-1",
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic),
-    asks=(read(*_READ),),
+    asks=(require_read(*_READ),),
 )

@@ -20,5 +20,5 @@ CHECK = Check(
     remedy="nvidia-smi -i GPU -mig 0 as root, if the instances are not needed",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks=(needs.told_by_nvml,),
+    asks=(needs.nvml_reports_gpus,),
 )

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 
 
 def _signs(facts: Facts) -> Findings:
     name = setting(facts.topology, "mpi")
     if setting(facts.topology, "mpi_cuda") is False and not needs.nvidia_gpu(facts.topology):
-        yield CHECK.of_host(
+        yield CHECK.host_finding(
             facts,
             f"{name} was built without CUDA and does not support buffers in GPU memory",
             ("built with CUDA", "no", "ompi_info --parsable --all, or mpichversion"),
@@ -28,5 +28,5 @@ CHECK = Check(
     remedy="use an Open MPI and a UCX that are built with --with-cuda; not needed if MPI moves only host memory",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, needs.mpi),
-    asks=(read("mpi", "mpi_cuda"),),
+    asks=(require_read("mpi", "mpi_cuda"),),
 )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from railwright.checks.parts import efas, links_below_switches, nvlink_not_read, pcie_links, rdma_ports, silent_gpus
 from railwright.topology.cluster import ports
 from railwright.topology.devices import NvlinkLink, Topology
-from railwright.topology.gpus import nvidia_gpus, runs
+from railwright.topology.gpus import format_runs, nvidia_gpus
 from railwright.topology.settings import NONE
 
 Need = Callable[[Topology], str]
@@ -36,10 +36,10 @@ def settings(topology: Topology) -> str:
     return f"{topology.name} is a description and has no settings" if topology.is_described else ""
 
 
-def told_by_nvml(topology: Topology) -> str:
+def nvml_reports_gpus(topology: Topology) -> str:
     """Return the GPUs that NVML does not report, for `Check.asks` of facts that only NVML provides."""
     silent = silent_gpus(topology)
-    return f"NVML does not report {runs(silent)}" if silent else ""
+    return f"NVML does not report {format_runs(silent)}" if silent else ""
 
 
 def two_gpus(topology: Topology) -> str:

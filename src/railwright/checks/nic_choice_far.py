@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.parts import rdma_nics
 from railwright.checks.settings import short
-from railwright.topology.changes import without
+from railwright.topology.changes import remove_devices
 from railwright.topology.devices import Device, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 from railwright.topology.paths import KIND_ORDER, Affinity
 
 _MOST_NAMES = 64
@@ -30,7 +30,7 @@ def _signs(facts: Facts) -> Findings:
         for way, gpus in far.items():
             yield CHECK.finding(
                 gpus,
-                f"{name}={short(value)} leaves out the nearest NIC of {runs(gpus)}: {way}",
+                f"{name}={short(value)} leaves out the nearest NIC of {format_runs(gpus)}: {way}",
                 ("setting", f"{name}={short(value)}", "environment"),
                 remedy=f"unset {name}, or name the NICs of all GPUs: railwright topo shows the nearest NIC of each",
             )
@@ -57,7 +57,7 @@ def _select_for_ucx(value: str, nics: Iterable[Device]) -> list[Device]:
 def _farther(topology: Topology, usable: set[str], taken: set[str]) -> dict[str, list[str]]:
     """Map a degradation such as `SYS instead of PIX` to the affected GPUs."""
     others = {nic.id for nic in topology.of_kind("nic")}
-    best, now = (Affinity(without(topology, others - kept)) for kept in (usable, taken))
+    best, now = (Affinity(remove_devices(topology, others - kept)) for kept in (usable, taken))
     found: dict[str, list[str]] = {}
     for gpu in topology.of_kind("gpu"):
         near, chosen = best.nearest(gpu.id)[:1], now.nearest(gpu.id)[:1]

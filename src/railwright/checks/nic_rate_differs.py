@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.topology.changes import with_links
+from railwright.topology.changes import change_links
 from railwright.topology.cluster import ports
 from railwright.topology.devices import Link, NetworkLink, Topology
 from railwright.units import format_line_rate
@@ -55,7 +55,7 @@ def _mend(topology: Topology) -> tuple[Topology, Topology]:
             return link
         return replace(link, protocol=replace(link.protocol, line_rate_bits_per_s=best_rates[link.id]))
 
-    return topology, with_links(topology, change)
+    return topology, change_links(topology, change)
 
 
 CHECK = Check(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Change, Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 
 _FACT = "numa_balancing"
 
@@ -16,7 +16,7 @@ _FACT = "numa_balancing"
 def _signs(facts: Facts) -> Findings:
     mode = setting(facts.topology, _FACT)
     if isinstance(mode, int) and mode > 0 and not needs.numa_nodes(facts.topology):
-        yield CHECK.of_host(
+        yield CHECK.host_finding(
             facts,
             f"automatic NUMA balancing is on (mode {mode})",
             ("numa_balancing", str(mode), "/proc/sys/kernel/numa_balancing"),
@@ -31,6 +31,6 @@ CHECK = Check(
     remedy="sysctl kernel.numa_balancing=0; permanently, numa_balancing=disable on the kernel's command line",
     signs=_signs,
     needs=(needs.settings, needs.numa_nodes),
-    asks=(read(_FACT),),
+    asks=(require_read(_FACT),),
     change=lambda _: Change(files="proc/sys/kernel/numa_balancing", value="0"),
 )

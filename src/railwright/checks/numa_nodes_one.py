@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import is_virtual, read, setting
+from railwright.checks.host_settings import is_virtual, require_read, setting
 from railwright.topology.devices import Topology
 
 _FACT = "numa_nodes_per_socket"
@@ -20,7 +20,7 @@ _ZEN = frozenset({0x17, 0x19, 0x1A})
 
 def _signs(facts: Facts) -> Findings:
     if setting(facts.topology, _FACT) == 1 and not _cannot_split(facts.topology):
-        yield CHECK.of_host(
+        yield CHECK.host_finding(
             facts,
             "each socket is one NUMA node (NPS1); NPS2 or NPS4 may make local memory and GPU copies faster",
             ("NUMA nodes per socket", "1", "/sys/devices/system/node, cpu topology"),
@@ -45,5 +45,5 @@ CHECK = Check(
     " each process to the cores of its node",
     signs=_signs,
     needs=(needs.settings, _cannot_split),
-    asks=(read(_FACT),),
+    asks=(require_read(_FACT),),
 )

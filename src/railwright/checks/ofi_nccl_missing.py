@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 from railwright.topology.settings import NONE
 
 _PLACES = "/opt/amazon/aws-ofi-nccl, /opt/amazon/ofi-nccl, /opt/aws-ofi-nccl"
@@ -17,7 +17,7 @@ _PLACES = "/opt/amazon/aws-ofi-nccl, /opt/amazon/ofi-nccl, /opt/aws-ofi-nccl"
 def _signs(facts: Facts) -> Findings:
     applies = not needs.efa(facts.topology) and not needs.nvidia_gpu(facts.topology)
     if applies and setting(facts.topology, "ofi_nccl") == NONE:
-        yield CHECK.of_host(
+        yield CHECK.host_finding(
             facts, f"no libnccl-net*.so is in {_PLACES}: without it NCCL does not use EFA", ("library", NONE, _PLACES)
         )
 
@@ -30,5 +30,5 @@ CHECK = Check(
     remedy="install aws-ofi-nccl (part of the EFA installer); with NCCL_DEBUG=INFO a working container logs NET/OFI",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, needs.efa),
-    asks=(read("ofi_nccl"),),
+    asks=(require_read("ofi_nccl"),),
 )

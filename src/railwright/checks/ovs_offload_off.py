@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 from railwright.topology.devices import Device, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _FACT = "ovs_hw_offload"
 
@@ -28,7 +28,7 @@ def _signs(facts: Facts) -> Findings:
     if nics and offload == "false":
         yield CHECK.finding(
             nics,
-            f"{runs(nics)} have representors, but Open vSwitch does not offload flows",
+            f"{format_runs(nics)} have representors, but Open vSwitch does not offload flows",
             ("other_config:hw-offload", "false", "conf.db of Open vSwitch"),
             remedy="ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, restart openvswitch-switch; then"
             " ovs-appctl dpctl/dump-flows type=offloaded",
@@ -37,7 +37,7 @@ def _signs(facts: Facts) -> Findings:
     if refusing and offload == "true":
         yield CHECK.finding(
             refusing,
-            f"{runs(refusing)} accept no flows, although Open vSwitch offloads them",
+            f"{format_runs(refusing)} accept no flows, although Open vSwitch offloads them",
             ("hw-tc-offload", "off", "ethtool -k"),
             remedy="ethtool -K NETDEV hw-tc-offload on, for the uplink and its representors",
         )
@@ -55,5 +55,5 @@ CHECK = Check(
         needs.unless_none(_FACT, "no Open vSwitch"),
         needs.some(_switching, "no NIC with representors"),
     ),
-    asks=(read(_FACT),),
+    asks=(require_read(_FACT),),
 )

@@ -15,7 +15,7 @@ from railwright.topology.devices import (
     PcieLink,
     Topology,
 )
-from railwright.topology.gpus import nvidia_gpus, runs
+from railwright.topology.gpus import format_runs, nvidia_gpus
 
 Told = TypeVar("Told", bound=Hashable)
 
@@ -54,7 +54,7 @@ def blind(devices: Callable[[Topology], Iterable[Device]], fact: str, says: str)
 
     def ask(topology: Topology) -> str:
         names = [device.id for device in devices(topology) if fact not in device.facts]
-        return says.format(runs(names)) if names else ""
+        return says.format(format_runs(names)) if names else ""
 
     return ask
 

@@ -8,7 +8,7 @@ contexts and does not enable it. Between two processes cuda_ipc maps the memory 
 from __future__ import annotations
 
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfBenchmark, OfParameter, OfPath
+from railwright.checks.finding import BenchmarkPlace, ParameterPlace, PathPlace
 from railwright.results.records import Result
 
 CLAIM = "peer_access"
@@ -25,9 +25,9 @@ def _signs(facts: Facts) -> Findings:
         if seen.get(CLAIM) == NONE and seen.get(_PROTOCOL, "").startswith(_COPIES):
             found.setdefault(result.benchmark, []).append(result)
     for benchmark, points in found.items():
-        paths = dict.fromkeys(OfPath(point.path) for point in points)
+        paths = dict.fromkeys(PathPlace(point.path) for point in points)
         yield CHECK.finding(
-            (OfBenchmark(benchmark), *paths, OfParameter("processes", 1)),
+            (BenchmarkPlace(benchmark), *paths, ParameterPlace("processes", 1)),
             "a process with two GPUs did not enable peer access between them, so UCX copies between them"
             f" go through host memory ({len(points)} points)",
             *dict.fromkeys(item for point in points for item in point.evidence if item.claim in (CLAIM, _PROTOCOL)),

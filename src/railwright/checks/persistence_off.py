@@ -21,5 +21,5 @@ CHECK = Check(
     remedy="start nvidia-persistenced, or nvidia-smi -pm 1 as root",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks=(needs.told_by_nvml,),
+    asks=(needs.nvml_reports_gpus,),
 )

@@ -10,7 +10,7 @@ from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.parts import rdma_nics
 from railwright.topology.devices import Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 from railwright.topology.settings import NONE
 
 _FACT = "port_errors"
@@ -28,7 +28,7 @@ def _signs(facts: Facts) -> Findings:
 
 def _unread(topology: Topology) -> str:
     blind = [nic.id for nic in rdma_nics(topology) if _FACT not in nic.facts and nic.facts.get("state") != "down"]
-    return f"the error counters of {runs(blind)} do not exist or cannot be read" if blind else ""
+    return f"the error counters of {format_runs(blind)} do not exist or cannot be read" if blind else ""
 
 
 CHECK = Check(

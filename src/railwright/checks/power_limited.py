@@ -36,5 +36,5 @@ CHECK = Check(
     costs="compute under load runs at lower clocks; copies and collectives seldom need the full power",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks=(needs.told_by_nvml,),
+    asks=(needs.nvml_reports_gpus,),
 )

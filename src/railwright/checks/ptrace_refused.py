@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting, whole
+from railwright.checks.host_settings import require_read, setting, whole
 
 _SCOPE, _MAY = "ptrace_scope", "may_trace"
 _ADMIN_ALONE = 2
@@ -18,7 +18,7 @@ def _signs(facts: Facts) -> Findings:
     scope = whole(setting(facts.topology, _SCOPE))
     if scope is None or scope < _ADMIN_ALONE or setting(facts.topology, _MAY) is not False:
         return
-    yield CHECK.of_host(
+    yield CHECK.host_finding(
         facts,
         f"processes may not read each other's memory: kernel.yama.ptrace_scope is {scope}",
         ("ptrace_scope", str(scope), "/proc/sys/kernel/yama/ptrace_scope"),
@@ -33,5 +33,5 @@ CHECK = Check(
     remedy="sysctl kernel.yama.ptrace_scope=1; in a container --cap-add=SYS_PTRACE",
     signs=_signs,
     needs=(needs.settings,),
-    asks=(read(_SCOPE, _MAY),),
+    asks=(require_read(_SCOPE, _MAY),),
 )

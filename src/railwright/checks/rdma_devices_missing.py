@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting, whole
+from railwright.checks.host_settings import require_read, setting, whole
 from railwright.checks.parts import rdma_nics
 from railwright.topology.settings import NONE
 
@@ -21,7 +21,7 @@ def _signs(facts: Facts) -> Findings:
     given = 0 if count == NONE else whole(count)
     if given is None or given >= len(devices):
         return
-    yield CHECK.of_host(
+    yield CHECK.host_finding(
         facts,
         f"/dev/infiniband has {given} of {len(devices)} RDMA devices",
         ("uverbs devices", str(given), "/dev/infiniband"),
@@ -37,5 +37,5 @@ CHECK = Check(
     " hosts modprobe ib_uverbs",
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic),
-    asks=(read(_FACT),),
+    asks=(require_read(_FACT),),
 )

@@ -11,7 +11,7 @@ from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.parts import above, grouped
 from railwright.topology.cluster import ports
 from railwright.topology.devices import Device, Link, NetworkLink, PcieLink, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _BEST_BYTES = 4096
 _CERTAIN_BYTES = 256
@@ -26,7 +26,7 @@ def _signs(facts: Facts) -> Findings:
         if size < _BEST_BYTES:
             yield CHECK.finding(
                 names,
-                f"PCIe read requests of {runs(names)} are {size} bytes, {_BEST_BYTES} is possible",
+                f"PCIe read requests of {format_runs(names)} are {size} bytes, {_BEST_BYTES} is possible",
                 ("MaxReadRequest", f"{size} B", "PCIe Device Control register"),
                 certainty="likely" if size <= _CERTAIN_BYTES else "possible",
             )
@@ -49,7 +49,7 @@ def _request(topology: Topology, nic: Device) -> int | None:
 
 def _unread(topology: Topology) -> str:
     blind = [nic.id for nic in _fast(topology) if _request(topology, nic) is None]
-    return f"MaxReadRequest of {runs(blind)} cannot be read (root may read it)" if blind else ""
+    return f"MaxReadRequest of {format_runs(blind)} cannot be read (root may read it)" if blind else ""
 
 
 CHECK = Check(

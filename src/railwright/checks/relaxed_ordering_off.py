@@ -12,7 +12,7 @@ from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.host_settings import is_virtual
 from railwright.checks.parts import blind, rdma_nics
 from railwright.checks.settings import Cause, Settings, is_one_of
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _COSTS = "writes wait for each other, especially in virtual machines (NCCL, NCCL_IB_PCI_RELAXED_ORDERING)"
 _SETTINGS = Settings(
@@ -30,7 +30,7 @@ def _signs(facts: Facts) -> Findings:
     if off and not facts.topology.is_described:
         yield CHECK.finding(
             off,
-            f"{runs(off)} may not mark writes as relaxed-ordered",
+            f"{format_runs(off)} may not mark writes as relaxed-ordered",
             ("Enable Relaxed Ordering", "off", "PCIe Device Control register"),
             # A hypervisor presents a virtual register.
             certainty="possible" if is_virtual(facts.topology) else "likely",

@@ -9,7 +9,7 @@ active messages over TCP. Only UCX's protocol log reports this (UCX 1.23, src/uc
 from __future__ import annotations
 
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import OfBenchmark, OfParameter, OfPath
+from railwright.checks.finding import BenchmarkPlace, ParameterPlace, PathPlace
 from railwright.results.readers.ucx.protocols import EMULATION
 from railwright.results.records import Evidence
 from railwright.topology.devices import Scalar
@@ -27,19 +27,19 @@ _REMEDY = (
 
 
 def _signs(facts: Facts) -> Findings:
-    found: dict[tuple[str, Scalar | None], list[tuple[OfPath, Evidence]]] = {}
+    found: dict[tuple[str, Scalar | None], list[tuple[PathPlace, Evidence]]] = {}
     for result in facts.results:
         for item in result.evidence:
             if item.claim == "ucx_protocol" and item.value.startswith(EMULATION):
                 processes = result.parameters.get("processes")
-                found.setdefault((result.benchmark, processes), []).append((OfPath(result.path), item))
+                found.setdefault((result.benchmark, processes), []).append((PathPlace(result.path), item))
     for (benchmark, processes), points in found.items():
         paths = dict.fromkeys(path for path, _ in points)
         evidence = tuple(dict.fromkeys(item for _, item in points))
-        varied = () if processes is None else (OfParameter("processes", processes),)
+        varied = () if processes is None else (ParameterPlace("processes", processes),)
         over = ", ".join(dict.fromkeys(item.value for item in evidence))
         yield CHECK.finding(
-            (OfBenchmark(benchmark), *paths, *varied),
+            (BenchmarkPlace(benchmark), *paths, *varied),
             f"{'Inside one process' if processes == 1 else 'Between two processes'} UCX moved data by {over}: none of"
             f" its transports connects the two kinds of memory ({len(points)} points)",
             *evidence,

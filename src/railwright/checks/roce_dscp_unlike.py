@@ -7,13 +7,13 @@ IEEE 802.1Qcd; iproute2, dcb-app(8).
 
 from __future__ import annotations
 
-from railwright.checks.roce_unlike import LOOK_WITH, unlike
-from railwright.topology.gpus import runs
+from railwright.checks.roce_unlike import LOOK_WITH, make_check
+from railwright.topology.gpus import format_runs
 from railwright.topology.settings import NONE
 
 
 def _says(names: list[str], value: str, usual: str) -> str:
-    return f"{runs(names)} {'maps' if len(names) == 1 else 'map'} {_words(value)}, most others {_words(usual)}"
+    return f"{format_runs(names)} {'maps' if len(names) == 1 else 'map'} {_words(value)}, most others {_words(usual)}"
 
 
 def _words(value: str) -> str:
@@ -21,7 +21,7 @@ def _words(value: str) -> str:
     return "no DSCP to a priority" if value == NONE else f"DSCP to priorities as {value}"
 
 
-CHECK = unlike(
+CHECK = make_check(
     "roce_dscp_unlike",
     "RoCE ports of a host map a DSCP to different priorities",
     "dscp_priorities",

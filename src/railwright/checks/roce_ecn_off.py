@@ -10,7 +10,7 @@ from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.parts import blind
 from railwright.checks.roce_gids import roce, roce_nics
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _FACT = "roce_ecn"
 _COMMANDS = "mlnx_qos -i NETDEV, or dcb pfc show dev NETDEV and dcb app show dev NETDEV"
@@ -21,7 +21,7 @@ def _signs(facts: Facts) -> Findings:
     if off:
         yield CHECK.finding(
             off,
-            f"ECN of RoCE is off in every priority of {runs(off)}",
+            f"ECN of RoCE is off in every priority of {format_runs(off)}",
             ("ECN", "off", "/sys/class/net/*/ecn/roce_np/enable, roce_rp/enable"),
         )
 

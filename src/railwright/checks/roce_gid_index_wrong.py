@@ -9,7 +9,7 @@ from __future__ import annotations
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.roce_gids import GIDS, Gid, gids, roce_nics
 from railwright.checks.settings import whole_number
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _NAMES = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX")
 
@@ -27,7 +27,7 @@ def _signs(facts: Facts) -> Findings:
         for why, names in wrong.items():
             yield CHECK.finding(
                 names,
-                f"{name}={index}, but that GID of {runs(names)} is {why}",
+                f"{name}={index}, but that GID of {format_runs(names)} is {why}",
                 ("GID index", str(index), f"environment; {GIDS}"),
                 remedy=f"unset {name}: the library then selects a RoCE v2 GID; show_gids lists them",
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.roce_gids import GIDS, gids, roce, roce_nics, unread
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 
 def _signs(facts: Facts) -> Findings:
@@ -18,7 +18,7 @@ def _signs(facts: Facts) -> Findings:
     if bare:
         yield CHECK.finding(
             bare,
-            f"{runs(bare)} have no RoCE v2 GID of a configured IP address",
+            f"{format_runs(bare)} have no RoCE v2 GID of a configured IP address",
             ("GIDs", "link-local only", GIDS),
             certainty="likely" if len(bare) < len(tables) else "possible",
         )

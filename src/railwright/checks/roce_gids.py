@@ -8,7 +8,7 @@ from typing import NamedTuple
 from railwright.checks.needs import some
 from railwright.checks.parts import rdma_ports, speaks_iwarp
 from railwright.topology.devices import Device, EthernetLink, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 from railwright.topology.settings import NONE
 
 GIDS = "/sys/class/infiniband/*/ports/*/gids, gid_attrs/types"
@@ -57,4 +57,4 @@ roce = some(roce_nics, "no RoCE port that is up")
 def unread(topology: Topology) -> str:
     """Return the NICs whose GID table could not be read, for `Check.asks`."""
     blind = [nic.id for nic in roce_nics(topology) if gids(nic) is None]
-    return f"the GIDs of {runs(blind)} cannot be read" if blind else ""
+    return f"the GIDs of {format_runs(blind)} cannot be read" if blind else ""

@@ -7,8 +7,8 @@ no drop counter moved. IEEE 802.3 annex 31B; ethtool(8).
 
 from __future__ import annotations
 
-from railwright.checks.roce_unlike import unlike
-from railwright.topology.gpus import runs
+from railwright.checks.roce_unlike import make_check
+from railwright.topology.gpus import format_runs
 from railwright.topology.settings import NONE
 
 _WORDS = {
@@ -20,10 +20,10 @@ _WORDS = {
 
 
 def _says(names: list[str], value: str, usual: str) -> str:
-    return f"{runs(names)}: {_WORDS.get(value, value)}; most other ports: {_WORDS.get(usual, usual)}"
+    return f"{format_runs(names)}: {_WORDS.get(value, value)}; most other ports: {_WORDS.get(usual, usual)}"
 
 
-CHECK = unlike(
+CHECK = make_check(
     "roce_pause_unlike",
     "RoCE ports of a host have different link-level pause settings",
     "pause",

@@ -6,20 +6,20 @@ The fabric's design determines the lossless priority, or none if it relies on EC
 
 from __future__ import annotations
 
-from railwright.checks.roce_unlike import LOOK_WITH, unlike
-from railwright.topology.gpus import runs
+from railwright.checks.roce_unlike import LOOK_WITH, make_check
+from railwright.topology.gpus import format_runs
 from railwright.topology.settings import NONE
 
 
 def _says(names: list[str], value: str, usual: str) -> str:
-    return f"{runs(names)} {'has' if len(names) == 1 else 'have'} {_words(value)}, most others {_words(usual)}"
+    return f"{format_runs(names)} {'has' if len(names) == 1 else 'have'} {_words(value)}, most others {_words(usual)}"
 
 
 def _words(value: str) -> str:
     return "no lossless priority" if value == NONE else f"lossless priority {value}"
 
 
-CHECK = unlike(
+CHECK = make_check(
     "roce_pfc_unlike",
     "RoCE ports of a host have different lossless priorities",
     "lossless_priorities",

@@ -14,7 +14,7 @@ from railwright.topology.devices import Topology
 LOOK_WITH = "; check with mlnx_qos -i NETDEV"
 
 
-def unlike(
+def make_check(
     name: str,
     summary: str,
     fact: str,

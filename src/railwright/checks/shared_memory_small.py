@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting, whole
+from railwright.checks.host_settings import require_read, setting, whole
 from railwright.topology.settings import NONE
 
 _FACT = "dev_shm_bytes"
@@ -20,7 +20,7 @@ def _signs(facts: Facts) -> Findings:
     if size_bytes is None or size_bytes >= _ENOUGH_BYTES or needs.two_gpus(facts.topology):
         return
     state = "does not exist" if size == NONE else f"holds {size_bytes / 2**20:.0f} MiB"
-    yield CHECK.of_host(
+    yield CHECK.host_finding(
         facts,
         f"the file system /dev/shm {state}: processes of one host share buffers there",
         ("size of /dev/shm", str(size), "/proc/self/mounts"),
@@ -35,5 +35,5 @@ CHECK = Check(
     remedy="docker run --shm-size=1g or --ipc=host; in Kubernetes mount an emptyDir of medium Memory at /dev/shm",
     signs=_signs,
     needs=(needs.settings, needs.two_gpus),
-    asks=(read(_FACT),),
+    asks=(require_read(_FACT),),
 )

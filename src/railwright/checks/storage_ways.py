@@ -7,7 +7,7 @@ multipathing, and on x86 a static BAR1. `gdscheck -p` checks the same, and reads
 
 from __future__ import annotations
 
-from railwright.checks.check import Asked, Way
+from railwright.checks.check import Prerequisite, Way
 from railwright.checks.host_settings import is_arm, setting
 from railwright.checks.ways import at_least, open_module, way
 from railwright.limits.limit import Constant, Source
@@ -39,7 +39,7 @@ def storage_ways(topology: Topology) -> tuple[Way, ...]:
         way(
             "nvidia-fs",
             (
-                Asked(what="nvidia-fs is loaded", there=loaded if modules else None, seen="/proc/modules"),
+                Prerequisite(what="nvidia-fs is loaded", there=loaded if modules else None, seen="/proc/modules"),
                 _not_translated((*gpus, *drives)),
             ),
         ),
@@ -49,7 +49,7 @@ def storage_ways(topology: Topology) -> tuple[Way, ...]:
                 at_least("Linux", _LINUX, setting(topology, "kernel")),
                 open_module(topology),
                 *(at_least("compute capability", _AMPERE, capability) for capability in capabilities),
-                Asked(
+                Prerequisite(
                     what="NVMe multipathing is off",
                     there=None if multipath is None else multipath != "Y",
                     seen="/sys/module/nvme_core/parameters/multipath",
@@ -60,12 +60,14 @@ def storage_ways(topology: Topology) -> tuple[Way, ...]:
     )
 
 
-def _static_bar1(told: object) -> Asked:
+def _static_bar1(told: object) -> Prerequisite:
     there = told if isinstance(told, bool) else None
-    return Asked(what="NVIDIA's driver has a static BAR1", there=there, seen="/proc/driver/nvidia/params")
+    return Prerequisite(what="NVIDIA's driver has a static BAR1", there=there, seen="/proc/driver/nvidia/params")
 
 
-def _not_translated(devices: tuple[Device, ...]) -> Asked:
+def _not_translated(devices: tuple[Device, ...]) -> Prerequisite:
     domains = [device.facts.get(IOMMU_DOMAIN) for device in devices]
     there = None if None in domains else set(domains) <= _PASSED
-    return Asked(what="the IOMMU is off or passes addresses through", there=there, seen="/sys/kernel/iommu_groups")
+    return Prerequisite(
+        what="the IOMMU is off or passes addresses through", there=there, seen="/sys/kernel/iommu_groups"
+    )

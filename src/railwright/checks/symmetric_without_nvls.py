@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import Certainty, Finding, OfBenchmark, OfParameter
+from railwright.checks.finding import BenchmarkPlace, Certainty, Finding, ParameterPlace
 from railwright.expected.nccl_collectives import nvls_is_off
 from railwright.limits.limit import Constant
 from railwright.limits.sources import SYMMETRIC_MEASURED
-from railwright.results.declarations import workload_of
+from railwright.results.declarations import find_workload
 from railwright.results.records import Evidence, Result
 from railwright.results.workload import Collective
 from railwright.units import MIB, format_duration, format_size
@@ -56,14 +56,14 @@ def _signs(facts: Facts) -> Findings:
 
 def _finding(result: Result, says: str, *evidence: Evidence, certainty: Certainty = "seen") -> Finding:
     return CHECK.finding(
-        (OfBenchmark(result.benchmark), OfParameter("buffers", "symmetric")), says, *evidence, certainty=certainty
+        (BenchmarkPlace(result.benchmark), ParameterPlace("buffers", "symmetric")), says, *evidence, certainty=certainty
     )
 
 
 def _large(facts: Facts) -> Iterator[tuple[str, Result]]:
     """Yield latencies with symmetric buffers and without NVLS, for the affected operations and sizes."""
     for result in facts.results:
-        workload = workload_of(result, facts.declarations)
+        workload = find_workload(result, facts.declarations)
         operation = workload.operation if isinstance(workload, Collective) and workload.by == "nccl" else ""
         least, size = _LONGER_FROM.get(operation), result.parameters.get("size_bytes")
         if least is None or not isinstance(size, int) or size < least.value:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 from railwright.topology.gpus import nvidia_gpus
 
 _COPY, _PEERS = "cuda_copy", "cuda_ipc"
@@ -23,7 +23,7 @@ def _signs(facts: Facts) -> Findings:
     if lacks == [_PEERS] and len(nvidia_gpus(facts.topology)) == 1:
         return
     if lacks:
-        yield CHECK.of_host(
+        yield CHECK.host_finding(
             facts, f"UCX {version} lists no {' and no '.join(lacks)}", ("transports", transports, "ucx_info -d")
         )
 
@@ -36,5 +36,5 @@ CHECK = Check(
     remedy="use a UCX built with --with-cuda, with its cuda modules installed; in a container, pass the GPUs as well",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, needs.ucx),
-    asks=(read("ucx_transports"),),
+    asks=(require_read("ucx_transports"),),
 )

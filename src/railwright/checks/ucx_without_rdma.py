@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import read, setting
+from railwright.checks.host_settings import require_read, setting
 from railwright.checks.parts import rdma_nics
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _RDMA_PREFIXES = ("rc", "dc", "ud", "gga", "srd")
 """Prefixes of RDMA transports: rc_verbs, rc_mlx5, dc_mlx5, ud_verbs, srd."""
@@ -27,7 +27,9 @@ def _signs(facts: Facts) -> Findings:
     if missing:
         yield CHECK.finding(
             missing,
-            f"UCX {version} does not list {runs(missing)}" if has_rdma else f"UCX {version} lists no RDMA transport",
+            f"UCX {version} does not list {format_runs(missing)}"
+            if has_rdma
+            else f"UCX {version} lists no RDMA transport",
             ("transports", transports, "ucx_info -d"),
             ("devices", devices, "ucx_info -d"),
         )
@@ -41,5 +43,5 @@ CHECK = Check(
     remedy="use a UCX built with --with-verbs; pass /dev/infiniband to the container; UCX_LOG_LEVEL=info shows its log",
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic, needs.ucx),
-    asks=(read("ucx_transports", "ucx_devices"),),
+    asks=(require_read("ucx_transports", "ucx_devices"),),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from railwright.checks.check import Asked, Way
+from railwright.checks.check import Prerequisite, Way
 from railwright.checks.host_settings import setting
 from railwright.limits.limit import Constant
 from railwright.topology.devices import Scalar, Topology
@@ -16,7 +16,7 @@ def version_below(text: str, least: tuple[Constant, ...]) -> bool | None:
     return None if match is None else (int(match[1]), int(match[2])) < tuple(part.value for part in least)
 
 
-def way(name: str, asked: tuple[Asked, ...], *, decided: bool | None = None, used: str = "") -> Way:
+def way(name: str, asked: tuple[Prerequisite, ...], *, decided: bool | None = None, used: str = "") -> Way:
     """Judge a way by its prerequisites. `decided` and evidence of use override missing prerequisites."""
     if used:
         return Way(way=name, verdict="in use", because=used, asked=asked)
@@ -29,16 +29,16 @@ def way(name: str, asked: tuple[Asked, ...], *, decided: bool | None = None, use
     return Way(way=name, verdict="cannot be told", because=", ".join(blind), asked=asked)
 
 
-def open_module(topology: Topology) -> Asked:
+def open_module(topology: Topology) -> Prerequisite:
     """Return the prerequisite that NVIDIA's open kernel modules are loaded."""
     module = setting(topology, "nvidia_module")
     there = module == "open" if module in ("open", "proprietary") else None
-    return Asked(what="NVIDIA's open kernel modules", there=there, seen="/proc/driver/nvidia/version")
+    return Prerequisite(what="NVIDIA's open kernel modules", there=there, seen="/proc/driver/nvidia/version")
 
 
-def at_least(what: str, least: tuple[Constant, ...], value: Scalar | None) -> Asked:
+def at_least(what: str, least: tuple[Constant, ...], value: Scalar | None) -> Prerequisite:
     """Return the prerequisite of a minimum version; a value of None was not readable."""
     below = None if value is None else version_below(str(value), least)
     wanted = ".".join(f"{part.value:g}" for part in least)
     there = None if below is None else not below
-    return Asked(what=f"{what} {wanted} or later", there=there, seen=str(value or "")[:80])
+    return Prerequisite(what=f"{what} {wanted} or later", there=there, seen=str(value or "")[:80])

@@ -12,7 +12,7 @@ import click
 from railwright import __version__
 from railwright.errors import EXIT_USAGE, RailwrightError
 from railwright.options.group import Group
-from railwright.terminal import ascii_stream, drop_output, visible, wants_ascii
+from railwright.terminal import ascii_stream, drop_output, escape, wants_ascii
 
 VERBS = {
     "prove": "Measure this machine and compare every path with its limit.",
@@ -188,4 +188,4 @@ def _say(message: str, hint: str) -> None:
     with contextlib.suppress(OSError):  # standard error may be a full disk or a closed pipe; the status is still right
         # A name from a file may contain escape codes, but line breaks in a message are our own.
         for line in (*message.splitlines(), *([f"hint: {hint}"] if hint else [])):
-            click.echo(visible(line), err=True)
+            click.echo(escape(line), err=True)

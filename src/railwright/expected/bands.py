@@ -13,7 +13,7 @@ _OF_FILES = 0.9
 WHY_FILES = "healthy drives and file systems differ too much"
 
 
-def of_baseline(quantity: Quantity, measured: Ceiling, value: float, because: str, *, times: int = 1) -> Limit:
+def limit_from_baseline(quantity: Quantity, measured: Ceiling, value: float, because: str, *, times: int = 1) -> Limit:
     """Return a baseline's `value`, `times` over, as a limit. It varies as the launches of the baseline do."""
     return Limit(
         quantity=quantity,
@@ -25,7 +25,7 @@ def of_baseline(quantity: Quantity, measured: Ceiling, value: float, because: st
     )
 
 
-def half_of(limit: Limit | NoLimit) -> Expected | None:
+def half_band(limit: Limit | NoLimit) -> Expected | None:
     """Return the band of a link without documented healthy values: half of its limit, because no header takes half."""
     if not isinstance(limit, Limit):
         return None
@@ -37,7 +37,7 @@ def half_of(limit: Limit | NoLimit) -> Expected | None:
     )
 
 
-def near_limit(limit: Limit | NoLimit) -> Expected | None:
+def file_band(limit: Limit | NoLimit) -> Expected | None:
     """Return the band of files: a value from 0.9 of the limit is ok; below it nothing is known."""
     if not isinstance(limit, Limit):
         return None
@@ -51,7 +51,7 @@ def near_limit(limit: Limit | NoLimit) -> Expected | None:
     )
 
 
-def doubted_to(expected: Expected, edge: float, why: str) -> Expected:
+def extend_doubt(expected: Expected, edge: float, why: str) -> Expected:
     """Return the band with its doubtful range extended to `edge` or an earlier doubt, and the reason."""
     if edge >= expected.low:
         return expected
@@ -60,7 +60,7 @@ def doubted_to(expected: Expected, edge: float, why: str) -> Expected:
     )
 
 
-def scaled(band: Expected, low: float, high: float) -> Expected:
+def scale_band(band: Expected, low: float, high: float) -> Expected:
     """Return the band with its low ends times `low` and its high ends times `high`."""
     ways = tuple(replace(way, low=way.low * low, high=way.high * high) for way in band.ways)
     return replace(

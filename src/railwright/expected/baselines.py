@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from railwright.expected.own_reads import OwnReads
 from railwright.limits.limit import Constant
 from railwright.limits.sources import SINGLE_HOST_COPIES
-from railwright.results.declarations import Declarations, declared_for
+from railwright.results.declarations import Declarations, find_declaration
 from railwright.results.records import PAGES_DECIDE_FROM_BYTES, Result
 from railwright.results.workload import Baseline, Workload, describe
 
@@ -70,7 +70,7 @@ class Baselines:
         self._others: dict[tuple[Baseline, Hashable], Ceiling] = {}
         reads: list[Result] = []
         for result in results:
-            declared = declared_for(result, declarations)
+            declared = find_declaration(result, declarations)
             supply = declared.supplies if declared is not None else None
             if declared is None or supply is None or not _is_sound(result):
                 continue
@@ -80,7 +80,7 @@ class Baselines:
             elif supply != "thread copy":
                 _widen(self._others, (supply, _place(supply, workload)), result)
             elif workload.size_bytes is not None:
-                _widen(self._copies, (workload.path, pages_of(workload), workload.size_bytes), result)
+                _widen(self._copies, (workload.path, find_pages(workload), workload.size_bytes), result)
         self.reads = OwnReads(reads)
 
     def copies(self, path: str, size_bytes: int, pages: str = HUGE) -> tuple[int, Ceiling] | None:
@@ -149,7 +149,7 @@ def _place(supply: Baseline, workload: Workload) -> Hashable:
     match supply:
         case "plain socket":
             is_large = size is not None and size >= PAGES_DECIDE_FROM_BYTES
-            return path, workload.quantity, size, pages_of(workload) if is_large else ""
+            return path, workload.quantity, size, find_pages(workload) if is_large else ""
         case "raw device":
             return path, workload.quantity, tuple(sorted(varied.items()))
         case "gpu copy" | "awaited gpu copy":  # the same for all GPUs of a machine, apart from noise
@@ -173,7 +173,7 @@ def _varied_except(workload: Workload, *names: str) -> Hashable:
     return tuple(sorted((name, value) for name, value in workload.varied.items() if name not in names))
 
 
-def pages_of(workload: Workload) -> str:
+def find_pages(workload: Workload) -> str:
     """Return the pages that a workload's memory lies on."""
     return workload.pages or HUGE
 

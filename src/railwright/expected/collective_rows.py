@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.errors import UsageError
 from railwright.expected.machine import Machine
-from railwright.expected.nccl_collectives import reached
-from railwright.limits.choice import at_large_sizes, best_of
-from railwright.limits.flow_graph import flow_graph, not_counted
+from railwright.expected.nccl_collectives import compute_reached
+from railwright.limits.choice import compute_large_rate, find_best
+from railwright.limits.flow_graph import flow_graph, list_uncounted
 from railwright.limits.limit import Source
 from railwright.limits.path import link_limit
 from railwright.limits.rates import Algorithm, Rate, Share
@@ -54,9 +54,9 @@ def collective_row(
         raise UsageError(f"a collective must move at least 1 byte, got {size_bytes}", hint="give --size 1 or more")
     collective = collective_name(collective)
     workload = Collective(operation=collective, algorithm=algorithm, size_bytes=size_bytes, ranks=cluster.ranks)
-    found = reached(workload, Machine(cluster=cluster))
-    best = best_of(found.algorithms)
-    share = float(factor(collective, cluster.ranks))
+    found = compute_reached(workload, Machine(cluster=cluster))
+    best = find_best(found.algorithms)
+    share = float(busbw_factor(collective, cluster.ranks))
     return CollectiveLimit(
         collective=collective,
         cluster=cluster.name,
@@ -79,9 +79,9 @@ def collective_row(
 
 def _apply_protocol(cluster: Cluster, collective: str, algorithm: Algorithm) -> Algorithm:
     """Return the algorithm with its rates by the protocol that NCCL may use there."""
-    rate = at_large_sizes(cluster, collective, algorithm)
+    rate = compute_large_rate(cluster, collective, algorithm)
     return replace(
-        algorithm, algbw_bytes_per_s=rate, busbw_bytes_per_s=rate.times(float(factor(collective, cluster.ranks)))
+        algorithm, algbw_bytes_per_s=rate, busbw_bytes_per_s=rate.times(float(busbw_factor(collective, cluster.ranks)))
     )
 
 
@@ -94,7 +94,7 @@ def _because(best: Algorithm) -> str:
 
 def _assumptions(cluster: Cluster, collective: str, chosen: str) -> tuple[str, ...]:
     found = ["one rank for each GPU, all hosts alike, ranks numbered host by host"]
-    unknown = not_counted(flow_graph(cluster))
+    unknown = list_uncounted(flow_graph(cluster))
     if unknown:
         found.append(f"unknown and not counted, so the limit may be lower: {', '.join(unknown[:4])}")
     if chosen == "tree" and cluster.hosts > 1:

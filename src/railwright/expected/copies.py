@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.expected import gpu_copies, links
-from railwright.expected.bands import doubted_to, half_of
+from railwright.expected.bands import extend_doubt, half_band
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.path import has_unknown_link, limit_inside
@@ -40,25 +40,25 @@ def expect_copy(workload: Copy, machine: Machine) -> Bounds:
         return no_limit(workload, f"the value is a sum over {workload.added_gpus} GPUs")
     source, _, target = workload.path.partition(">")
     if source == target and (gpu := machine.gpu(source)) is not None:
-        limit, band = links.within_gpu(gpu)
+        limit, band = links.expect_within_gpu(gpu)
         # Half of the memory's rate is the limit of all GPUs; the engines' share of it was measured on Hopper alone.
         return limit, _large(workload, band) if workload.size_bytes is not None else None
     return _expect_between(workload, machine)
 
 
 def _expect_between(workload: Copy, machine: Machine) -> Bounds:
-    path = machine.path_over(workload.path)
+    path = machine.find_path(workload.path)
     if path is None:
         between = Crossing(quantity=workload.quantity, path=workload.path.replace(">", ":"))
         return links.expect_crossing(between, machine)[0], None
-    limit, band = links.over(machine.host, path)
+    limit, band = links.expect_over(machine.host, path)
     if not isinstance(limit, Limit):
         return limit, None
     over_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
     is_guessable = band is None and workload.direction != "both"
-    guessed = half_of(limit) if is_guessable else None
+    guessed = half_band(limit) if is_guessable else None
     if guessed is not None and has_unknown_link(path):
-        guessed = doubted_to(guessed, 0.0, "no document gives the rate of a link on the path")
+        guessed = extend_doubt(guessed, 0.0, "no document gives the rate of a link on the path")
     band = _copy_band(
         workload,
         band or guessed,
@@ -85,10 +85,10 @@ def _copy_band(
     if both_ways and not is_measured_both_ways:
         return None
     if not over_pcie:
-        return gpu_copies.over_nvlink(band, by_kernel=by_kernel, both_ways=both_ways)
+        return gpu_copies.nvlink_band(band, by_kernel=by_kernel, both_ways=both_ways)
     reads_host = workload.path.startswith("memory")
-    found = gpu_copies.over_pcie(band, by_kernel=by_kernel, both_ways=both_ways, reads_host=reads_host)
-    return doubted_to(found, found.low * _OF_COPIES, WHY_COPIES) if is_known and not by_kernel else found
+    found = gpu_copies.pcie_band(band, by_kernel=by_kernel, both_ways=both_ways, reads_host=reads_host)
+    return extend_doubt(found, found.low * _OF_COPIES, WHY_COPIES) if is_known and not by_kernel else found
 
 
 def _large(workload: Copy, band: Expected | None) -> Expected | None:
@@ -109,7 +109,7 @@ def _capped(limit: Limit, band: Expected | None, cap_bytes_per_s: float) -> Boun
 def _load(workload: Copy, machine: Machine) -> Bounds:
     """Return the bounds of a load of other memory: a load of the GPU's own, times a factor of the link."""
     own_load = machine.measured.of("gpu load", workload) if machine.measured is not None else None
-    gpu, path = machine.gpu(workload.path.partition(">")[2]), machine.path_over(workload.path)
+    gpu, path = machine.gpu(workload.path.partition(">")[2]), machine.find_path(workload.path)
     if own_load is None or gpu is None or path is None:
         return no_limit(workload, _NOT_MEASURED)
     limit = limit_inside(machine.host, path)
@@ -117,7 +117,7 @@ def _load(workload: Copy, machine: Machine) -> Bounds:
         return replace(limit, quantity="latency_s"), None
     is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
     how = (gpu_copies.LOAD_OVER_PCIE, "over PCIe") if is_pcie else (gpu_copies.LOAD_OVER_NVLINK, "over NVLink")
-    return gpu_copies.from_own_load(gpu, (own_load.slowest, own_load.fastest), *how)
+    return gpu_copies.expect_from_own_load(gpu, (own_load.slowest, own_load.fastest), *how)
 
 
 def _small(workload: Copy, machine: Machine) -> Bounds:
@@ -132,4 +132,4 @@ def _small(workload: Copy, machine: Machine) -> Bounds:
         return no_limit(workload, _NOT_MEASURED)
     by_gpu, by_host = gpu_copies.COPY_BY_GPU_CLOCK, gpu_copies.COPY_BY_HOST_CLOCK
     how = (by_gpu, "by the GPU's clock") if workload.clock == "gpu" else (by_host, "by the host's clock")
-    return gpu_copies.from_own_load(gpu, (own_load.slowest, own_load.fastest), *how)
+    return gpu_copies.expect_from_own_load(gpu, (own_load.slowest, own_load.fastest), *how)

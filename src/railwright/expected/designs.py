@@ -15,7 +15,7 @@ from railwright.errors import UsageError
 from railwright.expected.collective_rows import collective_row
 from railwright.expected.machine import Machine
 from railwright.expected.path_rows import PathLimit, rows_between
-from railwright.limits.bill import Cost, Optics, Parts, Prices, cost_of, parts_of, port_rate_bits_per_s
+from railwright.limits.bill import Cost, Optics, Parts, Prices, compute_cost, count_parts, port_rate_bits_per_s
 from railwright.limits.rates import Rate
 from railwright.limits.software import far_gpus
 from railwright.limits.switches import RADIX
@@ -99,11 +99,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     prices: Prices | None = None
 
 
-def design_of(name: str, cluster: Cluster, question: Question) -> Design:
+def evaluate_design(name: str, cluster: Cluster, question: Question) -> Design:
     """Evaluate a design without comparison. Raises UsageError and CannotJudge as its collectives do."""
     if cluster.hosts < 2:
         raise UsageError(f"a design must have at least 2 hosts, got {cluster.hosts}", hint="give --count 2 or more")
-    parts = parts_of(cluster, question.radix, question.optics)
+    parts = count_parts(cluster, question.radix, question.optics)
     machine = Machine(cluster=cluster)
     return Design(
         name=name,
@@ -115,7 +115,7 @@ def design_of(name: str, cluster: Cluster, question: Question) -> Design:
         paths=tuple(row for path in _kv_paths(cluster) for row in rows_between(machine, path)),
         far_gpu=_far_gpu(cluster),
         parts=parts,
-        cost=cost_of(parts, question.prices) if question.prices is not None else None,
+        cost=compute_cost(parts, question.prices) if question.prices is not None else None,
     )
 
 
@@ -156,7 +156,7 @@ def _far_gpu(cluster: Cluster) -> FarGpu | None:
     return FarGpu(gpu=far[0][0], nearest_nic_kind=far[0][1], gpus=len(far)) if far else None
 
 
-def compared(designs: Sequence[Design]) -> tuple[Design, ...]:
+def compare(designs: Sequence[Design]) -> tuple[Design, ...]:
     """Return the designs with losses, savings and Pareto marks; a single design is unchanged."""
     if len(designs) < 2:
         return tuple(designs)
@@ -164,7 +164,7 @@ def compared(designs: Sequence[Design]) -> tuple[Design, ...]:
         max(design.collectives[place].busbw_bytes_per_s.limit for design in designs)
         for place in range(len(designs[0].collectives))
     ]
-    dearest = max(designs, key=price)
+    dearest = max(designs, key=find_price)
     return tuple(
         msgspec.structs.replace(
             design,
@@ -180,7 +180,7 @@ def compared(designs: Sequence[Design]) -> tuple[Design, ...]:
     )
 
 
-def price(design: Design) -> float:
+def find_price(design: Design) -> float:
     """Return the cost to compare, or the number of switch ports without prices."""
     return design.cost.total if design.cost is not None else float(design.parts.switch_ports)
 
@@ -190,10 +190,10 @@ def speed(design: Design, place: int = 0) -> float:
     return design.collectives[place].busbw_bytes_per_s.limit
 
 
-def front(designs: Iterable[Design], place: int = 0) -> tuple[Design, ...]:
+def find_front(designs: Iterable[Design], place: int = 0) -> tuple[Design, ...]:
     """Return the designs that no other beats in that collective, the cheapest first."""
     candidates = tuple(designs)
-    return tuple(sorted((design for design in candidates if not _beaten_by(design, candidates, place)), key=price))
+    return tuple(sorted((design for design in candidates if not _beaten_by(design, candidates, place)), key=find_price))
 
 
 def _loss(limit: float, best: float) -> float:
@@ -206,7 +206,7 @@ def _beaten_by(design: Design, designs: Iterable[Design], place: int = 0) -> tup
     for other in designs:
         faster = speed(other, place) > speed(design, place) * (1 + _SAME)
         as_fast = speed(other, place) >= speed(design, place) * (1 - _SAME)
-        cheaper, no_dearer = price(other) < price(design), price(other) <= price(design)
+        cheaper, no_dearer = find_price(other) < find_price(design), find_price(other) <= find_price(design)
         if as_fast and no_dearer and (faster or cheaper):
             found.append(other.name)
     return tuple(found)
@@ -222,8 +222,8 @@ def _saving(design: Design, dearest: Design) -> Saving:
         leaf_ports=most.leaf_ports - parts.leaf_ports,
         uplink_ports=most.leaf_uplink_ports - parts.leaf_uplink_ports,
         spine_ports=most.spine_ports - parts.spine_ports,
-        share=1 - price(design) / price(dearest) if price(dearest) else 0.0,
-        cost=price(dearest) - price(design) if design.cost is not None else None,
+        share=1 - find_price(design) / find_price(dearest) if find_price(dearest) else 0.0,
+        cost=find_price(dearest) - find_price(design) if design.cost is not None else None,
     )
 
 

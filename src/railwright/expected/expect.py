@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.expected.copies import expect_copy
 from railwright.expected.files import expect_files
-from railwright.expected.lab_links import over_links
+from railwright.expected.lab_links import expect_over_links
 from railwright.expected.links import expect_crossing
 from railwright.expected.linpack import expect_linpack
 from railwright.expected.machine import Machine
@@ -73,7 +73,7 @@ def _expect_between_hosts(workload: Workload, machine: Machine) -> Bounds:
     """Return the bounds by the links between the hosts if they are known, else by plain sockets between the same
     hosts.
     """
-    if machine.links is not None and (found := over_links(machine.links, workload)) is not None:
+    if machine.links is not None and (found := expect_over_links(machine.links, workload)) is not None:
         return found
     if isinstance(workload, Message) and workload.over == "tcp" and machine.measured is not None:
         limit, band = plain_socket(machine.measured, workload)

@@ -7,9 +7,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.expected import mounts, overlapped
-from railwright.expected.bands import near_limit, of_baseline
+from railwright.expected.bands import file_band, limit_from_baseline
 from railwright.expected.baselines import Baselines
-from railwright.expected.links import over
+from railwright.expected.links import expect_over
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds, Constant, Expected, NoLimit, Source
 from railwright.limits.storage import file_limit
@@ -40,12 +40,12 @@ def expect_files(workload: Files, machine: Machine) -> Bounds:
 
 def links(workload: Workload, machine: Machine) -> Bounds:
     """Return the narrowest link of the path inside one host."""
-    path = machine.path_over(workload.path)
+    path = machine.find_path(workload.path)
     if path is None:
         return no_limit(workload, f"the topology has no path {workload.path}")
     if workload.quantity != "bandwidth_bytes_per_s":
         return no_limit(workload, "no document gives a latency or a rate of operations here")
-    return over(machine.host, path)
+    return expect_over(machine.host, path)
 
 
 def is_best_read(workload: Workload, baselines: Baselines) -> bool:
@@ -58,7 +58,7 @@ def _limit_all_drives(workload: Files, machine: Machine) -> Bounds:
     if workload.quantity != "bandwidth_bytes_per_s":
         return no_limit(workload, "no limit is derived for this quantity")
     limit = file_limit(machine.cluster, machine.cluster.hosts, to_gpus=1 if workload.reaches_gpu else 0)
-    return limit, near_limit(limit)
+    return limit, file_band(limit)
 
 
 def _upper_limit(workload: Files, machine: Machine) -> Bounds:
@@ -91,7 +91,7 @@ def _expect_from_raw_drive(workload: Files, machine: Machine, baselines: Baselin
     is_latency = workload.quantity == "latency_s"
     low, high = (value, value / share) if is_latency else (share * value, value)
     because = "the same blocks read from the raw device, in this run"
-    return of_baseline(workload.quantity, device, value, because), Expected(
+    return limit_from_baseline(workload.quantity, device, value, because), Expected(
         quantity=workload.quantity,
         low=low,
         high=high,

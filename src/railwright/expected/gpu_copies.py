@@ -35,7 +35,7 @@ _LOADS_MEASURED_ON = "9."
 """The compute capability of the GPUs on which both figures were measured. Other GPUs get no band."""
 
 
-def over_pcie(band: Expected, *, by_kernel: bool, both_ways: bool, reads_host: bool = False) -> Expected:
+def pcie_band(band: Expected, *, by_kernel: bool, both_ways: bool, reads_host: bool = False) -> Expected:
     """Return the band of copies by a kernel, or with the other direction busy too, from that of one direction by copy
     engine.
 
@@ -56,7 +56,7 @@ def _down_to(found: Expected, share: Constant, band: Expected) -> Expected:
     return replace(found, doubtful_to=share.value * band.low, sources=(*found.sources, share.source))
 
 
-def over_nvlink(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:
+def nvlink_band(band: Expected, *, by_kernel: bool, both_ways: bool) -> Expected:
     """Return the band of one direction. Two kernels share a link that one alone does not fill; copy engines lose
     nothing.
     """
@@ -74,7 +74,7 @@ def _scale_band(band: Expected, share: Constant, how: str) -> Expected:
     )
 
 
-def from_own_load(gpu: Device, own_s: tuple[float, float], times: Constant, how: str) -> Bounds:
+def expect_from_own_load(gpu: Device, own_s: tuple[float, float], times: Constant, how: str) -> Bounds:
     """Return the floor and band of an operation that takes at most `times` loads of the GPU's own memory.
 
     `own_s` is one such load in the slowest and in the fastest launch of the run, in seconds.

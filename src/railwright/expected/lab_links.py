@@ -6,7 +6,7 @@ at once or only one: its limit is all ports, its expected value is one port.
 
 from __future__ import annotations
 
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.limits.limit import Bounds, Constant, Source, bandwidth_band, bandwidth_limit
 from railwright.results.declarations import no_limit
 from railwright.results.records import Fabric
@@ -22,7 +22,7 @@ _ONE_PACKET_BYTES = KIB
 _BUCKET = "a link that was idle exceeds its rate for a moment, so its rate does not bound a single message"
 
 
-def over_links(links: Fabric, workload: Workload) -> Bounds | None:
+def expect_over_links(links: Fabric, workload: Workload) -> Bounds | None:
     """Return the limit and band of a rate between hosts; None for a message of one packet, or for data that crosses no
     link.
 
@@ -40,12 +40,12 @@ def over_links(links: Fabric, workload: Workload) -> Bounds | None:
     if not isinstance(workload, Message):
         return None
     if workload.by == "sockets":
-        return rate_over(links, links.flow_bytes_per_s, f"one connection over {links.narrowest}", 1.0)
+        return expect_rate(links, links.flow_bytes_per_s, f"one connection over {links.narrowest}", 1.0)
     if workload.from_gpu or workload.to_gpu:
         return None
     times = 1 + workload.both_ways
     because = f"all ports of a host in {links.name}" + (", both ways at once" if times > 1 else "")
-    return rate_over(links, times * links.ports_bytes_per_s, because, 1.0)
+    return expect_rate(links, times * links.ports_bytes_per_s, because, 1.0)
 
 
 def _collective(links: Fabric, workload: Collective) -> Bounds | None:
@@ -58,13 +58,13 @@ def _collective(links: Fabric, workload: Collective) -> Bounds | None:
     if not 1 < hosts <= ranks:
         return None
     senders = ranks if operation == "all_to_all" else hosts
-    per_byte = senders * float(factor(operation, hosts)) / hosts
-    scale = float(factor(operation, ranks)) if workload.rate == "busbw" else 1.0
+    per_byte = senders * float(busbw_factor(operation, hosts)) / hosts
+    scale = float(busbw_factor(operation, ranks)) if workload.rate == "busbw" else 1.0
     because = f"the least traffic out of each host, over all ports of a host in {links.name}"
-    return rate_over(links, scale * links.ports_bytes_per_s / per_byte, because, scale / per_byte * 2 / ranks)
+    return expect_rate(links, scale * links.ports_bytes_per_s / per_byte, because, scale / per_byte * 2 / ranks)
 
 
-def rate_over(links: Fabric, value: float, because: str, share_of_one: float) -> Bounds:
+def expect_rate(links: Fabric, value: float, because: str, share_of_one: float) -> Bounds:
     """Return a limit, and a band from a share of the rate of one connection."""
     limit = bandwidth_limit(value, because, links.narrowest, (), (_LAB,) if not links.measured else (_SAME_RUN,))
     if links.flow_bytes_per_s > CARRIED.value and not links.measured:

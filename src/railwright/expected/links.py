@@ -10,7 +10,7 @@ from railwright.errors import UsageError
 from railwright.expected.machine import Machine
 from railwright.limits import memory, pcie
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, bandwidth_band
-from railwright.limits.path import has_unknown_link, limit_inside, over_nics
+from railwright.limits.path import has_unknown_link, limit_inside, limit_over_nics
 from railwright.limits.sources import (
     EFA_MEASURED,
     H200_MEASURED,
@@ -48,13 +48,13 @@ def expect_crossing(workload: Crossing, machine: Machine) -> Bounds:
         return no_limit(workload, error.message)
     if len(path.devices) == 1:
         gpu = machine.gpu(path.devices[0])
-        return within_gpu(gpu) if gpu is not None else (memory.limit_inside(machine.host, path.devices[0]), None)
+        return expect_within_gpu(gpu) if gpu is not None else (memory.limit_inside(machine.host, path.devices[0]), None)
     if workload.nics > 1:
-        return over_nics(path, workload.nics), None
-    return over(machine.host, path)
+        return limit_over_nics(path, workload.nics), None
+    return expect_over(machine.host, path)
 
 
-def over(host: Topology, path: Path) -> Bounds:
+def expect_over(host: Topology, path: Path) -> Bounds:
     """Return the narrowest link of a path of that host, whose ids may end in `@host`, and its band.
 
     A link of unknown rate may be narrower: then the limit holds, but there is no band.
@@ -62,10 +62,10 @@ def over(host: Topology, path: Path) -> Bounds:
     limit = limit_inside(host, path)
     if isinstance(limit, NoLimit) or has_unknown_link(path):
         return limit, None
-    return limit, band_of(next(link for link in path.links if link.id == limit.bottleneck), limit)
+    return limit, find_band(next(link for link in path.links if link.id == limit.bottleneck), limit)
 
 
-def within_gpu(gpu: Device) -> Bounds:
+def expect_within_gpu(gpu: Device) -> Bounds:
     """Return the bounds of a copy within a GPU, bytes counted once: half of the memory's rate, as each is read and
     written.
     """
@@ -76,7 +76,7 @@ def within_gpu(gpu: Device) -> Bounds:
     return limit, bandwidth_band(low, limit.value, "an H200 reaches 0.85 of it", _LOCAL.source)
 
 
-def band_of(link: Link, limit: Limit) -> Expected | None:
+def find_band(link: Link, limit: Limit) -> Expected | None:
     """Return the band of a link on healthy systems from its limit; None if no document gives it."""
     protocol, value = link.protocol, limit.value
     if isinstance(protocol, PcieLink) and (rates := pcie.rates(protocol)) is not None:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.expected.bands import of_baseline
+from railwright.expected.bands import limit_from_baseline
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit
-from railwright.limits.linpack import WHOLE_CORES, filled, first_gpu, fp64_limit, memory_bytes
+from railwright.limits.linpack import WHOLE_CORES, first_gpu, fp64_limit, memory_bytes, memory_share
 from railwright.limits.sources import TOP500
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Linpack
@@ -80,7 +80,7 @@ def _expect_on_cores(workload: Linpack, machine: Machine) -> Bounds:
     because = "the best dgemm on all ranks at once in this run: only an upper limit, no peers of this CPU are known"
     if workload.cpu_share < WHOLE_CORES.value:
         because += f"; a rank had only {workload.cpu_share:.0%} of the time of its cores".replace("%", " %")
-    return of_baseline(workload.quantity, product, product.best, because), None
+    return limit_from_baseline(workload.quantity, product, product.best, because), None
 
 
 def _expect_on_gpus(workload: Linpack, machine: Machine) -> Bounds:
@@ -92,7 +92,7 @@ def _expect_on_gpus(workload: Linpack, machine: Machine) -> Bounds:
     reached = f"dgemm of the same run reached {format_flops(product.best)}"
     if isinstance(limit, Limit):
         return replace(limit, because=f"{limit.because}; {reached}"), None
-    return of_baseline("flop_per_s", product, product.best, f"{reached}; {limit.why}"), None
+    return limit_from_baseline("flop_per_s", product, product.best, f"{reached}; {limit.why}"), None
 
 
 def expect_hpl(host: Topology, gpus: int, order: int) -> Bounds:
@@ -100,7 +100,7 @@ def expect_hpl(host: Topology, gpus: int, order: int) -> Bounds:
     limit, model = fp64_limit(host, gpus, order), first_gpu(host)
     if isinstance(limit, NoLimit) or model is None:
         return limit, None
-    peers, share = _peers(model), filled(model, gpus, order)
+    peers, share = _peers(model), memory_share(model, gpus, order)
     if incomparable := _incomparable(peers is not None, share):
         return replace(limit, because=f"{limit.because}: only an upper limit, {incomparable}"), None
     return limit, _band(peers, gpus, share, limit.value) if peers else None

@@ -9,7 +9,7 @@ from functools import cached_property
 from railwright.errors import RailwrightError
 from railwright.expected.baselines import Baselines
 from railwright.limits.case import Case
-from railwright.limits.collectives import algorithms
+from railwright.limits.collectives import compute_algorithms
 from railwright.limits.rates import Algorithm
 from railwright.results.records import Fabric
 from railwright.topology.cluster import Cluster
@@ -52,7 +52,7 @@ class Machine:
     def algorithms(self, key: object, case: Case, collective: str) -> tuple[Algorithm, ...]:
         """Return the algorithms of a collective, computed once for each `key`; cases that differ need another."""
         if key not in self._algorithms:
-            self._algorithms[key] = algorithms(case, collective, explained=self.is_explained)
+            self._algorithms[key] = compute_algorithms(case, collective, explained=self.is_explained)
         return self._algorithms[key]
 
     @property
@@ -75,7 +75,7 @@ class Machine:
             self._paths[text] = path_between(self.supposed.cluster, text)
         return self._paths[text]
 
-    def path_over(self, path_id: str) -> Path | None:
+    def find_path(self, path_id: str) -> Path | None:
         """Return the path of `source>target` inside one host; None if it has no such devices."""
         try:
             return self.inside(path_id)

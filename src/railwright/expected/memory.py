@@ -29,7 +29,7 @@ def expect_memory(workload: Memory, machine: Machine) -> Bounds:
         return _copied(workload, machine)
     if workload.path:
         whole, _ = links(workload, machine)
-        path = machine.path_over(workload.path)
+        path = machine.find_path(workload.path)
         if isinstance(whole, NoLimit) or path is None or has_unknown_link(path):
             return whole, None
         return whole, _band(whole, _OF_CHANNELS, 0.0)

@@ -49,7 +49,7 @@ class Start(NamedTuple):
     source: Source
 
 
-def start_of(workload: Message, *, in_one_host: bool, over_efa: bool) -> Start:
+def find_start(workload: Message, *, in_one_host: bool, over_efa: bool) -> Start:
     """Return the start of such messages, by library and kind of memory."""
     if in_one_host and workload.by == "library":
         return Start(IN_ONE_HOST.value, 2 * IN_ONE_HOST.value, IN_ONE_HOST.source)
@@ -67,6 +67,6 @@ def start_of(workload: Message, *, in_one_host: bool, over_efa: bool) -> Start:
     return Start(known.value, _DOUBT * known.value, known.source)
 
 
-def with_start(size_bytes: float, rate: float, start_s: float) -> float:
+def add_start(size_bytes: float, rate: float, start_s: float) -> float:
     """Return the rate in bytes/s of messages of a size that each pay a start besides their bytes."""
     return size_bytes / (start_s + size_bytes / rate)

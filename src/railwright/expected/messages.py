@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from railwright.errors import UsageError
 from railwright.expected import gpu_copies, shared_memory
-from railwright.expected.bands import doubted_to, half_of, scaled
+from railwright.expected.bands import extend_doubt, half_band, scale_band
 from railwright.expected.baselines import Baselines
-from railwright.expected.links import over, within_gpu
+from railwright.expected.links import expect_over, expect_within_gpu
 from railwright.expected.machine import Machine
-from railwright.expected.message_time import Start, start_of, with_start
-from railwright.expected.rails import over_ports
+from railwright.expected.message_time import Start, add_start, find_start
+from railwright.expected.rails import limit_over_ports
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.nccl import TCP_BAND
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Message
-from railwright.topology.changes import over_tcp, with_links
+from railwright.topology.changes import change_links, convert_to_tcp
 from railwright.topology.devices import EfaLink, EthernetLink, Path
 from railwright.topology.routes import path_between
 from railwright.units import KIB, MIB, format_duration, format_size
@@ -69,7 +69,7 @@ _WHY_SOCKETS = "a core limits one flow of TCP: several flows (iperf3 -P 8) and a
 
 def expect_message(workload: Message, machine: Machine) -> Bounds:
     """Return the bounds of messages: by baselines inside one host, else by the ports."""
-    path = path_of(workload, machine)
+    path = find_path(workload, machine)
     if workload.by == "sockets" and machine.measured is None:
         return _expect_sockets(workload, machine)
     if machine.measured is not None and machine.cluster.hosts == 1 and (workload.path or workload.pages):
@@ -83,7 +83,7 @@ def expect_message(workload: Message, machine: Machine) -> Bounds:
     return _expect_links(workload, machine, path)
 
 
-def path_of(workload: Message, machine: Machine) -> str:
+def find_path(workload: Message, machine: Machine) -> str:
     """Return the path `gpu0:gpu0@1`: the workload's own, the user's, or between the first GPUs or memories."""
     if workload.path:
         return workload.path.replace(">", ":")
@@ -117,12 +117,12 @@ def _expect_sockets(workload: Message, machine: Machine) -> Bounds:
         return no_limit(workload, "messages have a limit only for bandwidth")
     if cluster.hosts < 2 and not machine.path:
         return no_limit(workload, "no baseline is known inside one host; if it ran between two hosts, give --count 2")
-    host = with_links(cluster.host, over_tcp)
+    host = change_links(cluster.host, convert_to_tcp)
     try:
         path = path_between(replace(cluster, host=host), machine.path or "memory0:memory0@1")
     except UsageError as error:
         return no_limit(workload, error.message)
-    limit, _ = over(host, path)
+    limit, _ = expect_over(host, path)
     return limit, tcp_band(limit) if isinstance(limit, Limit) else None
 
 
@@ -156,9 +156,9 @@ def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bound
         return gpu_copies.small_transfer(*both, is_small=is_small)
     source, _, target = workload.path.partition(">")
     if source == target and (gpu := machine.gpu(source)) is not None:
-        limit, band = within_gpu(gpu)
-    elif (path := machine.path_over(workload.path)) is not None:
-        limit, band = over(machine.host, path)
+        limit, band = expect_within_gpu(gpu)
+    elif (path := machine.find_path(workload.path)) is not None:
+        limit, band = expect_over(machine.host, path)
     else:
         return no_limit(workload, f"the topology has no path {workload.path}")
     is_large = (workload.size_bytes or 0) >= _TRANSFERS_JUDGED_FROM
@@ -171,25 +171,25 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     The band of one pair is that of one port, whatever the library stripes; several pairs are expected to spread.
     """
     way = machine.between(path)
-    found, band = over(machine.host, way)
+    found, band = expect_over(machine.host, way)
     if isinstance(found, NoLimit):
         return found, None
     single, band = _apply_assumptions(way, workload, machine, found, band)
-    limit = over_ports(single, workload, machine, way)
+    limit = limit_over_ports(single, workload, machine, way)
     spread = min(float(workload.pairs), limit.value / single.value)
-    band = scaled(band, spread, spread) if band is not None else None
+    band = scale_band(band, spread, spread) if band is not None else None
     if workload.both_ways:
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
         single = replace(single, value=single.value * 2)
-        band = scaled(band, 2 * _BOTH_WAYS_SHARE, 2) if band is not None else None
+        band = scale_band(band, 2 * _BOTH_WAYS_SHARE, 2) if band is not None else None
     over_efa = any(isinstance(link.protocol, EfaLink) for link in machine.host.links)
     in_one_host = _is_between_gpus_of_a_host(path)
-    start = start_of(workload, in_one_host=in_one_host, over_efa=over_efa)
+    start = find_start(workload, in_one_host=in_one_host, over_efa=over_efa)
     if workload.quantity == "latency_s":
         rate = band.low if band is not None else single.value
         return _message_time(limit, rate, workload, start, _OF_EFA if over_efa else _OF_SMALL)
     if band is None:
-        return limit, half_of(single) if (workload.size_bytes or 0) >= RENDEZVOUS_ENDS else None
+        return limit, half_band(single) if (workload.size_bytes or 0) >= RENDEZVOUS_ENDS else None
     return limit, _stream_band(band, workload, start, spread, in_one_host=in_one_host)
 
 
@@ -231,13 +231,13 @@ def _stream_band(
     share, why = _doubtful_share(workload, size)
     share, why = (share / spread, _WHY_PAIRS) if spread > 1 else (share, why)
     if not has_start:
-        return doubted_to(band, band.low * share, why)
-    low = with_start(size, band.low, start.expected_s / workload.pairs)
+        return extend_doubt(band, band.low * share, why)
+    low = add_start(size, band.low, start.expected_s / workload.pairs)
     because = f"{band.because}; less {format_duration(start.expected_s)} for the start of each message"
     return replace(
         band,
         low=low,
-        doubtful_to=min(low, with_start(size, band.low * share, start.doubtful_s)),
+        doubtful_to=min(low, add_start(size, band.low * share, start.doubtful_s)),
         doubt=why,
         because=because,
         sources=(*band.sources, start.source),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from railwright.errors import UsageError
-from railwright.expected.bands import near_limit
+from railwright.expected.bands import file_band
 from railwright.limits.limit import Bounds
 from railwright.limits.storage import file_limit
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Files
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.devices import Topology
 from railwright.topology.expand import expand
 from railwright.topology.shapes import split_name
@@ -26,11 +26,11 @@ def mount_limit(workload: Files) -> Bounds:
     try:
         host = _machine(client)
         storage = (servers, _machine(workload.storage_host)) if servers else None
-        cluster = cluster_of(host, max(1, workload.hosts), storage=storage)
+        cluster = build_cluster(host, max(1, workload.hosts), storage=storage)
     except UsageError as error:
         return no_limit(workload, error.message)
     limit = file_limit(cluster, cluster.hosts)
-    return limit, near_limit(limit)
+    return limit, file_band(limit)
 
 
 def _machine(text: str) -> Topology:

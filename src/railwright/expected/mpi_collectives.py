@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from railwright.expected import shared_memory
 from railwright.expected.machine import Machine
-from railwright.limits.choice import at_size
-from railwright.limits.collectives import as_limit
+from railwright.limits.choice import choose_at_size
+from railwright.limits.collectives import build_limit
 from railwright.limits.limit import Bounds, Expected
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Collective
@@ -36,12 +36,12 @@ def expect_by_mpi(workload: Collective, machine: Machine) -> Bounds:
         return no_limit(workload, f"no limit is derived for {workload.quantity} of {workload.operation}")
     found = machine.algorithms(workload.operation, machine.supposed, workload.operation)
     best = max(algorithm.algbw_bytes_per_s.limit for algorithm in found)  # MPI has algorithms that NCCL lacks
-    rate = as_limit(found, best)
+    rate = build_limit(found, best)
     least = size / best
     limit = replace(rate, quantity="latency_s", value=least)
     if least < _BYTES_DECIDE_S:
         return limit, None
-    _, of_nccl, _ = at_size(machine.supposed.cluster, workload.operation, found, None)
+    _, of_nccl, _ = choose_at_size(machine.supposed.cluster, workload.operation, found, None)
     low = size / (of_nccl.expected_high or best)
     return limit, Expected(
         quantity="latency_s",

@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.errors import RailwrightError, UsageError
-from railwright.expected.bands import doubted_to
+from railwright.expected.bands import extend_doubt
 from railwright.expected.machine import Machine
 from railwright.limits import nvlink
-from railwright.limits.choice import at_size, band_of
-from railwright.limits.collectives import as_limit
+from railwright.limits.choice import build_band, choose_at_size
+from railwright.limits.collectives import build_limit
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.rates import Algorithm, Rate
-from railwright.limits.traffic import ALGORITHMS, domains, without_nvls
+from railwright.limits.traffic import ALGORITHMS, disable_nvls, domains
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Collective
-from railwright.topology.changes import without
-from railwright.topology.cluster import Cluster, cluster_of
+from railwright.topology.changes import remove_devices
+from railwright.topology.cluster import Cluster, build_cluster
 from railwright.topology.devices import NvlinkLink, PcieLink
 from railwright.topology.gpus import usable_gpus
 from railwright.units import GIB, format_size
@@ -64,14 +64,14 @@ class Reached(NamedTuple):
     """The time; None for large sizes."""
 
 
-def reached(workload: Collective, machine: Machine) -> Reached:
+def compute_reached(workload: Collective, machine: Machine) -> Reached:
     """Return NCCL's rate at the workload's size, or at large sizes if it has none. Raises UsageError and
     CannotJudge.
     """
-    cluster = taking_part(workload, machine)
+    cluster = select_gpus(workload, machine)
     found = _algorithms(workload, machine, cluster)
     protocol = "Simple" if workload.protocol.lower() == "simple" else ""
-    return Reached(found, *at_size(cluster, workload.operation, found, workload.size_bytes, protocol))
+    return Reached(found, *choose_at_size(cluster, workload.operation, found, workload.size_bytes, protocol))
 
 
 def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
@@ -82,30 +82,30 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
         return no_limit(workload, f"no limit is derived for {workload.operation}")
     size = GIB if workload.in_buckets else workload.size_bytes or 0
     try:
-        cluster = taking_part(workload, machine)
+        cluster = select_gpus(workload, machine)
     except UsageError as error:
         return no_limit(workload, error.message)
     if size < 1:
         return no_limit(workload, f"no limit is derived for {workload.quantity} of a collective")
     try:
-        found, likely, rate, time = reached(replace(workload, size_bytes=size), machine)
+        found, likely, rate, time = compute_reached(replace(workload, size_bytes=size), machine)
     except RailwrightError as error:
-        missing = tuple(f"{gpu}: NVLink" for gpu in nvlink.not_known(cluster.host))
+        missing = tuple(f"{gpu}: NVLink" for gpu in nvlink.find_unknown_gpus(cluster.host))
         return NoLimit(quantity=workload.quantity, why=error.message, missing=missing), None
-    scale = float(factor(workload.operation, cluster.ranks)) if workload.rate == "busbw" else 1.0
-    limit = as_limit(found, rate.limit * scale)
+    scale = float(busbw_factor(workload.operation, cluster.ranks)) if workload.rate == "busbw" else 1.0
+    limit = build_limit(found, rate.limit * scale)
     is_forced = workload.protocol.lower() not in ("free", "simple")
     if workload.quantity == "latency_s" and time is not None:
         floor = replace(limit, quantity="latency_s", value=time.limit)
-        return _latency(floor, band_of(time, likely, "latency_s"), size, is_forced=is_forced)
-    band = band_of(rate.times(scale), likely)
+        return _latency(floor, build_band(time, likely, "latency_s"), size, is_forced=is_forced)
+    band = build_band(rate.times(scale), likely)
     if workload.quantity != "bandwidth_bytes_per_s" or is_forced or workload.in_buckets or band is None:
         return limit, None
     ring = tuple(algorithm for algorithm in found if algorithm.name == "ring")
     if ring and likely.name != "ring" and cluster.hosts > 1:
         # Between hosts NCCL may take its ring even if another algorithm is faster, and is often told to.
-        _, of_ring, _ = at_size(cluster, workload.operation, ring, size)
-        band = doubted_to(band, scale * (of_ring.expected_low or band.low), _WHY_RING)
+        _, of_ring, _ = choose_at_size(cluster, workload.operation, ring, size)
+        band = extend_doubt(band, scale * (of_ring.expected_low or band.low), _WHY_RING)
     return limit, _add_doubts(band, cluster)
 
 
@@ -116,19 +116,19 @@ def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
     return limit.value < _DECIDES_FROM * expected.low
 
 
-def over_unknown_fabric(cluster: Cluster) -> bool:
+def has_unknown_fabric(cluster: Cluster) -> bool:
     """Report whether the hosts exceed one leaf and their fabric is not described."""
     return cluster.hosts > _ONE_LEAF and not cluster.fabric.tiers and domains(cluster) > 1
 
 
 def _add_doubts(band: Expected, cluster: Cluster) -> Expected:
     """Return the band with the doubtful range below it in which healthy machines of this kind differ."""
-    if over_unknown_fabric(cluster):
-        band = doubted_to(band, band.low * _TAPER, _WHY_FABRIC)
+    if has_unknown_fabric(cluster):
+        band = extend_doubt(band, band.low * _TAPER, _WHY_FABRIC)
     if _is_over_tcp(cluster):
-        band = doubted_to(band, band.low * _OF_TCP, _WHY_TCP)
+        band = extend_doubt(band, band.low * _OF_TCP, _WHY_TCP)
     if _is_over_pcie_3(cluster):
-        band = doubted_to(band, band.low * _OF_PCIE_3, _WHY_PCIE_3)
+        band = extend_doubt(band, band.low * _OF_PCIE_3, _WHY_PCIE_3)
     return band
 
 
@@ -169,7 +169,7 @@ def nvls_is_off(recorded: object, environment: Mapping[str, str]) -> bool:
     return str(recorded).startswith("off") or environment.get(NVLS_VARIABLE, "").strip() == "0"
 
 
-def taking_part(workload: Collective, machine: Machine) -> Cluster:
+def select_gpus(workload: Collective, machine: Machine) -> Cluster:
     """Return the cluster with only the GPUs that took part: those named, else all usable ones up to the path's end.
 
     A workload without a path uses the whole cluster. Without NVLS the GPUs count as GPUs without multicast. Raises
@@ -183,10 +183,10 @@ def taking_part(workload: Collective, machine: Machine) -> Cluster:
         named = workload.gpus.split(",") if workload.gpus else gpus[: gpus.index(last) + 1] if last in gpus else []
         if len(named) < _LEAST_RANKS or not set(named) <= set(gpus):
             raise UsageError(f"the topology has no GPUs {workload.path}")
-        cluster = cluster_of(without(cluster.host, set(all_gpus) - set(named)), 1)
+        cluster = build_cluster(remove_devices(cluster.host, set(all_gpus) - set(named)), 1)
     if not nvls_is_off(workload.nvls, machine.environment):
         return cluster
-    return replace(cluster, host=without_nvls(cluster.host))
+    return replace(cluster, host=disable_nvls(cluster.host))
 
 
 def _latency(floor: Limit, band: Expected | None, size_bytes: int, *, is_forced: bool) -> Bounds:

@@ -39,7 +39,7 @@ def ports_used(workload: Message, machine: Machine, way: Path) -> int:
     return max(1, min(all_ports, named, wanted))
 
 
-def over_ports(limit: Limit, workload: Message, machine: Machine, way: Path) -> Limit:
+def limit_over_ports(limit: Limit, workload: Message, machine: Machine, way: Path) -> Limit:
     """Return the limit of one port, or the sum of those that the messages can use, at most the rate of their slots."""
     ports = ports_used(workload, machine, way)
     if ports < 2:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.busbw import factor
-from railwright.expected.bands import of_baseline
-from railwright.expected.baselines import Baselines, Ceiling, pages_of
+from railwright.busbw import busbw_factor
+from railwright.expected.bands import limit_from_baseline
+from railwright.expected.baselines import Baselines, Ceiling, find_pages
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, Source
 from railwright.limits.sources import SINGLE_HOST_COPIES
 from railwright.results.declarations import no_limit
@@ -57,7 +57,7 @@ class _Edges(NamedTuple):
     doubtful_to: float
 
     def times(self, factor: float) -> _Edges:
-        """Return both edges multiplied by `factor`."""
+        """Return both edges multiplied by `busbw_factor`."""
         return _Edges(factor * self.low, factor * self.doubtful_to)
 
 
@@ -121,12 +121,12 @@ def _cache_line(baselines: Baselines, workload: Workload) -> Limit | NoLimit:
         why = "one cache line from core to core was not measured in this run"
         return NoLimit(quantity=workload.quantity, why=why)
     because = "one cache line from core to core, measured in this run"
-    return of_baseline(workload.quantity, line, line.fastest, because)
+    return limit_from_baseline(workload.quantity, line, line.fastest, because)
 
 
 def thread_copies(baselines: Baselines, workload: Workload, copies: int = 1, *, upper_only: bool = False) -> Bounds:
     """Return the bounds of `copies` threads that copy at once: at most all of them, at least one of them."""
-    size, pages = workload.size_bytes, pages_of(workload)
+    size, pages = workload.size_bytes, find_pages(workload)
     found = baselines.copies(workload.path, size, pages) if size is not None else None
     largest = baselines.largest_copies(workload.path, pages)
     if size is None or found is None or largest is None:
@@ -136,7 +136,7 @@ def thread_copies(baselines: Baselines, workload: Workload, copies: int = 1, *, 
     kind = " on small pages" if pages == "small" else ""
     because = f"one thread's memory copy of {format_size(of_size)}{kind}, measured in this run"
     because = f"{copies} at once of {because}" if copies > 1 else because
-    limit = of_baseline("bandwidth_bytes_per_s", best, best.best, because, times=copies)
+    limit = limit_from_baseline("bandwidth_bytes_per_s", best, best.best, because, times=copies)
     edges = _copied_rates(baselines, workload)
     if edges is None or upper_only:
         return limit, None
@@ -161,7 +161,7 @@ def thread_copies(baselines: Baselines, workload: Workload, copies: int = 1, *, 
 
 def _copied_rates(baselines: Baselines, workload: Workload) -> _Edges | None:
     """Return the rates of two processes by the slowest sound method, in bytes/s; None without such a copy."""
-    size, pages = workload.size_bytes, pages_of(workload)
+    size, pages = workload.size_bytes, find_pages(workload)
     found = baselines.copies(workload.path, size, pages) if size is not None else None
     largest = baselines.largest_copies(workload.path, pages)
     if found is None or largest is None:
@@ -232,7 +232,7 @@ def plain_socket(baselines: Baselines, workload: Message) -> Bounds:
     share = LIBRARY_LATENCY.value if is_latency else LIBRARY_RATE.value
     value = (baselines.fastest_message(workload) if is_latency else None) or socket.best
     because = f"{times} at once of {because}" if times > 1 else because
-    limit = of_baseline(workload.quantity, socket, value, because, times=1 if is_latency else times)
+    limit = limit_from_baseline(workload.quantity, socket, value, because, times=1 if is_latency else times)
     edges = _Edges(share * socket.fastest, share * (socket.slowest if is_latency else socket.low))
     because = "a library adds its protocol and copies to the socket"
     size = workload.size_bytes or 0
@@ -313,7 +313,7 @@ def collective(baselines: Baselines, workload: Collective) -> Bounds:
     if isinstance(limit, NoLimit) or size is None or written is None:
         return limit, None
     scale = (size / written if written else 1.0) * (
-        float(factor(operation, ranks)) if workload.rate == "busbw" else 1.0
+        float(busbw_factor(operation, ranks)) if workload.rate == "busbw" else 1.0
     )
     because = f"each rank's thread writes {format_size(written)}, at the rate of {limit.because}"
     limit = replace(limit, value=limit.value * scale, because=because)

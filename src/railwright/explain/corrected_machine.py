@@ -11,7 +11,7 @@ from railwright.diagnosis.verdicts.judged import Judged, Verdict
 from railwright.expected.machine import Machine
 from railwright.faults.gpudirect_off import FACT
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.topology.changes import with_host_facts
+from railwright.topology.changes import add_host_facts
 from railwright.topology.devices import EfaLink
 
 _NO_EFA = re.compile(r"\b(?:T4G?|V100\S{0,24}|A10G?|M60|K80|P100\S{0,24})\b")
@@ -26,7 +26,7 @@ host memory begins at 7.1 (aws-do-eks, eks-efa, EFA NCCL Test)."""
 _WHY = "rates through host memory vary as much between healthy hosts, by GPU and CPU"
 
 
-def weighed_as_told(rows: tuple[Judged, ...], told: tuple[str, ...]) -> tuple[Judged, ...]:
+def doubt_corrected_rows(rows: tuple[Judged, ...], told: tuple[str, ...]) -> tuple[Judged, ...]:
     """Turn slow rows into unknown ones if the table's GPUs lack a feature of the given machine."""
     return tuple(map(_weighed, rows)) if told else rows
 
@@ -38,7 +38,7 @@ def _weighed(row: Judged) -> Judged:
     return replace(row, verdict=Verdict(state="unknown", why=f"{row.verdict.why}, but {_WHY}"))
 
 
-def as_told(file: ForeignFile, machine: Machine) -> tuple[Machine, tuple[str, ...]]:
+def correct_machine(file: ForeignFile, machine: Machine) -> tuple[Machine, tuple[str, ...]]:
     """Return the machine without features that the table's GPUs lack, and a note for each correction."""
     names = file.gpus[:_MOST]
     host = machine.cluster.host
@@ -47,7 +47,7 @@ def as_told(file: ForeignFile, machine: Machine) -> tuple[Machine, tuple[str, ..
     off = any(device.facts.get(FACT) is False for device in host.of_kind("host"))
     if not unable or machine.cluster.hosts < 2 or off:
         return machine, ()
-    cluster = replace(machine.cluster, host=with_host_facts(host, **{FACT: False}))
+    cluster = replace(machine.cluster, host=add_host_facts(host, **{FACT: False}))
     where = " over EFA" if over_efa else ""
     note = f"{', '.join(names[:2])} has no GPUDirect RDMA{where}: compared with transfers through host memory"
     return dataclasses.replace(machine, cluster=cluster), (note,)

@@ -9,7 +9,7 @@ from railwright.checks.parts import rdma_ports
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
-from railwright.explain.curve_shape import fall_of
+from railwright.explain.curve_shape import find_fall
 from railwright.faults import nic_unused, p2p_disabled, uplinks_shared
 from railwright.limits.limit import Limit
 from railwright.results.readers.foreign_file import ForeignFile
@@ -20,7 +20,7 @@ _HCA = "NCCL_IB_HCA"
 _COLLAPSE = 3.0
 
 
-def seen_in(file: ForeignFile, machine: Machine | None, rows: Sequence[Judged]) -> tuple[Finding, ...]:
+def find_in_curve(file: ForeignFile, machine: Machine | None, rows: Sequence[Judged]) -> tuple[Finding, ...]:
     """Return all findings; none without a machine."""
     return () if machine is None else tuple(_seen_in(file, machine, rows))
 
@@ -28,7 +28,7 @@ def seen_in(file: ForeignFile, machine: Machine | None, rows: Sequence[Judged]) 
 def _seen_in(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
     yield from _fewer_nics_named(file, machine)
     yield from _copies_without_nvlink(file, machine, rows)
-    fall = fall_of(rows)
+    fall = find_fall(rows)
     slow = any(row.verdict.state == "slow" for row in rows)
     between = machine.cluster.hosts > 1 and file.workload.transport == "nccl"
     if fall and slow and between and fall.lasts and fall.factor >= _COLLAPSE:

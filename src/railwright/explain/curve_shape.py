@@ -11,7 +11,7 @@ from railwright.diagnosis.verdicts.call_time import CallTime
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.pasted.log_lines import ENDED_BY_ERROR, ENDS_INSIDE
-from railwright.results.records import size_of
+from railwright.results.records import find_size
 from railwright.units import format_bandwidth, format_duration, format_size
 
 _FALLS = 2.0
@@ -35,7 +35,7 @@ class Fall(NamedTuple):
     """Whether no larger size recovers the previous rate."""
 
 
-def fall_of(rows: Sequence[Judged]) -> Fall | None:
+def find_fall(rows: Sequence[Judged]) -> Fall | None:
     """Return the largest fall between two consecutive sizes; None if there is none."""
     rates = sorted(_rates(rows).items())
     found = []
@@ -62,7 +62,7 @@ def _rates(rows: Sequence[Judged]) -> dict[int, float]:
     """Map each size to the rate of the better placement, in bytes/s."""
     best: dict[int, float] = {}
     for row in rows:
-        size = size_of(row.parameters)
+        size = find_size(row.parameters)
         if size and row.value and row.quantity == "bandwidth_bytes_per_s":
             best[size] = max(best.get(size, 0.0), row.value)
     return best
@@ -82,15 +82,15 @@ def shape_notes(rows: Sequence[Judged], call: CallTime | None, *, of_files: bool
             f"{span} each call takes up to {format_duration(call.extra_s)} more than expected, regardless of size: the"
             " call is slow (launch, plug-in, CPU), not a link"
         )
-    fall = fall_of(rows)
+    fall = find_fall(rows)
     if fall is not None:
         word = "collapses" if fall.lasts else "dips"
         notes.append(
             f"the rate {word} at {format_size(fall.size_bytes)}: 1/{fall.factor:.1f} of that at"
             f" {format_size(fall.before_bytes)}; {_FALL_OF_FILES if of_files else _FALL}"
         )
-    slow = sorted({size_of(row.parameters) or 0 for row in rows if row.verdict.state == "slow"})
-    judged = sorted({size_of(row.parameters) or 0 for row in rows if row.verdict.state in ("slow", "ok")})
+    slow = sorted({find_size(row.parameters) or 0 for row in rows if row.verdict.state == "slow"})
+    judged = sorted({find_size(row.parameters) or 0 for row in rows if row.verdict.state in ("slow", "ok")})
     if slow and slow != judged and slow[-1] < judged[-1]:
         notes.append(f"slow from {format_size(slow[0])} to {format_size(slow[-1])}; larger sizes are normal")
     notes += [note for note in (_placements(rows), _plateau(rows, fall), _joined_otherwise(rows)) if note]
@@ -101,7 +101,7 @@ def _placements(rows: Sequence[Judged]) -> str:
     """Report a placement that is much faster at large sizes, as with an unregistered or too small buffer."""
     rates: dict[int, dict[str, float]] = {}
     for row in rows:
-        size, placement = size_of(row.parameters) or 0, row.parameters.get("placement")
+        size, placement = find_size(row.parameters) or 0, row.parameters.get("placement")
         if size >= _LARGE and row.value and isinstance(placement, str):
             rates.setdefault(size, {})[placement] = row.value
     pairs = {size: found for size, found in rates.items() if len(found) > 1}
@@ -130,7 +130,7 @@ def _joined_otherwise(rows: Sequence[Judged]) -> str:
 def _plateau(rows: Sequence[Judged], fall: Fall | None) -> str:
     """Report a slow rate that stays constant over the largest sizes, which is the rate of the narrowest link."""
     rates = sorted(_rates(rows).items())
-    slow = {size_of(row.parameters) for row in rows if row.verdict.state == "slow"}
+    slow = {find_size(row.parameters) for row in rows if row.verdict.state == "slow"}
     top = max((rate for _, rate in rates), default=0.0)
     flat = [size for size, rate in rates if rate >= _FLAT * top]
     steady = len(flat) >= _LEAST_FLAT and flat == [size for size, _ in rates[-len(flat) :]]
@@ -156,7 +156,7 @@ def _never_ran(file: ForeignFile) -> str | None:
     settings = file.results[0].settings if file.results else {}
     last = settings.get("last_size_bytes")
     factor, step = settings.get("step_factor"), settings.get("step_bytes")
-    largest = max((size_of(result.parameters) or 0 for result in file.results), default=0)
+    largest = max((find_size(result.parameters) or 0 for result in file.results), default=0)
     if not isinstance(last, int) or largest <= 0:
         return None
     following = largest * factor if isinstance(factor, int) and factor > 1 else None

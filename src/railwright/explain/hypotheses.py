@@ -19,15 +19,15 @@ from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.expected.messages import BYTES_DECIDE, SINGLE_MESSAGES_FROM
 from railwright.expected.mpi_collectives import total_bytes
-from railwright.explain.rows import is_collective, operation_of, row_workload
-from railwright.faults.fault import Supposed
+from railwright.explain.rows import collective_name, is_collective, row_workload
+from railwright.faults.fault import Hypothesis
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
 from railwright.limits.limit import Limit
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import Result
 from railwright.results.workload import Collective, Copy, Message
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 HEALTHY = "healthy"
 _MOST_SHOWN = 5
@@ -97,7 +97,7 @@ def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
     rows = _telling_rows(file, machine)
     if not rows:
         return ()
-    nothing = Supposed(fault=HEALTHY, says="nothing is wrong", case=case, tell_apart="")
+    nothing = Hypothesis(fault=HEALTHY, says="nothing is wrong", case=case, tell_apart="")
     healthy, doubt = _fitted(nothing, file, machine, rows)
     if healthy is None:
         return ()
@@ -133,9 +133,9 @@ def _is_by_mpi(file: ForeignFile) -> bool:
     return isinstance(file.workload, Collective) and file.workload.by == "mpi"
 
 
-def _supposed(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Supposed]:
+def _supposed(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Hypothesis]:
     """Yield the hypotheses of all faults that can affect the tool, worded for the tool."""
-    able = (fault for fault in FAULTS if fault.can_be_of(file.workload.transport, operation_of(file)))
+    able = (fault for fault in FAULTS if fault.can_affect(file.workload.transport, collective_name(file)))
     only_slow = _find_slow_gpus(file, machine) if _is_copies(file) else ""
     for supposed in (way for fault in able for way in fault.suppose(case)):
         if _is_stream(file) or _is_by_mpi(file):
@@ -192,7 +192,7 @@ def _is_rate(row: Result) -> bool:
     return row.quantity == "bandwidth_bytes_per_s"
 
 
-def _fitted(supposed: Supposed, file: ForeignFile, machine: Machine, rows: Rows) -> tuple[Fitted | None, float]:
+def _fitted(supposed: Hypothesis, file: ForeignFile, machine: Machine, rows: Rows) -> tuple[Fitted | None, float]:
     """Return the fitted hypothesis, and the table's distance from its band as a logarithm."""
     try:
         curve = _curve(file, _suppose_case(machine, supposed.case), rows)
@@ -292,4 +292,4 @@ def _find_slow_gpus(file: ForeignFile, machine: Machine) -> str:
     }
     fine = set().union(*(gpus for number, gpus in ends.items() if number not in slow))
     only_slow = set().union(*(ends[number] for number in slow)) - fine
-    return runs(sorted(only_slow)) if fine else ""
+    return format_runs(sorted(only_slow)) if fine else ""

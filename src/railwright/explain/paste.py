@@ -8,11 +8,11 @@ from railwright.checks.finding import Finding
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
 from railwright.expected.machine import Machine
 from railwright.explain.table import Explained, explain
-from railwright.explain.topology_matrix import Beside, beside
+from railwright.explain.topology_matrix import Surroundings, read_surroundings
 from railwright.results.readers import registry
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.nccl_log.model import MARKS, NcclLog
-from railwright.results.readers.pasted.documents import plain
+from railwright.results.readers.pasted.documents import extract_text
 from railwright.results.readers.pasted.long_text import LongText
 
 
@@ -45,7 +45,7 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
 
     A `LongText` may hold several texts of one run; those without a table belong to the log.
     """
-    given = plain(given) if isinstance(given, str) else given
+    given = extract_text(given) if isinstance(given, str) else given
     texts = given.texts if isinstance(given, LongText) else (given,)
     tables = tuple(number for number, text in enumerate(texts) if registry.has_table(text))
     log: NcclLog | None = None
@@ -66,7 +66,10 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
         chosen = tables or range(len(texts))
         files = tuple(file for number in chosen for file in registry.read(texts[number], collective))
         return Paste(
-            log=log, findings=findings, files=files, tables=_explained(files, machine, beside(texts[chosen[0]]))
+            log=log,
+            findings=findings,
+            files=files,
+            tables=_explained(files, machine, read_surroundings(texts[chosen[0]])),
         )
     except RailwrightError as error:
         if log is None:
@@ -92,7 +95,7 @@ def _contradictions(log: NcclLog, machine: Machine | None) -> tuple[Finding, ...
     return contradictions(log, machine.cluster.host if machine is not None else None)
 
 
-def _explained(files: tuple[ForeignFile, ...], machine: Machine | None, around: Beside) -> tuple[Explained, ...]:
+def _explained(files: tuple[ForeignFile, ...], machine: Machine | None, around: Surroundings) -> tuple[Explained, ...]:
     """Explain every run. Raises UsageError, with the run's number if there are several."""
     found = []
     for number, table in enumerate(files, 1):

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from railwright.busbw import OPERATIONS, bus_bandwidth
 from railwright.diagnosis.verdicts.judged import Judged
-from railwright.diagnosis.verdicts.verdict import judged
+from railwright.diagnosis.verdicts.verdict import judge_result
 from railwright.errors import UsageError
-from railwright.expected.bands import scaled
+from railwright.expected.bands import scale_band
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Limit
@@ -19,11 +19,11 @@ from railwright.limits.traffic import ALGORITHMS
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.records import Result
 from railwright.results.workload import Collective, Copy, Linpack, Workload, describe
-from railwright.topology.changes import without
-from railwright.topology.cluster import Cluster, cluster_of
+from railwright.topology.changes import remove_devices
+from railwright.topology.cluster import Cluster, build_cluster
 from railwright.topology.gpu_models import is_model
 from railwright.topology.shapes import SHAPES
-from railwright.units import count
+from railwright.units import format_count
 
 _MOST_MODELS = 8
 """The number of GPU names read from a table; a job has one or a few."""
@@ -37,22 +37,22 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
     cluster = machine.cluster
     workload = file.workload
     if workload.transport == "sockets" and file.hosts == 2 and cluster.hosts == 1 and not machine.path:
-        two = cluster_of(cluster.host, 2, cluster.fabric, cluster.storage, cluster.name)
+        two = build_cluster(cluster.host, 2, cluster.fabric, cluster.storage, cluster.name)
         return dataclasses.replace(machine, cluster=two)
     if file.ranks is None or not isinstance(workload, Collective | Linpack):
         return machine
     if isinstance(workload, Linpack):  # one rank per GPU; a machine without GPUs may have any number
         if 0 < cluster.ranks < file.ranks:
             raise UsageError(
-                f"the run has {count(file.ranks, 'rank')}, but {cluster.name[:80]} has {count(cluster.ranks, 'GPU')} on"
-                f" {count(cluster.hosts, 'host')}",
+                f"the run has {format_count(file.ranks, 'rank')}, but {cluster.name[:80]} has "
+                f"{format_count(cluster.ranks, 'GPU')} on {format_count(cluster.hosts, 'host')}",
                 hint="give the number of hosts with --count",
             )
         return machine
     hosts = file.hosts or _count_hosts(file.ranks, cluster)
     if workload.by == "mpi" and (file.ranks % hosts or file.ranks > hosts * cluster.gpus_per_host):
         return machine  # ranks of MPI need no GPU, and nothing is derived without
-    table = f"the table has {count(file.ranks, 'rank')} on {count(hosts, 'host')}"
+    table = f"the table has {format_count(file.ranks, 'rank')} on {format_count(hosts, 'host')}"
     if file.ranks % hosts:
         raise UsageError(
             f"{table}, which is not the same number per host",
@@ -65,13 +65,13 @@ def machine_for(file: ForeignFile, machine: Machine) -> Machine:
     each = file.ranks // hosts
     if each > cluster.gpus_per_host:
         raise UsageError(
-            f"{table}, {each} per host, but {cluster.host.name[:80]} has {count(cluster.gpus_per_host, 'GPU')}",
+            f"{table}, {each} per host, but {cluster.host.name[:80]} has {format_count(cluster.gpus_per_host, 'GPU')}",
             hint="give the shape that it ran on, such as gpus=8"
             + ("" if file.hosts else ", or more hosts with --count"),
         )
     # A job on some GPUs of a machine can use all of its NICs.
-    host = without(cluster.host, {gpu.id for gpu in cluster.host.of_kind("gpu")[each:]})
-    smaller = cluster_of(host, hosts, cluster.fabric, cluster.storage, cluster.name)
+    host = remove_devices(cluster.host, {gpu.id for gpu in cluster.host.of_kind("gpu")[each:]})
+    smaller = build_cluster(host, hosts, cluster.fabric, cluster.storage, cluster.name)
     return dataclasses.replace(machine, cluster=smaller)
 
 
@@ -102,7 +102,7 @@ def _differences(file: ForeignFile, machine: Machine, placed: Cluster) -> Iterat
     if file.ranks is None and is_collective(file):
         yield f"the table does not state the number of ranks: all {given.ranks} of the machine are assumed"
     if placed.hosts < given.hosts:
-        yield f"the table has {count(placed.hosts, 'host')} of the {given.hosts} given"
+        yield f"the table has {format_count(placed.hosts, 'host')} of the {given.hosts} given"
     if placed.gpus_per_host < given.gpus_per_host:
         yield (f"{placed.gpus_per_host} of the {given.gpus_per_host} GPUs of each host took part; all NICs are counted")
 
@@ -149,7 +149,7 @@ def is_collective(file: ForeignFile) -> bool:
     return _is_nccl(file) and file.test in ALGORITHMS
 
 
-def operation_of(file: ForeignFile) -> str:
+def collective_name(file: ForeignFile) -> str:
     """Return the NCCL name of the table's collective; empty if it is not of a collective."""
     return file.workload.operation if isinstance(file.workload, Collective) else ""
 
@@ -165,5 +165,5 @@ def _judged(result: Result, file: ForeignFile, machine: Machine) -> Judged:
     if isinstance(limit, Limit):
         limit = replace(limit, value=limit.value * scale)
     if expected is not None:
-        expected = scaled(expected, scale, scale)
-    return judged(result, value, (limit, expected), result.verification, must_check=False)
+        expected = scale_band(expected, scale, scale)
+    return judge_result(result, value, (limit, expected), result.verification, must_check=False)

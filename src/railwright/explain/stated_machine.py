@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from railwright.diagnosis.verdicts.judged import Judged
-from railwright.explain.topology_matrix import Beside, contradictions_beside
+from railwright.explain.topology_matrix import Surroundings, matrix_contradictions
 from railwright.limits.network import LINUX_ROCE_BYTES, largest_rdma_mtu
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.workload import Message
 from railwright.topology.cluster import Cluster, ports
 from railwright.topology.devices import EthernetLink, InfinibandLink
 from railwright.topology.gpu_models import is_model, names_a_model
-from railwright.units import count, format_bandwidth, format_line_rate
+from railwright.units import format_bandwidth, format_count, format_line_rate
 
 _HCA = "NCCL_IB_HCA"
 _LINE_RATES = (10e9, 25e9, 40e9, 50e9, 56e9, 100e9, 200e9, 400e9)
@@ -24,12 +24,12 @@ _KINDS: dict[str, type] = {"ethernet": EthernetLink, "ib": InfinibandLink, "infi
 _NAMES: dict[type, str] = {EthernetLink: "Ethernet", InfinibandLink: "InfiniBand"}
 
 
-def contradictions(file: ForeignFile, given: Cluster, placed: Cluster, around: Beside) -> tuple[str, ...]:
+def contradictions(file: ForeignFile, given: Cluster, placed: Cluster, around: Surroundings) -> tuple[str, ...]:
     """Return a sentence per contradiction between known facts. `placed` is the cluster at the table's size."""
     return (
         *_contradict_gpus(file, given, placed),
         *_contradict_nics(file, given),
-        *contradictions_beside(around, given),
+        *matrix_contradictions(around, given),
     )
 
 
@@ -41,8 +41,8 @@ def _contradict_gpus(file: ForeignFile, given: Cluster, placed: Cluster) -> Iter
         placed.hosts > given.hosts and file.workload.transport != "sockets"
     ):  # addresses give the hosts, and a note says so
         yield (
-            f"the table has {file.ranks} ranks, so it is of {count(placed.hosts, 'host')} and not of the {given.hosts}"
-            " given: is it the right table?"
+            f"the table has {file.ranks} ranks, so it is of {format_count(placed.hosts, 'host')} and not of "
+            f"the {given.hosts} given: is it the right table?"
         )
 
 
@@ -79,7 +79,7 @@ def _rdma_mtu(link: EthernetLink | InfinibandLink) -> int | None:
     return largest_rdma_mtu(link.mtu_bytes - headers) or None
 
 
-def another_rate(file: ForeignFile, rows: Sequence[Judged], given: Cluster) -> tuple[str, ...]:
+def suggest_line_rate(file: ForeignFile, rows: Sequence[Judged], given: Cluster) -> tuple[str, ...]:
     """Report that the fastest of slow messages between hosts matches the rate of a slower port."""
     rates = [row.value for row in rows if row.value and row.quantity == "bandwidth_bytes_per_s"]
     line_rates = [getattr(link.protocol, "line_rate_bits_per_s", None) or 0.0 for _, link in ports(given.host)]

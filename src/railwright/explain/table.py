@@ -7,31 +7,31 @@ import msgspec
 from railwright.checks.check import Check, Facts
 from railwright.checks.finding import Finding
 from railwright.diagnosis.nccl.paths import NO_MACHINE
-from railwright.diagnosis.verdicts.call_time import CallTime, call_time, of_healthy_machines
-from railwright.diagnosis.verdicts.doubts import largest_row, of_old_nccl, weighed
+from railwright.diagnosis.verdicts.call_time import CallTime, call_time, match_healthy_machines
+from railwright.diagnosis.verdicts.doubts import doubt_old_nccl, doubt_rows, largest_row
 from railwright.diagnosis.verdicts.judged import Judged, State, Verdict
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.expected.machine import Machine
-from railwright.explain.corrected_machine import as_told, weighed_as_told
-from railwright.explain.curve_findings import seen_in
+from railwright.explain.corrected_machine import correct_machine, doubt_corrected_rows
+from railwright.explain.curve_findings import find_in_curve
 from railwright.explain.curve_shape import missing_sizes, shape_notes
 from railwright.explain.hypotheses import Fitted, fit
 from railwright.explain.rows import (
     busbw_scale,
+    collective_name,
     differences,
     is_busbw,
     judge_rows,
     machine_for,
-    operation_of,
 )
-from railwright.explain.stated_machine import another_rate, contradictions
-from railwright.explain.topology_matrix import Beside
+from railwright.explain.stated_machine import contradictions, suggest_line_rate
+from railwright.explain.topology_matrix import Surroundings
 from railwright.faults.registry import FAULTS
 from railwright.limits.limit import NoLimit
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.pasted.log_lines import ENDED_BY_ERROR
-from railwright.results.records import Verification, size_of
+from railwright.results.records import Verification, find_size
 from railwright.results.workload import Collective, Files, Message
 from railwright.topology.devices import Topology
 from railwright.units import format_size
@@ -67,7 +67,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     """The exit status: 0 ok, 1 slow or misconfigured, 3 could not be judged."""
 
 
-def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside()) -> Explained:  # noqa: B008
+def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = Surroundings()) -> Explained:  # noqa: B008
     """Judge a run, with the facts from the text `around` the table.
 
     Raises UsageError if the table cannot be of the machine, and CannotJudge if the machine is unknown.
@@ -77,7 +77,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
             f"--path {machine.path[:80]!r} needs a test between two devices, got {file.test}", hint="omit --path"
         )
     fitting = machine_for(file, machine) if machine is not None else None
-    placed, told = as_told(file, fitting) if fitting is not None else (None, ())
+    placed, told = correct_machine(file, fitting) if fitting is not None else (None, ())
     rows, headline, call = _judged_rows(file, placed, told, around.nccl)
     verdict = _verdict(rows, headline)
     if verdict.state == "ok" and (missing := missing_sizes(file)):
@@ -85,10 +85,10 @@ def explain(file: ForeignFile, machine: Machine | None, around: Beside = Beside(
         verdict = Verdict(state="unknown", why=f"{verdict.why}, but {ended}")
     curves = verdict.state in ("slow", "unknown", "failed")
     host = fitting.cluster.host if fitting is not None else NO_MACHINE
-    findings = (*_find_faults(file, host, verdict.state), *seen_in(file, placed, rows), *around.findings)
+    findings = (*_find_faults(file, host, verdict.state), *find_in_curve(file, placed, rows), *around.findings)
     notes: tuple[str, ...] = ()
     if machine is not None and placed is not None:
-        notes = (*differences(file, machine, placed), *another_rate(file, rows, placed.cluster))
+        notes = (*differences(file, machine, placed), *suggest_line_rate(file, rows, placed.cluster))
     return Explained(
         tool=file.tool,
         version=file.version,
@@ -119,15 +119,15 @@ def _judged_rows(
     if placed is None:
         rows = tuple(_unjudged(file))
         return rows, largest_row(rows), None
-    rows = weighed_as_told(judge_rows(file, placed), told)
+    rows = doubt_corrected_rows(judge_rows(file, placed), told)
     headline = largest_row(rows)
     if not isinstance(file.workload, Collective) or file.workload.by != "nccl":
         return rows, headline, None
     call = call_time(rows, busbw_scale(file))
-    known = of_healthy_machines(call, file, placed.cluster)
+    known = match_healthy_machines(call, file, placed.cluster)
     if headline is not None and rows[headline].verdict.state == "slow":
-        rows = of_old_nccl(rows, headline, placed.cluster.hosts, nccl)
-    return weighed(rows, headline, placed.cluster.hosts, known), headline, call
+        rows = doubt_old_nccl(rows, headline, placed.cluster.hosts, nccl)
+    return doubt_rows(rows, headline, placed.cluster.hosts, known), headline, call
 
 
 def _find_faults(file: ForeignFile, host: Topology, state: State) -> tuple[Finding, ...]:
@@ -137,8 +137,8 @@ def _find_faults(file: ForeignFile, host: Topology, state: State) -> tuple[Findi
     reaches the rate of such a machine, the change is not a fault.
     """
     facts = Facts(topology=host, environment=file.environment)
-    operation = operation_of(file)
-    unable = {fault.name for fault in FAULTS if not fault.can_be_of(file.workload.transport, operation)}
+    operation = collective_name(file)
+    unable = {fault.name for fault in FAULTS if not fault.can_affect(file.workload.transport, operation)}
     looked = (finding for check in _checks_for(facts) if check.name not in unable for finding in check.look(facts))
     found = tuple(finding for finding in looked if finding.certainty != "could not look")
     return tuple(filter(_is_setting, found)) if state in ("ok", "suspicious") and host.source == "shape" else found
@@ -211,7 +211,7 @@ def _share_of_limit(row: Judged) -> float:
 
 def _reason_at(row: Judged) -> str:
     """Return the reason with the row's size and placement."""
-    size, placement = size_of(row.parameters), row.parameters.get("placement", "")
+    size, placement = find_size(row.parameters), row.parameters.get("placement", "")
     if isinstance(row.limit, NoLimit) and row.verdict.state == "unknown":
         return row.verdict.why
     words = [format_size(size)] if size is not None else []

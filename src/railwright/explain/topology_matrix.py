@@ -13,8 +13,8 @@ from railwright.checks.finding import Finding
 from railwright.faults import nic_across_sockets
 from railwright.results.records import Evidence
 from railwright.topology.cluster import Cluster
-from railwright.topology.matrix import Matrix, matrix_of, topology_of
-from railwright.units import count
+from railwright.topology.matrix import Matrix, build_topology, parse_matrix
+from railwright.units import format_count
 
 SEEN = "nvidia-smi topo -m"
 _NCCL = re.compile(r"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
@@ -22,7 +22,7 @@ _LOOKED = (nic_across_sockets.FAULT,)
 """The checks that need only the places of devices."""
 
 
-class Beside(msgspec.Struct, frozen=True):
+class Surroundings(msgspec.Struct, frozen=True):
     """The machine facts in a text around its tables."""
 
     matrix: Matrix | None = None
@@ -31,14 +31,14 @@ class Beside(msgspec.Struct, frozen=True):
     """The version of NCCL, empty if unknown."""
 
 
-def beside(text: str) -> Beside:
+def read_surroundings(text: str) -> Surroundings:
     """Read the machine facts around tables; findings are only possible, because the text's hosts are unknown."""
-    matrix, version = matrix_of(text), _find_nccl_version(text)
+    matrix, version = parse_matrix(text), _find_nccl_version(text)
     if matrix is None:
-        return Beside(nccl=version)
-    facts = Facts(topology=topology_of(matrix, SEEN))
+        return Surroundings(nccl=version)
+    facts = Facts(topology=build_topology(matrix, SEEN))
     found = (finding for check in _LOOKED for finding in check.look(facts))
-    return Beside(matrix, tuple(_make_possible(finding) for finding in found), version)
+    return Surroundings(matrix, tuple(_make_possible(finding) for finding in found), version)
 
 
 def _find_nccl_version(text: str) -> tuple[int, ...]:
@@ -51,18 +51,18 @@ def _make_possible(found: Finding) -> Finding:
     return replace(found, certainty="possible", evidence=evidence)
 
 
-def contradictions_beside(found: Beside, given: Cluster) -> tuple[str, ...]:
+def matrix_contradictions(found: Surroundings, given: Cluster) -> tuple[str, ...]:
     """Report differences in the numbers of GPUs, NVLinks and NICs between the text and the given machine."""
     return tuple(_contradictions(found.matrix, given)) if found.matrix is not None else ()
 
 
 def _contradictions(matrix: Matrix, given: Cluster) -> Iterator[str]:
     gpus, nics = len(given.host.of_kind("gpu")), len(given.host.of_kind("nic"))
-    shown, near = len(matrix.gpus), len(matrix.near)
+    shown, near = len(matrix.gpus), len(matrix.nearest_nics)
     if shown and gpus != shown:
-        yield f"{SEEN} beside the table shows {count(shown, 'GPU')}, but the given machine has {gpus}"
+        yield f"{SEEN} beside the table shows {format_count(shown, 'GPU')}, but the given machine has {gpus}"
     elif near and nics != near:
-        yield f"{SEEN} beside the table shows {count(near, 'NIC')} near GPUs, but the given machine has {nics}"
+        yield f"{SEEN} beside the table shows {format_count(near, 'NIC')} near GPUs, but the given machine has {nics}"
     if shown > 1 and bool(matrix.nvlinks) != given.host.joins_gpus and gpus > 1:
         has = "joined by NVLink" if matrix.nvlinks else "not joined by NVLink"
         other = "are not" if matrix.nvlinks else "are"

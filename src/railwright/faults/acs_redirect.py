@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
-from railwright.checks.finding import OfPart
+from railwright.checks.finding import PartPlace
 from railwright.checks.host_settings import IN_A_GUEST, is_virtual
 from railwright.checks.parts import links_below_switches
-from railwright.faults.cases import gpus_use_pcie, over_network, with_host
+from railwright.faults.cases import crosses_network, gpus_use_pcie, replace_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
-from railwright.topology.changes import with_pcie
+from railwright.topology.changes import change_pcie
 from railwright.topology.devices import Link, PcieLink, Topology
 
 _REMEDY = "switch ACS off in the BIOS, or clear the ACS control bits of the switch ports with setpci"
@@ -24,7 +24,9 @@ _REMEDY = "switch ACS off in the BIOS, or clear the ACS control bits of the swit
 
 def _signs(facts: Facts) -> Findings:
     shared = links_below_switches(facts.topology)
-    redirected, unreadable = ([OfPart(link.id) for link in shared if _state(link) is state] for state in (True, None))
+    redirected, unreadable = (
+        [PartPlace(link.id) for link in shared if _state(link) is state] for state in (True, None)
+    )
     if redirected:
         yield FAULT.finding(
             redirected,
@@ -46,31 +48,31 @@ def _state(link: Link) -> bool | None:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """Return the machine with ACS redirect on the link `where`."""
-    return with_pcie(topology, [where], lambda link: replace(link, acs_redirect=True))
+    return change_pcie(topology, [where], lambda link: replace(link, acs_redirect=True))
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
     ids = [link.id for link in links_below_switches(topology)]
-    return topology, with_pcie(topology, ids, lambda link: replace(link, acs_redirect=False))
+    return topology, change_pcie(topology, ids, lambda link: replace(link, acs_redirect=False))
 
 
-def redirected(case: Case) -> Case | None:
+def redirect_peers(case: Case) -> Case | None:
     """Return the case with all peer-to-peer requests redirected to the root complex; None if nothing changes.
 
     The redirect matters only if peers communicate through a shared switch: GPU and NIC, or GPUs without NVLink.
     """
     host = case.cluster.host
     links = links_below_switches(host)
-    uses_pcie = over_network(case) or (gpus_use_pcie(case) and not host.joins_gpus)
+    uses_pcie = crosses_network(case) or (gpus_use_pcie(case) and not host.joins_gpus)
     if not uses_pcie or all(_state(link) for link in links):
         return None
     for link in links:
         host = _degrade(host, link.id)
-    return with_host(case, host)
+    return replace_host(case, host)
 
 
 def _ways(case: Case) -> Ways:
-    if detour := redirected(case):
+    if detour := redirect_peers(case):
         yield FAULT.supposed(
             "ACS redirects peer-to-peer requests below PCIe switches to the root complex",
             detour,

@@ -12,12 +12,12 @@ from railwright.checks.finding import Place
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.errors import RailwrightError
 from railwright.expected.machine import Machine
-from railwright.expected.nccl_collectives import NVLS_VARIABLE, nvls_is_off, reached
+from railwright.expected.nccl_collectives import NVLS_VARIABLE, compute_reached, nvls_is_off
 from railwright.faults.cases import can_run
 from railwright.faults.fault import ONLY_NCCL, Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.traffic import domains, has_nvls
-from railwright.results.declarations import benchmarks_with
+from railwright.results.declarations import find_benchmarks
 from railwright.results.records import Evidence, Result
 from railwright.results.workload import Collective
 from railwright.topology.devices import Topology
@@ -56,12 +56,12 @@ def _signs(facts: Facts) -> Findings:
         remedy="unset it; set it only for comparisons, or to switch NVLS off on shared NVSwitches (NCCL User Guide,"
         " Environment Variables)",
     )
-    yield from FAULT.made_by(settings, facts)
+    yield from FAULT.setting_findings(settings, facts)
 
 
 def _collectives(facts: Facts) -> list[Result]:
     """Return the results of our NCCL collectives over enough GPUs for NVLS."""
-    ours = benchmarks_with(Collective, facts.declarations, by="nccl")
+    ours = find_benchmarks(Collective, facts.declarations, by="nccl")
     enough = (result for result in facts.results if result.ranks > _TOO_FEW_FOR_NVLS)
     return [result for result in enough if result.benchmark in ours and result.outcome != "waived"]
 
@@ -86,7 +86,9 @@ def _ways(case: Case) -> Ways:
     if case.algorithm != "auto" or not can_run(case):
         return
     try:
-        found = reached(Collective(operation=_COLLECTIVE), Machine(cluster=case.cluster, case=case, is_explained=False))
+        found = compute_reached(
+            Collective(operation=_COLLECTIVE), Machine(cluster=case.cluster, case=case, is_explained=False)
+        )
     except RailwrightError:
         return  # without an expected rate no collective can be slower
     for name in ("ring", "tree") if domains(case.cluster) > 1 else ("ring",):

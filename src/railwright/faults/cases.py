@@ -16,7 +16,7 @@ def can_run(case: Case) -> bool:
     return cluster.ranks > 1 and (domains(cluster) < 2 or bool(ports(cluster.host)))
 
 
-def over_network(case: Case) -> bool:
+def crosses_network(case: Case) -> bool:
     """Report whether a collective of the cluster crosses NICs."""
     return can_run(case) and domains(case.cluster) > 1
 
@@ -27,6 +27,6 @@ def gpus_use_pcie(case: Case) -> bool:
     return (case.to_memory and gpus > 0) or (gpus > 1 and not case.cluster.host.joins_gpus)
 
 
-def with_host(case: Case, host: Topology) -> Case:
+def replace_host(case: Case, host: Topology) -> Case:
     """Replace the host of the case. A cluster is as fast as its slowest host, so one faulty host stands for all."""
     return replace(case, cluster=replace(case.cluster, host=host))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.checks.settings import Cause, Settings, is_below
-from railwright.faults.cases import over_network
+from railwright.faults.cases import crosses_network
 from railwright.faults.fault import ONLY_NCCL, Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant, Limit
@@ -26,7 +26,7 @@ _TWO_CONNECTIONS = 2
 
 def _ways(case: Case) -> Ways:
     """Suppose the ceiling only if a port is faster than one connection."""
-    if not over_network(case) or case.port_cap_bytes_per_s <= _CEILING.value:
+    if not crosses_network(case) or case.port_cap_bytes_per_s <= _CEILING.value:
         return
     if any(_link_rate(link) > _CEILING.value for _, link in ports(case.cluster.host)):
         yield FAULT.supposed(

@@ -16,7 +16,7 @@ NOT_VERBS = EVERY_TRANSPORT - {"verbs", "sockets"}
 """Tools for verbs or plain sockets have no alternative transport, and use only the memory given to them."""
 
 
-class Supposed(msgspec.Struct, frozen=True, kw_only=True):
+class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
     """A hypothetical cluster with a fault: the case that predicts its measurements, and how to confirm the fault."""
 
     fault: str
@@ -27,7 +27,7 @@ class Supposed(msgspec.Struct, frozen=True, kw_only=True):
     """The command that distinguishes it from other hypotheses."""
 
 
-Ways = Iterator[Supposed]
+Ways = Iterator[Hypothesis]
 
 
 class Fault(Check, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Fault(Check, frozen=True, kw_only=True):
     collectives: frozenset[str] = frozenset()
     """The collectives that the fault can slow, by their NCCL names; empty means all."""
 
-    def can_be_of(self, transport: str, operation: str) -> bool:
+    def can_affect(self, transport: str, operation: str) -> bool:
         """Report whether the fault can affect a tool with this transport in this collective.
 
         Empty or unknown values match: a fault of the machine itself affects every tool.
@@ -50,10 +50,10 @@ class Fault(Check, frozen=True, kw_only=True):
         known = transport not in EVERY_TRANSPORT or transport in self.transports
         return known and (not self.collectives or not operation or operation in self.collectives)
 
-    def suppose(self, case: Case) -> tuple[Supposed, ...]:
+    def suppose(self, case: Case) -> tuple[Hypothesis, ...]:
         """Return the case in each variant of the fault."""
         return tuple(self.ways(case))
 
-    def supposed(self, says: str, case: Case, tell_apart: str) -> Supposed:
+    def supposed(self, says: str, case: Case, tell_apart: str) -> Hypothesis:
         """Return a variant of this fault."""
-        return Supposed(fault=self.name, says=says, case=case, tell_apart=tell_apart)
+        return Hypothesis(fault=self.name, says=says, case=case, tell_apart=tell_apart)

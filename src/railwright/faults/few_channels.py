@@ -17,7 +17,7 @@ from railwright.limits.case import Case
 from railwright.limits.limit import Constant
 from railwright.limits.sources import CHANNELS_MEASURED
 from railwright.limits.traffic import NVLS_CAPABILITY, compute_major
-from railwright.units import count
+from railwright.units import format_count
 
 _CHANNEL = Constant(20.85e9, "bytes/s of one channel over NVLink, Hopper", CHANNELS_MEASURED)
 _SUPPOSED = (1, 2, 4, 8)
@@ -35,7 +35,7 @@ def _ways(case: Case) -> Ways:
         return
     for channels in _SUPPOSED:
         yield FAULT.supposed(
-            f"NCCL has {count(channels, 'channel')}",
+            f"NCCL has {format_count(channels, 'channel')}",
             replace(case, gpu_cap_bytes_per_s=_CHANNEL.value * channels),
             "NCCL_DEBUG=INFO, then railwright explain LOG, which counts the channels; env | grep NCCL_MAX",
         )

@@ -14,11 +14,11 @@ from railwright.checks.gpudirect_ways import LINUX, PEERMEM, gpudirect_ways
 from railwright.checks.parts import rdma_ports
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.checks.ways import version_below
-from railwright.faults.cases import over_network, with_host
+from railwright.faults.cases import crosses_network, replace_host
 from railwright.faults.fault import NOT_VERBS, Fault, Ways
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
-from railwright.topology.changes import with_host_facts
+from railwright.topology.changes import add_host_facts
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import is_nvidia
 
@@ -52,7 +52,7 @@ def _signs(facts: Facts) -> Findings:
     for host in known_off:
         says = "NICs and GPUs do not use GPUDirect RDMA: data goes through host memory"
         yield _off(host, says, Evidence(claim=FACT, value="off", seen="topology"))
-    yield from FAULT.made_by(_SETTINGS, facts)
+    yield from FAULT.setting_findings(_SETTINGS, facts)
     if not known_off and hosts and not facts.topology.is_described and hosts[0].facts.get(FACT) is not True:
         yield from _look_at_modules(facts.topology, hosts[0])
 
@@ -88,20 +88,20 @@ def _off(host: Device, says: str, *evidence: Evidence, certainty: Certainty = "s
 
 def _degrade(topology: Topology, _: str) -> Topology:
     """Return the machine without GPUDirect RDMA."""
-    return with_host_facts(topology, **{FACT: False})
+    return add_host_facts(topology, **{FACT: False})
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
-    return with_host_facts(topology, **{FACT: False}), with_host_facts(topology, **{FACT: True})
+    return add_host_facts(topology, **{FACT: False}), add_host_facts(topology, **{FACT: True})
 
 
 def _ways(case: Case) -> Ways:
     host = case.cluster.host
     known_off = any(device.facts.get(FACT) is False for device in host.of_kind("host"))
-    if over_network(case) and rdma_ports(host) and not known_off:
+    if crosses_network(case) and rdma_ports(host) and not known_off:
         yield FAULT.supposed(
             "NICs and GPUs do not use GPUDirect RDMA",
-            with_host(case, _degrade(host, "host0")),
+            replace_host(case, _degrade(host, "host0")),
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: without it the connections"
             " are NET/IB/N and not NET/IB/N/GDRDMA; `lsmod | grep peermem`",
         )

@@ -10,11 +10,11 @@ from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.host_settings import IN_A_GUEST, is_arm, is_virtual, why_unread
 from railwright.checks.parts import grouped
-from railwright.faults.acs_redirect import redirected
+from railwright.faults.acs_redirect import redirect_peers
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.topology.devices import Device, DeviceKind, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 from railwright.topology.settings import IOMMU_DOMAIN
 
 _KINDS: tuple[DeviceKind, ...] = ("gpu", "nic", "drive")
@@ -36,7 +36,7 @@ def _signs(facts: Facts) -> Findings:
         change = "iommu=pt" if not is_arm(topology) else "iommu.passthrough=1"
         yield FAULT.finding(
             names,
-            f"the IOMMU translates the addresses of {runs(names)}",
+            f"the IOMMU translates the addresses of {format_runs(names)}",
             ("IOMMU domain", kind, "/sys/kernel/iommu_groups/*/type"),
             certainty="likely" if topology.of_kind("gpu") and peers and not guest else "possible",
             remedy=f"{change} in the guest; {IN_A_GUEST}" if guest else f"{change} {_REMEDY}",
@@ -50,7 +50,7 @@ def _domain(device: Device) -> str | None:
 
 def _unread(topology: Topology) -> str:
     blind = [device.id for device in topology.of_kind(*_KINDS) if device.address and IOMMU_DOMAIN not in device.facts]
-    return f"{why_unread(topology, IOMMU_DOMAIN)} (of {runs(blind)})" if blind else ""
+    return f"{why_unread(topology, IOMMU_DOMAIN)} (of {format_runs(blind)})" if blind else ""
 
 
 def _no_pci_device(topology: Topology) -> str:
@@ -59,7 +59,7 @@ def _no_pci_device(topology: Topology) -> str:
 
 def _ways(case: Case) -> Ways:
     """Suppose the detour of ACS within one host; between hosts no measurement distinguishes the two, so ACS stands."""
-    detour = redirected(case) if case.cluster.hosts == 1 else None
+    detour = redirect_peers(case) if case.cluster.hosts == 1 else None
     if detour is not None:
         yield FAULT.supposed(
             "the IOMMU translates the GPUs' addresses, so peer-to-peer requests go to the root complex",

@@ -14,13 +14,13 @@ from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.host_settings import is_virtual
 from railwright.checks.parts import above, pcie_above
-from railwright.faults.cases import gpus_use_pcie, with_host
+from railwright.faults.cases import gpus_use_pcie, replace_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.pcie import MAX_PAYLOAD_RANGE, payload_rate
-from railwright.topology.changes import with_pcie
+from railwright.topology.changes import change_pcie
 from railwright.topology.devices import DeviceKind, Link, PcieLink, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _KINDS: tuple[DeviceKind, ...] = ("gpu", "nic", "drive")
 _USUAL_BYTES = 256
@@ -42,7 +42,7 @@ def _signs(facts: Facts) -> Findings:
         lost = 1 - payload_rate(1.0, now) / payload_rate(1.0, best)
         yield FAULT.finding(
             devices,
-            f"PCIe packets of {runs(devices)} carry {now} bytes, but all ports on the path support {best}",
+            f"PCIe packets of {format_runs(devices)} carry {now} bytes, but all ports on the path support {best}",
             ("MaxPayload", f"{now} B", "PCIe Device Control register"),
             certainty="seen" if certain else "possible",
             costs=f"{lost:.1%} of the link in headers (limits of PCIe, TLP overhead)",
@@ -66,7 +66,7 @@ def _mend(topology: Topology) -> tuple[Topology, Topology]:
     def change(link: PcieLink) -> PcieLink:
         return replace(link, max_payload_bytes=max(link.max_payload_bytes or 0, least) or None)
 
-    return topology, with_pcie(topology, [link.id for link in topology.links], change)
+    return topology, change_pcie(topology, [link.id for link in topology.links], change)
 
 
 def _unread(topology: Topology) -> str:
@@ -86,7 +86,7 @@ def _ways(case: Case) -> Ways:
         small = partial(replace, max_payload_bytes=int(MAX_PAYLOAD_RANGE[0].value))
         yield FAULT.supposed(
             f"PCIe packets of the GPUs carry {MAX_PAYLOAD_RANGE[0].value:.0f} bytes",
-            with_host(case, with_pcie(case.cluster.host, large, small)),
+            replace_host(case, change_pcie(case.cluster.host, large, small)),
             "as root: lspci -vv -s ADDRESS | grep -A1 DevCtl (MaxPayload of the GPU and every port above it)",
         )
 

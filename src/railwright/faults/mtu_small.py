@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
-from railwright.checks.finding import OfPart
+from railwright.checks.finding import PartPlace
 from railwright.checks.parts import rdma_ports, speaks_iwarp
-from railwright.faults.cases import over_network, with_host
+from railwright.faults.cases import crosses_network, replace_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
-from railwright.limits.network import LINUX_ROCE_BYTES, RDMA_MTUS, largest_rdma_mtu, payload_of
-from railwright.topology.changes import with_links
+from railwright.limits.network import LINUX_ROCE_BYTES, RDMA_MTUS, find_payload, largest_rdma_mtu
+from railwright.topology.changes import change_links
 from railwright.topology.devices import EthernetLink, InfinibandLink, Link, Topology
 
 _BEST = max(int(mtu.value) for mtu in RDMA_MTUS)
@@ -41,14 +41,14 @@ _SUPPOSED = (_Small(1500, 1024), _Small(4096, 2048))
 
 
 def _signs(facts: Facts) -> Findings:
-    unknown: list[OfPart] = []
+    unknown: list[PartPlace] = []
     for nic, link in rdma_ports(facts.topology):
         protocol = link.protocol
         if nic.facts.get("state") == "down" or not isinstance(protocol, EthernetLink | InfinibandLink):
             continue  # EFA segments by itself
         if speaks_iwarp(nic):
             continue  # TCP segments
-        where = [OfPart(nic.id), OfPart(link.id)]
+        where = [PartPlace(nic.id), PartPlace(link.id)]
         packet = _packet(protocol)
         if protocol.mtu_bytes is None:
             unknown += where
@@ -93,8 +93,8 @@ def _is_for_gpus(topology: Topology, protocol: EthernetLink | InfinibandLink) ->
 
 
 def _costs(protocol: EthernetLink | InfinibandLink) -> str:
-    healthy = payload_of(replace(protocol, mtu_bytes=_JUMBO if isinstance(protocol, EthernetLink) else _BEST))
-    now = payload_of(protocol)
+    healthy = find_payload(replace(protocol, mtu_bytes=_JUMBO if isinstance(protocol, EthernetLink) else _BEST))
+    now = find_payload(protocol)
     assert healthy is not None
     assert now is not None
     return (
@@ -105,7 +105,7 @@ def _costs(protocol: EthernetLink | InfinibandLink) -> str:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """Set the port of a NIC or link id to Ethernet's default MTU, or to InfiniBand packets of 1024 bytes."""
-    return with_links(topology, lambda link: _lower_mtu(link, _SUPPOSED[0]) if where in (link.id, link.a) else link)
+    return change_links(topology, lambda link: _lower_mtu(link, _SUPPOSED[0]) if where in (link.id, link.a) else link)
 
 
 def _lower_mtu(link: Link, small: _Small) -> Link:
@@ -119,7 +119,7 @@ def _lower_mtu(link: Link, small: _Small) -> Link:
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
-    return topology, with_links(topology, _raise_mtu)
+    return topology, change_links(topology, _raise_mtu)
 
 
 def _raise_mtu(link: Link) -> Link:
@@ -134,16 +134,16 @@ def _raise_mtu(link: Link) -> Link:
 
 def _ways(case: Case) -> Ways:
     host = case.cluster.host
-    if not over_network(case):
+    if not crosses_network(case):
         return
     roce = any(isinstance(link.protocol, EthernetLink) for _, link in rdma_ports(host))
     for small in _SUPPOSED:
-        changed = with_links(host, partial(_lower_mtu, small=small))
+        changed = change_links(host, partial(_lower_mtu, small=small))
         if changed != host:
             ethernet = f"an Ethernet MTU of {small.ethernet}, so RDMA packets carry {small.rdma} bytes"
             yield FAULT.supposed(
                 f"the NICs have {ethernet if roce else f'an InfiniBand MTU of {small.rdma}'}",
-                with_host(case, changed),
+                replace_host(case, changed),
                 "ibv_devinfo -d mlx5_N | grep active_mtu; ib_write_bw -d mlx5_N --report_gbits",
             )
 

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import above, rdma_ports
-from railwright.faults.cases import over_network, with_host
+from railwright.faults.cases import crosses_network, replace_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.software import nearest_nic_kind
-from railwright.topology.changes import without
+from railwright.topology.changes import remove_devices
 from railwright.topology.cluster import ports
 from railwright.topology.devices import C2cLink, Device, InternalLink, Link, PcieLink, SmpLink, Topology
 from railwright.topology.paths import Affinity
@@ -34,7 +34,7 @@ def _signs(facts: Facts) -> Findings:
     nics = {nic.id for nic, _ in rdma_ports(topology)}
     if not nics or not topology.of_kind("gpu"):
         return
-    near = Affinity(without(topology, {nic.id for nic in topology.of_kind("nic")} - nics))
+    near = Affinity(remove_devices(topology, {nic.id for nic in topology.of_kind("nic")} - nics))
     far = [gpu.id for gpu in near.gpus if nearest_nic_kind(near, gpu.id) == "SYS"]
     if far:
         avoidable = len(nics) >= len({_socket(topology, gpu.id) for gpu in near.gpus})
@@ -120,11 +120,11 @@ def _between(topology: Topology, move: _Move) -> SmpLink:
 def _ways(case: Case) -> Ways:
     host = case.cluster.host
     hosts = host.of_kind("host")
-    changed = _degrade(host, hosts[0].id) if over_network(case) and hosts else host
+    changed = _degrade(host, hosts[0].id) if crosses_network(case) and hosts else host
     if changed != host:
         yield FAULT.supposed(
             "every GPU uses a NIC of the other socket",
-            with_host(case, changed),
+            replace_host(case, changed),
             "nvidia-smi topo -m (SYS between a GPU and its NIC); ib_write_bw -d mlx5_N --use_cuda=N --report_gbits;"
             " NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG",
         )

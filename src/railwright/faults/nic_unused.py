@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
-from railwright.faults.cases import over_network, with_host
+from railwright.faults.cases import crosses_network, replace_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
-from railwright.topology.changes import with_links, without
+from railwright.topology.changes import change_links, remove_devices
 from railwright.topology.cluster import ports
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Topology
 
@@ -42,7 +42,7 @@ def _signs(facts: Facts) -> Findings:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """Return the machine without the NIC `where`."""
-    return without(topology, [where])
+    return remove_devices(topology, [where])
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
@@ -50,15 +50,15 @@ def _mend(topology: Topology) -> tuple[Topology, Topology]:
     all_ports = ports(topology)
     up = {nic.name: link.protocol for nic, link in all_ports if nic.facts.get("state") == "up" and nic.name}
     down = {nic.id: up.get(nic.name) for nic, _ in all_ports if nic.facts.get("state") == "down"}
-    known = without(topology, {name for name, protocol in down.items() if protocol is None})
+    known = remove_devices(topology, {name for name, protocol in down.items() if protocol is None})
     new_protocols = {link.id: protocol for nic, link in all_ports if (protocol := down.get(nic.id)) is not None}
-    mended = with_links(known, lambda link: replace(link, protocol=new_protocols.get(link.id, link.protocol)))
-    return without(topology, down.keys()), mended
+    mended = change_links(known, lambda link: replace(link, protocol=new_protocols.get(link.id, link.protocol)))
+    return remove_devices(topology, down.keys()), mended
 
 
 def _ways(case: Case) -> Ways:
     nics = _fastest(case.cluster.host)
-    if not over_network(case) or len(nics) < 2:
+    if not crosses_network(case) or len(nics) < 2:
         return
     ways = [("one NIC of each host carries nothing", nics[-1:])]
     if len(nics) >= _MANY:
@@ -71,7 +71,7 @@ def _ways(case: Case) -> Ways:
     for says, unused in ways:
         yield FAULT.supposed(
             says,
-            with_host(case, without(case.cluster.host, unused)),
+            replace_host(case, remove_devices(case.cluster.host, unused)),
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG, which lists NICs that no"
             " connection uses; rdma link; echo $NCCL_IB_HCA",
         )

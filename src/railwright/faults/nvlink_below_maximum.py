@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import nvlink_not_read
-from railwright.faults.cases import can_run, with_host
+from railwright.faults.cases import can_run, replace_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
-from railwright.topology.changes import with_links
+from railwright.topology.changes import change_links
 from railwright.topology.devices import Link, NvlinkLink, Topology
 
 _REMEDY = "nvidia-smi nvlink -s and -e, dmesg | grep Xid; reset the GPUs and the fabric manager, then replace the board"
@@ -52,7 +52,7 @@ def _signs(facts: Facts) -> Findings:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """Halve the NVLinks of the GPU or link `where`."""
-    return with_links(topology, lambda link: _halved(link) if where in (link.id, link.a, link.b) else link)
+    return change_links(topology, lambda link: _halved(link) if where in (link.id, link.a, link.b) else link)
 
 
 def _halved(link: Link) -> Link:
@@ -64,7 +64,7 @@ def _halved(link: Link) -> Link:
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
-    return topology, with_links(topology, _whole)
+    return topology, change_links(topology, _whole)
 
 
 def _whole(link: Link) -> Link:
@@ -77,7 +77,7 @@ def _whole(link: Link) -> Link:
 def _ways(case: Case) -> Ways:
     host = case.cluster.host
     gpus = host.of_kind("gpu")
-    all_halved = with_links(host, _halved)
+    all_halved = change_links(host, _halved)
     for says, changed in (
         ("one GPU of a host has half of its NVLinks", _degrade(host, gpus[0].id) if gpus else host),
         ("the GPUs of a host have half of their NVLinks", all_halved),
@@ -86,7 +86,7 @@ def _ways(case: Case) -> Ways:
             continue
         yield FAULT.supposed(
             says,
-            with_host(case, changed),
+            replace_host(case, changed),
             "nvidia-smi nvlink -s on every host (GPUs with fewer active links), nvidia-smi topo -m (NV9 for NV18),"
             " dmesg | grep -i nvlink",
         )

@@ -13,15 +13,15 @@ from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import nvlink_not_read
 from railwright.checks.settings import Cause, Settings, is_one_of
-from railwright.faults.cases import can_run, with_host
+from railwright.faults.cases import can_run, replace_host
 from railwright.faults.fault import Fault, Ways
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant
 from railwright.limits.sources import NO_P2P_MEASURED
-from railwright.topology.changes import with_host_facts, without
+from railwright.topology.changes import add_host_facts, remove_devices
 from railwright.topology.devices import GPU_LINKS, Device, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _SHARED_MEMORY = Constant(28e9, "bytes/s of a GPU through host memory", NO_P2P_MEASURED)
 _SOCKETS = Constant(3.5e9, "bytes/s of a GPU over loopback sockets", NO_P2P_MEASURED)
@@ -51,12 +51,12 @@ def _refused(topology: Topology) -> Findings:
     """Find GPUs without peer access according to the driver, which is a fault if NVLink joins them."""
     linked = {end for link in topology.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
     refusing = [gpu for gpu in topology.of_kind("gpu") if gpu.facts.get("peers_refused")]
-    for is_linked, gpus in grouped(refusing, lambda gpu: gpu.id in linked):
+    for is_linked, gpus in group_by_key(refusing, lambda gpu: gpu.id in linked):
         names = [gpu.id for gpu in gpus]
         yield FAULT.finding(
             names,
             "; ".join(_format_refusals(gpus)),
-            ("peer access", f"refused by {runs(names)}", "CUDA and NVML"),
+            ("peer access", f"refused by {format_runs(names)}", "CUDA and NVML"),
             certainty="seen" if is_linked else "possible",
             costs=_COSTS,
             remedy="nvidia-smi topo -p2p r shows all pairs; check for NVreg_RegistryDwords in"
@@ -74,11 +74,11 @@ def _format_refusals(gpus: list[Device]) -> Iterator[str]:
     for why, refused_by in refused.items():
         reason = f" ({why})" if why else ""
         if len(refused_by) > 1 and all({*others} == {*refused_by} - {name} for name, others in refused_by.items()):
-            yield f"{runs(refused_by)} may not access each other's memory{reason}"
+            yield f"{format_runs(refused_by)} may not access each other's memory{reason}"
             continue
         for others in dict.fromkeys(refused_by.values()):
-            alike = runs(name for name, theirs in refused_by.items() if theirs == others)
-            yield f"{alike} may not access the memory of {runs(others)}{reason}"
+            alike = format_runs(name for name, theirs in refused_by.items() if theirs == others)
+            yield f"{alike} may not access the memory of {format_runs(others)}{reason}"
 
 
 def _not_in_fabric(topology: Topology) -> Findings:
@@ -102,7 +102,7 @@ def _not_in_fabric(topology: Topology) -> Findings:
 
 def _degrade(topology: Topology, _: str) -> Topology:
     """Return the machine without NVLink or Infinity Fabric between its GPUs."""
-    lone = without(topology, {switch.id for switch in topology.of_kind("nvswitch")})
+    lone = remove_devices(topology, {switch.id for switch in topology.of_kind("nvswitch")})
     devices = tuple(
         replace(device, facts={key: value for key, value in device.facts.items() if key != _ACROSS_HOSTS})
         for device in lone.devices
@@ -113,7 +113,7 @@ def _degrade(topology: Topology, _: str) -> Topology:
 
 def _ways(case: Case) -> Ways:
     """Suppose measured rates if NVLink joins the GPUs; GPUs with only PCIe fall back to copies through host memory."""
-    without = with_host(case, _degrade(case.cluster.host, "host0"))
+    without = replace_host(case, _degrade(case.cluster.host, "host0"))
     joined = case.cluster.host.joins_gpus
     # Between hosts the network limits GPUs that have only PCIe.
     if case.cluster.gpus_per_host < 2 or not can_run(without) or not (joined or case.cluster.hosts == 1):
@@ -133,7 +133,7 @@ def _ways(case: Case) -> Ways:
     elif not any(host.facts.get(_PEERS) is False for host in case.cluster.host.of_kind("host")):
         yield FAULT.supposed(
             "GPUs of a host have no peer-to-peer access and copy through host memory",
-            with_host(replace(case, through_memory=True), with_host_facts(case.cluster.host, **{_PEERS: False})),
+            replace_host(replace(case, through_memory=True), add_host_facts(case.cluster.host, **{_PEERS: False})),
             tell,
         )
 

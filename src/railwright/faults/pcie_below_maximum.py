@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import pcie_above
-from railwright.faults.cases import gpus_use_pcie, over_network, with_host
+from railwright.faults.cases import crosses_network, gpus_use_pcie, replace_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
-from railwright.topology.changes import with_pcie
+from railwright.topology.changes import change_pcie
 from railwright.topology.cluster import ports
 from railwright.topology.devices import GT_PER_S, Device, Link, PcieLink, Topology
-from railwright.units import count
+from railwright.units import format_count
 
 _PARTS = {1: "half", 2: "a quarter"}
 """The number of halvings and the remaining share of lanes."""
@@ -59,11 +59,11 @@ def _signs(facts: Facts) -> Findings:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """Halve the width of the link `where`."""
-    return with_pcie(topology, [where], lambda link: replace(link, width=max(1, (link.width or 2) // 2)))
+    return change_pcie(topology, [where], lambda link: replace(link, width=max(1, (link.width or 2) // 2)))
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
-    return topology, with_pcie(topology, [link.id for link in topology.links], _at_its_best)
+    return topology, change_pcie(topology, [link.id for link in topology.links], _at_its_best)
 
 
 def _at_its_best(link: PcieLink) -> PcieLink:
@@ -73,9 +73,9 @@ def _at_its_best(link: PcieLink) -> PcieLink:
 def _ways(case: Case) -> Ways:
     """Suppose slower links of all GPUs or NICs: a collective waits for the slowest, so one such link costs as much."""
     host = case.cluster.host
-    if over_network(case) or gpus_use_pcie(case):
+    if crosses_network(case) or gpus_use_pcie(case):
         yield from _ways_for(case, "GPUs", host.of_kind("gpu"), _PARTS if gpus_use_pcie(case) else (1,))
-    if over_network(case):
+    if crosses_network(case):
         yield from _ways_for(case, "NICs", tuple(nic for nic, _ in ports(host)), (1,))
 
 
@@ -84,12 +84,12 @@ def _ways_for(case: Case, parts: str, devices: tuple[Device, ...], steps: Iterab
     for step in steps:
         for says, change in (
             (f"the {parts} have {_PARTS[step]} of their PCIe lanes", partial(_narrower, by=2**step)),
-            (f"the PCIe links of the {parts} run {count(step, 'generation')} lower", partial(_slower, by=step)),
+            (f"the PCIe links of the {parts} run {format_count(step, 'generation')} lower", partial(_slower, by=step)),
         ):
-            host = with_pcie(case.cluster.host, links, change)
+            host = change_pcie(case.cluster.host, links, change)
             if host != case.cluster.host:
                 tell = "under load: lspci -vv -s ADDRESS | grep LnkSta (Speed, Width, downgraded), or railwright audit"
-                yield FAULT.supposed(says, with_host(case, host), tell)
+                yield FAULT.supposed(says, replace_host(case, host), tell)
 
 
 def _narrower(link: PcieLink, *, by: int) -> PcieLink:

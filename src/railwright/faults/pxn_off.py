@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.errors import RailwrightError
 from railwright.expected.machine import Machine
-from railwright.expected.nccl_collectives import reached
-from railwright.faults.cases import over_network
+from railwright.expected.nccl_collectives import compute_reached
+from railwright.faults.cases import crosses_network
 from railwright.faults.fault import ONLY_NCCL, Fault, Ways
 from railwright.limits.case import Case
 from railwright.results.workload import Collective
@@ -21,7 +21,7 @@ _NOTICEABLE = 0.99
 
 def _ways(case: Case) -> Ways:
     """Suppose PXN off only if it slows all_to_all: in most fabrics the receivers decide, which PXN never helps."""
-    if case.relay == "none" or not over_network(case) or not case.cluster.host.joins_gpus:
+    if case.relay == "none" or not crosses_network(case) or not case.cluster.host.joins_gpus:
         return
     without = replace(case, relay="none")
     try:
@@ -40,7 +40,7 @@ def _ways(case: Case) -> Ways:
 def _expected(case: Case) -> float:
     """Return the middle of the expected algbw of all_to_all in bytes/s, or its limit if there is no expected band."""
     machine = Machine(cluster=case.cluster, case=replace(case, algorithm="auto"), is_explained=False)
-    rate = reached(Collective(operation="all_to_all"), machine).rate
+    rate = compute_reached(Collective(operation="all_to_all"), machine).rate
     return rate.limit if rate.middle is None else rate.middle
 
 

@@ -14,9 +14,9 @@ from railwright.expected.collective_rows import collective_row
 from railwright.expected.machine import Machine
 from railwright.expected.path_rows import rows_inside
 from railwright.limits.limit import Limit, NoLimit
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.devices import Topology
-from railwright.topology.routes import paths_that_matter
+from railwright.topology.routes import list_main_paths
 
 Mend = Callable[[Topology], tuple[Topology, Topology]]
 _COLLECTIVES = ("all_reduce", "all_to_all")
@@ -25,7 +25,7 @@ _HOSTS = (1, 2)
 _SAME = 1 - 1e-6
 
 
-def slowed(mend: Mend, topology: Topology) -> tuple[Slowed, ...]:
+def find_slowed(mend: Mend, topology: Topology) -> tuple[Slowed, ...]:
     """Return the slowed paths, those with the same loss together and the largest loss first."""
     now, without = mend(topology)
     losses: dict[tuple[float, float], list[str]] = {}
@@ -39,8 +39,8 @@ def slowed(mend: Mend, topology: Topology) -> tuple[Slowed, ...]:
 
 
 def _paths(now: Topology, without: Topology) -> Iterator[tuple[str, float, float]]:
-    both = [path for path in paths_that_matter(without) if path in set(paths_that_matter(now))]
-    rows = (rows_inside(Machine(cluster=cluster_of(host, 1)), both) for host in (now, without))
+    both = [path for path in list_main_paths(without) if path in set(list_main_paths(now))]
+    rows = (rows_inside(Machine(cluster=build_cluster(host, 1)), both) for host in (now, without))
     for row, other in zip(*rows, strict=True):
         rates = [_rate(limit) for limit in (row.limit, other.limit)]
         if None not in rates:
@@ -67,6 +67,6 @@ def _busbw(machine: Topology, hosts: int, collective: str) -> float | None:
     if not machine.of_kind("gpu"):
         return None
     try:
-        return collective_row(cluster_of(machine, hosts), collective).busbw_bytes_per_s.limit
+        return collective_row(build_cluster(machine, hosts), collective).busbw_bytes_per_s.limit
     except RailwrightError:
         return None

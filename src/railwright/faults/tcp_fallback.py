@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 
 from railwright.checks.check import Facts, Findings
-from railwright.checks.finding import OfBenchmark, OfPath
+from railwright.checks.finding import BenchmarkPlace, PathPlace
 from railwright.checks.parts import is_rdma, rdma_ports
 from railwright.checks.settings import Cause, Settings, is_one_of
-from railwright.faults.cases import over_network, with_host
+from railwright.faults.cases import crosses_network, replace_host
 from railwright.faults.fault import NOT_VERBS, Fault, Ways
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
-from railwright.topology.changes import over_tcp, with_links, without
+from railwright.topology.changes import change_links, convert_to_tcp, remove_devices
 from railwright.topology.devices import Topology
 
 _OVER_TCP = re.compile(r"(?:^| on )tcp\b")
@@ -35,7 +35,7 @@ def _signs(facts: Facts) -> Findings:
     for (benchmark, path), seen in fallen.items():
         kinds = {item.value: item for item in seen}
         yield FAULT.finding(
-            (OfBenchmark(benchmark), OfPath(path)),
+            (BenchmarkPlace(benchmark), PathPlace(path)),
             f"{benchmark} ran over {', '.join(kinds)} between two processes of one host ({len(seen)} points)",
             *kinds.values(),
         )
@@ -43,23 +43,23 @@ def _signs(facts: Facts) -> Findings:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """Restrict the port of a NIC or link id to TCP."""
-    return with_links(topology, lambda link: over_tcp(link) if where in (link.id, link.a, link.b) else link)
+    return change_links(topology, lambda link: convert_to_tcp(link) if where in (link.id, link.a, link.b) else link)
 
 
 def _ways(case: Case) -> Ways:
     host = case.cluster.host
     found = [nic.id for nic, _ in rdma_ports(host)]
-    if not over_network(case) or not found:
+    if not crosses_network(case) or not found:
         return
-    sockets = with_links(host, lambda link: over_tcp(link) if is_rdma(link) else link)
+    sockets = change_links(host, lambda link: convert_to_tcp(link) if is_rdma(link) else link)
     ways = [("NCCL uses TCP sockets instead of RDMA", sockets)]
     if len(found) > 1:
         # A pod has one interface, and NCCL uses the interfaces that it finds (NCCL_SOCKET_IFNAME).
-        ways.append(("NCCL uses TCP sockets of one interface instead of RDMA", without(sockets, found[1:])))
+        ways.append(("NCCL uses TCP sockets of one interface instead of RDMA", remove_devices(sockets, found[1:])))
     for says, changed in ways:
         yield FAULT.supposed(
             says,
-            with_host(case, changed),
+            replace_host(case, changed),
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG, which shows NET/Socket;"
             " rdma link shows whether the container sees RDMA devices",
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.faults.cases import over_network
+from railwright.faults.cases import crosses_network
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
 from railwright.limits.traffic import domain_hosts, domains
@@ -19,7 +19,7 @@ _FLOWS_ON_A_LINK = 2.0
 
 
 def _ways(case: Case) -> Ways:
-    fabric = _shared(case.cluster) if over_network(case) else None
+    fabric = _shared(case.cluster) if crosses_network(case) else None
     if fabric is not None:
         yield FAULT.supposed(
             "two flows share each uplink of the leaf switches (hashing, or too few uplinks)",

@@ -12,7 +12,7 @@ from railwright.lab import frr, links, ovs, ssh, state
 from railwright.lab.frr_install import RUN_FOLDER, programs
 from railwright.lab.nodes import LabPlan, Node, host_route
 from railwright.lab.remove import remove
-from railwright.lab.state import Lab, must
+from railwright.lab.state import Lab, check_succeeded
 from railwright.lab.wait import wait_settled
 from railwright.process import run
 
@@ -34,7 +34,7 @@ def up(plan: LabPlan, say: Say | None = None, settle_within_s: float = SETTLE_WI
     """
     state.require_root()
     _check_tools(plan)
-    with state.locked(plan.name) as folder:
+    with state.lock_lab(plan.name) as folder:
         lab = state.create(plan)
         try:
             with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
@@ -62,7 +62,7 @@ def _build(lab: Lab, executor: Executor, say: Say, settle_within_s: float) -> No
         say("sshd")
         ssh.make_keys(lab)
         list(executor.map(lambda node: ssh.start(lab, node.name), plan.of_kind("host")))
-        ssh.know_hosts(lab)
+        ssh.write_known_hosts(lab)
     say("FRR")
     list(executor.map(lambda node: _start_frr(lab, node), plan.nodes))
     say("waiting for routes")
@@ -85,7 +85,7 @@ def _batch(lab: Lab, step: str, tool: list[str], lines: Iterable[str]) -> None:
     """Run many lines of `ip` or `tc` in one child process."""
     file = lab.folder / f"{step}.batch"
     file.write_text("\n".join([*lines, ""]), encoding="ascii")
-    must(run([*tool, "-batch", str(file)], timeout_s=_TIMEOUT_S), f"{step} failed", _HINT)
+    check_succeeded(run([*tool, "-batch", str(file)], timeout_s=_TIMEOUT_S), f"{step} failed", _HINT)
     file.unlink()
 
 
@@ -119,7 +119,7 @@ def _set_kernel(lab: Lab, node: Node) -> None:
     file = folder / "sysctl.conf"
     file.write_text("".join(f"{name} = {value}\n" for name, value in settings.items()), encoding="ascii")
     argv = ["sysctl", "--quiet", "--ignore", "--load", str(file)]
-    must(lab.run(node.name, argv), f"kernel settings of {node.name} failed", _HINT)
+    check_succeeded(lab.run(node.name, argv), f"kernel settings of {node.name} failed", _HINT)
 
 
 def _cable_lines(lab: Lab) -> Iterable[str]:
@@ -145,7 +145,7 @@ def _start_ovs(lab: Lab, node: Node) -> None:
     for cable in lab.plan.cables_of(node.name):
         if lab.plan.node(cable.a).ovs:
             argv = ["ethtool", "-K", cable.port_of(node.name), "tx", "off"]
-            must(lab.run(node.name, argv), f"checksums of {node.name} failed", _HINT)
+            check_succeeded(lab.run(node.name, argv), f"checksums of {node.name} failed", _HINT)
     if node.ovs:
         ovs.start(lab, node.name)
 
@@ -169,4 +169,4 @@ def _start_frr(lab: Lab, node: Node) -> None:
         shutil.chown(outside, "frr", "frr")
     for daemon, program in programs(node.frr).items():
         argv = frr.start_argv(program, daemon, str(folder), pathspace)
-        must(lab.run(node.name, argv), f"{daemon} of {node.name} failed", _HINT)
+        check_succeeded(lab.run(node.name, argv), f"{daemon} of {node.name} failed", _HINT)

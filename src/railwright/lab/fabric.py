@@ -10,7 +10,7 @@ from railwright.results.records import Fabric
 from railwright.units import format_line_rate
 
 
-def fabric_of(plan: LabPlan, hosts: Sequence[str], rails: Sequence[RailPort]) -> Fabric | None:
+def build_fabric(plan: LabPlan, hosts: Sequence[str], rails: Sequence[RailPort]) -> Fabric | None:
     """Return the fabric between the hosts over the ports of those rails; None if a port has no rate."""
     ports = {rail.port for rail in rails}
     host_rates = [sum(_rate(cable) for cable in _of(plan, host, ports)) for host in hosts]

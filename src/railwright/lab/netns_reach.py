@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from railwright.errors import CannotJudge, UsageError, unknown_name
-from railwright.lab.reach import NamespaceReach, first_that_arrives
+from railwright.lab.reach import NamespaceReach, try_routes
 from railwright.lab.state import NETNS
 from railwright.lab.traffic import Route
-from railwright.process import ask
+from railwright.process import query
 
 PREFIX = "netns:"
 """The prefix of a host in `--hosts` that is a network namespace."""
@@ -102,7 +102,7 @@ class NetnsReach(NamespaceReach):
         """Return why no interface in use reaches a host, trying IPv4 before IPv6; empty if one does."""
         ways = self._ways(host)
         no_interface = f"{' or '.join(self.interfaces)} must be up with an address"
-        reason = first_that_arrives(self, ways, port) if ways else no_interface
+        reason = try_routes(self, ways, port) if ways else no_interface
         return f"{host} cannot be reached from {self.hosts[0]}: {reason}" if reason else ""
 
     def _ways(self, host: str) -> list[Route]:
@@ -128,7 +128,7 @@ class NetnsReach(NamespaceReach):
 
     def _up(self, host: str) -> list[_Interface]:
         """Return the interfaces that are up. Raises CannotJudge if they cannot be read."""
-        ended = ask(["ip", "-netns", self._name(host), "-json", "address"], timeout_s=_ASK_S)
+        ended = query(["ip", "-netns", self._name(host), "-json", "address"], timeout_s=_ASK_S)
         try:
             if ended.returncode != 0:
                 raise CannotJudge(f"the interfaces of {host} cannot be read: {' '.join(ended.output)[:200]}")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from railwright.errors import UsageError
-from railwright.lab.state import Lab, must
-from railwright.process import Finished, run
+from railwright.lab.state import Lab, check_succeeded
+from railwright.process import ChildResult, run
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _TIMEOUT_S = 30.0
@@ -28,8 +28,8 @@ def start(lab: Lab, host: str) -> None:
     folder.mkdir(parents=True)
     environment = ["env", *(f"OVS_{name}={folder}" for name in ("RUNDIR", "DBDIR", "SYSCONFDIR", "LOGDIR"))]
 
-    def check(finished: Finished) -> None:
-        must(finished, f"Open vSwitch of {host} did not start", "try it without --ovs")
+    def check(finished: ChildResult) -> None:
+        check_succeeded(finished, f"Open vSwitch of {host} did not start", "try it without --ovs")
 
     def start_daemon(daemon: str, *words: str) -> None:
         files = (f"--pidfile={folder}/{daemon}.pid", f"--log-file={folder}/{daemon}.log")

@@ -17,7 +17,7 @@ from typing import Self
 import msgspec
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.lab.fabric import fabric_of
+from railwright.lab.fabric import build_fabric
 from railwright.lab.faults import cpu
 from railwright.lab.state import ENTER, NETNS, Lab
 from railwright.lab.traffic import Ends, Route, route, send_packets, source_ports
@@ -75,7 +75,7 @@ class NamespaceReach(ABC):
         """Return the path of a host's namespace."""
 
 
-def first_that_arrives(ends: Ends, ways: Sequence[Route], port: int) -> str:
+def try_routes(ends: Ends, ways: Sequence[Route], port: int) -> str:
     """Return why no packet arrives by any of the ways; empty if one arrives."""
     refused = 0
     for way in ways:
@@ -120,7 +120,7 @@ class LabReach(NamespaceReach):
     @property
     def host_cpus(self) -> float | None:
         """The most CPUs that a host may use, by its cgroup; None if a host has no limit."""
-        quotas = [cpu.quota_of(self.lab, name) for name in self.hosts]
+        quotas = [cpu.read_quota(self.lab, name) for name in self.hosts]
         held = [quota for quota in quotas if quota is not None]
         return max(held) if len(held) == len(quotas) else None
 
@@ -128,7 +128,7 @@ class LabReach(NamespaceReach):
         """Return the fabric between the hosts at the rates of the plan, without the lab's faults."""
         used = interfaces or self.interfaces
         rails = [rail for rail in self.lab.plan.node(self.hosts[0]).rails if rail.port in used]
-        return fabric_of(self.lab.plan, self.hosts, rails)
+        return build_fabric(self.lab.plan, self.hosts, rails)
 
     def address(self) -> str:
         """Return the address of the first host, for the daemons of the others: IPv4 if it has one."""
@@ -148,7 +148,7 @@ class LabReach(NamespaceReach):
         """Return why no rail reaches a host; empty if one does."""
         plan = self.lab.plan
         ways = [route(plan, self.hosts[0], host, rail=port.rail) for port in plan.node(host).rails]
-        why = first_that_arrives(self.lab, ways, port)
+        why = try_routes(self.lab, ways, port)
         return f"{host} cannot be reached from {self.hosts[0]} in {self.name}: {why}" if why else ""
 
     def _namespace(self, name: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from railwright.errors import RailwrightError
 from railwright.lab import state
-from railwright.lab.faults.cpu import emptied
+from railwright.lab.faults.cpu import remove_cgroup
 from railwright.lab.frr_install import RUN_FOLDER
 from railwright.lab.state import Lab
 from railwright.process import run
@@ -31,7 +31,7 @@ def down(name: str) -> None:
     """Remove the lab of that name. Raises UsageError if there is none, RailwrightError if anything of it remains."""
     state.require_root()
     state.open_lab(name)
-    with state.locked(name) as folder:
+    with state.lock_lab(name) as folder:
         remove(name, folder)
 
 
@@ -105,7 +105,7 @@ def _remove_cgroup(path: Path) -> None:
     """Kill the processes of a fault's cgroup and remove it; only below the cgroup file system."""
     if _CGROUPS not in path.parents or ".." in path.parts:
         return
-    if not emptied(path, lambda process: os.kill(int(process), signal.SIGKILL), _WITHIN_S):
+    if not remove_cgroup(path, lambda process: os.kill(int(process), signal.SIGKILL), _WITHIN_S):
         raise RailwrightError(f"{path} cannot be removed", hint="see its cgroup.procs")
 
 

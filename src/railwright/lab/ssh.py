@@ -12,7 +12,7 @@ from pathlib import Path
 
 from railwright.errors import UsageError
 from railwright.lab.nodes import LabPlan, Node
-from railwright.lab.state import ENTER, NETNS, Lab, must
+from railwright.lab.state import ENTER, NETNS, Lab, check_succeeded
 from railwright.process import run
 
 _SSHD = Path("/usr/sbin/sshd")
@@ -29,22 +29,22 @@ def check_installed() -> None:
         raise UsageError("sshd is not installed", hint="apt-get install --no-install-recommends openssh-server")
 
 
-def config_of(lab: Lab) -> Path:
+def config_path(lab: Lab) -> Path:
     """Return the configuration file for `ssh -F`."""
     return lab.folder / "ssh/config"
 
 
 def _folder_of(lab: Lab, host: str) -> Path:
     """Return the folder of a host's sshd. The node's folder belongs to FRR's user, and sshd trusts no keys below it."""
-    return config_of(lab).parent / host
+    return config_path(lab).parent / host
 
 
 def make_keys(lab: Lab) -> None:
     """Create the lab's key, and an ssh configuration with every host by its name and addresses."""
-    folder = config_of(lab).parent
+    folder = config_path(lab).parent
     folder.mkdir(mode=0o700)
     _make_key(folder / _KEY, f"railwright lab {lab.name}")
-    _write(config_of(lab), config_text(lab.plan, folder))
+    _write(config_path(lab), config_text(lab.plan, folder))
     # Debian creates this empty folder at boot; sshd refuses to run without it.
     _SEPARATION.mkdir(mode=0o755, exist_ok=True)
 
@@ -54,22 +54,22 @@ def start(lab: Lab, host: str) -> None:
     node, folder = lab.plan.node(host), _folder_of(lab, host)
     folder.mkdir(mode=0o700)
     _make_key(folder / "host_key", f"{host} of railwright lab {lab.name}")
-    shutil.copyfile(config_of(lab).with_name(f"{_KEY}.pub"), folder / "authorized_keys")
+    shutil.copyfile(config_path(lab).with_name(f"{_KEY}.pub"), folder / "authorized_keys")
     (folder / "authorized_keys").chmod(0o600)
     _write(folder / "sshd_config", daemon_text(node, folder))
     log = folder / "sshd.log"
     enter = [*ENTER, "enter", str(NETNS / lab.namespace(host)), host]
     argv = [*enter, str(_SSHD), "-f", str(folder / "sshd_config"), "-E", str(log)]
-    must(run(argv, timeout_s=_TIMEOUT_S), f"sshd of {host} did not start", _HINT, log)
+    check_succeeded(run(argv, timeout_s=_TIMEOUT_S), f"sshd of {host} did not start", _HINT, log)
 
 
-def know_hosts(lab: Lab) -> None:
+def write_known_hosts(lab: Lab) -> None:
     """Write every host's key to known_hosts, so that ssh can verify each connection."""
     lines = []
     for node in lab.plan.of_kind("host"):
         key = (_folder_of(lab, node.name) / "host_key.pub").read_text(encoding="ascii").split()
         lines.append(f"{','.join([node.name, *node.loopbacks])} {key[0]} {key[1]}\n")
-    _write(config_of(lab).with_name("known_hosts"), "".join(lines))
+    _write(config_path(lab).with_name("known_hosts"), "".join(lines))
 
 
 def daemon_text(node: Node, folder: Path) -> str:
@@ -127,7 +127,7 @@ def config_text(plan: LabPlan, folder: Path) -> str:
 
 def _make_key(path: Path, comment: str) -> None:
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
-    must(run(argv, timeout_s=_TIMEOUT_S), f"the key {path.name} could not be made", _HINT)
+    check_succeeded(run(argv, timeout_s=_TIMEOUT_S), f"the key {path.name} could not be made", _HINT)
 
 
 def _write(path: Path, text: str) -> None:

@@ -31,7 +31,7 @@ import msgspec
 from railwright.errors import RailwrightError, UsageError, unknown_name
 from railwright.lab.nodes import LabPlan
 from railwright.lab.plan import check_name
-from railwright.process import Finished, run
+from railwright.process import ChildResult, run
 
 LABS = Path("/run/railwright/labs")
 NETNS = Path("/run/netns")
@@ -42,7 +42,7 @@ _MAX_FILE_BYTES = 16 * 2**20
 MadeKind = Literal["namespace", "cgroup", "folder"]
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A thing outside the lab's folder: the name of a network namespace, or the path of a cgroup or folder."""
 
     kind: MadeKind
@@ -83,7 +83,7 @@ class Lab:
         """Return the argument list that runs `argv` in the node's namespace. It execs the program, without a fork."""
         return ["ip", "netns", "exec", self.namespace(node), *argv]
 
-    def run(self, node: str, argv: Sequence[str], timeout_s: float = 30.0) -> Finished:
+    def run(self, node: str, argv: Sequence[str], timeout_s: float = 30.0) -> ChildResult:
         """Run `argv` in the node's namespace to completion."""
         return run(self.argv_in(node, argv), timeout_s=timeout_s)
 
@@ -94,19 +94,19 @@ class Lab:
     def record(self, kind: MadeKind, *names: str) -> None:
         """Add names to the journal. Call this before the things are made."""
         with (self.folder / "made.jsonl").open("ab") as file:
-            file.write(b"".join(msgspec.json.encode(Made(kind=kind, name=name)) + b"\n" for name in names))
+            file.write(b"".join(msgspec.json.encode(JournalEntry(kind=kind, name=name)) + b"\n" for name in names))
 
-    def made(self) -> list[Made]:
+    def made(self) -> list[JournalEntry]:
         """Return all entries in order, without a truncated last line: its thing was not made yet."""
         found = []
         with contextlib.suppress(FileNotFoundError):
             for line in read(self.folder / "made.jsonl").splitlines():
                 with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
-                    found.append(msgspec.json.decode(line, type=Made))
+                    found.append(msgspec.json.decode(line, type=JournalEntry))
         return found
 
 
-def must(finished: Finished, failed: str, hint: str, log: Path | None = None) -> None:
+def check_succeeded(finished: ChildResult, failed: str, hint: str, log: Path | None = None) -> None:
     """Check that a child succeeded. Raises RailwrightError with `failed` and the last lines of its output or log."""
     if finished.returncode != 0:
         lines = finished.output or (log.read_text("utf-8", "replace").splitlines() if log and log.exists() else [])
@@ -154,7 +154,7 @@ def create(plan: LabPlan) -> Lab:
 
 
 @contextlib.contextmanager
-def locked(name: str) -> Iterator[Path]:
+def lock_lab(name: str) -> Iterator[Path]:
     """Lock the lab against changes by others, and create its folder. Raises UsageError while another holds the lock."""
     folder = LABS / check_name(name)
     lock = _lock(folder)

@@ -66,5 +66,5 @@ def observe(lab: Lab, executor: Executor) -> LabStatus:
             )
         )
     state: State = "interrupted" if not lab.ready else "incomplete" if missing else "up"
-    config = str(ssh.config_of(lab)) if lab.plan.ssh else None
+    config = str(ssh.config_path(lab)) if lab.plan.ssh else None
     return LabStatus(name=lab.name, state=state, folder=str(lab.folder), ssh_config=config, nodes=tuple(nodes))

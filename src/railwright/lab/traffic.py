@@ -23,7 +23,7 @@ from railwright.benchmarks.sockets import flow_end
 from railwright.errors import CannotJudge, UsageError
 from railwright.lab.nodes import LabPlan, Node
 from railwright.lab.state import Lab
-from railwright.process import Child, Finished, run
+from railwright.process import Child, ChildResult, run
 
 FIRST_SOURCE_PORT = 40_000
 MOST_FLOWS = 128
@@ -262,7 +262,7 @@ def _exchange(
     return tuple(msgspec.convert({**flow, **received.get(port, {})}, kind) for port, flow in sorted(flows.items()))
 
 
-def _records(ended: Finished, node: str) -> dict[int, dict[str, Any]]:
+def _records(ended: ChildResult, node: str) -> dict[int, dict[str, Any]]:
     """Return the records of one end by source port. Raises CannotJudge if it failed."""
     if ended.returncode != 0:
         why = " ".join(ended.output)[-300:] or ended.describe()

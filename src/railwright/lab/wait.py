@@ -15,7 +15,7 @@ from railwright.errors import CannotJudge
 from railwright.lab.nodes import LabPlan
 from railwright.lab.routes import Routes, expected_routes
 from railwright.lab.state import Lab
-from railwright.process import ask
+from railwright.process import query
 
 _BGP = "186"  # RTPROT_BGP of linux/rtnetlink.h
 _SHOWN = 6
@@ -53,7 +53,7 @@ def kernel_routes(lab: Lab, node: str) -> Routes:
     for family in ("-6",) if lab.plan.ipv6_only else ("-4", "-6"):
         argv = ["ip", family, "-n", lab.namespace(node), "-j", "route", "show", "proto", _BGP]
         # `ip` prints one long line, which arrives in pieces.
-        for route in _decoded("".join(ask(argv, timeout_s=30).output)):
+        for route in _decoded("".join(query(argv, timeout_s=30).output)):
             hops = route.get("nexthops") or [route]
             address = str(route.get("dst", "")).partition("/")[0]
             found[address] = frozenset(str(hop.get("dev", "")) for hop in hops)

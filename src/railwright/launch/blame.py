@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railwright.process import Finished, describe_status
+from railwright.process import ChildResult, describe_status
 
 _GONE = "gone"
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
@@ -99,7 +99,7 @@ class Placement:
         return {n for n, state in states.items() if any_asked and not state.was_asked and not state.said_bye}
 
 
-def summarize_end(finished: Finished) -> str:
+def summarize_end(finished: ChildResult) -> str:
     """Return a launcher's status, with the output line that names a signal or a host, or else the last line."""
     lines = [line.strip(" -*=\t\0") for line in reversed(finished.output)]
     lines = [line for line in lines if line]

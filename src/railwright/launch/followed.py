@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from railwright.launch.frames import FrameWriter
-from railwright.process import Child, Finished
+from railwright.process import Child, ChildResult
 
 _RECORDS = ("results.jsonl", "hosts/*/results.jsonl")
 
@@ -43,7 +43,9 @@ class FollowedFolder:
                 yield str(path.relative_to(self._folder)), line
 
 
-def send_records(child: Child, folder: Path, writer: FrameWriter, every_s: float, tell: Callable[[], None]) -> Finished:
+def send_records(
+    child: Child, folder: Path, writer: FrameWriter, every_s: float, tell: Callable[[], None]
+) -> ChildResult:
     """Print the records of a child as frames until it exits. `tell` forwards its other output."""
     followed = FollowedFolder(folder)
     ended = False

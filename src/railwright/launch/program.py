@@ -14,7 +14,7 @@ from railwright.launch.blame import summarize_end
 from railwright.launch.local import RANK_PROGRAM
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.scratch import scratch_folder
-from railwright.launch.session import Planned
+from railwright.launch.session import PlannedLaunch
 from railwright.process import Child
 from railwright.results.records import Result
 from railwright.units import format_duration
@@ -24,7 +24,7 @@ _MOST_OUTPUT_BYTES = 16 * 2**20
 
 
 def run_program(
-    planned: Planned,
+    planned: PlannedLaunch,
     program: Program,
     launcher: MpiLauncher,
     environment: Mapping[str, str],
@@ -76,7 +76,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _read(planned: Planned, program: Program, texts: list[str], trouble: str) -> Iterator[Result]:
+def _read(planned: PlannedLaunch, program: Program, texts: list[str], trouble: str) -> Iterator[Result]:
     found: list[Result] = []
     reasons = []
     for text in texts:
@@ -88,4 +88,4 @@ def _read(planned: Planned, program: Program, texts: list[str], trouble: str) ->
         yield replace(result, launch=planned.job.round)
     if trouble or not found:
         why = trouble or f"{program.argv[0]}: {reasons[0] if reasons else 'it printed nothing'}"
-        yield planned.without_measurement("failed", why)
+        yield planned.make_unmeasured("failed", why)

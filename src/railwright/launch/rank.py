@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, name_in
+from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, decode_name
 from railwright.benchmarks.host_name import host_name
 from railwright.benchmarks.probes import probe_named
 from railwright.errors import CannotJudge, RailwrightError
@@ -22,7 +22,7 @@ from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Sender, Step
 from railwright.native import memory
 from railwright.process import die_with_parent
-from railwright.results.statistics import rounded
+from railwright.results.statistics import round_samples
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -103,14 +103,14 @@ def main() -> None:
 
 def _work(given: bytes, sender: Sender, scratch: Path) -> int:
     """Run the job and return the exit status."""
-    benchmark = _find(name_in(given))
+    benchmark = _find(decode_name(given))
     job = benchmark.read_job(given)
     rank = LaunchedRank(job, sender, scratch)
     sender.send(Hello(rank.index, host_name(), os.getpid()))
     try:
-        memory.pin(job.cpu_of(rank.index))
+        memory.pin(job.find_cpu(rank.index))
         for result in benchmark.run(rank):
-            sender.send(Emitted(msgspec.structs.replace(result, samples=rounded(result.samples))))
+            sender.send(Emitted(msgspec.structs.replace(result, samples=round_samples(result.samples))))
     except RailwrightError as error:
         sender.send(Failure(error.message))
         return 1

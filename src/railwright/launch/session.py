@@ -34,7 +34,7 @@ _LEAVING_S = 10.0
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedLaunch:
     """A planned launch."""
 
     benchmark: AnyBenchmark
@@ -47,7 +47,7 @@ class Planned:
         varied = " ".join(str(value) for value in self.job.case.parameters().values())
         return f"{self.benchmark.name} {varied}".rstrip()
 
-    def without_measurement(self, outcome: Outcome, reason: str) -> Result:
+    def make_unmeasured(self, outcome: Outcome, reason: str) -> Result:
         """Build the record of a launch without results."""
         return self.benchmark.blank(
             self.plan.path,
@@ -64,7 +64,7 @@ class Planned:
 class Session:
     """A running launch. It counts as hung when all ranks have been silent for `silence_s`."""
 
-    planned: Planned
+    planned: PlannedLaunch
     launcher: LocalLauncher
     base_environment: dict[str, str]
     silence_s: float
@@ -93,7 +93,7 @@ class Session:
                 self.launcher.clean_up(started)
                 self.planned.benchmark.clean_up(self.planned.job)
         if self._trouble:
-            yield self.planned.without_measurement("failed", self._trouble)
+            yield self.planned.make_unmeasured("failed", self._trouble)
 
     def _launch(self) -> Iterator[Result]:
         self.launcher.check()
@@ -120,7 +120,7 @@ class Session:
                 except KeyboardInterrupt:
                     # Slurm ends the job when a node is lost. The trouble recorded before that is the cause.
                     if self._trouble:
-                        yield self.planned.without_measurement("failed", self._trouble)
+                        yield self.planned.make_unmeasured("failed", self._trouble)
                     raise
 
     def _follow(self, listener: Listener, child: Child) -> Iterator[Result]:

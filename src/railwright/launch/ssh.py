@@ -18,7 +18,7 @@ from pathlib import Path
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.remote import PROBE_COMMAND, Answer, RemoteReach, parse_answers
-from railwright.process import Finished, run
+from railwright.process import ChildResult, run
 
 _CONNECT_S = 5
 _WITHIN_S = 20.0
@@ -86,7 +86,7 @@ class SshReach(RemoteReach):
         return answer.trouble() or answer
 
 
-def _trouble(finished: Finished) -> str:
+def _trouble(finished: ChildResult) -> str:
     message = next((line.strip() for line in reversed(finished.output) if line.strip()), "")
     if finished.timed_out:
         return f"no answer within {_WITHIN_S:.0f} s"

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from railwright.errors import UsageError
-from railwright.limits.switches import SwitchTier, described, non_blocking
+from railwright.limits.switches import SwitchTier, count_described, count_non_blocking
 from railwright.topology.cluster import Cluster, ports
 from railwright.topology.devices import Topology
 from railwright.units import format_line_rate
@@ -55,7 +55,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The number of ports in use on all switches."""
         return self.leaf_ports + self.leaf_uplink_ports + self.spine_ports
 
-    def priced(self) -> dict[str, int]:
+    def count_priced_parts(self) -> dict[str, int]:
         """The number of parts for each key of the price list."""
         return {
             "gpu_host": self.gpu_hosts,
@@ -89,7 +89,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     by_part: dict[str, float]
 
 
-def parts_of(cluster: Cluster, radix: int, optics: Optics = "all") -> Parts:
+def count_parts(cluster: Cluster, radix: int, optics: Optics = "all") -> Parts:
     """Count the parts of the cluster's fabric, or of a non-blocking fabric if the cluster has no tiers.
 
     Switches of the non-blocking fabric have `radix` ports.
@@ -98,7 +98,7 @@ def parts_of(cluster: Cluster, radix: int, optics: Optics = "all") -> Parts:
     port_rate_bits_per_s(cluster.host)  # raises UsageError for several rates
     rails = len(ports(cluster.host))
     fabric, hosts = cluster.fabric, cluster.hosts
-    tiers = described(fabric, hosts, rails) if fabric.tiers else non_blocking(hosts, rails, radix)
+    tiers = count_described(fabric, hosts, rails) if fabric.tiers else count_non_blocking(hosts, rails, radix)
     leaf, above = tiers[0], tiers[1:]
     between = sum(tier.ports_up for tier in tiers)
     optical = {"all": hosts * rails + between, "switches": between, "none": 0}[optics]
@@ -146,9 +146,9 @@ def check_prices(prices: Prices) -> None:
             )
 
 
-def cost_of(parts: Parts, prices: Prices) -> Cost:
+def compute_cost(parts: Parts, prices: Prices) -> Cost:
     """Multiply counts by prices. Raises UsageError that names every missing price."""
-    counts = parts.priced()
+    counts = parts.count_priced_parts()
     missing = [key for key, number in counts.items() if number and getattr(prices, key) is None]
     if missing:
         raise UsageError(

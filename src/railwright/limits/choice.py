@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 
 from railwright.limits import latency, nccl_channels, rccl, tuning
-from railwright.limits.limit import Constant, Expected, Quantity, Way
+from railwright.limits.limit import AlgorithmBand, Constant, Expected, Quantity
 from railwright.limits.rates import Algorithm, Rate
 from railwright.limits.sources import NCCL_LATENCY, NCCL_TOPO, NCCL_TUNING, OFI_LATENCY, RING_SEEN
-from railwright.limits.traffic import domain_hosts, domains, protocol_of
+from railwright.limits.traffic import domain_hosts, domains, find_protocol
 from railwright.topology.cluster import Cluster
 
 _NEARLY_EQUAL = Constant(1.1, "times as fast, from where NCCL's choice is not clear", NCCL_LATENCY)
@@ -22,12 +22,12 @@ _RING_BYTES = Constant(32 * 2**20, "bytes, from where the ring was seen on two h
 _TABLES_APART = Constant(1.6, "times as fast, where a plugin chooses by its own tables", OFI_LATENCY)
 
 
-def best_of(found: tuple[Algorithm, ...]) -> Algorithm:
+def find_best(found: tuple[Algorithm, ...]) -> Algorithm:
     """Return the algorithm with the highest limit, from those in NCCL if there are any."""
     return max(_usable(found), key=lambda algorithm: algorithm.algbw_bytes_per_s.limit)
 
 
-def band_of(rate: Rate, likely: Algorithm, quantity: Quantity = "bandwidth_bytes_per_s") -> Expected | None:
+def build_band(rate: Rate, likely: Algorithm, quantity: Quantity = "bandwidth_bytes_per_s") -> Expected | None:
     """Return the band of a rate or a time over the algorithms that NCCL may take; None if no band is known."""
     if rate.expected_low is None:
         return None
@@ -43,7 +43,7 @@ def band_of(rate: Rate, likely: Algorithm, quantity: Quantity = "bandwidth_bytes
     )
 
 
-def at_size(
+def choose_at_size(
     cluster: Cluster, collective: str, found: tuple[Algorithm, ...], size_bytes: int | None, protocol: str = ""
 ) -> tuple[Algorithm, Rate, Rate | None]:
     """Return (the algorithm that is likely the fastest, its algbw, its time) at a size, or for large sizes if it is
@@ -52,8 +52,8 @@ def at_size(
     All use `protocol`, else the cluster's only protocol, else the protocol that is fastest with each algorithm. The
     limit has no latency: no size can be faster than its bytes allow.
     """
-    protocol = protocol or protocol_of(cluster)
-    limit = best_of(found).algbw_bytes_per_s.limit
+    protocol = protocol or find_protocol(cluster)
+    limit = find_best(found).algbw_bytes_per_s.limit
     ranked = [
         (_middle(cluster, collective, choice, size_bytes, protocol), choice)
         for choice in _choices(cluster, _usable(found), size_bytes)
@@ -63,18 +63,18 @@ def at_size(
     for choice in _find_candidates(cluster, ranked, best, size_bytes):
         band = _find_band(cluster, collective, choice, size_bytes, protocol)
         if band is not None:
-            ways.append(Way(algorithm=choice.name, low=band[0], high=min(band[1], limit)))
+            ways.append(AlgorithmBand(algorithm=choice.name, low=band[0], high=min(band[1], limit)))
     rate = Rate(limit=limit)
     if ways:
         low, high = min(way.low for way in ways), max(way.high for way in ways)
         differ = any(max(way.low / low, high / way.high) > _ALIKE.value for way in ways)
         rate = Rate(limit=limit, expected_low=low, expected_high=high, ways=tuple(ways) if differ else ())
-    return likely, rate, None if size_bytes is None else rate.as_time(size_bytes)
+    return likely, rate, None if size_bytes is None else rate.to_time(size_bytes)
 
 
-def at_large_sizes(cluster: Cluster, collective: str, algorithm: Algorithm) -> Rate:
+def compute_large_rate(cluster: Cluster, collective: str, algorithm: Algorithm) -> Rate:
     """Return the expected algbw of an algorithm by the cluster's protocol at sizes where bytes alone decide."""
-    low, high = _find_band(cluster, collective, algorithm, None, protocol_of(cluster)) or (None, None)
+    low, high = _find_band(cluster, collective, algorithm, None, find_protocol(cluster)) or (None, None)
     return Rate(limit=algorithm.algbw_bytes_per_s.limit, expected_low=low, expected_high=high)
 
 

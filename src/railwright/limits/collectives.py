@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.errors import UsageError
 from railwright.limits import latency, nccl, tuning
 from railwright.limits.case import Case
-from railwright.limits.choice import best_of
+from railwright.limits.choice import find_best
 from railwright.limits.flow import Flow, Flows
 from railwright.limits.flow_graph import Resource
 from railwright.limits.limit import Limit
 from railwright.limits.path import link_limit
 from railwright.limits.rates import Algorithm, Rate, Share
-from railwright.limits.traffic import NOT_IN_NCCL, applicable, problem_of, protocol_of
+from railwright.limits.traffic import NOT_IN_NCCL, build_problem, find_protocol, list_algorithms
 
 
-def algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[Algorithm, ...]:
+def compute_algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[Algorithm, ...]:
     """Compute every algorithm that can run there at large sizes; without `explained`, skip the bottlenecks."""
     cluster = case.cluster
     if cluster.ranks < 2:
@@ -29,13 +29,13 @@ def algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[
             f"{collective} needs two GPUs, {cluster.name} has {cluster.ranks}", hint="give --count, or gpus=8"
         )
     name = case.algorithm.lower()
-    names = applicable(cluster, collective) if name == "auto" else (name,)
+    names = list_algorithms(cluster, collective) if name == "auto" else (name,)
     return tuple(_algorithm(case, collective, name, explained=explained) for name in names)
 
 
-def as_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
+def build_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
     """Return the limit of a point of a collective; its reason is the narrowest link of the best algorithm."""
-    best = best_of(found)
+    best = find_best(found)
     narrowest = best.bottleneck[0] if best.bottleneck else None
     return Limit(
         quantity="bandwidth_bytes_per_s",
@@ -48,15 +48,15 @@ def as_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
 
 
 def _algorithm(case: Case, collective: str, name: str, *, explained: bool) -> Algorithm:
-    flows = Flows(problem_of(case.cluster, collective, name, case.relay))
-    flow = flows.under(lambda resource: resource.limit_bytes_per_s)
+    flows = Flows(build_problem(case.cluster, collective, name, case.relay))
+    flow = flows.solve_under(lambda resource: resource.limit_bytes_per_s)
     low, high = _expected(case, collective, name, flows, flow) or (None, None)
-    sent = tuning.data_share(protocol_of(case.cluster)) if name in latency.WITH_PROTOCOLS else 1.0
+    sent = tuning.data_share(find_protocol(case.cluster)) if name in latency.WITH_PROTOCOLS else 1.0
     rate = Rate(limit=flow.rate_bytes_per_s * sent, expected_low=low, expected_high=high)
     return Algorithm(
         name=name,
         algbw_bytes_per_s=rate,
-        busbw_bytes_per_s=rate.times(float(factor(collective, case.cluster.ranks))),
+        busbw_bytes_per_s=rate.times(float(busbw_factor(collective, case.cluster.ranks))),
         bottleneck=_bottleneck(flows, flow, sent) if explained else (),
         in_nccl=name not in NOT_IN_NCCL,
     )
@@ -68,14 +68,14 @@ def _expected(case: Case, collective: str, name: str, flows: Flows, flow: Flow) 
     found = {key: bands.of(resource) for key, resource in flows.problem.graph.resources.items()}
     if any(found[key].low is None for key in flow.shares):
         return None
-    high = flows.rate_under(lambda resource: found[resource.id].high)
-    low = flows.rate_under(lambda resource: found[resource.id].low or 0.0)
+    high = flows.solve_rate(lambda resource: found[resource.id].high)
+    low = flows.solve_rate(lambda resource: found[resource.id].low or 0.0)
     if low <= 0:  # the links without a band decide: no data passes without them
         return None
     cap = nccl.tree_cap(case.cluster, name)
     if cap is None:
         return low, high
-    share = float(factor(collective, case.cluster.ranks))
+    share = float(busbw_factor(collective, case.cluster.ranks))
     return min(low, cap[0] / share), min(high, cap[1] / share)
 
 
@@ -93,7 +93,7 @@ def _bottleneck(flows: Flows, flow: Flow, sent: float) -> tuple[Share, ...]:
 
 def _share(flows: Flows, flow: Flow, kind: str, resources: list[Resource], sent: float) -> Share:
     known = flows.problem.graph.resources
-    doubled = flows.under(lambda resource: resource.limit_bytes_per_s * (2 if resource.kind == kind else 1))
+    doubled = flows.solve_under(lambda resource: resource.limit_bytes_per_s * (2 if resource.kind == kind else 1))
     following = max(doubled.shares, key=lambda name: doubled.shares[name], default="")
     alike = [resource for resource in known.values() if _are_alike(resource, resources[0])]
     return Share(

@@ -61,7 +61,7 @@ def solve(
 
     Raises CannotJudge if no known capacity bounds the rate, or if no data can pass.
     """
-    return Flows(problem).under(capacity)
+    return Flows(problem).solve_under(capacity)
 
 
 class Flows:
@@ -73,7 +73,7 @@ class Flows:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._program = Program()
-        rate = self._program.variable(objective=1)
+        rate = self._program.add_variable(objective=1)
         self._loads: dict[str, dict[int, float]] = defaultdict(dict)
         crossing: dict[int, list[int]] = defaultdict(list)
         ways: dict[int | None, _Ways] = {}
@@ -84,13 +84,13 @@ class Flows:
             self._add(rate, commodity, useful, problem.graph.arcs, crossing)
         for cut in problem.cuts:
             terms = dict.fromkeys((column for arc in cut.arcs for column in crossing[arc]), 1.0)
-            self._program.at_least(f"cut {cut.name}", {**terms, rate: -cut.demand}, 0)
+            self._program.add_lower_bound(f"cut {cut.name}", {**terms, rate: -cut.demand}, 0)
         for name, load in problem.loads.items():
             self._loads[name][rate] = load
         for name, terms in self._loads.items():
-            self._program.at_most(f"resource {name}", terms)
+            self._program.add_upper_bound(f"resource {name}", terms)
 
-    def under(self, capacity: Callable[[Resource], float]) -> Flow:
+    def solve_under(self, capacity: Callable[[Resource], float]) -> Flow:
         """Return the best flow under the given capacities in bytes/s.
 
         Raises CannotJudge if no known capacity bounds the rate, or if no data can pass.
@@ -107,8 +107,8 @@ class Flows:
         }
         return Flow(best * _SCALE, {name: share for name, share in shares.items() if share > 1e-6})
 
-    def rate_under(self, capacity: Callable[[Resource], float]) -> float:
-        """Return only the rate of `under`, which costs less after another solution."""
+    def solve_rate(self, capacity: Callable[[Resource], float]) -> float:
+        """Return only the rate of `solve_under`, which costs less after another solution."""
         return self._solve(self._bounds(capacity), anew=False).objective * _SCALE
 
     def _bounds(self, capacity: Callable[[Resource], float]) -> dict[str, float]:
@@ -130,7 +130,7 @@ class Flows:
         balance: dict[str, dict[int, float]] = defaultdict(dict)
         for number in useful:
             arc = arcs[number]
-            column = self._program.variable()
+            column = self._program.add_variable()
             crossing[number].append(column)
             balance[arc.tail][column] = -1.0
             balance[arc.head][column] = 1.0
@@ -145,7 +145,7 @@ class Flows:
                 )
         for node, terms in balance.items():
             needed = commodity.sinks.get(node, 0.0) - commodity.sources.get(node, 0.0)
-            self._program.equal(f"{commodity.name} at {node}", {**terms, rate: -needed} if needed else terms, 0)
+            self._program.add_equality(f"{commodity.name} at {node}", {**terms, rate: -needed} if needed else terms, 0)
 
 
 class _Ways(NamedTuple):

@@ -278,7 +278,7 @@ def _uplink_words(tier: Tier, share: float) -> str:
 def _refuse_unknown(host: Topology, resources: dict[str, Resource]) -> None:
     """Raise an error that names every NIC port and NVLink of unknown rate, because without them there is no limit.
 
-    A PCIe link of unknown rate is not counted: the limit still holds, it may only be lower (`not_counted`).
+    A PCIe link of unknown rate is not counted: the limit still holds, it may only be lower (`list_uncounted`).
     """
     missing = [fact for kind, facts in _missing(resources).items() if kind != "PCIe" for fact in facts]
     if missing:
@@ -288,7 +288,7 @@ def _refuse_unknown(host: Topology, resources: dict[str, Resource]) -> None:
         )
 
 
-def not_counted(graph: FlowGraph) -> tuple[str, ...]:
+def list_uncounted(graph: FlowGraph) -> tuple[str, ...]:
     """Return the PCIe links of unknown rate, as `link: fact`."""
     return tuple(_missing(graph.resources).get("PCIe", ()))
 

@@ -59,7 +59,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     sources: tuple[Source, ...] = ()
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AlgorithmBand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The band if one of several algorithms is taken, in the unit of the band that it belongs to."""
 
     algorithm: str
@@ -77,7 +77,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """The end of the doubtful range: a value beyond the band's end and up to here may be slow or not."""
     doubt: str = ""
     """The reason for the doubt; empty if it is that the ceiling varies."""
-    ways: tuple[Way, ...] = ()
+    ways: tuple[AlgorithmBand, ...] = ()
     """The bands of the algorithms that may have been taken, if several; a value between two bands is healthy too."""
     because: str
     sources: tuple[Source, ...]

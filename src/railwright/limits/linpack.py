@@ -34,7 +34,7 @@ def fp64_limit(host: Topology, gpus: int, order: int) -> Limit | NoLimit:
         return NoLimit(quantity="flop_per_s", why=why, missing=("gpu0: fp64_tensor_flop_per_s",))
     value = rate * gpus
     because = f"{gpus} x {model.name}, FP64 matrix rate"
-    if (share := filled(model, gpus, order)) > _BEYOND_MEMORY.value:
+    if (share := memory_share(model, gpus, order)) > _BEYOND_MEMORY.value:
         because += f"; the matrix takes {share:.2f} times the GPUs' memory, so part of it lies outside"
     return Limit(
         quantity="flop_per_s",
@@ -52,7 +52,7 @@ def first_gpu(host: Topology) -> Device | None:
     return next(iter(host.of_kind("gpu")), None)
 
 
-def filled(model: Device, gpus: int, order: int) -> float:
+def memory_share(model: Device, gpus: int, order: int) -> float:
     """Return the share of the GPUs' memory that the matrix takes; 0 if their memory is unknown."""
     each = memory_bytes(model)
     return 8 * order**2 / (gpus * each) if each else 0.0

@@ -42,7 +42,7 @@ def rdma_mtu(ethernet_mtu_bytes: int) -> int:
     return largest_rdma_mtu(ethernet_mtu_bytes - ROCE_BYTES.value) or int(RDMA_MTUS[0].value)
 
 
-def payload_of(protocol: EthernetLink | InfinibandLink | EfaLink) -> Payload | None:
+def find_payload(protocol: EthernetLink | InfinibandLink | EfaLink) -> Payload | None:
     """Return the payload of a port's packets; None if the MTU is unknown."""
     mtu = protocol.mtu_bytes
     if mtu is None:
@@ -63,7 +63,7 @@ def limit(link: Link) -> Limit | NoLimit:
     """Return the limit of a port, each direction."""
     protocol = link.protocol
     assert isinstance(protocol, EthernetLink | InfinibandLink | EfaLink)
-    payload = payload_of(protocol)
+    payload = find_payload(protocol)
     if protocol.line_rate_bits_per_s is None or payload is None:
         missing = "line rate" if protocol.line_rate_bits_per_s is None else "MTU"
         return no_bandwidth(f"the {missing} of {link.id} cannot be read", f"{link.id}: {missing}")

@@ -26,7 +26,7 @@ _CUT_SHORT = " more"
 """The end of a list of devices in `Topology.unknown` that was cut to its first entries."""
 
 
-def not_known(machine: Topology) -> tuple[str, ...]:
+def find_unknown_gpus(machine: Topology) -> tuple[str, ...]:
     """Return the GPUs whose NVLinks have unknown ends according to the machine's `unknown`."""
     lists = [item.what.removeprefix(_NOT_KNOWN) for item in machine.unknown if item.what.startswith(_NOT_KNOWN)]
     if not lists:

@@ -60,7 +60,7 @@ def path_limit(path: Path) -> Limit | NoLimit:
     return min((limit for limit in found if isinstance(limit, Limit)), key=lambda limit: limit.value)
 
 
-def over_nics(path: Path, count: int) -> Limit | NoLimit:
+def limit_over_nics(path: Path, count: int) -> Limit | NoLimit:
     """Return the limit of a path over `count` NICs of each end at once: their links count so often, others once."""
     nics = {device for device in path.devices if device.startswith("nic")}
     found = []
@@ -86,7 +86,7 @@ def limit_inside(machine: Topology, path: Path) -> Limit | NoLimit:
     ends = [path.devices[place].partition("@")[0] for place in (0, -1)]
     devices = [machine.device(end) for end in ends]
     over_pcie = path.kind != "NET" and not all(isinstance(link.protocol, (*GPU_LINKS, C2cLink)) for link in path.links)
-    unknown = [gpu for gpu in nvlink.not_known(machine) if gpu in ends]
+    unknown = [gpu for gpu in nvlink.find_unknown_gpus(machine) if gpu in ends]
     if not over_pcie or not unknown or any(device is None or device.kind != "gpu" for device in devices):
         return path_limit(path)
     why = f"whether NVLink joins {ends[0]} and {ends[1]} is not known"

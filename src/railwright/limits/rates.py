@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from railwright.limits.limit import Source, Way
+from railwright.limits.limit import AlgorithmBand, Source
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -14,7 +14,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     limit: float
     expected_low: float | None = None
     expected_high: float | None = None
-    ways: tuple[Way, ...] = ()
+    ways: tuple[AlgorithmBand, ...] = ()
     """The band of each algorithm that NCCL may take, if there are several."""
 
     def times(self, share: float) -> Rate:
@@ -23,7 +23,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ways = tuple(replace(way, low=way.low * share, high=way.high * share) for way in self.ways)
         return Rate(limit=self.limit * share, expected_low=low, expected_high=high, ways=ways)
 
-    def as_time(self, size_bytes: int) -> Rate:
+    def to_time(self, size_bytes: int) -> Rate:
         """Return the seconds for `size_bytes` at these rates: the limit is the least time."""
         least = size_bytes / self.limit
         if self.expected_low is None or self.expected_high is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.limits.flow import solve
 from railwright.limits.limit import Constant
 from railwright.limits.sources import NCCL_2409, NCCL_PXN
-from railwright.limits.traffic import domains, problem_of
+from railwright.limits.traffic import build_problem, domains
 from railwright.topology.cluster import Cluster, ports
 from railwright.topology.devices import PathKind, Topology
 from railwright.topology.paths import KIND_ORDER, Affinity
@@ -33,7 +33,7 @@ def software_limits(cluster: Cluster, collective: str, algorithm: str) -> tuple[
             f" the sender only ({NCCL_PXN}); expect less there than the limit"
         )
     if algorithm == "direct":
-        without = solve(problem_of(cluster, collective, "direct", relay="none")).rate_bytes_per_s
+        without = solve(build_problem(cluster, collective, "direct", relay="none")).rate_bytes_per_s
         found.append(f"with PXN off (NCCL_PXN_DISABLE=1) the limit is {format_bandwidth(without)} algbw")
     if collective in ("send_recv", "all_to_all"):
         found.append(

@@ -46,7 +46,7 @@ class SwitchTier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ports_up: int
 
 
-def non_blocking(hosts: int, rails: int, radix: int) -> tuple[SwitchTier, ...]:
+def count_non_blocking(hosts: int, rails: int, radix: int) -> tuple[SwitchTier, ...]:
     """Return the Clos fabric above for `hosts` of `rails` NIC ports each, leaves first. Raises UsageError if three
     tiers cannot hold them.
     """
@@ -130,7 +130,7 @@ def _tiers(*counts: tuple[int, int, int]) -> tuple[SwitchTier, ...]:
     )
 
 
-def described(fabric: Fabric, hosts: int, rails: int) -> tuple[SwitchTier, ...]:
+def count_described(fabric: Fabric, hosts: int, rails: int) -> tuple[SwitchTier, ...]:
     """Return the tiers of a cluster file for `hosts` of `rails` NIC ports each.
 
     Each group has the switches that its tier gives, else one leaf for each rail if rail-optimised, else one. Its

@@ -79,7 +79,7 @@ def domain_hosts(cluster: Cluster) -> int:
     return min(most, cluster.hosts)
 
 
-def protocol_of(cluster: Cluster) -> str:
+def find_protocol(cluster: Cluster) -> str:
     """Return the only protocol that NCCL may use (NCCL_PROTO), else empty. Send and receive ignore it."""
     host = cluster.host.device("host0")
     return str(host.facts.get("nccl_protocol", "")) if host else ""
@@ -105,7 +105,7 @@ def has_nvls(host: Topology) -> bool:
     return has_multicast and compute_major(host) >= NVLS_CAPABILITY.value
 
 
-def without_nvls(host: Topology) -> Topology:
+def disable_nvls(host: Topology) -> Topology:
     """Return the machine as NCCL treats it with NVLS switched off: as if its GPUs had no multicast."""
     devices = tuple(
         replace(device, facts={**device.facts, _MULTICAST: False}) if device.kind == "gpu" else device
@@ -121,11 +121,11 @@ def compute_major(host: Topology) -> int:
     return int(major) if major.isdigit() else 0
 
 
-def applicable(cluster: Cluster, collective: str) -> tuple[str, ...]:
+def list_algorithms(cluster: Cluster, collective: str) -> tuple[str, ...]:
     """Return the algorithms that can run there. Raises UsageError for an unknown collective."""
     if collective not in ALGORITHMS:
         raise unknown_name("collective", collective, ALGORITHMS)
-    has_domains, nvls = domains(cluster) > 1, has_nvls(cluster.host) and protocol_of(cluster) in ("", "Simple")
+    has_domains, nvls = domains(cluster) > 1, has_nvls(cluster.host) and find_protocol(cluster) in ("", "Simple")
     can = {
         "nvls": nvls and not has_domains and cluster.ranks > 2,
         "nvlstree": nvls and has_domains,
@@ -164,7 +164,7 @@ def _btree_parent(number: int, count: int) -> int | None:
 
 
 def _refuse(collective: str, algorithm: str, cluster: Cluster) -> None:
-    can = applicable(cluster, collective)
+    can = list_algorithms(cluster, collective)
     if algorithm not in can:
         known = ALGORITHMS[collective]
         reason = "cannot run on this cluster" if algorithm in known else "is not supported"
@@ -202,7 +202,7 @@ def demands(collective: str, algorithm: str, cluster: Cluster) -> Demands:
     )
 
 
-def problem_of(cluster: Cluster, collective: str, algorithm: str, relay: Relay = "sender") -> Problem:
+def build_problem(cluster: Cluster, collective: str, algorithm: str, relay: Relay = "sender") -> Problem:
     """Build the flow program of a collective over a cluster. Raises UsageError and CannotJudge."""
     if cluster.ranks < 2:
         raise UsageError(
@@ -224,7 +224,7 @@ def problem_of(cluster: Cluster, collective: str, algorithm: str, relay: Relay =
 
 def _refuse_unknown_nvlink(cluster: Cluster) -> None:
     """Raise an error if NVLink may join GPUs of a single host, because then PCIe gives no limit between them."""
-    unknown = nvlink.not_known(cluster.host) if cluster.gpus_per_host > 1 else ()
+    unknown = nvlink.find_unknown_gpus(cluster.host) if cluster.gpus_per_host > 1 else ()
     if unknown:
         named = ", ".join(unknown) if len(unknown) <= _NAMED_AT_MOST else f"{len(unknown)} GPUs"
         raise CannotJudge(

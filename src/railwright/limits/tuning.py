@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.limits import rccl
 from railwright.limits.limit import Constant
 from railwright.limits.sources import (
@@ -139,7 +139,7 @@ def network_us(cluster: Cluster) -> tuple[float, float]:
 
     The plugins of InfiniBand and RoCE report nothing (src/transport/net_ib), so both are 0.
     """
-    if over_gpudirect_tcp(cluster):
+    if uses_gpudirect_tcp(cluster):
         return _TCP_US[0].value, _TCP_US[1].value
     found = [link.protocol for _, link in ports(cluster.host) if isinstance(link.protocol, EfaLink)]
     if not found or domains(cluster) < 2:
@@ -149,14 +149,14 @@ def network_us(cluster: Cluster) -> tuple[float, float]:
     return _SRD_US.value, _EFA_US[(fast, old)].value
 
 
-def over_gpudirect_tcp(cluster: Cluster) -> bool:
+def uses_gpudirect_tcp(cluster: Cluster) -> bool:
     """Report whether data between domains uses TCP that bypasses the kernel (GPUDirect-TCPX and TCPXO)."""
     return domains(cluster) > 1 and any(nic.facts.get("gpudirect_tcp") is True for nic, _ in ports(cluster.host))
 
 
 def may_be_ll(cluster: Cluster, size_bytes: float) -> bool:
     """Report whether a plugin may choose LL at a size where NCCL would not."""
-    return size_bytes <= _TCP_LL_BYTES.value and over_gpudirect_tcp(cluster)
+    return size_bytes <= _TCP_LL_BYTES.value and uses_gpudirect_tcp(cluster)
 
 
 def protocols(cluster: Cluster, algorithm: str) -> Iterator[str]:
@@ -210,7 +210,7 @@ def algbw(
     rate = large * (share[domains(cluster) > 1].value if share else 1.0)
     of_ll = (1 + passed * _LL_SPARE.value) * _ll_most(cluster, protocol)
     most = min(of_ll, (1 + passed * _SPARE.value) * channel_most(cluster, algorithm, protocol))
-    rate = min(rate, most / float(factor(collective, cluster.ranks)))
+    rate = min(rate, most / float(busbw_factor(collective, cluster.ranks)))
     return rate * _tree_reaches(cluster, collective, algorithm, protocol, size_bytes)
 
 

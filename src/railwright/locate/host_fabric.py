@@ -16,7 +16,7 @@ _UNKNOWN = "network"
 """The name of the switch that stands for an unknown network."""
 
 
-def fabric_of_hosts(
+def build_host_fabric(
     names: Sequence[str], own: Sequence[str], tree: SwitchTree | None, oversubscription: float = 1.0
 ) -> Fabric:
     """Return the fabric of the hosts' ports, each port on its own rail: on a single switch, or below leaves.
@@ -36,7 +36,7 @@ def fabric_of_hosts(
     return fabric_of(ports, (*leaves, above), cables)
 
 
-def tree_of_cluster(names: Sequence[str], cluster: Cluster) -> SwitchTree | None:
+def read_cluster_tree(names: Sequence[str], cluster: Cluster) -> SwitchTree | None:
     """Return the hosts below the leaves of a cluster file's lowest tier, in order; None if they share a leaf.
 
     Raises UsageError for more hosts than the file has.
@@ -51,15 +51,15 @@ def tree_of_cluster(names: Sequence[str], cluster: Cluster) -> SwitchTree | None
     return SwitchTree(leaf_of, (tiers[1].name,) if len(tiers) > 1 else ())
 
 
-def alike_above_leaves(fabric: Fabric, suspects: Iterable[Suspect]) -> list[Suspect]:
+def find_uniform_suspects(fabric: Fabric, suspects: Iterable[Suspect]) -> list[Suspect]:
     """Return the suspects above the hosts if they cover every leaf: then none can be singled out as slow."""
     *leaves, above = fabric.switches
-    found = above_leaves(suspects)
+    found = select_above_leaves(suspects)
     covered = {suspect.id.partition("/")[0].removesuffix(f"-{above}") for suspect in found}
     return found if above in covered or covered.issuperset(leaves) else []
 
 
-def above_leaves(suspects: Iterable[Suspect]) -> list[Suspect]:
+def select_above_leaves(suspects: Iterable[Suspect]) -> list[Suspect]:
     """Return the suspects that are neither hosts nor their ports."""
     return [suspect for suspect in suspects if suspect.kind in ("link", "switch", "line-card")]
 

@@ -15,7 +15,7 @@ import msgspec
 
 from railwright.diagnosis.localise.procedure import Phase
 from railwright.errors import UsageError
-from railwright.locate.probes import PhaseSeen
+from railwright.locate.probes import PhaseResult
 
 _MOST_BYTES = 2**30
 
@@ -26,7 +26,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 class _Entry(msgspec.Struct, frozen=True):
     asked: str
-    found: PhaseSeen
+    found: PhaseResult
 
 
 class Journal:
@@ -85,7 +85,7 @@ class Journal:
             whole += len(line)
         return whole
 
-    def next(self, phase: Phase) -> PhaseSeen | None:
+    def next(self, phase: Phase) -> PhaseResult | None:
         """Return the recorded results of the next phase; None if it must be measured."""
         if self.read >= len(self._entries):
             return None
@@ -97,7 +97,7 @@ class Journal:
         self.read += 1
         return entry.found
 
-    def add(self, phase: Phase, found: PhaseSeen) -> None:
+    def add(self, phase: Phase, found: PhaseResult) -> None:
         """Append the results of a phase."""
         self._write(_Entry(_asked(phase), found))
 

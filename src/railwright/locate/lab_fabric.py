@@ -10,7 +10,7 @@ from railwright.errors import UsageError
 from railwright.lab.nodes import LabPlan
 
 
-def fabric_of_lab(plan: LabPlan, hosts: Sequence[str] = ()) -> Fabric:
+def build_lab_fabric(plan: LabPlan, hosts: Sequence[str] = ()) -> Fabric:
     """Return the fabric of these hosts, or of all, with switches and cables.
 
     Raises UsageError for a lab without rates, where slow has no meaning.
@@ -36,7 +36,7 @@ def nic_rate_bits_per_s(plan: LabPlan) -> float:
     return rate
 
 
-def path_of_nodes(fabric: Fabric, source: int, destination: int, nodes: tuple[str, ...]) -> Path | None:
+def find_path(fabric: Fabric, source: int, destination: int, nodes: tuple[str, ...]) -> Path | None:
     """Return the classes that a flow crosses, given its traced nodes; None if the trace has a gap."""
     numbers = {name: fabric.nics + number for number, name in enumerate(fabric.switches)}
     switches = [numbers.get(name) for name in nodes[:-1]]

@@ -9,7 +9,7 @@ from railwright.locate.switch_tree import SwitchTree
 from railwright.topology.cabling import Cabling
 
 
-def tree_of_lldp(cabling: Cabling, hosts: Iterable[str], interface: str = "") -> SwitchTree:
+def build_lldp_tree(cabling: Cabling, hosts: Iterable[str], interface: str = "") -> SwitchTree:
     """Return the leaf that each host hears by LLDP, at `interface` if it hears several.
 
     Hosts match by their full name or its first label. Switches above the leaves stay unknown: LLDP alone does not tell

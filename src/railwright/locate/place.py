@@ -13,11 +13,11 @@ from railwright.lab.nodes import LabPlan
 from railwright.lab.reach import LabReach
 from railwright.lab.state import Lab
 from railwright.launch.hosts import Hosts, Reach
-from railwright.locate.host_fabric import fabric_of_hosts
-from railwright.locate.lab_fabric import fabric_of_lab, nic_rate_bits_per_s
+from railwright.locate.host_fabric import build_host_fabric
+from railwright.locate.lab_fabric import build_lab_fabric, nic_rate_bits_per_s
 from railwright.locate.switch_tree import SwitchTree
 from railwright.topology.subnet import Subnet
-from railwright.units import count
+from railwright.units import format_count
 
 _WATCH_S = 0.5
 _UNKNOWN_TOPOLOGY = "links between switches, and routes: the cabling of the switches is unknown"
@@ -53,9 +53,9 @@ class Place:
     """Whether the rate of a leaf's uplinks is unknown and derived from the number of its hosts."""
 
 
-def place_of_lab(lab: Lab, hosts: Sequence[str] = ()) -> Place:
+def make_lab_place(lab: Lab, hosts: Sequence[str] = ()) -> Place:
     """Return the place of these hosts of a lab, or of all. Raises UsageError for a lab without rates."""
-    plan, fabric = lab.plan, fabric_of_lab(lab.plan, hosts)
+    plan, fabric = lab.plan, build_lab_fabric(lab.plan, hosts)
     ports = [
         plan.node(fabric.hosts[host]).rail(rail)
         for host, rail in zip(fabric.nic_host, _rails(plan, fabric), strict=True)
@@ -79,7 +79,7 @@ def _rails(plan: LabPlan, fabric: Fabric) -> list[int]:
     return [of_port[name, port] for name, port in zip(names, fabric.nic_port, strict=True)]
 
 
-def place_of_subnet(hosts: Hosts, subnet: Subnet, routing: str = "unknown", adapter: str = "") -> Place:
+def make_subnet_place(hosts: Hosts, subnet: Subnet, routing: str = "unknown", adapter: str = "") -> Place:
     """Return the place of a port of each host in an InfiniBand subnet, by IP over InfiniBand.
 
     Packets follow the subnet's forwarding tables.
@@ -102,7 +102,7 @@ def place_of_subnet(hosts: Hosts, subnet: Subnet, routing: str = "unknown", adap
     )
 
 
-def place_of_hosts(
+def make_hosts_place(
     hosts: Hosts, routing: str = "unknown", tree: SwitchTree | None = None, oversubscription: float = 1.0, gpus: int = 0
 ) -> Place:
     """Return the place of a port or of `gpus` GPUs of each host, on a single switch or below known leaves.
@@ -115,7 +115,7 @@ def place_of_hosts(
         raise UsageError("--hosts must not name hosts of a lab", hint="search the lab: railwright locate --lab NAME")
     port = hosts.used_interfaces[0] if hosts.used_interfaces else "port"
     ports = tuple(f"gpu{number}" for number in range(gpus)) or (port,)
-    fabric = fabric_of_hosts(hosts.names, ports, tree, oversubscription)
+    fabric = build_host_fabric(hosts.names, ports, tree, oversubscription)
     if not reach.shares_files:
         reach.check()
     leaves = len(fabric.switches) - 1
@@ -125,7 +125,7 @@ def place_of_hosts(
     return Place(
         fabric=fabric,
         described=f"{len(hosts.names)} hosts by {reach.name}, {known}"
-        + (f", {count(gpus, 'GPU')} of each" if gpus else ""),
+        + (f", {format_count(gpus, 'GPU')} of each" if gpus else ""),
         routing=routing,
         reach=reach,
         addresses=_names_of(fabric) if gpus else reach.addresses_on(hosts.used_interfaces),

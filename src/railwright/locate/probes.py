@@ -16,16 +16,16 @@ from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.job import Job, Machine
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.sockets.pinned_flows import NO_WAY
-from railwright.benchmarks.wanted_flow import Wanted
+from railwright.benchmarks.wanted_flow import FlowRequest
 from railwright.diagnosis.localise.fabric import Path
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.procedure import Phase
 from railwright.errors import CannotJudge
-from railwright.launch.session import Planned, Session
-from railwright.locate.lab_fabric import path_of_nodes
+from railwright.launch.session import PlannedLaunch, Session
+from railwright.locate.lab_fabric import find_path
 from railwright.locate.place import Place
 from railwright.locate.signs import Crossings, Sign, is_marked
-from railwright.locate.ways import LONG_PACKETS, STREAM_S, Way
+from railwright.locate.ways import LONG_PACKETS, STREAM_S, ProbeKind
 from railwright.results.records import Result
 from railwright.topology.devices import Topology
 
@@ -38,7 +38,7 @@ _MOST_SET_ASIDE = 0.5
 NOT_ASKED = "an end was set aside"
 
 
-class Seen(msgspec.Struct, kw_only=True):
+class FlowResult(msgspec.Struct, kw_only=True):
     """The results of a flow in a round."""
 
     port: int | None = None
@@ -59,10 +59,10 @@ class Seen(msgspec.Struct, kw_only=True):
         return Sign(flow, self.trouble not in (NO_WAY, NOT_ASKED), self.sent, self.received, self.long_lost)
 
 
-class PhaseSeen(msgspec.Struct, kw_only=True):
+class PhaseResult(msgspec.Struct, kw_only=True):
     """The results of a launch, as stored in a journal."""
 
-    rounds: list[list[Seen]]
+    rounds: list[list[FlowResult]]
     set_aside: dict[str, str] = {}
     """The hosts that were silent by the end of the launch, with the reason."""
 
@@ -84,27 +84,27 @@ class RankProbes:
     """Measures phases and keeps all results."""
 
     place: Place
-    way: Way
+    way: ProbeKind
     tell: Callable[[str], None]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     rounds: list[Round] = field(default_factory=list)
-    seen: list[list[Seen]] = field(default_factory=list)
+    seen: list[list[FlowResult]] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
     _rate_bytes_per_s: float | None = None
 
-    def measure(self, phase: Phase) -> PhaseSeen:
+    def measure(self, phase: Phase) -> PhaseResult:
         """Launch until no host is silent. Raises CannotJudge if too many are."""
         while True:
             found, blamed, why = self._launch(phase)
             if not why:
-                return PhaseSeen(rounds=found, set_aside=self.set_aside)
+                return PhaseResult(rounds=found, set_aside=self.set_aside)
             before, hosts = len(self.set_aside), self.place.fabric.hosts
             self.set_aside |= dict.fromkeys(blamed, why)
             if len(self.set_aside) == before or len(self.set_aside) > _MOST_SET_ASIDE * len(hosts):
                 raise CannotJudge(why, hint="check that the hosts reach each other: railwright run tcp_stream --hosts")
             self.tell(f"without {', '.join(blamed)}: {why}")
 
-    def take(self, phase: Phase, found: PhaseSeen) -> None:
+    def take(self, phase: Phase, found: PhaseResult) -> None:
         """Enter the results of a phase: the ratio of each flow, and the flows with other signs."""
         self.set_aside |= found.set_aside
         for one, flows in zip(phase, found.rounds, strict=True):
@@ -130,7 +130,7 @@ class RankProbes:
         """Return, by round, the classes that the paths of all tried ports crossed."""
         return [self._crossings(one, flows) for one, flows in zip(self.rounds, self.seen, strict=True)]
 
-    def _crossings(self, one: Round, flows: list[Seen]) -> Crossings:
+    def _crossings(self, one: Round, flows: list[FlowResult]) -> Crossings:
         counts, leaf_of = Crossings({}, []), self.place.fabric.leaf_of
         for flow, seen in zip(one.flows, flows, strict=True):
             for path in seen.ways:
@@ -140,26 +140,26 @@ class RankProbes:
                 counts.asked.append((leaf_of(flow.source), leaf_of(flow.destination), len(seen.ways)))
         return counts
 
-    def _ratio(self, flow: Flow, seen: Seen, phase: PhaseSeen) -> float:
+    def _ratio(self, flow: Flow, seen: FlowResult, phase: PhaseResult) -> float:
         if seen.port is None:
             return nan
         if self._rate_bytes_per_s is None:
             self._rate_bytes_per_s = self._rate(phase)
         return (seen.bandwidth_bytes_per_s or 0.0) / (flow.share * self._rate_bytes_per_s)
 
-    def _rate(self, phase: PhaseSeen) -> float:
+    def _rate(self, phase: PhaseResult) -> float:
         """Return the rate of a NIC port: the known rate, or that of the fastest flows."""
         if self.place.rate_bits_per_s is not None:
             return self.place.rate_bits_per_s / 8
         rates = sorted(seen.bandwidth_bytes_per_s or 0.0 for one in phase.rounds for seen in one)
         return max(rates[ceil(_FASTEST * len(rates)) - 1], 1.0) if rates else 1.0
 
-    def _launch(self, phase: Phase) -> tuple[list[list[Seen]], tuple[str, ...], str]:
+    def _launch(self, phase: Phase) -> tuple[list[list[FlowResult]], tuple[str, ...], str]:
         """Run a launch. Returns the results, the silent hosts, and the reason if the launch failed."""
         fabric = self.place.fabric
         ranks = tuple(host for host in fabric.hosts if host not in self.set_aside)
         place_of = {fabric.hosts.index(host): rank for rank, host in enumerate(ranks)}
-        found = [[Seen(trouble=NOT_ASKED) for _ in one.flows] for one in phase]
+        found = [[FlowResult(trouble=NOT_ASKED) for _ in one.flows] for one in phase]
         rounds = [tuple(self._wanted(one, place_of)) for one in phase]
         cpus = tuple(sorted(os.sched_getaffinity(0)))
         topology = Topology(name="fabric", source="live", devices=(), links=())
@@ -169,7 +169,7 @@ class RankProbes:
                           hosts_share_cpus=reach.shares_files, reached_by=reach.name)  # fmt: skip
         launch = self.way.launch(tuple(rounds), phase[0].purpose, len(ranks) * each)
         job = Job(benchmark=self.way.benchmark.name, options=Options(), launch=launch, machine=machine)
-        planned = Planned(self.way.benchmark, job, Plan(path="fabric", longest_step_s=_STEP_S))
+        planned = PlannedLaunch(self.way.benchmark, job, Plan(path="fabric", longest_step_s=_STEP_S))
         session = Session(
             planned=planned,
             launcher=self.way.launcher(ranks),
@@ -186,7 +186,7 @@ class RankProbes:
             self._read(results, rounds, found)
         return found, tuple(dict.fromkeys(ranks[number // each] for number in sorted(session.blamed))), why
 
-    def _wanted(self, one: Round, place_of: dict[int, int]) -> list[Wanted]:
+    def _wanted(self, one: Round, place_of: dict[int, int]) -> list[FlowRequest]:
         fabric, addresses = self.place.fabric, self.place.addresses
         found = []
         for number, flow in enumerate(one.flows):
@@ -194,7 +194,7 @@ class RankProbes:
             if ends[0] is None or ends[1] is None:
                 continue
             found.append(
-                Wanted(
+                FlowRequest(
                     number=number,
                     source=ends[0],
                     destination=ends[1],
@@ -213,7 +213,9 @@ class RankProbes:
             return place
         return place * each + self.place.fabric.nics_of_host[host].index(nic)
 
-    def _read(self, results: list[Result], rounds: list[tuple[Wanted, ...]], found: list[list[Seen]]) -> None:
+    def _read(
+        self, results: list[Result], rounds: list[tuple[FlowRequest, ...]], found: list[list[FlowResult]]
+    ) -> None:
         """Combine the results from the two ends of each flow."""
         heard = {}
         for result in results:
@@ -232,15 +234,15 @@ class RankProbes:
             other = heard.get((number, flow.source_address, port, flow.destination_address))
             found[number][place] = self._seen(result, other, flow)
 
-    def _seen(self, sent: Result, received: Result | None, flow: Wanted) -> Seen:
+    def _seen(self, sent: Result, received: Result | None, flow: FlowRequest) -> FlowResult:
         told = sent.settings
         got = received.settings if received is not None else {}
-        seen = Seen(port=int(told["source_port"]), trouble=str(told["trouble"]))
+        seen = FlowResult(port=int(told["source_port"]), trouble=str(told["trouble"]))
         if seen.port == -1:
             seen.port = None
         nics = [self.place.addresses.index(address) for address in (flow.source_address, flow.destination_address)]
         for way in filter(None, str(told["ways"]).split(";")):
-            path = path_of_nodes(self.place.fabric, nics[0], nics[1], tuple(way.partition("=")[2].split(",")))
+            path = find_path(self.place.fabric, nics[0], nics[1], tuple(way.partition("=")[2].split(",")))
             if path is not None:
                 seen.ways.append(path)
         seen.sent, seen.received = int(told["packets_sent"]), int(got.get("received", 0))

@@ -16,20 +16,20 @@ import msgspec
 from railwright.diagnosis.localise.cover import CoverKind
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
-from railwright.diagnosis.localise.latency import Latency, RoundTrip, latency_of, latency_rounds
-from railwright.diagnosis.localise.load import LoadClass, load_of
+from railwright.diagnosis.localise.latency import Latency, RoundTrip, classify_round_trips, latency_rounds
+from railwright.diagnosis.localise.load import LoadClass, evaluate_load
 from railwright.diagnosis.localise.pairs import pair_rounds
 from railwright.diagnosis.localise.prescribed import cover_of
 from railwright.diagnosis.localise.procedure import Outcome, Phase, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested, tested
 from railwright.errors import CannotJudge
-from railwright.locate.host_fabric import above_leaves, alike_above_leaves
+from railwright.locate.host_fabric import find_uniform_suspects, select_above_leaves
 from railwright.locate.journal import Journal
 from railwright.locate.place import Place
-from railwright.locate.probes import PhaseSeen, RankProbes, Seen
-from railwright.locate.signs import all_suspects
-from railwright.locate.ways import Way, tcp_way
+from railwright.locate.probes import FlowResult, PhaseResult, RankProbes
+from railwright.locate.signs import find_suspects
+from railwright.locate.ways import ProbeKind, tcp_way
 
 Cover = CoverKind | Literal["hosts"]
 """Cover every route between leaves or between ports, or every pair of hosts by any route."""
@@ -96,7 +96,7 @@ def search(
     *,
     seed: int,
     cover: Cover | None,
-    way: Way | None = None,
+    way: ProbeKind | None = None,
     latency: bool = False,
     tell: Callable[[str], None],
     journal: str | None = None,
@@ -110,7 +110,7 @@ def search(
                 *(("load test",) if rounds.load_test else ()), *(() if way.name == "tcp" else (way.name,)))  # fmt: skip
     with Journal(Path(journal) if journal else None, question) as kept:
 
-        def ask(phase: Phase) -> PhaseSeen:
+        def ask(phase: Phase) -> PhaseResult:
             found = kept.next(phase)
             if found is None:
                 found = probes.measure(phase)
@@ -123,7 +123,7 @@ def search(
         of_latency = latency_rounds(place.fabric) if latency else []
         times = ask(of_latency).rounds if of_latency else []
     trips = [*_round_trips(place.fabric, probes.rounds, probes.seen), *_round_trips(place.fabric, of_latency, times)]
-    found = _record(place, probes, outcome, latency_of(trips))
+    found = _record(place, probes, outcome, classify_round_trips(trips))
     took_s = round(time.monotonic() - begun, 2)
     return msgspec.structs.replace(found, seed=seed, seconds=took_s, resumed_phases=kept.read)
 
@@ -138,13 +138,13 @@ def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency
     """Build the record, without seed and seconds. Raises CannotJudge if no probe ran."""
     not_measured = _not_measured(place, probes)
     busy = place.busy(one.number for one in outcome.explanation.suspicions)
-    suspects = all_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside)
-    load = load_of(outcome.load, outcome.evidence.floor, rate_is_known=place.rate_bits_per_s is not None)
+    suspects = find_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside)
+    load = evaluate_load(outcome.load, outcome.evidence.floor, rate_is_known=place.rate_bits_per_s is not None)
     alike: list[Suspect] = []
     pairs: list[Suspect] = []
     if place.uplinks_assumed:
         congested = any(one.is_congested for one in load)
-        alike = above_leaves(suspects) if congested else alike_above_leaves(place.fabric, suspects)
+        alike = select_above_leaves(suspects) if congested else find_uniform_suspects(place.fabric, suspects)
         pairs = [one for one in suspects if one.kind == "route"]
     return Located(
         fabric=place.described,
@@ -214,7 +214,7 @@ def _pairs(place: Place, probes: RankProbes) -> Iterable[PairSeen]:
             )
 
 
-def _round_trips(fabric: Fabric, rounds: Sequence[Round], seen: Sequence[Sequence[Seen]]) -> Iterable[RoundTrip]:
+def _round_trips(fabric: Fabric, rounds: Sequence[Round], seen: Sequence[Sequence[FlowResult]]) -> Iterable[RoundTrip]:
     for one, flows in zip(rounds, seen, strict=True):
         for flow, what in zip(one.flows, flows, strict=True):
             if what.round_trip_s is not None:

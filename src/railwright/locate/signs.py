@@ -50,7 +50,7 @@ class Crossings(NamedTuple):
     """(leaf of the source, leaf of the destination, number of traced paths)."""
 
 
-def all_suspects(
+def find_suspects(
     outcome: Outcome,
     signs: Sequence[Sequence[Sign]],
     crossings: Sequence[Crossings],

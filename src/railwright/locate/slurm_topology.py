@@ -21,7 +21,7 @@ _KNOWN = ("switchname", "nodes", "switches", "linkspeed")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
-def switch_tree_of(text: str) -> SwitchTree:
+def parse_topology(text: str) -> SwitchTree:
     """Parse topology.conf. Raises UsageError for another file, and for a host below two leaves."""
     leaf_of: dict[str, str] = {}
     above: dict[str, None] = {}

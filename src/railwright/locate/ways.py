@@ -12,10 +12,10 @@ import msgspec
 from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.job import Launch
 from railwright.benchmarks.mpi import flows as mpi_flows
-from railwright.benchmarks.mpi.pair import between_hosts
+from railwright.benchmarks.mpi.pair import launch_hosts
 from railwright.benchmarks.nccl import flows as nccl_flows
 from railwright.benchmarks.sockets import pinned_flows
-from railwright.benchmarks.wanted_flow import Wanted
+from railwright.benchmarks.wanted_flow import FlowRequest
 from railwright.diagnosis.localise import latency, load
 from railwright.launch.each import EachLauncher
 from railwright.launch.hosts import Hosts
@@ -41,11 +41,11 @@ WORDS = {
 }
 """The description of each kind of probe in a report, by name."""
 
-Rounds = tuple[tuple[Wanted, ...], ...]
+Rounds = tuple[tuple[FlowRequest, ...], ...]
 
 
 @dataclass(frozen=True)
-class Way:
+class ProbeKind:
     """A kind of probe."""
 
     name: str
@@ -60,29 +60,31 @@ class Way:
     """Whether two hosts must not send to each other at the same time: see `Rounds.one_way`."""
 
 
-def tcp_way(place: Place) -> Way:
+def tcp_way(place: Place) -> ProbeKind:
     """Return probes with a TCP stream for each flow, from a port that takes the wanted path."""
 
     def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[pinned_flows.Flows]:
         return Launch(case=_tcp_case(place, rounds, purpose), ranks=ranks)
 
-    return Way("tcp", pinned_flows.BENCHMARK, launch, lambda hosts: EachLauncher(place.reach, hosts))
+    return ProbeKind("tcp", pinned_flows.BENCHMARK, launch, lambda hosts: EachLauncher(place.reach, hosts))
 
 
-def mpi_way(hosts: Hosts, mpirun: str | None) -> Way:
+def mpi_way(hosts: Hosts, mpirun: str | None) -> ProbeKind:
     """Return probes with MPI messages between hosts. Raises CannotJudge without mpirun, UsageError for a wrong one."""
     mpi = MpiLauncher(mpirun)
 
     def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[mpi_flows.MpiFlows]:
         stream_s = COVER_STREAM_S if purpose.startswith("cover") else STREAM_S
-        (over_tcp,) = between_hosts(ranks)
+        (over_tcp,) = launch_hosts(ranks)
         case = mpi_flows.MpiFlows(rounds=rounds, stream_s=stream_s)
         return Launch(case=case, ranks=ranks, environment=_unless_set(over_tcp.environment))
 
-    return Way("mpi", mpi_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), one_way=True)
+    return ProbeKind(
+        "mpi", mpi_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), one_way=True
+    )
 
 
-def nccl_way(hosts: Hosts, mpirun: str | None, gpus: int) -> Way:
+def nccl_way(hosts: Hosts, mpirun: str | None, gpus: int) -> ProbeKind:
     """Return probes with NCCL between `gpus` GPUs of each host, whose ranks mpirun starts.
 
     Raises CannotJudge without mpirun, UsageError for a wrong one.
@@ -94,7 +96,7 @@ def nccl_way(hosts: Hosts, mpirun: str | None, gpus: int) -> Way:
         case = nccl_flows.NcclFlows(rounds=rounds, stream_s=stream_s)
         return Launch(case=case, ranks=ranks, environment=_unless_set(_OWN_NIC))
 
-    return Way("nccl", nccl_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), gpus)
+    return ProbeKind("nccl", nccl_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), gpus)
 
 
 def _unless_set(wanted: dict[str, str]) -> dict[str, str]:

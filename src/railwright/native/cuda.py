@@ -27,7 +27,7 @@ _LOG_BYTES = 8192
 _ADDRESS_BYTES = 32
 
 
-def problem() -> str:
+def explain_missing_gpu() -> str:
     """Explain why this process cannot use a GPU.
 
     Returns an empty string if it can. Loads the driver: for ranks only.
@@ -41,7 +41,7 @@ def problem() -> str:
     return f"the NVIDIA driver cannot be used: {_error_text(code)}" if code else ""
 
 
-def checked(what: str, code: int) -> None:
+def check_result(what: str, code: int) -> None:
     """Check the result of a driver call or a loop. Raises NativeError in the driver's own words."""
     if code:
         raise NativeError(what, code, _error_text(code) if code > 0 else "")
@@ -53,7 +53,7 @@ def _error_text(code: int) -> str:
 
 
 def _require() -> None:
-    reason = problem()
+    reason = explain_missing_gpu()
     if reason:
         raise CannotJudge(reason, hint="check whether `nvidia-smi` works here")
 
@@ -62,7 +62,7 @@ def driver_version() -> str:
     """Return the newest CUDA version that the driver supports, such as `13.0`. Raises CannotJudge."""
     _require()
     version = c_int()
-    checked("driver version", function("rw_cuda_driver_version", c_int, POINTER(c_int))(byref(version)))
+    check_result("driver version", function("rw_cuda_driver_version", c_int, POINTER(c_int))(byref(version)))
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
 
 
@@ -70,7 +70,7 @@ def device_count() -> int:
     """Return the number of GPUs visible to this process. Raises CannotJudge."""
     _require()
     count = c_int()
-    checked("number of GPUs", function("rw_cuda_device_count", c_int, POINTER(c_int))(byref(count)))
+    check_result("number of GPUs", function("rw_cuda_device_count", c_int, POINTER(c_int))(byref(count)))
     return count.value
 
 
@@ -80,7 +80,7 @@ def device_addresses() -> list[str]:
     found = []
     for ordinal in range(device_count()):
         text = ctypes.create_string_buffer(_ADDRESS_BYTES)
-        checked("address of a GPU", ask(ordinal, text, _ADDRESS_BYTES))
+        check_result("address of a GPU", ask(ordinal, text, _ADDRESS_BYTES))
         found.append(text.value.decode())
     return found
 
@@ -108,7 +108,7 @@ class Device(Closing):
         if code == _INVALID_DEVICE:
             hint = "CUDA_VISIBLE_DEVICES may hide it, or the container may lack access to it"
             raise CannotJudge(f"CUDA shows no GPU at {address}", hint=hint)
-        checked(f"GPU at {address}", code)
+        check_result(f"GPU at {address}", code)
         self.address = address
         self.context: int = seen.context
         self.ordinal: int = seen.ordinal
@@ -131,30 +131,30 @@ class Device(Closing):
 
     def make_current(self) -> None:
         """Make its context current in the calling thread. Raises NativeError."""
-        checked(f"use {self.name}", function("rw_cuda_use", c_int, c_void_p)(self.context))
+        check_result(f"use {self.name}", function("rw_cuda_use", c_int, c_void_p)(self.context))
 
     def synchronize(self) -> None:
         """Wait for all work of the GPU. Raises NativeError for an error in that work."""
-        checked(f"work on {self.name}", function("rw_cuda_synchronize", c_int, c_void_p)(self.context))
+        check_result(f"work on {self.name}", function("rw_cuda_synchronize", c_int, c_void_p)(self.context))
 
     def free_bytes(self) -> int:
         """Return the free memory as the driver reports it (cuMemGetInfo). Raises NativeError."""
         available, total = c_size_t(), c_size_t()
         ask = function("rw_cuda_memory", c_int, c_void_p, POINTER(c_size_t), POINTER(c_size_t))
-        checked(f"free memory of {self.name}", ask(self.context, byref(available), byref(total)))
+        check_result(f"free memory of {self.name}", ask(self.context, byref(available), byref(total)))
         return available.value
 
     def can_access(self, other: Device) -> bool:
         """Report whether this GPU can directly access the memory of another one."""
         can = c_int()
         ask = function("rw_cuda_can_access", c_int, c_int, c_int, POINTER(c_int))
-        checked("peer access", ask(self.ordinal, other.ordinal, byref(can)))
+        check_result("peer access", ask(self.ordinal, other.ordinal, byref(can)))
         return bool(can.value)
 
     def enable_peer(self, other: Device) -> None:
         """Allow this GPU direct access to the memory of another one. Raises NativeError."""
         enable = function("rw_cuda_enable_peer", c_int, c_void_p, c_void_p)
-        checked(f"peer access from {self.address} to {other.address}", enable(self.context, other.context))
+        check_result(f"peer access from {self.address} to {other.address}", enable(self.context, other.context))
 
     def kernel(self, name: str) -> int:
         """Return the handle (CUfunction) of one of our kernels.
@@ -166,7 +166,7 @@ class Device(Closing):
         if name not in self._kernels:
             found = c_void_p()
             find = function("rw_cuda_function", c_int, c_void_p, c_char_p, POINTER(c_void_p))
-            checked(f"kernel {name}", find(self._module, name.encode(), byref(found)))
+            check_result(f"kernel {name}", find(self._module, name.encode(), byref(found)))
             assert found.value is not None
             self._kernels[name] = found.value
         return self._kernels[name]
@@ -214,7 +214,7 @@ def launch(device: Device, name: str, grid: int, block: int, *arguments: Any, st
     pointers = (c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
     start = function("rw_cuda_launch", c_int, c_void_p, c_void_p, c_uint, c_uint, c_void_p, c_void_p)
     handle = None if stream is None else stream.handle
-    checked(f"kernel {name}", start(device.context, device.kernel(name), grid, block, handle, pointers))
+    check_result(f"kernel {name}", start(device.context, device.kernel(name), grid, block, handle, pointers))
 
 
 def _argument(value: Any) -> Any:  # noqa: ANN401 - any ctypes value
@@ -233,7 +233,7 @@ class DeviceBuffer(Closing):
         if code == _OUT_OF_MEMORY:
             what = f"cannot allocate {format_size(size_bytes)} on {device.name} at {device.address}"
             raise CannotJudge(what, hint="choose smaller sizes, or check with nvidia-smi which processes use the GPU")
-        checked(f"{format_size(size_bytes)} on {device.name}", code)
+        check_result(f"{format_size(size_bytes)} on {device.name}", code)
         self.device = device
         self.address: int = address.value
         self.size_bytes = size_bytes
@@ -264,7 +264,7 @@ class DeviceBuffer(Closing):
         """Set every byte to `value`, and wait."""
         size = self.size_bytes if size_bytes is None else size_bytes
         work = function("rw_cuda_set", c_int, c_void_p, c_uint64, c_int, c_size_t)
-        checked("set GPU memory", work(self.device.context, self.address, value, size))
+        check_result("set GPU memory", work(self.device.context, self.address, value, size))
 
     def copy_from(self, address: int, size_bytes: int, position: int = 0) -> None:
         """Copy host memory at `address` to `position`, and wait."""
@@ -276,7 +276,7 @@ class DeviceBuffer(Closing):
 
     def _copy(self, what: str, target: int, source: int, size_bytes: int) -> None:
         work = function("rw_cuda_copy", c_int, c_void_p, c_uint64, c_uint64, c_size_t)
-        checked(what, work(self.device.context, target, source, size_bytes))
+        check_result(what, work(self.device.context, target, source, size_bytes))
 
     def read(self, size_bytes: int, position: int = 0) -> bytes:
         """Return the bytes at `position`. Suits small amounts."""
@@ -321,7 +321,7 @@ class Stream(Closing):
     def __init__(self, device: Device) -> None:
         handle = c_void_p()
         code = function("rw_cuda_stream_open", c_int, c_void_p, POINTER(c_void_p))(device.context, byref(handle))
-        checked(f"stream on {device.name}", code)
+        check_result(f"stream on {device.name}", code)
         assert handle.value is not None
         self.device = device
         self.handle: int = handle.value
@@ -332,4 +332,6 @@ class Stream(Closing):
 
     def synchronize(self) -> None:
         """Wait for all work on the stream. Raises NativeError for an error in that work."""
-        checked(f"work on {self.device.name}", function("rw_cuda_stream_synchronize", c_int, c_void_p)(self.handle))
+        check_result(
+            f"work on {self.device.name}", function("rw_cuda_stream_synchronize", c_int, c_void_p)(self.handle)
+        )

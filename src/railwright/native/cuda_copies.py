@@ -6,7 +6,7 @@ import ctypes
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int, c_uint, c_uint64, c_void_p
 from typing import NamedTuple
 
-from railwright.native.cuda import COMPUTE_THREADS, Device, DeviceBuffer, PinnedBuffer, checked
+from railwright.native.cuda import COMPUTE_THREADS, Device, DeviceBuffer, PinnedBuffer, check_result
 from railwright.native.library import fields, function, seconds_array
 from railwright.native.memory import Buffer
 from railwright.results.records import Verification
@@ -100,7 +100,7 @@ def time_copies(
     second = None if other is None else byref(_c_copy(other, hold=hold))
     first = byref(_c_copy(measured, hold=hold))
     code = loop(first, second, warm, copies, others, samples, seconds, byref(uncovered))
-    checked("copy", code)
+    check_result("copy", code)
     return Copies(list(seconds), uncovered.value)
 
 
@@ -108,7 +108,7 @@ def time_copy_and_wait(copy: Copy, *, warm: int, samples: int) -> list[float]:
     """Time a copy by the host's clock, from the call until the host sees its end. Raises NativeError."""
     seconds = seconds_array(samples)
     loop = function("rw_cuda_copy_and_wait", c_int, POINTER(_Copy), c_int, c_int, POINTER(c_double))
-    checked("copy", loop(byref(_c_copy(copy, hold=False)), warm, samples, seconds))
+    check_result("copy", loop(byref(_c_copy(copy, hold=False)), warm, samples, seconds))
     return list(seconds)
 
 
@@ -144,7 +144,7 @@ class Chain:
         )
         counter = by.counter()
         kernel = by.kernel("chase")
-        checked("loads", loop(by.context, kernel, self.start, loads, counter.address, samples, seconds))
+        check_result("loads", loop(by.context, kernel, self.start, loads, counter.address, samples, seconds))
         seen = int.from_bytes(counter.read(POINTER_BYTES), "little")
         wrong = POINTER_BYTES if seen != self.end_after(loads) else 0
         check = Verification(method=CHAIN_CHECK, bytes_checked=loads * POINTER_BYTES, bytes_wrong=wrong)

@@ -70,7 +70,7 @@ class Properties(NamedTuple):
     """Whether it can move data by PCI P2PDMA on this machine."""
 
 
-def unusable() -> str:
+def explain_unusable() -> str:
     """Explain why cuFile's driver must not be opened here. Returns an empty string if it may."""
     modules = Path("/proc/modules")
     if not modules.exists():
@@ -113,11 +113,11 @@ def meaning(code: int) -> str:
     return files.meaning(code)
 
 
-def checked(what: str, code: int) -> None:
+def check_result(what: str, code: int) -> None:
     """Check the result of a call. Raises NativeError with a description."""
     if code > 0:
-        cuda.checked(what, code)
-    library.checked(what, code, meaning(code))
+        cuda.check_result(what, code)
+    library.check_result(what, code, meaning(code))
 
 
 def find() -> ctypes.CDLL:
@@ -148,7 +148,7 @@ def log(folder: Path) -> str:
     return found
 
 
-def why(folder: Path) -> str:
+def find_refusal(folder: Path) -> str:
     """Return the reason for a refusal from the log, as a clause to append. Returns an empty string if there is none.
 
     The first error causes the later ones. One error is explained: libcufile refuses every file on a drive whose file
@@ -169,29 +169,29 @@ class CuFile(Closing):
     """
 
     def __init__(self, folder: Path, way: Way, fd: int, buffer: DeviceBuffer) -> None:
-        reason = unusable()
+        reason = explain_unusable()
         if reason:
             raise CannotJudge(f"cuFile cannot be used: {reason}")
         write_settings(folder, way)
         self._library = find()
         bind = function("rw_cufile_bind", c_int, c_void_p)
-        checked("cuFile", bind(self._library._handle))
+        check_result("cuFile", bind(self._library._handle))
         buffer.device.make_current()
-        checked("cuFile driver", function("rw_cufile_open", c_int)())
+        check_result("cuFile driver", function("rw_cufile_open", c_int)())
         self._folder, self._buffer = folder, buffer
         self.handles: dict[int, int] = {}
         """The cuFile handle of each registered file."""
         self.register(fd)
         register_buffer = function("rw_cufile_register_buffer", c_int, c_void_p, c_uint64, c_size_t)
         code = register_buffer(buffer.device.context, buffer.address, buffer.size_bytes)
-        checked("cuFile on the GPU's memory", code)
+        check_result("cuFile on the GPU's memory", code)
 
     def register(self, fd: int) -> None:
         """Register another file. Raises NativeError if cuFile does not accept it."""
         handle = c_void_p()
         code = function("rw_cufile_register", c_int, c_int, POINTER(c_void_p))(fd, byref(handle))
         if code:
-            raise NativeError("cuFile on the test file", code, f"{meaning(code)}{why(self._folder)}")
+            raise NativeError("cuFile on the test file", code, f"{meaning(code)}{find_refusal(self._folder)}")
         assert handle.value is not None
         self.handles[fd] = handle.value
 
@@ -209,7 +209,7 @@ def properties() -> Properties:
     Raises NativeError.
     """
     values = (c_uint * 6)()
-    checked("cuFile properties", function("rw_cufile_properties", c_int, POINTER(c_uint))(values))
+    check_result("cuFile properties", function("rw_cufile_properties", c_int, POINTER(c_uint))(values))
     allow_compat_mode = 1 << 1
     return Properties(
         nvidia_fs=f"{values[0]}.{values[1]}",
@@ -276,5 +276,5 @@ def gpu_pass(
     latencies = seconds_array(len(offsets) * len(fds))
     one.at, one.cpus, one.latencies = offsets.buffer_info()[0], bound, latencies
     one.context, one.device = buffer.device.context, buffer.address
-    checked("write" if write else "read", function("rw_gpu_file_pass", c_int, POINTER(_Pass))(byref(one)))
+    check_result("write" if write else "read", function("rw_gpu_file_pass", c_int, POINTER(_Pass))(byref(one)))
     return Pass(one.elapsed, list(latencies), 0, 0.0, one.cpu)

@@ -31,7 +31,7 @@ _DRIVER_COUNTS = {verb: re.compile(rf"^{verb}\s*:\s*n=\d+\s+ok=(\d+)\s", re.MULT
 _MOST_TEXT = 2**16
 
 
-class Counted(NamedTuple):
+class PathCounts(NamedTuple):
     """The numbers of reads or writes by the path that they took."""
 
     total: int
@@ -42,13 +42,13 @@ class Counted(NamedTuple):
     """Batches that took several paths."""
 
 
-class Look(NamedTuple):
+class Observation(NamedTuple):
     """The counts of a pass. None marks a count that is not available here."""
 
     write: bool
     operations: int
     moved_bytes: int
-    counted: Counted | None
+    counted: PathCounts | None
     """The count by cuFile."""
     uncounted: str
     """The reason why cuFile did not count; empty if it did."""
@@ -69,11 +69,11 @@ class Watch:
         self._before, self._uncounted = _counters() if bound else (b"", "libcufile is not loaded")
         self._driver, self._called = driver_operations(write=write), called_bytes(write=write)
 
-    def end(self, operations: int, moved_bytes: int) -> Look:
+    def end(self, operations: int, moved_bytes: int) -> Observation:
         """Return the counts since the start."""
         by_driver, called = driver_operations(write=self._write), called_bytes(write=self._write)
         counted, uncounted = (None, self._uncounted) if self._uncounted else _counted(self._before, write=self._write)
-        return Look(
+        return Observation(
             write=self._write,
             operations=operations,
             moved_bytes=moved_bytes,
@@ -98,7 +98,7 @@ def _counters() -> tuple[bytes, str]:
     return bytes(room), f"libcufile's counters cannot be read: {cufile.meaning(code)}" if code else ""
 
 
-def _counted(before: bytes, *, write: bool) -> tuple[Counted | None, str]:
+def _counted(before: bytes, *, write: bool) -> tuple[PathCounts | None, str]:
     """Return the change of the counters, or the reason why it reveals nothing."""
     after, why = _counters()
     found = None if why else read_counters(before, after, write=write)
@@ -112,7 +112,7 @@ def _properties() -> Properties | None:
         return None
 
 
-def read_counters(before: bytes, after: bytes, *, write: bool) -> Counted | None:
+def read_counters(before: bytes, after: bytes, *, write: bool) -> PathCounts | None:
     """Compare two CUfileStatsLevel3_t of unknown version. Returns None if neither layout reveals the path.
 
     The counts of GPUs are trusted if their bytes match the bytes moved, which also reveals the layout. The total of
@@ -122,28 +122,28 @@ def read_counters(before: bytes, after: bytes, *, write: bool) -> Counted | None
     since = b"".join(_WORDS.pack((new - old) % 2**64) for (new,), (old,) in words)
     by_gpu = (_by_gpu(since, at, *_GPUS.unpack_from(after, at), write=write) for at in _GPU_COUNT_AT)
     found = [one for one in (next(filter(None, by_gpu), None), _batches(since, write=write)) if one is not None]
-    return Counted(*map(sum, zip(*found, strict=True))) if found else None
+    return PathCounts(*map(sum, zip(*found, strict=True))) if found else None
 
 
-def _by_gpu(since: bytes, at: int, gpus: int, *, write: bool) -> Counted | None:
+def _by_gpu(since: bytes, at: int, gpus: int, *, write: bool) -> PathCounts | None:
     """Return the sum over all GPUs if their number lies at `at`."""
     moved = struct.unpack_from("<2Q", since, _BYTES_AT)
     if not any(moved) or not 1 <= gpus <= _MOST_GPUS:
         return None
     rows = [_PER_GPU.unpack_from(since, at + 8 + gpu * _PER_GPU.size) for gpu in range(gpus)]
     sums = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
-    counted = Counted(*sums[_GPU_COUNTS[write]])
+    counted = PathCounts(*sums[_GPU_COUNTS[write]])
     return counted if (sums[_GPU_BYTES[False]], sums[_GPU_BYTES[True]]) == moved and counted.total else None
 
 
-def _batches(since: bytes, *, write: bool) -> Counted | None:
+def _batches(since: bytes, *, write: bool) -> PathCounts | None:
     """Return the counts of batches, which do not separate directions, if all batches went this way."""
     moved = struct.unpack_from("<2Q", since, _BATCH_BYTES_AT)
     if not moved[write] or moved[not write]:
         return None
     # Each is followed by its number of failures.
     nvidia_fs, p2pdma, aio, uring, mixed, total = struct.unpack_from("<12Q", since, _BATCHES_AT)[::2]
-    return Counted(total, p2pdma, nvidia_fs, aio + uring, mixed) if total else None
+    return PathCounts(total, p2pdma, nvidia_fs, aio + uring, mixed) if total else None
 
 
 def driver_operations(*, write: bool) -> int | None:

@@ -10,7 +10,7 @@ from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_uint64
 from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
-from railwright.native.library import NativeError, checked, fields, function, seconds_array, system_error
+from railwright.native.library import NativeError, check_result, fields, function, seconds_array, system_error
 from railwright.native.memory import Buffer
 
 Engine = Literal["io_uring", "threads"]
@@ -110,7 +110,7 @@ def _run(verb: str, one: _Pass, blocks: Blocks, cpus: Sequence[int]) -> Pass:
     one.cpus = bound if cpus else None
     one.buffers, one.latencies = blocks.buffers.address, latencies
     code = function("rw_file_pass", c_int, POINTER(_Pass), c_int)(byref(one), int(blocks.engine == "io_uring"))
-    checked(f"{verb} with {blocks.engine}", code, meaning(code))
+    check_result(f"{verb} with {blocks.engine}", code, meaning(code))
     return Pass(one.elapsed, list(latencies), one.wrong, one.sync_elapsed, one.cpu)
 
 

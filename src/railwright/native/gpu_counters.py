@@ -29,7 +29,7 @@ class Field(Structure):
     )
 
 
-class Question(Structure):
+class CounterQuery(Structure):
     """An NVML call for one GPU, the place of its first number, and its period."""
 
     _fields_ = (
@@ -44,18 +44,20 @@ class Question(Structure):
     )
 
 
-def cost_s(question: Question, numbers: int, times: int = 5) -> float:
+def cost_s(question: CounterQuery, numbers: int, times: int = 5) -> float:
     """Return the CPU seconds of a query. Its numbers are at the address afterwards."""
-    measure = function("rw_gpu_cost", c_double, POINTER(Question), c_void_p, c_int)
+    measure = function("rw_gpu_cost", c_double, POINTER(CounterQuery), c_void_p, c_int)
     taken: float = measure(question, numbers, times)
     return taken
 
 
-def publish(questions: Sequence[Question], numbers: int, interval_s: float, cpu_share: float, passes: int = 0) -> None:
+def publish(
+    questions: Sequence[CounterQuery], numbers: int, interval_s: float, cpu_share: float, passes: int = 0
+) -> None:
     """Query repeatedly, `passes` times or forever, and keep the numbers at the address up to date.
 
     Passes come less often than every `interval_s` if they would exceed that share of a core.
     """
-    every = (Question * len(questions))(*questions)
-    begin = function("rw_gpu_publish", None, POINTER(Question), c_int, c_void_p, c_double, c_double, c_uint64)
+    every = (CounterQuery * len(questions))(*questions)
+    begin = function("rw_gpu_publish", None, POINTER(CounterQuery), c_int, c_void_p, c_double, c_double, c_uint64)
     begin(every, len(questions), numbers, interval_s, cpu_share, passes)

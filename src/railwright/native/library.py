@@ -30,7 +30,7 @@ class NativeError(CannotJudge):
         self.code = code
 
 
-def checked(what: str, code: int, meaning: str = "") -> None:
+def check_result(what: str, code: int, meaning: str = "") -> None:
     """Check the return value of a loop. Raises NativeError for an error."""
     if code:
         raise NativeError(what, code, meaning)

@@ -9,7 +9,7 @@ from ctypes import POINTER, c_double, c_int, c_int64, c_size_t, c_uint64, c_void
 from pathlib import Path
 
 from railwright.errors import CannotJudge
-from railwright.native.library import Closing, checked, function, seconds_array
+from railwright.native.library import Closing, check_result, function, seconds_array
 from railwright.results.records import Verification
 from railwright.units import format_size
 
@@ -103,14 +103,14 @@ def _refused(what: str, code: int) -> CannotJudge:
 
 def pin(cpu: int) -> None:
     """Bind the calling thread to a CPU. Raises NativeError."""
-    checked(f"bind to CPU {cpu}", function("rw_pin", c_int, c_int)(cpu))
+    check_result(f"bind to CPU {cpu}", function("rw_pin", c_int, c_int)(cpu))
 
 
 def copy(target: Buffer, source: Buffer, size_bytes: int, *, inner: int, warm: int, samples: int) -> list[float]:
     """Return seconds per copy. Each sample is the mean of `inner` copies."""
     seconds = seconds_array(samples)
     loop = function("rw_copy", c_int, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int, POINTER(c_double))
-    checked("memory copy", loop(target.address, source.address, size_bytes, inner, warm, samples, seconds))
+    check_result("memory copy", loop(target.address, source.address, size_bytes, inner, warm, samples, seconds))
     return list(seconds)
 
 
@@ -122,7 +122,7 @@ def copy_threads(cpus: list[int], size_bytes: int, *, inner: int, samples: int) 
     )
     cpu_array = (c_int * len(cpus))(*cpus)
     code = loop(len(cpus), cpu_array, size_bytes, inner, samples, seconds, ctypes.byref(wrong))
-    checked(f"memory copy on {len(cpus)} threads", code)
+    check_result(f"memory copy on {len(cpus)} threads", code)
     check = Verification(method=PATTERN, bytes_checked=len(cpus) * size_bytes, bytes_wrong=wrong.value)
     return list(seconds), check
 
@@ -131,12 +131,12 @@ def core_latency(cpu: int, partner_cpu: int, *, inner: int, samples: int) -> lis
     """Return the seconds for a cache line to go from one core to another (half the round trip)."""
     seconds = seconds_array(samples)
     loop = function("rw_core_latency", c_int, c_int, c_int, c_int, c_int, POINTER(c_double))
-    checked(f"cache line between CPU {cpu} and {partner_cpu}", loop(cpu, partner_cpu, inner, samples, seconds))
+    check_result(f"cache line between CPU {cpu} and {partner_cpu}", loop(cpu, partner_cpu, inner, samples, seconds))
     return list(seconds)
 
 
 def fixed_work(work: int, quanta: int) -> list[float]:
     """Return the seconds of each of `quanta` equal pieces of work, timed without a gap."""
     seconds = seconds_array(quanta)
-    checked("noise", function("rw_noise", c_int, c_int, c_int, POINTER(c_double))(work, quanta, seconds))
+    check_result("noise", function("rw_noise", c_int, c_int, c_int, POINTER(c_double))(work, quanta, seconds))
     return list(seconds)

@@ -102,14 +102,14 @@ def bind(binder: str) -> None:
 
     Raises CannotJudge if that library cannot be found, and NativeError if it lacks a function.
     """
-    library.checked("MPI", function(binder, c_int, c_void_p)(ctypes.CDLL(library_path())._handle))
+    library.check_result("MPI", function(binder, c_int, c_void_p)(ctypes.CDLL(library_path())._handle))
 
 
 def checked(code: int) -> None:
     """Check the return value of a loop. Raises NativeError, with the MPI library's text for an MPI error."""
     from mpi4py import MPI
 
-    library.checked("MPI", code, MPI.Get_error_string(code) if code > 0 else "")
+    library.check_result("MPI", code, MPI.Get_error_string(code) if code > 0 else "")
 
 
 def library_path() -> str:

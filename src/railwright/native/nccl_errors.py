@@ -42,4 +42,4 @@ def checked(what: str, code: int, nccl_says: Callable[[int], str] = "NCCL error 
         raise NcclError(what, _NCCL_ERROR - code, nccl_says(_NCCL_ERROR - code))
     if code in _OURS:
         raise NativeError(what, code, _OURS[code])
-    cuda.checked(what, code)
+    cuda.check_result(what, code)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
-from railwright.native.library import NativeError, checked, environment, fields, function, seconds_array
-from railwright.native.nixl_memory import HOST, AnyBuffer, Memory, memory_of, prepare_gpus
-from railwright.native.vendor_libraries import in_wheels
+from railwright.native.library import NativeError, check_result, environment, fields, function, seconds_array
+from railwright.native.nixl_memory import HOST, AnyBuffer, Memory, describe_memory, prepare_gpus
+from railwright.native.vendor_libraries import find_in_wheels
 
 Operation = Literal["READ", "WRITE"]
 Blocks = Sequence[tuple[int, int]]
@@ -64,7 +64,7 @@ class _AgentConfig(Structure):
 
 def find_library() -> Path | None:
     """Find libnixl_capi.so of an installed nixl wheel without importing NIXL. Returns None if there is none."""
-    return next(map(Path, in_wheels("libnixl_capi.so")), None)
+    return next(map(Path, find_in_wheels("libnixl_capi.so")), None)
 
 
 def plugin_problem(backend: str) -> str:
@@ -135,7 +135,7 @@ class Agent:
             raise CannotJudge("NIXL is not installed", hint="run `railwright setup nixl`")
         prepare_environment()
         self._library = ctypes.CDLL(str(library))
-        checked("NIXL", function("rw_nixl_bind", c_int, c_void_p)(self._library._handle))
+        check_result("NIXL", function("rw_nixl_bind", c_int, c_void_p)(self._library._handle))
         # NIXL's own thread that loads metadata needs the agent's locks; nixlbench's threads share them.
         exchange = exchange or Exchange()
         serves_itself = bool(exchange.listen_port or exchange.etcd)
@@ -187,7 +187,7 @@ class Agent:
 
     def register(self, buffer: AnyBuffer) -> None:
         """Register host or GPU memory with the backend. The GPU's context must be current in the thread."""
-        memory = memory_of(buffer)
+        memory = describe_memory(buffer)
         self._register(memory.kind, [(buffer.address, buffer.size_bytes, memory.device, b"")])
 
     def register_files(self, files: Sequence[tuple[int, int]]) -> None:
@@ -318,7 +318,7 @@ def call(library: ctypes.CDLL, name: str, *arguments: object) -> None:
 
 def checked_transfer(what: str, code: int) -> None:
     """Check the return value of a transfer loop. Raises NativeError, with NIXL's text for an error of NIXL."""
-    checked(what, code, STATUS.get(code, ""))
+    check_result(what, code, STATUS.get(code, ""))
 
 
 class Request:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from ctypes import POINTER, c_double, c_int, c_void_p
 
-from railwright.native.library import checked, function, seconds_array
+from railwright.native.library import check_result, function, seconds_array
 from railwright.native.nixl import Agent, Request
 
 
@@ -30,5 +30,5 @@ def time_layers(
         *(c_void_p, POINTER(c_void_p), c_int, c_void_p, c_void_p, c_int, c_int, c_double, POINTER(c_double)),
     )
     code = loop(agent._agent, handles, count, post, status, warm, iterations, patience_s, seconds)
-    checked("NIXL transfer by layers", code)
+    check_result("NIXL transfer by layers", code)
     return [list(seconds[k * count : (k + 1) * count]) for k in range(iterations)]

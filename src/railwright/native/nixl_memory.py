@@ -28,7 +28,7 @@ class Memory(NamedTuple):
 HOST = Memory(_DRAM)
 
 
-def memory_of(buffer: AnyBuffer) -> Memory:
+def describe_memory(buffer: AnyBuffer) -> Memory:
     """Return NIXL's description of a buffer."""
     return Memory(_VRAM, buffer.device.ordinal) if isinstance(buffer, DeviceBuffer) else HOST
 

@@ -6,7 +6,7 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_uint, c_uint64, c_void_p
 from typing import NamedTuple
 
-from railwright.native.library import NativeError, checked, function
+from railwright.native.library import NativeError, check_result, function
 
 NO_VALUE = 2**64 - 1
 _FETCHED_ROWS = 256
@@ -75,7 +75,7 @@ class Sampler:
     def start(self, interval_s: float, spread: float) -> None:
         """Start sampling. `spread` is the share of the interval within which ticks lie. Raises NativeError."""
         code = function("rw_sampler_start", c_int, c_void_p, c_double, c_double)(self._at, interval_s, spread)
-        checked("sampling", code)
+        check_result("sampling", code)
 
     def fetch(self) -> list[Row]:
         """The rows since the last call."""

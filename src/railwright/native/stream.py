@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import POINTER, byref, c_double, c_int, c_size_t
 from typing import NamedTuple
 
-from railwright.native.library import checked, function, seconds_array
+from railwright.native.library import check_result, function, seconds_array
 from railwright.results.records import Verification
 
 KERNELS = ("copy", "scale", "add", "triad")
@@ -27,7 +27,7 @@ def stream(cpus: list[int], words_per_thread: int, passes: int) -> Passes:
     wrong = c_double(0)
     loop = function("rw_stream", c_int, c_int, POINTER(c_int), c_size_t, c_int, POINTER(c_double), POINTER(c_double))
     code = loop(len(cpus), (c_int * len(cpus))(*cpus), words_per_thread, passes, times, byref(wrong))
-    checked(f"STREAM on {len(cpus)} threads", code)
+    check_result(f"STREAM on {len(cpus)} threads", code)
     seconds = {name: list(times)[number :: len(KERNELS)][1:] for number, name in enumerate(KERNELS)}
     check = Verification(
         method="every word against the value that this number of passes gives",

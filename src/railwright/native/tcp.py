@@ -7,7 +7,7 @@ import struct
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_size_t, c_void_p
 from typing import NamedTuple
 
-from railwright.native.library import checked, function, seconds_array, system_error
+from railwright.native.library import check_result, function, seconds_array, system_error
 from railwright.native.memory import Buffer
 
 _CLOSED = -1010
@@ -21,7 +21,7 @@ class _Tcp(Structure):
     _fields_ = (("fd", c_int), ("spins", c_int), ("starts", c_int), ("patience", c_double))
 
 
-class Told(NamedTuple):
+class ConnectionInfo(NamedTuple):
     """The kernel's statistics of a connection."""
 
     congestion_control: str
@@ -61,15 +61,15 @@ class Stream:
         _checked(loop(byref(self._side), out.address, into.address, size, window, warm, iterations, seconds))
         return list(seconds)
 
-    def told(self) -> Told:
+    def told(self) -> ConnectionInfo:
         """Return the kernel's current statistics of the connection."""
         level = socket.IPPROTO_TCP
         name = self._connection.getsockopt(level, socket.TCP_CONGESTION, 16)
         info = self._connection.getsockopt(level, socket.TCP_INFO, _TOTAL_RETRANSMITS_AT + 4)
         (retransmits,) = struct.unpack_from("I", info, _TOTAL_RETRANSMITS_AT)
         algorithm = name.rstrip(b"\0").decode("ascii", "replace")
-        return Told(algorithm, self._connection.getsockopt(level, socket.TCP_MAXSEG), retransmits)
+        return ConnectionInfo(algorithm, self._connection.getsockopt(level, socket.TCP_MAXSEG), retransmits)
 
 
 def _checked(code: int) -> None:
-    checked("TCP", code, "the other side closed the connection" if code == _CLOSED else system_error(code))
+    check_result("TCP", code, "the other side closed the connection" if code == _CLOSED else system_error(code))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_int64, c_uint64, cast
 from typing import Literal, NamedTuple
 
-from railwright.native.library import checked, fields, function, seconds_array, system_error
+from railwright.native.library import check_result, fields, function, seconds_array, system_error
 
 Operation = Literal["write", "stat", "read", "check", "delete"]
 OPERATIONS: tuple[Operation, ...] = ("write", "stat", "read", "check", "delete")
@@ -75,5 +75,7 @@ def walk(folder: int, operation: Operation, files: Files, seed: int) -> Walk:
         ends=cast(ends, POINTER(c_double)),
     )
     code = function("rw_tree", c_int, POINTER(_Tree))(byref(one))
-    checked(f"{operation} of file f{one.at - 1}", code, "it ends too early" if code == _SHORT else system_error(code))
+    check_result(
+        f"{operation} of file f{one.at - 1}", code, "it ends too early" if code == _SHORT else system_error(code)
+    )
     return Walk(list(ends), one.wrong)

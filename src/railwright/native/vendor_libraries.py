@@ -28,7 +28,7 @@ _FOLDERS = {
 }
 
 
-def in_wheels(*names: str) -> list[str]:
+def find_in_wheels(*names: str) -> list[str]:
     """Return the paths of these libraries in installed wheels, in name order, without importing a package."""
     entries = [entry for entry in sys.path if entry]
     places = (Path(entry, folder, name) for name in names for entry in entries for folder in _FOLDERS.get(name, ()))
@@ -37,7 +37,7 @@ def in_wheels(*names: str) -> list[str]:
 
 def candidates(*names: str, named: str = "") -> list[str]:
     """Return the libraries to try, in order: `named` alone if given, else those of wheels, then the loader's."""
-    return [named] if named else [*in_wheels(*names), *names]
+    return [named] if named else [*find_in_wheels(*names), *names]
 
 
 def load(name: str) -> ctypes.CDLL:

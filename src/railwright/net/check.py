@@ -13,8 +13,8 @@ import msgspec
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, UsageError
 from railwright.net import frr, leaf, packets
 from railwright.net.checks.registry import CHECKS
-from railwright.net.pod import Pod, netns_path, read_pod, same_netns, ways_to
-from railwright.net.target import Question, Target, find_target, rail_interfaces, with_peer
+from railwright.net.pod import Pod, is_same_netns, netns_path, read_pod, ways_to
+from railwright.net.target import Question, Target, add_peer, find_target, rail_interfaces
 from railwright.net.view import (
     NOT_ATTACHED,
     ON_THE_NODE,
@@ -22,15 +22,15 @@ from railwright.net.view import (
     Attached,
     Forwarding,
     Isolation,
+    KernelWay,
     Known,
     Line,
     Port,
     Rail,
     Unseen,
     View,
-    Way,
-    looked,
-    seen,
+    require_seen,
+    try_look,
 )
 
 _NO_PEER = "no other pod of its tenant is on this node and rail"
@@ -40,7 +40,7 @@ _NO_STRANGER = "no pod of another tenant is on this node and rail"
 
 def check(question: Question) -> tuple[Line, ...]:
     """Return a line for each check and interface. Raises UsageError; CannotJudge if none can be inspected."""
-    question = with_peer(question)
+    question = add_peer(question)
     target = find_target(question)
     pod = read_pod(target.netns)
     rails_of_pod = rail_interfaces(target, pod)
@@ -55,11 +55,11 @@ def check(question: Question) -> tuple[Line, ...]:
     for view in views:
         again = _again(view.attached, after)
         view = replace(view, attached_after=again, rail_after=_rail(rails_after, view.attached), cached=cached)
-        lines += explained(one.look(view) for one in CHECKS if one.name not in question.without)
+        lines += explain_failures(one.look(view) for one in CHECKS if one.name not in question.without)
     return tuple(lines)
 
 
-def explained(lines: Iterable[Line]) -> list[Line]:
+def explain_failures(lines: Iterable[Line]) -> list[Line]:
     """Return the lines of an interface; a failure that an earlier failed check explains is not judged."""
     judged: list[Line] = []
     after = {one.name: one.after for one in CHECKS}
@@ -83,15 +83,15 @@ def exit_status(lines: Iterable[Line]) -> int:
     return EXIT_OK if states == {"ok"} else EXIT_UNJUDGED
 
 
-def _look(target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[Way, ...], name: str) -> View:
+def _look(target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[KernelWay, ...], name: str) -> View:
     """Inspect an interface and send its packets. Fields for the later state hold the earlier state."""
     attached = target.attached(name)
     port, rail = pod.ports.get(name), _rail(rails, attached)
     if port is not None:
         end = _end(target.name, target.netns, port)
         gateways, echoes = _answers(target, end, port, ways, attached)
-        isolations = looked(lambda: _isolations(target, end, attached))
-        leaf_routes = looked(lambda: _leaf(target, port, attached))
+        isolations = try_look(lambda: _isolations(target, end, attached))
+        leaf_routes = try_look(lambda: _leaf(target, port, attached))
     else:
         gateways = echoes = isolations = leaf_routes = Unseen(f"there is no {name}")
     return View(
@@ -106,7 +106,7 @@ def _look(target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple
         echoes=echoes,
         isolations=isolations,
         cached=(),
-        announced=looked(lambda: _announced(target, port, attached)),
+        announced=try_look(lambda: _announced(target, port, attached)),
         host_mtu_bytes=_host_mtu(attached),
         leaf=leaf_routes,
         rdma_shared=pod.rdma_shared,
@@ -146,7 +146,7 @@ def _end(name: str, netns: str | None, port: Port) -> packets.End:
     return packets.End(name, netns, port.name, addresses, port.gateways())
 
 
-def _ways(target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ...]) -> dict[str, tuple[Way, ...]]:
+def _ways(target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ...]) -> dict[str, tuple[KernelWay, ...]]:
     """Return the peers of each interface, with the kernel's routes to them.
 
     A named peer belongs to the interface of `rails` that its route uses. If the route uses none, it belongs to the
@@ -156,7 +156,7 @@ def _ways(target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ..
     neighbours = {name: [one for one in _neighbours(target, name) if one not in to] for name in names}
     everyone = (*to, *(one for some in neighbours.values() for one in some))
     ways = {way.target: way for way in ways_to(target.netns, everyone)}
-    found: dict[str, list[Way]] = {name: [] for name in rails}
+    found: dict[str, list[KernelWay]] = {name: [] for name in rails}
     for address in to:
         name = ways[address].interface
         if name not in rails:
@@ -181,11 +181,13 @@ def _nearness(port: Port | None, address: Address) -> int:
     return max((address.max_prefixlen - (int(one) ^ int(address)).bit_length() for one in sources), default=-1)
 
 
-def _answers(target: Target, end: packets.End, port: Port, ways: tuple[Way, ...], attached: Known) -> packets.Answers:
+def _answers(
+    target: Target, end: packets.End, port: Port, ways: tuple[KernelWay, ...], attached: Known
+) -> packets.Answers:
     """Return the answers of gateways and peers. Peers are asked only if a check needs them."""
     peers = [peer for _, peer in end.pairs(way.target for way in ways)]
     wanted = [] if target.question.without >= {"reach", "mtu"} else peers
-    answers = looked(lambda: packets.send(end, wanted, port.mtu_bytes))
+    answers = try_look(lambda: packets.send(end, wanted, port.mtu_bytes))
     if isinstance(answers, Unseen):
         return answers, answers
     if peers:
@@ -219,7 +221,7 @@ def _stranger(target: Target, end: packets.End, attached: Known) -> packets.End:
 
 def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached | None) -> packets.End:
     netns = netns_path(given)
-    known = [one for one in target.all if same_netns(one.netns, netns)]
+    known = [one for one in target.all if is_same_netns(one.netns, netns)]
     if mine is not None and any(mine.may_talk_to(one) for one in known):
         reason = f"{known[0].pod} may be reached: its tenant is {known[0].tenant}, this pod's is {mine.tenant}"
         raise UsageError(reason, hint="give a pod of a tenant without a TenantPeering to this one")
@@ -236,13 +238,13 @@ def _announced(target: Target, port: Port | None, attached: Known) -> dict[Addre
         raise CannotJudge("FRR runs on the node", hint=ON_THE_NODE)
     known = (*port.sources(4), *port.sources(6)) if port else ()
     addresses = attached.addresses if isinstance(attached, Attached) else known
-    return frr.announced(addresses, target.question.vty_socket)
+    return frr.read_announced(addresses, target.question.vty_socket)
 
 
 def _leaf(target: Target, port: Port, attached: Known) -> dict[Address, Forwarding]:
-    attached = seen(attached or NOT_ATTACHED)
+    attached = require_seen(attached or NOT_ATTACHED)
     netns = target.question.leaves.get(attached.rail)
     if netns is None:
         hint = f"on the leaf: ip route show {attached.addresses[0] if attached.addresses else 'ADDRESS'}; or skip it:"
         raise CannotJudge(f"the leaf of {attached.rail} cannot be asked from here", hint=f"{hint} --without leaf")
-    return {one: leaf.route_to(netns, one) for one in attached.addresses or port.sources(4)}
+    return {one: leaf.find_route(netns, one) for one in attached.addresses or port.sources(4)}

@@ -19,7 +19,7 @@ class _Path(msgspec.Struct):
     advertisedTo: dict[str, object] = {}  # noqa: N815 - FRR's name
 
 
-def announced(addresses: tuple[Address, ...], socket: str | None) -> dict[Address, tuple[str, ...]]:
+def read_announced(addresses: tuple[Address, ...], socket: str | None) -> dict[Address, tuple[str, ...]]:
     """Return the BGP peers to which each host route was sent.
 
     `socket` is the folder of FRR's sockets, None for the default. Raises CannotJudge.

@@ -6,7 +6,7 @@ from railwright.net.pod import KernelRoute, ip
 from railwright.net.view import Address, Forwarding
 
 
-def route_to(netns: str, address: Address) -> Forwarding:
+def find_route(netns: str, address: Address) -> Forwarding:
     """Return the leaf's best host route to the address. Raises CannotJudge."""
     exact = f"{address}/{address.max_prefixlen}"
     routes = ip(netns, list[KernelRoute], f"-{address.version}", "route", "show", "exact", exact)

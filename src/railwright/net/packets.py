@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from railwright.errors import CannotJudge
-from railwright.net.pod import argv_inside, inside
+from railwright.net.pod import roles_argv, run_roles
 from railwright.net.view import Address, Echo, Isolation, Unseen
 from railwright.process import Child
 
@@ -64,7 +64,7 @@ def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> Answers:
         _echo_role(source, target, [[_SMALL_BYTES, _SMALL_PACKETS], [size, _FULL_PACKETS]])
         for source, target, size in pairs
     ]
-    asked, *records = inside(end.netns, [_ask_role(end), *echoes])
+    asked, *records = run_roles(end.netns, [_ask_role(end), *echoes])
     found: list[Echo] = []
     for (source, target, size), record in zip(pairs, records, strict=True):
         if "answers" not in record:
@@ -124,7 +124,7 @@ def _largest(end: End, source: Address, target: Address, above: int) -> int:
         sizes = list(range(passes + step, above, step))
         if not sizes:
             break
-        (record,) = inside(end.netns, [_echo_role(source, target, [[size, _STEP_PACKETS] for size in sizes])])
+        (record,) = run_roles(end.netns, [_echo_role(source, target, [[size, _STEP_PACKETS] for size in sizes])])
         answered = [size for size, count in record.get("answers", ()) if count]
         passes = max(answered, default=passes)
         above = min((size for size in sizes if size > passes), default=above)
@@ -138,13 +138,13 @@ def try_isolation(sender: End, receiver: End) -> Isolation:
         raise CannotJudge(f"{sender.name} and {receiver.name} have no addresses of the same family")
     mark = secrets.token_hex(_MARK_BYTES)
     packets = [[_SMALL_BYTES, _FORBIDDEN_PACKETS]]
-    with Child(argv_inside(receiver.netns, [{"role": "hear", "interface": receiver.interface, "mark": mark}])) as ear:
+    with Child(roles_argv(receiver.netns, [{"role": "hear", "interface": receiver.interface, "mark": mark}])) as ear:
         if why := _not_ready(ear):
             raise CannotJudge(f"cannot listen on {receiver.interface} of {receiver.name}: {why}")
         forbidden = [_echo_role(source, target, packets, mark=mark, wait_s=0.0) for source, target in pairs]
         # The gateway is asked last, over the same port: its answer shows that earlier packets have passed.
-        *sent, asked = inside(sender.netns, [*forbidden, _ask_role(sender)])
-        (asked_there,) = inside(receiver.netns, [_ask_role(receiver)])
+        *sent, asked = run_roles(sender.netns, [*forbidden, _ask_role(sender)])
+        (asked_there,) = run_roles(receiver.netns, [_ask_role(receiver)])
         with contextlib.suppress(ProcessLookupError):
             os.kill(ear.pid, signal.SIGTERM)
         ended = ear.wait(_START_S)

@@ -14,8 +14,8 @@ import msgspec
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.lab.state import ENTER, NETNS
-from railwright.net.view import Address, Neighbour, Port, PortAddress, Route, Unseen, Way
-from railwright.process import Finished, ask, run
+from railwright.net.view import Address, KernelWay, Neighbour, Port, PortAddress, Route, Unseen
+from railwright.process import ChildResult, query, run
 
 _INSIDE = Path(__file__).with_name("inside.py")
 _ASK_S, _ROLE_S = 20.0, 2.0
@@ -120,7 +120,7 @@ def netns_path(given: str) -> str:
     return str(path)
 
 
-def same_netns(first: str, second: str) -> bool:
+def is_same_netns(first: str, second: str) -> bool:
     """Report whether two paths are the same namespace; False if either cannot be read."""
     try:
         return os.path.samefile(first, second)  # noqa: PTH121 - two of them need not be paths of ours
@@ -128,21 +128,21 @@ def same_netns(first: str, second: str) -> bool:
         return False
 
 
-def argv_within(netns: str | None, argv: Sequence[str]) -> list[str]:
+def namespace_argv(netns: str | None, argv: Sequence[str]) -> list[str]:
     """Return the command line that runs `argv` in a namespace with its /sys. None means our own namespace."""
     if netns is None:
         return list(argv)
     return [*ENTER, "enter", netns, _HOSTNAME, *argv]
 
 
-def argv_inside(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[str]:
+def roles_argv(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[str]:
     """Return the command line that runs roles of `inside.py` in a namespace, in order."""
-    return argv_within(netns, [sys.executable, "-I", str(_INSIDE), msgspec.json.encode(roles).decode()])
+    return namespace_argv(netns, [sys.executable, "-I", str(_INSIDE), msgspec.json.encode(roles).decode()])
 
 
-def inside(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def run_roles(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Run roles of `inside.py` and return their records. Raises CannotJudge if any is missing."""
-    ended = run(argv_inside(netns, roles), timeout_s=_ASK_S + _ROLE_S * len(roles))
+    ended = run(roles_argv(netns, roles), timeout_s=_ASK_S + _ROLE_S * len(roles))
     found = _decoded(ended, list[dict[str, Any]], f"{roles[0]['role']} in {netns or 'this namespace'}")
     if len(found) != len(roles):
         raise CannotJudge(f"{netns or 'this namespace'} must return {len(roles)} records, got {len(found)}")
@@ -155,7 +155,7 @@ def read_pod(netns: str | None) -> Pod:
     routes = _routes(netns)
     neighbours = ip(netns, list[_Neighbour], "neighbour")
     names = [link.ifname for link in links]
-    (record,) = inside(netns, [{"role": "devices", "interfaces": names}])
+    (record,) = run_roles(netns, [{"role": "devices", "interfaces": names}])
     try:
         devices = msgspec.convert(record, _Devices)
         ports = {link.ifname: _port(link, routes, neighbours, devices.interfaces[link.ifname]) for link in links}
@@ -166,26 +166,26 @@ def read_pod(netns: str | None) -> Pod:
     return Pod(ports=ports, rdma_shared=devices.rdma_shared, verbs_files=verbs_files)
 
 
-def ways_to(netns: str | None, targets: Sequence[Address]) -> tuple[Way, ...]:
+def ways_to(netns: str | None, targets: Sequence[Address]) -> tuple[KernelWay, ...]:
     """Return the kernel's routes to addresses for a program that names no source. Raises CannotJudge."""
     if not targets:
         return ()
-    (record,) = inside(netns, [{"role": "ways", "targets": [str(target) for target in targets]}])
+    (record,) = run_roles(netns, [{"role": "ways", "targets": [str(target) for target in targets]}])
     if "ways" not in record:
         raise CannotJudge(f"the kernel cannot be asked for its routes: {record.get('error')}")
-    return tuple(Way(target, *record["ways"][str(target)]) for target in targets)
+    return tuple(KernelWay(target, *record["ways"][str(target)]) for target in targets)
 
 
 def ip(netns: str | None, kind: type[Answer], *words: str) -> Answer:
     """Return the output of `ip -json` in a namespace. Raises CannotJudge."""
     try:
-        ended = ask(argv_within(netns, ["ip", "-json", *words]), timeout_s=_ASK_S)
+        ended = query(namespace_argv(netns, ["ip", "-json", *words]), timeout_s=_ASK_S)
     except UsageError as error:
         raise CannotJudge(error.message, hint="install iproute2") from error
     return _decoded(ended, kind, f"ip {' '.join(words)} in {netns or 'this namespace'}")
 
 
-def _decoded(ended: Finished, kind: type[Answer], command: str) -> Answer:
+def _decoded(ended: ChildResult, kind: type[Answer], command: str) -> Answer:
     output = "".join(ended.output)
     if ended.returncode != 0 or ended.timed_out:
         status = "it timed out" if ended.timed_out else ended.describe()

@@ -26,7 +26,7 @@ from railwright.net.view import (
     Rail,
     Seen,
     Unseen,
-    looked,
+    try_look,
 )
 from railwright.process import Child
 
@@ -83,11 +83,11 @@ class Railwrightd:
 
     def flows(self) -> Flows | Unseen:
         """Return the datapath's cached flows. The daemon need not run for this."""
-        return looked(lambda: read_flows(self._ask("flows", "--config", self.config)))
+        return try_look(lambda: read_flows(self._ask("flows", "--config", self.config)))
 
     def _ask_daemon(self, verb: str, read: Callable[[str], Seen]) -> Seen | Unseen:
         if self.away is None:
-            found = looked(lambda: read(self._ask(verb, "--socket", self.socket)))
+            found = try_look(lambda: read(self._ask(verb, "--socket", self.socket)))
             if not isinstance(found, Unseen):
                 return found
             self.away = found

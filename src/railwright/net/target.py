@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from railwright.errors import CannotJudge, UsageError, unknown_name
-from railwright.net.pod import Pod, netns_path, read_pod, same_netns
+from railwright.net.pod import Pod, is_same_netns, netns_path, read_pod
 from railwright.net.railwrightd import DEFAULT_SOCKET, Railwrightd
 from railwright.net.view import ON_THE_NODE, Address, Attached, Known, Unseen
 
@@ -64,7 +64,7 @@ def find_target(question: Question) -> Target:
     attached, netns = question.daemon.attached(), netns_path(question.netns)
     if isinstance(attached, Unseen):
         return Target(question, netns, netns, attached, ())
-    mine = {one.interface: one for one in attached if same_netns(one.netns, netns)}
+    mine = {one.interface: one for one in attached if is_same_netns(one.netns, netns)}
     return Target(question, next((str(one.pod) for one in mine.values()), netns), netns, mine, attached)
 
 
@@ -90,7 +90,7 @@ def _by_pod(question: Question, name: str, attached: tuple[Attached, ...] | Unse
     return Target(question, name, netns_path(paths.pop()), mine, attached)
 
 
-def with_peer(question: Question) -> Question:
+def add_peer(question: Question) -> Question:
     """Add the addresses of `peer_netns` to `to`. Raises as `netns_path` and `read_pod`."""
     if question.peer_netns is None:
         return question

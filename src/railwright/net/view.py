@@ -42,14 +42,14 @@ class Unseen(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-def seen(found: Seen | Unseen) -> Seen:
+def require_seen(found: Seen | Unseen) -> Seen:
     """Return an observed value. Raises CannotJudge for an `Unseen`."""
     if isinstance(found, Unseen):
         raise CannotJudge(found.why, hint=found.remedy)
     return found
 
 
-def looked(look: Callable[[], Seen]) -> Seen | Unseen:
+def try_look(look: Callable[[], Seen]) -> Seen | Unseen:
     """Return the result of `look`, or an `Unseen` if it raises CannotJudge."""
     try:
         return look()
@@ -121,7 +121,7 @@ class Neighbour(msgspec.Struct, frozen=True):
         return "PERMANENT" in self.states
 
 
-class Way(msgspec.Struct, frozen=True):
+class KernelWay(msgspec.Struct, frozen=True):
     """The kernel's route to an address. `interface` is empty if there is none."""
 
     target: Address
@@ -278,7 +278,7 @@ class View:
     """The attachment after all packets were sent."""
     rail: Rail | Unseen
     rail_after: Rail | Unseen
-    ways: tuple[Way, ...]
+    ways: tuple[KernelWay, ...]
     """The routes to the peers."""
     gateways: dict[Address, str | None] | Unseen
     """The MAC address with which each gateway answered; None for no answer."""
@@ -299,7 +299,7 @@ class View:
 
     def existing_port(self) -> Port:
         """Return the interface. Raises CannotJudge if the namespace has none of that name."""
-        return seen(self.port or Unseen(f"there is no {self.interface}"))
+        return require_seen(self.port or Unseen(f"there is no {self.interface}"))
 
     def inside(self, command: str) -> str:
         """Return a command line for a person that runs `command` in the pod's namespace."""

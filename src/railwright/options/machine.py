@@ -48,7 +48,7 @@ cluster_options = combine(
     click.option("--count", "--nodes", "-k", "count", type=int, help="Number of such hosts, on a non-blocking fabric."),
     click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML) that describes the fabric."),
 )
-"""Sets `machine`, `count` and `cluster_file` for `the_cluster`."""
+"""Sets `machine`, `count` and `cluster_file` for `resolve_cluster`."""
 
 
 def join_changes(args: list[str]) -> list[str]:
@@ -112,18 +112,18 @@ def warn_of_damage(topology: Topology) -> Topology:
     return topology
 
 
-def the_cluster(machine: str | None, count: int | None, cluster_file: str | None) -> Cluster:
+def resolve_cluster(machine: str | None, count: int | None, cluster_file: str | None) -> Cluster:
     """Resolve the cluster that the options name. A single host is a cluster of one. Raises UsageError."""
-    from railwright.topology.cluster import cluster_of
+    from railwright.topology.cluster import build_cluster
 
     if cluster_file is None:
-        return cluster_of(load_machine(machine), 1 if count is None else count)
+        return build_cluster(load_machine(machine), 1 if count is None else count)
     if machine is not None:
         raise UsageError("--cluster and --host exclude each other", hint="give one of the two")
     found = load_planned_cluster(cluster_file)
     if count is None:
         return found
-    return cluster_of(found.host, count, found.fabric, found.storage, found.name)
+    return build_cluster(found.host, count, found.fabric, found.storage, found.name)
 
 
 def load_planned_cluster(file: str) -> Cluster:

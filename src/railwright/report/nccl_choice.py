@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from railwright.diagnosis.verdicts.judged import Judged
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.report.text import wording
-from railwright.results.records import size_of
+from railwright.results.records import find_size
 from railwright.units import format_duration, format_size
 
 _FORCED = ("algorithm", "protocol")
@@ -27,16 +27,16 @@ def cost_lines(points: Iterable[Judged]) -> Iterator[str]:
 
 def cost_tables(points: Iterable[Judged]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
     """Yield a title and rows for each curve that has both a free and a forced measurement."""
-    for title, curve in grouped(filter(_is_usable, points), _curve):
-        sizes = sorted(grouped(curve, lambda point: size_of(point.parameters) or 0))
+    for title, curve in group_by_key(filter(_is_usable, points), _curve):
+        sizes = sorted(group_by_key(curve, lambda point: find_size(point.parameters) or 0))
         rows = [row for size, group in sizes for row in _row(size, group)]
         if rows:
-            yield wording.visible(title), rows
+            yield wording.escape(title), rows
 
 
 def _is_usable(point: Judged) -> bool:
     """Report whether the point is a measured time at a known size and did not fail."""
-    fine = point.outcome == "measured" and point.verdict.state != "failed" and size_of(point.parameters) is not None
+    fine = point.outcome == "measured" and point.verdict.state != "failed" and find_size(point.parameters) is not None
     return fine and point.quantity == "latency_s" and point.value is not None and point.value > 0
 
 
@@ -57,9 +57,9 @@ def _row(size_bytes: int, group: Sequence[Judged]) -> Iterator[tuple[str, ...]]:
     chosen = (seen.value for seen in free_choice.evidence if seen.claim == _CLAIM and seen.value != "unknown")
     yield (
         format_size(size_bytes),
-        wording.visible(_OWN if best is free_choice else "/".join(_format_forced(best))),
+        wording.escape(_OWN if best is free_choice else "/".join(_format_forced(best))),
         format_duration(best_s),
-        wording.visible(next(chosen, "not known")),
+        wording.escape(next(chosen, "not known")),
         format_duration(free_s),
         f"{free_s / best_s:.2f}",
         # The samples of the two overlap, so neither is known to be faster.

@@ -10,12 +10,12 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.limits.limit import Quantity
 from railwright.report.pages.offline_page import Figure, plotly_text
 from railwright.report.pictures import axes
 from railwright.report.text import wording
-from railwright.results.records import Result, size_of
+from railwright.results.records import Result, find_size
 from railwright.topology.devices import Scalar
 from railwright.units import format_duration
 
@@ -66,15 +66,15 @@ class WayTable(NamedTuple):
 def way_tables(results: Iterable[Result]) -> tuple[WayTable, ...]:
     """Build a table for each drive, direction and order that was measured by more than one way."""
     found = []
-    for title, group in grouped(filter(_is_usable, results), _title):
-        points = tuple(_point(parameters, same) for parameters, same in grouped(group, _key))
+    for title, group in group_by_key(filter(_is_usable, results), _title):
+        points = tuple(_point(parameters, same) for parameters, same in group_by_key(group, _key))
         if any(len(point.ways) > 1 for point in points):
-            found.append(WayTable(wording.visible(title), points))
+            found.append(WayTable(wording.escape(title), points))
     return tuple(found)
 
 
 def _is_usable(result: Result) -> bool:
-    sized = size_of(result.parameters) is not None and result.parameters.keys() >= _NEEDED
+    sized = find_size(result.parameters) is not None and result.parameters.keys() >= _NEEDED
     return result.outcome == "measured" and result.summary is not None and sized
 
 
@@ -92,8 +92,10 @@ def _key(result: Result) -> tuple[Scalar, ...]:
 def _point(key: Sequence[Scalar], results: Sequence[Result]) -> WayPoint:
     """Build a point; if a way was measured with several kinds of pages, the fastest counts."""
     rows = []
-    for way, way_results in grouped(results, lambda result: str(result.parameters.get("way", HOST))):
-        kinds = [_row(way, same) for _, same in grouped(way_results, lambda result: result.parameters.get("pages", ""))]
+    for way, way_results in group_by_key(results, lambda result: str(result.parameters.get("way", HOST))):
+        kinds = [
+            _row(way, same) for _, same in group_by_key(way_results, lambda result: result.parameters.get("pages", ""))
+        ]
         if fastest := max(filter(None, kinds), key=lambda row: row.rate, default=None):
             rows.append(fastest)
     rows.sort(key=lambda row: _WAYS.index(row.way) if row.way in _WAYS else len(_WAYS))
@@ -126,7 +128,7 @@ def cells(point: WayPoint, row: WayRow) -> tuple[str, ...]:
     return (
         wording.size_words(point.parameters),
         f"{point.parameters['threads']} x {point.parameters['depth']}",
-        wording.visible(row.way),
+        wording.escape(row.way),
         wording.quantity(row.quantity, row.rate),
         wording.ABSENT if row.median_s is None else format_duration(row.median_s),
         wording.ABSENT if row.p99_s is None else format_duration(row.p99_s),

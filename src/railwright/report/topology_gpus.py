@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.report.text.topology_words import clean
 from railwright.topology.devices import Device, Scalar, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 from railwright.units import format_bandwidth, format_size
 
 _FROM_LIBRARIES = frozenset({"sm_clock_max_hz", "cuda_visible", "nvml_lists", "peers", "nvlinks"})
@@ -30,8 +30,8 @@ def gpu_lines(topology: Topology) -> list[str]:
         return _parts(gpu.facts), _abilities(gpu.facts), _settings(gpu.facts)
 
     lines = [f"GPUs  {head}".rstrip()]
-    for words, gpus in grouped(listed, describe):
-        start = clean(runs(gpu.id for gpu in gpus))
+    for words, gpus in group_by_key(listed, describe):
+        start = clean(format_runs(gpu.id for gpu in gpus))
         for line in filter(None, words):
             lines.append(f"  {start}  {line}")
             start = " " * len(start)

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from railwright.checks.finding import Finding
-from railwright.diagnosis.peers.gpu_health import watched_words
+from railwright.diagnosis.peers.gpu_health import format_samples
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.expected.nccl_collectives import decides_nothing
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.limits.limit import Limit
 from railwright.report.nccl_choice import cost_lines
 from railwright.report.storage_ways import WayTable, way_tables
 from railwright.report.text import wording
 from railwright.results.records import End, Result, Run
 from railwright.topology.devices import Scalar
-from railwright.units import count
+from railwright.units import format_count
 
 METER_LIMIT = 80.0
 """The position of the limit on a bar of length 100, with room to show values above it."""
@@ -140,7 +140,7 @@ class View(NamedTuple):
         )
 
 
-def view_of(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequence[Result] = ()) -> View:
+def build_view(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequence[Result] = ()) -> View:
     """Build the view of a judged run; `results` provide the parts that need samples and settings."""
     shared = _find_shared(diagnosis.paths)
     rows = [_row(number, path, shared) for number, path in enumerate(diagnosis.paths, start=1)]
@@ -154,7 +154,7 @@ def view_of(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequence[R
         run=run,
         end=end,
         results=tuple(results),
-        watched=wording.visible(watched_words(results)),
+        watched=wording.escape(format_samples(results)),
         diagnosis=diagnosis,
         state=_find_worst(dict(counts), diagnosis),
         answer=_answer(dict(counts), slow, diagnosis),
@@ -192,7 +192,7 @@ def slow_edge(point: Judged) -> float | None:
 def _find_shared(paths: Sequence[JudgedPath]) -> dict[tuple[str, str], dict[str, Scalar]]:
     """Return the parameters that all paths of a benchmark and path name share, so that no row repeats them."""
     found = {}
-    for key, group in grouped(paths, lambda path: (path.benchmark, path.path)):
+    for key, group in group_by_key(paths, lambda path: (path.benchmark, path.path)):
         parameter_sets = [set(path.parameters.items()) for path in group]
         found[key] = dict(set.intersection(*parameter_sets)) if len(parameter_sets) > 1 else {}
     return found
@@ -209,8 +209,8 @@ def _row(number: int, path: JudgedPath, shared: dict[tuple[str, str], dict[str, 
     return Row(
         number=number,
         state=path.verdict.state,
-        benchmark=wording.visible(path.benchmark),
-        path=wording.visible(path.path),
+        benchmark=wording.escape(path.benchmark),
+        path=wording.escape(path.path),
         kind=path.path_kind or "",
         ranks=wording.ranks_words([head.ranks]) if head else "",
         varied=varied or wording.QUANTITY_WORDS[path.quantity],
@@ -222,7 +222,7 @@ def _row(number: int, path: JudgedPath, shared: dict[tuple[str, str], dict[str, 
         because=wording.because(head.limit) if head else "",
         expected=f"expected {wording.band_words(head.expected)}" if head and head.expected else "",
         why=wording.why_words(path),
-        needs=wording.visible(path.verdict.needs),
+        needs=wording.escape(path.verdict.needs),
         meter=_meter(head),
         judged=path,
     )
@@ -254,7 +254,7 @@ def _answer(counts: dict[State, int], slow: Sequence[Row], diagnosis: Diagnosis)
     if diagnosis.required:
         return _answer_of_required(diagnosis)
     fine, not_judged = counts.get("ok", 0), sum(counts.get(state, 0) for state in ("suspicious", "failed", "unknown"))
-    total = count(len(slow) + fine + not_judged, "path")
+    total = format_count(len(slow) + fine + not_judged, "path")
     if slow:
         first = f"{slow[0].benchmark} {slow[0].path}"
         more = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
@@ -263,7 +263,7 @@ def _answer(counts: dict[State, int], slow: Sequence[Row], diagnosis: Diagnosis)
     if not_judged:
         return f"{not_judged} of {total} could not be judged, and nothing is slow"
     if sure:
-        return f"No path is slow, and the machine is misconfigured: {wording.visible(sure[0].fault)}"
+        return f"No path is slow, and the machine is misconfigured: {wording.escape(sure[0].fault)}"
     if fine == 1:
         return "The one path that can be judged is as fast as expected"
     return f"All {fine} paths that can be judged are as fast as expected" if fine else "Nothing was judged"
@@ -271,8 +271,8 @@ def _answer(counts: dict[State, int], slow: Sequence[Row], diagnosis: Diagnosis)
 
 def _answer_of_required(diagnosis: Diagnosis) -> str:
     if not diagnosis.unmet:
-        return f"All required paths are ok: {wording.visible(', '.join(diagnosis.required))}"
-    unmet = [f"{wording.visible(name)} is {wording.state_word(state)}" for name, state in diagnosis.unmet]
+        return f"All required paths are ok: {wording.escape(', '.join(diagnosis.required))}"
+    unmet = [f"{wording.escape(name)} is {wording.state_word(state)}" for name, state in diagnosis.unmet]
     return f"Not all required paths are ok: {wording.join_first(unmet, _NAMED)}"
 
 
@@ -295,8 +295,8 @@ def _slow_groups(rows: Sequence[Row]) -> tuple[Group, ...]:
         row.number: ", ".join(f"{cause.fault} ({cause.certainty})" for cause in row.judged.causes) for row in rows
     }
     return tuple(
-        Group("slow", wording.visible(reason), "", tuple(group))
-        for (_, reason), group in grouped(rows, lambda row: (row.benchmark, causes[row.number]))
+        Group("slow", wording.escape(reason), "", tuple(group))
+        for (_, reason), group in group_by_key(rows, lambda row: (row.benchmark, causes[row.number]))
     )
 
 
@@ -305,7 +305,9 @@ def _unjudged(rows: Sequence[Row]) -> tuple[Group, ...]:
     found = [row for row in rows if row.state in ("suspicious", "failed", "unknown")]
     groups = [
         Group(state, reason, needs, tuple(group))
-        for (state, reason, needs), group in grouped(found, lambda row: (row.state, row.why or row.because, row.needs))
+        for (state, reason, needs), group in group_by_key(
+            found, lambda row: (row.state, row.why or row.because, row.needs)
+        )
     ]
     order = [state for state, _ in wording.state_counts(group.state for group in groups)]
     return tuple(sorted(groups, key=lambda group: order.index(group.state)))
@@ -315,16 +317,16 @@ def _absent(diagnosis: Diagnosis) -> tuple[Absent, ...]:
     """Group the points that were not run or failed by reason."""
     missing = (point for point in diagnosis.points if point.verdict.state in ("waived", "failed"))
     found = []
-    for (state, reason), group in grouped(missing, _reason):
-        curves = ((*curve, wording.sizes_words(same, listed=1)) for curve, same in grouped(group, _curve))
+    for (state, reason), group in group_by_key(missing, _reason):
+        curves = ((*curve, wording.sizes_words(same, listed=1)) for curve, same in group_by_key(group, _curve))
         found.append(Absent(state, reason, tuple(dict.fromkeys(" ".join(filter(None, curve)) for curve in curves))))
     return tuple(found)
 
 
 def _reason(point: Judged) -> tuple[State, str]:
-    return point.verdict.state, wording.visible(point.verdict.why or point.reason)
+    return point.verdict.state, wording.escape(point.verdict.why or point.reason)
 
 
 def _curve(point: Judged) -> tuple[str, str, str]:
     varied = wording.parameter_words(point.parameters, without=("size_bytes",))
-    return wording.visible(point.benchmark), wording.visible(point.path), varied
+    return wording.escape(point.benchmark), wording.escape(point.path), varied

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from railwright.errors import UsageError
-from railwright.results.records import Point, Result, point_of
-from railwright.results.store import numbered
+from railwright.results.records import Point, Result, make_point
+from railwright.results.store import read_numbered
 
 
-class Cited(NamedTuple):
+class Citation(NamedTuple):
     """The digest, the line count and the points of one results file."""
 
     sha256: str
@@ -20,18 +20,18 @@ class Cited(NamedTuple):
     """The lines of each point, counted from 1."""
 
 
-def cite(path: Path) -> Cited:
+def cite(path: Path) -> Citation:
     """Cite a results file. Raises UsageError if it cannot be read."""
-    digest, lines = digest_of(path)
+    digest, lines = digest_file(path)
     found: dict[Point, list[int]] = {}
-    for number, record in numbered(path):
+    for number, record in read_numbered(path):
         if isinstance(record, Result):
-            point = point_of(record.benchmark, record.quantity, record.path, record.parameters)
+            point = make_point(record.benchmark, record.quantity, record.path, record.parameters)
             found.setdefault(point, []).append(number)
-    return Cited(digest, lines, {point: tuple(numbers) for point, numbers in found.items()})
+    return Citation(digest, lines, {point: tuple(numbers) for point, numbers in found.items()})
 
 
-def digest_of(path: Path) -> tuple[str, int]:
+def digest_file(path: Path) -> tuple[str, int]:
     """Return the SHA-256 and the number of lines of any file. Raises UsageError if it cannot be read."""
     digest, lines = hashlib.sha256(), 0
     try:

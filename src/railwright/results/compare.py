@@ -18,10 +18,10 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.limits.limit import Quantity
 from railwright.results import fairness
-from railwright.results.fairness import Difference, percent
+from railwright.results.fairness import Difference, format_percent
 from railwright.results.ratio import CONFIDENCE, RatioInterval, ratio_interval
 from railwright.results.records import Result, ResultFile, Run
 from railwright.results.statistics import quantile
@@ -139,7 +139,7 @@ def compare(a: ResultFile, b: ResultFile, across: Iterable[str] = ()) -> Compari
     differences += fairness.run_differences(a, b)
     return Comparison(
         a=_label(a.run), b=_label(b.run), across=ignored, points=tuple(points), one_sided=tuple(one_sided),
-        differences=fairness.merged(differences), exit_status=_exit_status(points, one_sided),
+        differences=fairness.merge_differences(differences), exit_status=_exit_status(points, one_sided),
     )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def _grouped(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointK
         parameters = sorted((key, str(value)) for key, value in result.parameters.items() if key not in ignored)
         return result.benchmark, result.quantity, result.path, tuple(parameters)
 
-    return dict(grouped(results, point_of))
+    return dict(group_by_key(results, point_of))
 
 
 def _label(run: Run) -> RunLabel:
@@ -160,7 +160,7 @@ def _about_point(
     a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile], ignored: tuple[str, ...]
 ) -> tuple[Difference, ...]:
     varied = {key: value for key, value in a[0].parameters.items() if key != "size_bytes" and key not in ignored}
-    where = fairness.series_words(a[0].benchmark, a[0].path, varied)
+    where = fairness.format_series(a[0].benchmark, a[0].path, varied)
     found = list(fairness.point_differences(where, a, b, runs))
     for key in ignored:
         values = [sorted({str(each.parameters.get(key, "none")) for each in side}) for side in (a, b)]
@@ -245,11 +245,13 @@ def _decide(quantity: Quantity, a: Side, b: Side, ratio: float, interval: RatioI
     if beyond and difference >= SMALLEST_CLAIM:
         better = (ratio > 1) != (quantity == "latency_s")
         word: Statement = "faster" if better else "slower"
-        return Decision(word, "", f"{percent(difference)} apart, and the launches spread by at most {percent(spread)}")
+        return Decision(
+            word, "", f"{format_percent(difference)} apart, and the launches spread by at most {format_percent(spread)}"
+        )
     if interval.low >= 1 / (1 + LARGEST_DOUBT) and interval.high <= 1 + LARGEST_DOUBT:
-        why = f"{percent(difference)} apart, and more than {percent(LARGEST_DOUBT)} can be excluded"
+        why = f"{format_percent(difference)} apart, and more than {format_percent(LARGEST_DOUBT)} can be excluded"
         return Decision("within noise", "", why)
-    why = f"{percent(difference)} apart, but the launches spread by {percent(spread)}"
+    why = f"{format_percent(difference)} apart, but the launches spread by {format_percent(spread)}"
     return Decision("cannot tell", "noise", f"{why}: the ratio may be {interval.low:.2f} to {interval.high:.2f}")
 
 

@@ -53,7 +53,7 @@ Declarations = Mapping[str, tuple[Declaration, ...]]
 """The declarations of each benchmark, keyed by its name."""
 
 
-def benchmarks_with(kind: type[Workload], declarations: Declarations, **fields: object) -> frozenset[str]:
+def find_benchmarks(kind: type[Workload], declarations: Declarations, **fields: object) -> frozenset[str]:
     """Return the names of the benchmarks that declare a workload of this kind with these field values."""
     return frozenset(
         name
@@ -68,7 +68,7 @@ def suppliers(baseline: Baseline, declarations: Declarations) -> tuple[str, ...]
     return tuple(name for name, rows in declarations.items() if any(row.supplies == baseline for row in rows))
 
 
-def ceilings_of(name: str, declarations: Declarations) -> tuple[str, ...]:
+def list_ceilings(name: str, declarations: Declarations) -> tuple[str, ...]:
     """Return the benchmarks that supply the baselines of a benchmark, and the suppliers of those in turn."""
     found: dict[str, None] = {}
     wanted = [name]
@@ -87,20 +87,20 @@ def ceilings_of(name: str, declarations: Declarations) -> tuple[str, ...]:
     return tuple(supplier for supplier in declarations if supplier in found)
 
 
-def measured_alike(name: str, ceiling: str, declarations: Declarations) -> bool:
+def must_share_options(name: str, ceiling: str, declarations: Declarations) -> bool:
     """Report whether a baseline must be measured with the options of the benchmark that it limits."""
     supplied = {row.supplies for row in declarations.get(ceiling, ())}
     return any(row.workload.must_match and supplied & set(row.baselines) for row in declarations.get(name, ()))
 
 
-def declared_for(result: Result, declarations: Declarations) -> Declaration | None:
+def find_declaration(result: Result, declarations: Declarations) -> Declaration | None:
     """Return the first declaration that covers a result, or None."""
     return next((row for row in declarations.get(result.benchmark, ()) if row.covers(result)), None)
 
 
-def workload_of(result: Result, declarations: Declarations) -> Workload:
+def find_workload(result: Result, declarations: Declarations) -> Workload:
     """Return the declared workload of a result of this program."""
-    declared = declared_for(result, declarations)
+    declared = find_declaration(result, declarations)
     return describe(declared.workload if declared is not None else Unlimited(why=_UNDECLARED), result)
 
 

@@ -86,7 +86,7 @@ def _completeness(file: ResultFile) -> str:
 def _load(a: Context, b: Context) -> Iterator[Difference]:
     """Report a busy machine, more noise, or a different clock rate."""
     if max(a.busy_fraction, b.busy_fraction) > _BUSY_FRACTION:
-        first, second = (f"{percent(each.busy_fraction)} of all cores" for each in (a, b))
+        first, second = (f"{format_percent(each.busy_fraction)} of all cores" for each in (a, b))
         yield _caution("busy before the run", first, second, "other work used part of the machine")
     if a.noise is None or b.noise is None:
         first, second = ("measured" if each.noise else "not measured" for each in (a, b))
@@ -94,7 +94,7 @@ def _load(a: Context, b: Context) -> Iterator[Difference]:
         return
     less, more = sorted((a.noise.lost_fraction, b.noise.lost_fraction))
     if more > 2 * less and more - less > _LOST_FRACTION:
-        first, second = (f"{percent(each.lost_fraction)} of the time lost" for each in (a.noise, b.noise))
+        first, second = (f"{format_percent(each.lost_fraction)} of the time lost" for each in (a.noise, b.noise))
         yield _caution("noise", first, second, "one machine was disturbed much more than the other")
     quick, long = sorted((a.noise.quantum_s, b.noise.quantum_s))
     if quick > 0 and long / quick > 1 + _CLOCK_FRACTION:
@@ -225,7 +225,7 @@ def _other_sizes(series: Series, a: Sequence[Result], b: Sequence[Result]) -> Di
         for side in (a, b)
     )
     benchmark, _, path, varied = series
-    where = series_words(benchmark, path, dict(varied))
+    where = format_series(benchmark, path, dict(varied))
     return blocking("sizes", f"{first} B", f"{second} B", where, "no size was measured on both sides")
 
 
@@ -247,17 +247,17 @@ def _other_parameters(benchmark: str, a: Sequence[Result], b: Sequence[Result]) 
             yield blocking(name, first, second, benchmark, "no curve has the same value on both sides")
 
 
-def percent(fraction: float) -> str:
+def format_percent(fraction: float) -> str:
     """Format a fraction as in `3.1 %`."""
     return f"{fraction * 100:.1f} %"
 
 
-def series_words(benchmark: str, path: str, varied: Mapping[str, Scalar]) -> str:
+def format_series(benchmark: str, path: str, varied: Mapping[str, Scalar]) -> str:
     """Name a curve as in `mpi_bandwidth memory0>memory0 transport shm`."""
     return " ".join([benchmark, path, *(f"{key} {value}" for key, value in varied.items())])
 
 
-def merged(differences: Iterable[Difference]) -> tuple[Difference, ...]:
+def merge_differences(differences: Iterable[Difference]) -> tuple[Difference, ...]:
     """Merge equal differences and list all the curves that each affects, with blocking differences first."""
     places: dict[Difference, list[str]] = {}
     for difference in differences:

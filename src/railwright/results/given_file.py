@@ -24,7 +24,7 @@ _HINT = "give the file that the tool printed"
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ"
 _DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
 """The paths that a shell passes for `<(command)`. Such pipes have a writer; a named pipe may never have one."""
-OUR_OWN = (b'{"record":"run"', b'{"record":"result"', b'{"record":"end"')
+RECORD_PREFIXES = (b'{"record":"run"', b'{"record":"result"', b'{"record":"end"')
 """The first bytes of a results file of this program, even if its first lines are missing."""
 
 
@@ -33,7 +33,7 @@ def read(file: str) -> bytes | Iterator[bytes]:
 
     A results file of this program may be longer. Raises UsageError if the file cannot be read.
     """
-    pieces, held, size = pieces_of(file), [], 0
+    pieces, held, size = read_pieces(file), [], 0
     for piece in pieces:
         held.append(piece)
         size += len(piece)
@@ -41,34 +41,34 @@ def read(file: str) -> bytes | Iterator[bytes]:
             return held[0] if is_our_own(held[0]) else itertools.chain(held, pieces)
     raw = b"".join(held)
     if not raw.strip():
-        raise UsageError(f"{name_of(file)} is empty", hint=_HINT)
+        raise UsageError(f"{format_name(file)} is empty", hint=_HINT)
     return raw
 
 
-def short_text(file: str) -> str:
+def read_short_text(file: str) -> str:
     """Return the text of a file that is not a log. Raises UsageError if it cannot be read or exceeds 16 MiB."""
     raw = read(file)
     if not isinstance(raw, bytes):
-        raise UsageError(f"{name_of(file)} must be at most {_MOST_HELD // 2**20} MiB", hint="is it the right file?")
-    return text_of(raw, file)
+        raise UsageError(f"{format_name(file)} must be at most {_MOST_HELD // 2**20} MiB", hint="is it the right file?")
+    return decode_text(raw, file)
 
 
 def is_our_own(raw: bytes) -> bool:
     """Report whether the bytes are from a results file of this program, even if its first lines are missing."""
-    return raw.lstrip().startswith(OUR_OWN)
+    return raw.lstrip().startswith(RECORD_PREFIXES)
 
 
-def pieces_of(file: str) -> Iterator[bytes]:
+def read_pieces(file: str) -> Iterator[bytes]:
     """Yield the unpacked content of a file, a pipe or standard input in pieces of 1 MiB. Raises UsageError."""
     try:
         if file == "-":
-            yield from _text_only(_unpacked(_read(_standard_input()), name_of(file)), name_of(file))
+            yield from _text_only(_unpacked(_read(_standard_input()), format_name(file)), format_name(file))
         else:
             with _opened(file) as stream:
-                yield from _text_only(_unpacked(_read(stream), name_of(file)), name_of(file))
+                yield from _text_only(_unpacked(_read(stream), format_name(file)), format_name(file))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot read {name_of(file)}: {reason}", hint=_HINT) from error
+        raise UsageError(f"cannot read {format_name(file)}: {reason}", hint=_HINT) from error
 
 
 def _read(stream: BinaryIO) -> Iterator[bytes]:
@@ -96,9 +96,9 @@ def _opened(file: str) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def text_of(raw: bytes, file: str) -> str:
+def decode_text(raw: bytes, file: str) -> str:
     """Decode the output of a tool, unpacking it if needed. Raises UsageError for binary data."""
-    pieces = _text_only(_unpacked(iter((raw,)), name_of(file)), name_of(file))
+    pieces = _text_only(_unpacked(iter((raw,)), format_name(file)), format_name(file))
     return b"".join(pieces).decode("utf-8-sig", errors="replace")
 
 
@@ -179,9 +179,9 @@ def is_our_folder(file: str) -> bool:
     except (OSError, ValueError):
         return False
     hint = "give the file that the tool printed, or the folder of a run"
-    raise UsageError(f"folder {name_of(file)} must contain {RESULTS_NAME}", hint=hint)
+    raise UsageError(f"folder {format_name(file)} must contain {RESULTS_NAME}", hint=hint)
 
 
-def name_of(file: str) -> str:
+def format_name(file: str) -> str:
     """Return the name of the file for error messages."""
     return "standard input" if file == "-" else repr(file[:200])

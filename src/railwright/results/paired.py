@@ -16,7 +16,7 @@ _STUDENT_975 = (
 MOST_PAIRS = 1_000_000
 
 
-class Added(NamedTuple):
+class Slowdown(NamedTuple):
     """A relative slowdown: 0.01 means one hundredth longer."""
 
     mean: float
@@ -28,14 +28,14 @@ class Added(NamedTuple):
     is above the threshold."""
 
 
-def added(pairs: Sequence[tuple[float, float]], threshold: float) -> Added:
+def estimate_slowdown(pairs: Sequence[tuple[float, float]], threshold: float) -> Slowdown:
     """Compare seconds without and with the addition. Raises ValueError for fewer than two pairs, or times <= 0."""
     if len(pairs) < 2 or any(one <= 0 for pair in pairs for one in pair):
         raise ValueError("at least two pairs of positive times are needed")
     logs = [math.log(other / one) for one, other in pairs]
     mean, deviation = fmean(logs), stdev(logs)
     half = student_975(len(logs) - 1) * deviation / math.sqrt(len(logs))
-    return Added(math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half),
+    return Slowdown(math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half),
                  _needed(math.log1p(threshold) - mean, deviation))  # fmt: skip
 
 

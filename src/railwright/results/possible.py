@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from railwright.results.records import Context, Disturbed, End, Record, Result, Run, Summary, Verification
-from railwright.results.statistics import summarise, why_no_summary
+from railwright.results.statistics import explain_invalid_summary, summarise
 from railwright.topology.devices import Scalar
 from railwright.topology.possible import refuse_impossible
 
@@ -23,7 +23,7 @@ _DIFFERENCE = ("part", "exposed")
 """The parameter of a time that is a difference of two times. Noise can make it negative."""
 
 
-def why_impossible(record: Record, name: str = "") -> str:
+def explain_impossible(record: Record, name: str = "") -> str:
     """Explain why no measurement can have produced this record. Returns an empty string if it is possible.
 
     `name` is the name of the run's topology in errors. Raises UsageError for an invalid topology.
@@ -82,7 +82,7 @@ def _of_samples(result: Result) -> str:
         return f"it has {len(samples)} samples and no summary" if samples or result.outcome == "measured" else ""
     if result.outcome == "waived":
         return "it is a waived result with a summary"
-    if why := why_no_summary(summary):
+    if why := explain_invalid_summary(summary):
         return why
     may_be_negative = result.quantity == "latency_s" and result.parameters.get(_DIFFERENCE[0]) == _DIFFERENCE[1]
     least = min((summary.minimum, *samples))

@@ -32,12 +32,12 @@ Point = tuple[str, str, str, tuple[tuple[str, Scalar], ...]]
 """The identity of a point over all its launches: benchmark, quantity, path, and parameters by name."""
 
 
-def point_of(benchmark: str, quantity: str, path: str, parameters: Mapping[str, Scalar]) -> Point:
+def make_point(benchmark: str, quantity: str, path: str, parameters: Mapping[str, Scalar]) -> Point:
     """Return the point of a result, or of a verdict on several results."""
     return benchmark, quantity, path, tuple(sorted(parameters.items()))
 
 
-def size_of(parameters: Mapping[str, Scalar]) -> int | None:
+def find_size(parameters: Mapping[str, Scalar]) -> int | None:
     """Return the size in bytes of a point, or None if it has none."""
     size = parameters.get("size_bytes")
     return size if isinstance(size, int) else None

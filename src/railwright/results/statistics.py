@@ -33,12 +33,12 @@ def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
     return ordered[low], ordered[high]
 
 
-def rounded(samples: Sequence[float]) -> tuple[float, ...]:
+def round_samples(samples: Sequence[float]) -> tuple[float, ...]:
     """Round samples to six significant digits: finer than a 1 ns clock below 1 ms, and half the size on disk."""
     return tuple(float(f"{sample:.6g}") for sample in samples)
 
 
-def why_no_summary(summary: Summary) -> str:
+def explain_invalid_summary(summary: Summary) -> str:
     """Explain why these numbers cannot be order statistics of any samples. Returns an empty string if they can.
 
     They must satisfy minimum <= median_low <= median <= median_high <= maximum and median <= p99 <= maximum, and be

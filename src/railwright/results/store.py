@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import RailwrightError, UsageError
-from railwright.results.possible import why_impossible
+from railwright.results.possible import explain_impossible
 from railwright.results.records import READ_VERSIONS, SCHEMA_VERSION, Disturbed, End, Record, Result, ResultFile, Run
 
 RESULTS_NAME = "results.jsonl"
@@ -88,10 +88,10 @@ def load(path: Path) -> ResultFile:
     Raises UsageError if the file cannot be read, or holds a record that no measurement can have produced.
     """
     file = _file_of(path)
-    return collect((record for _, record in numbered(file)), str(file))
+    return collect((record for _, record in read_numbered(file)), str(file))
 
 
-def numbered(path: Path) -> Iterator[tuple[int, Record]]:
+def read_numbered(path: Path) -> Iterator[tuple[int, Record]]:
     """Yield every record with its line number, counted from 1. Raises the same errors as `load`."""
     path = _file_of(path)
     try:
@@ -121,7 +121,7 @@ def _records(path: Path, file: Iterator[bytes]) -> Iterator[Record]:
             record = _decoder.decode(line)
             if isinstance(record, Run) and record.schema_version not in READ_VERSIONS:
                 _refuse_other_version(path, line)
-            if why := why_impossible(record, f"the topology of {path}"):
+            if why := explain_impossible(record, f"the topology of {path}"):
                 raise UsageError(
                     f"{path} line {number} is not a possible measurement: {why}", hint="was the file edited by hand?"
                 )

@@ -23,7 +23,7 @@ _NOISE_WORK = 20_000
 _NOISE_QUANTA = 8_000
 
 
-def gather(topology: Topology) -> Context:
+def gather_context(topology: Topology) -> Context:
     """Gather the context of a run that starts now. Takes about 1.3 s, of which 1 s measures the load.
 
     `RAILWRIGHT_NOISE=off` in the environment skips the noise measurement, which uses a CPU for 0.3 s.

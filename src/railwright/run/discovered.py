@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from railwright.errors import UsageError
 from railwright.launch.hosts import Hosts
 from railwright.launch.scratch import scratch_folder
-from railwright.process import ask
+from railwright.process import query
 from railwright.topology.devices import Topology
-from railwright.topology.sources.sent import topology_of
+from railwright.topology.sources.sent import decode_lines
 
 _AT_ONCE = 32
 _WITHIN_S = 90.0
@@ -28,14 +28,14 @@ def discover(hosts: Hosts) -> dict[str, Topology | str]:
         agent = hosts.reach.agent(scratch)
 
         def read(host: str) -> Topology | str:
-            finished = ask([*agent, host, _LINE], timeout_s=_WITHIN_S)
+            finished = query([*agent, host, _LINE], timeout_s=_WITHIN_S)
             if finished.timed_out:
                 return f"no answer within {_WITHIN_S:.0f} s"
             if finished.returncode != 0:
                 message = next((line.strip() for line in reversed(finished.output) if line.strip()), "")
                 return message[:_LONGEST_REASON] or finished.describe()
             try:
-                return replace(topology_of(finished.output), name=host)
+                return replace(decode_lines(finished.output), name=host)
             except UsageError as error:
                 return error.message[:_LONGEST_REASON]
 

@@ -18,7 +18,7 @@ from railwright.errors import RailwrightError
 from railwright.launch.frames import FrameReader
 from railwright.launch.hosts import PlannedHosts
 from railwright.launch.scratch import scratch_folder
-from railwright.process import Child, Finished
+from railwright.process import Child, ChildResult
 from railwright.results.store import load
 from railwright.run.screened import RESULTS, parse_step
 
@@ -132,7 +132,7 @@ class _HostOutput:
             with (self._folder / RESULTS).open("ab") as file:
                 file.write(records)
 
-    def trouble(self, finished: Finished) -> str:
+    def trouble(self, finished: ChildResult) -> str:
         """Return why the records are incomplete, or an empty string. The last line of a failed host is the reason."""
         reader = self._reader
         if reader.is_complete:

@@ -13,7 +13,7 @@ from railwright.launch.local import LocalLauncher
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.mpi_hosts import HostsLauncher
 from railwright.launch.program import run_program as program_results
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.launch.slurm.srun import choose_launcher
 from railwright.results.records import Result
 
@@ -33,20 +33,20 @@ class Measurement:
     """The hosts that caused the failure of the last launch. Empty if all of them are suspect."""
     _mpi: MpiLauncher | str | None = field(default=None, init=False)
 
-    def refuse_wrong_mpirun(self, planned: list[Planned]) -> None:
+    def refuse_wrong_mpirun(self, planned: list[PlannedLaunch]) -> None:
         """Raise UsageError or CannotJudge for an unusable --mpirun, before anything is measured."""
         if self.mpirun is not None and any(launch.job.ranks > 1 for launch in planned):
             self._mpi = MpiLauncher(self.mpirun)
             if self.hosts is not None:
                 HostsLauncher(self._mpi, self.hosts)
 
-    def results(self, planned: Planned) -> Iterator[Result]:
+    def results(self, planned: PlannedLaunch) -> Iterator[Result]:
         """Run a planned launch. Yields a waived or failed result if it cannot run. Sets `lost`."""
         self.lost = ()
         launcher = self._launcher(planned)
         waived = planned.plan.waived or (launcher if isinstance(launcher, str) else "")
         if waived or isinstance(launcher, str):
-            yield planned.without_measurement("waived", waived)
+            yield planned.make_unmeasured("waived", waived)
             return
         program = planned.benchmark.program(planned.job)
         if program is not None:
@@ -68,12 +68,12 @@ class Measurement:
         if rest is not None:
             yield from self.results(replace(planned, job=rest))
 
-    def _by_program(self, planned: Planned, program: Program) -> Iterator[Result]:
+    def _by_program(self, planned: PlannedLaunch, program: Program) -> Iterator[Result]:
         launcher = self._mpi if isinstance(self._mpi, MpiLauncher) else MpiLauncher(self.mpirun)
         silence_s = self.silence_s + planned.plan.silent_s
         yield from program_results(planned, program, launcher, dict(os.environ), silence_s, self.on_step)
 
-    def _launcher(self, planned: Planned) -> LocalLauncher | str:
+    def _launcher(self, planned: PlannedLaunch) -> LocalLauncher | str:
         """Return the launcher for a launch, or the reason why there is none. A single rank needs no MPI."""
         if planned.job.ranks == 1 and not planned.job.hosts:
             return LocalLauncher()

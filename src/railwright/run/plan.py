@@ -10,11 +10,11 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
-from railwright.benchmarks.job import Job, Launch, Machine, node_of
+from railwright.benchmarks.job import Job, Launch, Machine, find_node
 from railwright.benchmarks.options import Options
 from railwright.diagnosis.localise.doubling import Doubling, Group
 from railwright.launch.hosts import PlannedHosts
-from railwright.launch.session import Planned
+from railwright.launch.session import PlannedLaunch
 from railwright.topology.devices import Topology
 
 SortKey = Callable[[str], tuple[int, ...]]
@@ -45,15 +45,15 @@ class PlannedProof:
         """The estimated duration of the whole run."""
         return sum(launch.plan.seconds for launch in self.plan if not launch.plan.waived)
 
-    def plan_rounds(self) -> Iterator[Planned]:
+    def plan_rounds(self) -> Iterator[PlannedLaunch]:
         """Yield all launches in rounds over all benchmarks, so that drift affects all of them equally."""
         hosts = self.hosts
         sides = [hosts.part((name,)) for name in hosts.names] if self.screens and hosts is not None else [hosts]
         for number in range(self.launches):
             for side in sides:
-                yield from launches_on(self.topology, self.chosen, number, side)
+                yield from plan_launches(self.topology, self.chosen, number, side)
 
-    def grown(self, gains: Callable[[Group], bool]) -> Iterator[Planned]:
+    def grown(self, gains: Callable[[Group], bool]) -> Iterator[PlannedLaunch]:
         """Yield the launches on groups of hosts, which are merged by doubling as long as that gains.
 
         `gains` is called for each group after all launches of its level. Its answers determine the next level.
@@ -66,19 +66,19 @@ class PlannedProof:
                 first = len(group.first) if group.second else 0
                 hosts = replace(self.hosts.part(group.members), first=first, grows_to=len(self.hosts.names))
                 for number in range(self.launches):
-                    yield from launches_on(self.topology, self.chosen, number, hosts)
+                    yield from plan_launches(self.topology, self.chosen, number, hosts)
             search.passed({group: gains(group) for group in level})
 
 
-def launches_on(
+def plan_launches(
     topology: Topology, chosen: list[tuple[AnyBenchmark, Options]], number: int = 0, hosts: PlannedHosts | None = None
-) -> list[Planned]:
+) -> list[PlannedLaunch]:
     """List the launches on the hosts in one round."""
     # Sort CPUs by NUMA node, because many machines number them alternately over the sockets.
-    cpus = tuple(sorted(os.sched_getaffinity(0), key=lambda cpu: (node_of(topology, cpu), cpu)))
+    cpus = tuple(sorted(os.sched_getaffinity(0), key=lambda cpu: (find_node(topology, cpu), cpu)))
     here = Machine(topology=topology, cpus=cpus)
     return [
-        Planned(benchmark, *_job(benchmark, options, launch, here, number, hosts))
+        PlannedLaunch(benchmark, *_job(benchmark, options, launch, here, number, hosts))
         for benchmark, options in chosen
         for launch in benchmark.launches(options, _spread(here, hosts) if benchmark.spans_hosts else here)
     ]

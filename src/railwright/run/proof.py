@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railwright import __version__
-from railwright.diagnosis.peers.growth import is_well
+from railwright.diagnosis.peers.growth import is_healthy
 from railwright.errors import UsageError
 from railwright.launch.hosts import Hosts
-from railwright.launch.session import Planned
+from railwright.launch.session import PlannedLaunch
 from railwright.results.records import Disturbed, End, Fabric, Record, Result, ResultFile, Run
 from railwright.results.store import StoreFull, Writer
-from railwright.run.context import gather
+from railwright.run.context import gather_context
 from railwright.run.exclusive import measuring_alone, refuse_busy_host
 from railwright.run.measure import DEFAULT_SILENCE_S, Measurement
 from railwright.run.other_work import OtherWork
 from railwright.run.plan import PlannedProof
 from railwright.topology.sources.available_memory import available_memory_bytes
-from railwright.topology.sources.counters import find_counters, moved, read_counters
+from railwright.topology.sources.counters import find_counters, read_counters, subtract_counters
 from railwright.topology.sources.root import live_root
 from railwright.units import format_duration, format_size
 
@@ -42,8 +42,8 @@ class Proof(PlannedProof):
     """The fabric between the hosts, if their reach does not know it."""
     silence_s: float = DEFAULT_SILENCE_S
     force: bool = False
-    on_step: Callable[[Planned, str], None] = field(default=lambda _planned, _text: None)
-    on_done: Callable[[Planned], None] = field(default=lambda _planned: None)
+    on_step: Callable[[PlannedLaunch, str], None] = field(default=lambda _planned, _text: None)
+    on_done: Callable[[PlannedLaunch], None] = field(default=lambda _planned: None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,13 +53,13 @@ class Proof(PlannedProof):
         self.trouble: StoreFull | None = None
         """The reason why the results file is incomplete. None if it is complete."""
 
-    def _to_launch(self, results: list[Result]) -> Iterator[Planned]:
+    def _to_launch(self, results: list[Result]) -> Iterator[PlannedLaunch]:
         """Yield the launches of the plan. If groups grow, the `results` so far determine the next ones.
 
         After a launch that lost hosts, that launch is repeated, and the rest runs without them.
         """
         if self.place is not None:
-            yield from self.grown(lambda group: is_well(group.members, results))
+            yield from self.grown(lambda group: is_healthy(group.members, results))
             return
         left = list(self.plan)
         while left:
@@ -99,7 +99,7 @@ class Proof(PlannedProof):
         # If everything is waived, other work neither disturbs nor is disturbed.
         beside = self.force or all(launch.plan.waived for launch in self.plan)
         with measuring_alone(beside):
-            context = gather(self.topology)
+            context = gather_context(self.topology)
             refuse_busy_host(context.busy_fraction, beside)
             run = Run(
                 railwright=__version__,
@@ -134,12 +134,16 @@ class Proof(PlannedProof):
             self.trouble, interrupted = error, error.message
         if interrupted:
             results.extend(self._not_reached(writer, results, interrupted))
-        end = End(finished_at=_now(), interrupted=interrupted, counters_moved=moved(before, read_counters(root, paths)))
+        end = End(
+            finished_at=_now(),
+            interrupted=interrupted,
+            counters_moved=subtract_counters(before, read_counters(root, paths)),
+        )
         self._keep_if_possible(writer, [end])
         writer.close()
         return ResultFile(run=run, results=tuple(results), disturbed=tuple(disturbed), end=end)
 
-    def _run_launch(self, planned: Planned) -> Iterable[Result]:
+    def _run_launch(self, planned: PlannedLaunch) -> Iterable[Result]:
         self._measurement.on_step = lambda text: self.on_step(planned, text)
         return self._measurement.results(planned)
 
@@ -147,7 +151,7 @@ class Proof(PlannedProof):
         """Write a waived record for each series without any result, so that nothing is omitted silently."""
         seen = [(result.benchmark, result.parameters.items()) for result in results]
         missing = [
-            launch.without_measurement("waived", why)
+            launch.make_unmeasured("waived", why)
             for launch in self.plan
             if launch.job.round == 0
             and not any(
@@ -165,7 +169,7 @@ class Proof(PlannedProof):
             self.trouble = self.trouble or error
 
 
-def _disturbed(planned: Planned, others: float | None) -> Disturbed | None:
+def _disturbed(planned: PlannedLaunch, others: float | None) -> Disturbed | None:
     """Build the record of a disturbed launch. None for ranks on hosts, since they are not our children."""
     if others is None or others <= _OTHERS_ABOVE or planned.job.hosts or planned.plan.waived:
         return None

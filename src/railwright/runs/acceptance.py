@@ -9,8 +9,15 @@ from pathlib import Path
 import msgspec
 
 from railwright.benchmarks.registry import EVERY
-from railwright.diagnosis.acceptance.agreement import AskedSheet, Spec, understood
-from railwright.diagnosis.acceptance.lines import RecordFile, Seen, Sheet, seen_in, seen_of_pairs, sheet_of
+from railwright.diagnosis.acceptance.agreement import AgreementFile, Spec, parse_agreement
+from railwright.diagnosis.acceptance.lines import (
+    Candidate,
+    RecordFile,
+    Sheet,
+    build_sheet,
+    list_candidates,
+    list_pair_candidates,
+)
 from railwright.diagnosis.verdicts.judged import Diagnosis
 from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.errors import UsageError
@@ -18,7 +25,7 @@ from railwright.options.output import write
 from railwright.report.formats.json_line import json_line
 from railwright.report.pages.acceptance import render_acceptance
 from railwright.report.text.acceptance import closing_words, text_lines
-from railwright.results.cited import cite, digest_of
+from railwright.results.cited import cite, digest_file
 from railwright.results.records import ResultFile
 from railwright.topology.sources.root import read_bounded
 
@@ -33,11 +40,11 @@ def load_spec(file: str | None, require: tuple[str, ...] = ()) -> Spec | None:
     if require:
         raise UsageError("--accept and --require exclude each other", hint="leave out --require")
     try:
-        sheet = msgspec.toml.decode(read_bounded(Path(file), _MOST_BYTES), type=AskedSheet)
+        sheet = msgspec.toml.decode(read_bounded(Path(file), _MOST_BYTES), type=AgreementFile)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{file[:200]!r} is not a specification: {str(error)[:200]!r}", hint=_HINT) from error
     try:
-        return understood(sheet, [benchmark.name for benchmark in EVERY])
+        return parse_agreement(sheet, [benchmark.name for benchmark in EVERY])
     except UsageError as error:
         raise UsageError(f"{file[:200]!r}: {error.message}", hint=error.hint or _HINT) from error
 
@@ -48,7 +55,7 @@ class Evidence:
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec = spec
         self.folder = folder
-        self.seen: list[Seen] = []
+        self.seen: list[Candidate] = []
         self.files: list[RecordFile] = []
         self.is_cut_off = False
 
@@ -61,7 +68,7 @@ class Evidence:
         """Add a judged results file. Raises UsageError if it cannot be read again."""
         cited, name, run = cite(path), relpath(path, self.folder), file.run
         places = {point: (f"{name}:{','.join(map(str, numbers))}",) for point, numbers in cited.of_point.items()}
-        self.seen += seen_in(diagnosis, host, places)
+        self.seen += list_candidates(diagnosis, host, places)
         self.is_cut_off |= file.end is None or bool(file.end.interrupted)
         self.files.append(
             RecordFile(
@@ -76,14 +83,16 @@ class Evidence:
 
     def add_pairs(self, path: Path, pairs: Sequence[PairJudged]) -> None:
         """Add pairs of hosts from the file of a search. Raises UsageError if it cannot be read."""
-        digest, lines = digest_of(path)
+        digest, lines = digest_file(path)
         name = relpath(path, self.folder)
-        self.seen += seen_of_pairs(pairs, name)
+        self.seen += list_pair_candidates(pairs, name)
         self.files.append(RecordFile(name=name, sha256=digest, lines=lines))
 
     def sheet(self, hosts: Sequence[str] = (), lost: Mapping[str, str] | None = None) -> Sheet:
         """Compare the evidence with the specification and write the page. Raises UsageError if that fails."""
-        found = sheet_of(self.spec, self.seen, hosts, dict(lost or {}), tuple(self.files), is_cut_off=self.is_cut_off)
+        found = build_sheet(
+            self.spec, self.seen, hosts, dict(lost or {}), tuple(self.files), is_cut_off=self.is_cut_off
+        )
         write(str(self.page), render_acceptance(found))
         return found
 

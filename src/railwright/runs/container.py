@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.checks.finding import Finding
-from railwright.diagnosis.fleet.container import Entered, only_inside, unlike
-from railwright.diagnosis.fleet.settings import told_of
+from railwright.diagnosis.fleet.container import Entered, container_findings, find_differences
+from railwright.diagnosis.fleet.settings import describe_host
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
 from railwright.launch.containers.surroundings import CONTAINER, HOST, Surroundings, read_surroundings, write_agent
@@ -122,9 +122,13 @@ def _tell(
     )
     host, container = files[HOST], files[CONTAINER]
     findings = {side: _judged(file, folder / _SIDES / side) for side, file in files.items() if file is not None}
-    alone = only_inside(findings.get(HOST, ()), findings.get(CONTAINER, ()))
+    alone = container_findings(findings.get(HOST, ()), findings.get(CONTAINER, ()))
     compared = compare(host, container) if host is not None and container is not None else None
-    differ = tuple(unlike(told_of(host.run.topology), told_of(container.run.topology))) if host and container else ()
+    differ = (
+        tuple(find_differences(describe_host(host.run.topology), describe_host(container.run.topology)))
+        if host and container
+        else ()
+    )
     status = _status(compared, alone, troubles)
     if compared is not None:
         compared = replace(compared, exit_status=status)

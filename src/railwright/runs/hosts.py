@@ -9,7 +9,7 @@ from railwright.lab import state
 from railwright.lab.netns_reach import PREFIX, NetnsReach
 from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts, PlannedHosts, Reach, parse_hosts, parse_interfaces
-from railwright.launch.slurm.allocation import SlurmReach, allocation
+from railwright.launch.slurm.allocation import SlurmReach, read_allocation
 from railwright.launch.ssh import SshReach
 from railwright.run.plan import SortKey
 
@@ -33,7 +33,7 @@ def resolve_hosts(
     if slurm is not None:
         if lab or ssh_config:
             raise UsageError("--slurm excludes --lab and --ssh-config", hint="leave out --lab and --ssh-config")
-        job = allocation(os.environ)
+        job = read_allocation(os.environ)
         names = parse_hosts(hosts or ",".join(job.nodes))
         return Hosts(names, ranks_per_host or 1, SlurmReach(names, job, slurm), parse_interfaces(interfaces or ""))
     if hosts is None:

@@ -21,7 +21,7 @@ from railwright.report.formats.records import json_lines
 from railwright.report.pages.page import standard_output
 from railwright.report.pages.run import render_html
 from railwright.report.text.run import render
-from railwright.report.view import View, view_of
+from railwright.report.view import View, build_view
 from railwright.results.records import ResultFile
 from railwright.results.store import RESULTS_NAME
 from railwright.runs.acceptance import Evidence, sheet_lines
@@ -36,7 +36,7 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
     The files are written first. A failure of one output does not prevent the others.
     """
     diagnosis = diagnose(file, DECLARATIONS, required)
-    view = build_view(file, diagnosis)
+    view = view_file(file, diagnosis)
     if spec is not None:
         evidence = Evidence(spec, output)
         evidence.add(results or output / RESULTS_NAME, file, diagnosis)
@@ -60,14 +60,14 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
     return view.diagnosis.exit_status
 
 
-def build_view(file: ResultFile, diagnosis: Diagnosis) -> View:
+def view_file(file: ResultFile, diagnosis: Diagnosis) -> View:
     """Build the view of a judged file that all reports render."""
-    return view_of(file.run, diagnosis, file.end, file.results)
+    return build_view(file.run, diagnosis, file.end, file.results)
 
 
 def write_page(file: ResultFile, diagnosis: Diagnosis, folder: Path) -> None:
     """Write report.html of a judged file into a folder. Raises RailwrightError."""
-    write(str(folder / "report.html"), render_html(build_view(file, diagnosis)))
+    write(str(folder / "report.html"), render_html(view_file(file, diagnosis)))
 
 
 def _pages(view: View) -> dict[str, Callable[[], str]]:

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from railwright.benchmarks.benchmark import AnyBenchmark
-from railwright.benchmarks.options import Options, options_of
+from railwright.benchmarks.options import Options, list_options
 from railwright.benchmarks.registry import DECLARATIONS, EVERY, find
 from railwright.errors import UsageError, unknown_name
 from railwright.launch.gpus.business import refuse_busy_gpus
 from railwright.launch.hosts import Hosts, PlannedHosts
-from railwright.launch.session import Planned
+from railwright.launch.session import PlannedLaunch
 from railwright.options.arguments import Arguments
-from railwright.results.declarations import ceilings_of, measured_alike
+from railwright.results.declarations import list_ceilings, must_share_options
 from railwright.results.records import ResultFile
 from railwright.run.plan import PlannedProof, SortKey
 from railwright.run.proof import Proof
@@ -27,13 +27,13 @@ from railwright.runs.acceptance import load_spec
 from railwright.runs.judged import note, report
 from railwright.runs.requirements import load_requirements
 from railwright.topology.sources.load import load
-from railwright.units import count, format_duration, format_size
+from railwright.units import format_count, format_duration, format_size
 
 
 def add_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, ...]:
     """Add the ceilings of benchmarks before them; between hosts only those that span hosts. Raises UsageError."""
     chosen = [find(name).name for name in dict.fromkeys(names)]
-    wanted = {benchmark for name in chosen for benchmark in ceilings_of(name, DECLARATIONS)} - set(chosen)
+    wanted = {benchmark for name in chosen for benchmark in list_ceilings(name, DECLARATIONS)} - set(chosen)
     found = [
         benchmark.name
         for benchmark in EVERY
@@ -52,9 +52,11 @@ def parse_benchmarks(
     benchmarks = [find(name) for name in dict.fromkeys(names)]
     chosen = [benchmark.name for benchmark in benchmarks if benchmark.name not in ceilings]
     apart = {
-        benchmark for benchmark in ceilings if not any(measured_alike(name, benchmark, DECLARATIONS) for name in chosen)
+        benchmark
+        for benchmark in ceilings
+        if not any(must_share_options(name, benchmark, DECLARATIONS) for name in chosen)
     }
-    known = {benchmark.name: options_of(benchmark.options) for benchmark in benchmarks}
+    known = {benchmark.name: list_options(benchmark.options) for benchmark in benchmarks}
     settings: dict[str, dict[str, str]] = {name: {} for name in known}
     for text in given:
         key, separator, value = text.partition("=")
@@ -164,7 +166,7 @@ def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset()) -> No
             continue
         cost = f"about {format_duration(launch.plan.seconds)}, moves {format_size(launch.plan.moved_bytes)}"
         cost += ", a limit (measured) for the others (--alone leaves it out)" * (launch.benchmark.name in ceilings)
-        where = f" on {count(len(launch.job.hosts), 'host')}" if launch.job.hosts else ""
+        where = f" on {format_count(len(launch.job.hosts), 'host')}" if launch.job.hosts else ""
         note(f"{name} {launch.job.ranks} rank{'s' * (launch.job.ranks > 1)}{where}, {cost}")
         for file in launch.plan.files:
             note(f"{'':26} writes {file}")
@@ -192,14 +194,16 @@ class _Display:
         progress.start()
         self._progress = progress
 
-    def _count(self, launch: Planned) -> None:
+    def _count(self, launch: PlannedLaunch) -> None:
         """Print a line for each benchmark after its last launch."""
         name = launch.benchmark.name
         self._left[name] -= 1
         if not self._left[name]:
             launches = [each for each in self._proof.plan if each.benchmark.name == name]
             waived = all(each.plan.waived for each in launches)
-            note(f"not run: {name}" if waived else f"done: {name} ({count(len(launches), 'launch', 'launches')})")
+            note(
+                f"not run: {name}" if waived else f"done: {name} ({format_count(len(launches), 'launch', 'launches')})"
+            )
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:

@@ -26,7 +26,7 @@ class GpuNumbers(Protocol):
         """Return the samples since the last call by source, as times and numbers."""
 
 
-class Late:
+class LateSamples:
     """A queue that holds rows until their late samples have arrived."""
 
     def __init__(self, sources: Sequence[Source], samples: Samples) -> None:

@@ -23,7 +23,7 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     """The boot id of the watching machine's kernel."""
 
 
-def shortest(exchanges: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+def estimate_offset(exchanges: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
     """Return the offset and its half width from the shortest exchange (Cristian 1989).
 
     An exchange holds our clock before, the host's clock, and our clock after.
@@ -32,7 +32,7 @@ def shortest(exchanges: Sequence[tuple[float, float, float]]) -> tuple[float, fl
     return (before_s + after_s) / 2 - host_s, (after_s - before_s) / 2
 
 
-def changes_between(known: Sequence[tuple[float, float]], at_s: float) -> float:
+def interpolate_change(known: Sequence[tuple[float, float]], at_s: float) -> float:
     """Interpolate the change of an offset at a time between measurements; 0 if there are none."""
     if not known:
         return 0.0
@@ -43,6 +43,6 @@ def changes_between(known: Sequence[tuple[float, float]], at_s: float) -> float:
     return first + (last - first) * (at_s - early_s) / (late_s - early_s)
 
 
-def known_changes(times_s: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
+def select_known_changes(times_s: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
     """Return the rows of the gauge that have a value."""
     return [(at_s, value) for at_s, value in zip(times_s, values, strict=True) if value == value]

@@ -15,7 +15,7 @@ _CLOCK = "railwright.watch.clock"
 """Railwright's own program that runs as a step of the job."""
 
 
-def descendants(pid: int, root: Root | None = None) -> list[int]:
+def find_descendants(pid: int, root: Root | None = None) -> list[int]:
     """Return the current descendants of a process, by the parent in /proc/PID/stat."""
     root = root or live_root()
     children: dict[int, list[int]] = {}
@@ -29,7 +29,7 @@ def descendants(pid: int, root: Root | None = None) -> list[int]:
     return sorted(found)
 
 
-def of_our_namespace() -> list[int]:
+def find_namespace_processes() -> list[int]:
     """Return all processes in our network namespace except our own and our ancestors. Raises CannotJudge if none."""
     ours, excluded = os.stat("/proc/self/ns/net").st_ino, _own(live_root())  # noqa: PTH116 - a link to no file
     found = [process for process in _processes(live_root()) if process not in excluded and _namespace(process) == ours]
@@ -38,7 +38,7 @@ def of_our_namespace() -> list[int]:
     return found
 
 
-def cgroup_of_job(job: int, root: Root) -> str | None:
+def find_job_cgroup(job: int, root: Root) -> str | None:
     """Return the v2 control group of a Slurm job here, below /sys/fs/cgroup; None if there is none."""
     for process in _processes(root):
         for line in root.text(f"proc/{process}/cgroup").splitlines():
@@ -48,7 +48,7 @@ def cgroup_of_job(job: int, root: Root) -> str | None:
     return None
 
 
-def of_job(job: int, root: Root) -> list[int]:
+def find_job_processes(job: int, root: Root) -> list[int]:
     """Return the processes of a Slurm job on this node, by its v1 control groups and by their environment.
 
     Raises UsageError if no such process is visible.
@@ -81,7 +81,7 @@ def _words(path: str, root: Root) -> list[str]:
 
 def _own(root: Root) -> set[int]:
     """Return this process, its ancestors and its descendants."""
-    found, ancestor = {os.getpid(), *descendants(os.getpid(), root)}, os.getppid()
+    found, ancestor = {os.getpid(), *find_descendants(os.getpid(), root)}, os.getppid()
     while ancestor > 1 and ancestor not in found:
         found.add(ancestor)
         ancestor = _parent(ancestor, root)

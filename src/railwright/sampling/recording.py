@@ -33,7 +33,7 @@ _MOST_COLUMNS = 2048
 _SELDOM = "seldom"
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class RecordingMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata of the stream's schema, as JSON under `railwright`."""
 
     format: int
@@ -59,7 +59,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a recording."""
 
-    about: About
+    about: RecordingMetadata
     times_s: array[float]
     moved: tuple[array[float], ...]
     """The increase of each counter in its unit, or the value of a gauge; NaN if it was not read."""
@@ -70,7 +70,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 class Recording:
     """Keeps rows in memory and writes them to a file if one is given. A context manager."""
 
-    def __init__(self, about: About, file: Path | int | None) -> None:
+    def __init__(self, about: RecordingMetadata, file: Path | int | None) -> None:
         """Prepare a recording. `file` is a path, or the number of an open file such as 1."""
         self.about = about
         self.times_s: array[float] = array("d")
@@ -161,7 +161,7 @@ def _listed(columns: Sequence[array[float]], rows: int) -> object:
     return na.c_array_from_buffers(na.list_(na.float32()), rows, [None, na.c_buffer(offsets)], children=[child])
 
 
-def _schema(about: About) -> Any:  # noqa: ANN401 - nanoarrow has no types
+def _schema(about: RecordingMetadata) -> Any:  # noqa: ANN401 - nanoarrow has no types
     fields = {"at_s": na.float64(nullable=False)}
     fields |= {source.name: na.float32() for source in about.sources if not source.seldom}
     if any(source.seldom for source in about.sources):
@@ -180,9 +180,9 @@ def _spread(lists: Sequence[Sequence[float] | None], columns: Sequence[array[flo
 
 def new_about(
     sources: Sequence[Source], missing: dict[str, str], scope: str, interval_s: float, command: Sequence[str]
-) -> About:
+) -> RecordingMetadata:
     """Build the metadata of a recording that starts now."""
-    return About(
+    return RecordingMetadata(
         format=FORMAT,
         begun_unix_s=time.time(),
         begun_s=time.monotonic(),
@@ -203,12 +203,12 @@ def read_recording(file: Path) -> Recorded:
         return _read(arrays, about, file)
 
 
-def open_recording(stream: IO[bytes], name: str) -> tuple[Any, About]:
-    """Open a recording and return its batches, for `rows_of`, and metadata. Raises UsageError for another stream."""
+def open_recording(stream: IO[bytes], name: str) -> tuple[Any, RecordingMetadata]:
+    """Open a recording and return its batches, for `read_rows`, and metadata. Raises UsageError for another stream."""
     try:
         arrays = na.ArrayStream.from_readable(stream)
         metadata = dict(arrays.schema.metadata.items())
-        about = msgspec.json.decode(metadata[_KEY], type=About)
+        about = msgspec.json.decode(metadata[_KEY], type=RecordingMetadata)
         names = [field.name for field in arrays.schema.fields]
         kinds = [field.type for field in arrays.schema.fields[1:]]
     except (KeyError, ValueError, RuntimeError, AttributeError, TypeError, msgspec.MsgspecError) as error:
@@ -225,7 +225,7 @@ def open_recording(stream: IO[bytes], name: str) -> tuple[Any, About]:
     return arrays, about
 
 
-def rows_of(batch: Any, about: About) -> tuple[list[float], list[array[float]]]:  # noqa: ANN401 - nanoarrow has no types
+def read_rows(batch: Any, about: RecordingMetadata) -> tuple[list[float], list[array[float]]]:  # noqa: ANN401 - nanoarrow has no types
     """Return the times and columns of a batch. Raises ValueError, RuntimeError, TypeError for a damaged batch."""
     moved = [array("f") for _ in about.sources]
     often = sum(not source.seldom for source in about.sources)
@@ -237,7 +237,7 @@ def rows_of(batch: Any, about: About) -> tuple[list[float], list[array[float]]]:
     return columns[0].to_pylist(), moved
 
 
-def _read(arrays: Any, about: About, file: Path) -> Recorded:  # noqa: ANN401 - nanoarrow has no types
+def _read(arrays: Any, about: RecordingMetadata, file: Path) -> Recorded:  # noqa: ANN401 - nanoarrow has no types
     times: array[float] = array("d")
     moved = tuple(array("f") for _ in about.sources)
     cut = ""
@@ -246,7 +246,7 @@ def _read(arrays: Any, about: About, file: Path) -> Recorded:  # noqa: ANN401 - 
             if len(times) + len(batch) > MOST_ROWS:
                 cut = f"it has more than {MOST_ROWS} rows"
                 break
-            more, columns = rows_of(batch, about)
+            more, columns = read_rows(batch, about)
             times.extend(more)
             for column, values in zip(moved, columns, strict=True):
                 column.extend(values)

@@ -10,7 +10,7 @@ from railwright.diagnosis.iterations.aliases import SPREAD
 from railwright.errors import CannotJudge
 from railwright.native.sampler import Costs, Sampler
 from railwright.sampling.gpu_found import GPU_MEMORY
-from railwright.sampling.late import GpuNumbers, Late
+from railwright.sampling.late import GpuNumbers, LateSamples
 from railwright.sampling.recording import Recorded, Recording, new_about
 from railwright.sampling.sources import Found, Source
 
@@ -46,7 +46,7 @@ class Session:
             raise CannotJudge(
                 "no counter of this machine can be sampled", hint="check that /proc and /sys are mounted and readable"
             )
-        self._late = Late(sources, gpus.samples if gpus is not None else dict)
+        self._late = LateSamples(sources, gpus.samples if gpus is not None else dict)
         self.recording = Recording(new_about(sources, missing, found.scope, interval_s, command), file)
 
     def _opened(self, sources: Sequence[Source], missing: dict[str, str]) -> list[Source]:

@@ -12,11 +12,16 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.sampling.processes import cgroup_of_job, descendants, of_job, of_our_namespace
+from railwright.sampling.processes import (
+    find_descendants,
+    find_job_cgroup,
+    find_job_processes,
+    find_namespace_processes,
+)
 from railwright.topology.sources import text
 from railwright.topology.sources.counters import find_counters
 from railwright.topology.sources.root import Root, Unreadable, live_root
-from railwright.units import count
+from railwright.units import format_count
 
 Kind = Literal["processor", "network", "rdma", "disk", "power", "gpu", "nvlink", "pcie", "held", "clock"]
 """`held`: time that a GPU spent below its requested clocks. `clock`: the host's clock against another's."""
@@ -75,7 +80,7 @@ class Found:
     """The owner of the processor time: `this machine`, `process 1234`."""
 
 
-class Whose(NamedTuple):
+class CpuOwner(NamedTuple):
     """The owner of the sampled CPU time: one of these fields, else the whole machine."""
 
     pid: int | None = None
@@ -86,21 +91,21 @@ class Whose(NamedTuple):
     """Whether to sample the processes in our network namespace, such as a lab's host."""
 
 
-def find_sources(whose: Whose | None = None, root: Root | None = None) -> Found:
+def find_sources(whose: CpuOwner | None = None, root: Root | None = None) -> Found:
     """Find all sources, with the CPU time of the machine or a part of it. Raises UsageError, CannotJudge.
 
     A process is visible to its owner and to root.
     """
-    root, whose = root or live_root(), whose or Whose()
+    root, whose = root or live_root(), whose or CpuOwner()
     found = Found(scope="this machine")
-    cgroup = whose.cgroup or (cgroup_of_job(whose.job, root) if whose.job else None)
+    cgroup = whose.cgroup or (find_job_cgroup(whose.job, root) if whose.job else None)
     if cgroup is not None:
         _of_cgroup(root, cgroup, found)
         found.scope = f"job {whose.job}, {found.scope}" if whose.job else found.scope
     elif whose.job:
-        _of_processes(of_job(whose.job, root), f"job {whose.job}, ", found)
+        _of_processes(find_job_processes(whose.job, root), f"job {whose.job}, ", found)
     elif whose.namespace:
-        _of_processes(of_our_namespace(), "this network namespace, ", found)
+        _of_processes(find_namespace_processes(), "this network namespace, ", found)
     elif whose.pid is not None:
         _of_process(root, whose.pid, found)
     if cgroup is None and not whose.namespace:
@@ -129,13 +134,13 @@ def _of_process(root: Root, pid: int, found: Found) -> None:
         raise UsageError(
             f"process {pid} cannot be watched: {answer.reason}", hint="give the --pid of a running process"
         )
-    started = descendants(pid, root)
+    started = find_descendants(pid, root)
     _of_processes([pid, *started], "", found)
     found.scope = f"process {pid}" + (f" and {len(started)} that it started" if started else "")
 
 
 def _of_processes(pids: Sequence[int], owner: str, found: Found) -> None:
-    found.scope = owner + count(len(pids), "process", "processes")
+    found.scope = owner + format_count(len(pids), "process", "processes")
     for pid in pids[:_MOST_PROCESSES]:
         found.sources += _cpu(f"proc/{pid}/stat", ")", _OF_PROCESS, 1 / _TICKS_PER_S, f"cpu.{pid}", "")
     if len(pids) > _MOST_PROCESSES:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Link, PcieLink, Topology
 
 
-def without(topology: Topology, gone: Collection[str]) -> Topology:
+def remove_devices(topology: Topology, gone: Collection[str]) -> Topology:
     """Return the topology without some devices and their links."""
     return replace(
         topology,
@@ -18,12 +18,12 @@ def without(topology: Topology, gone: Collection[str]) -> Topology:
     )
 
 
-def with_links(topology: Topology, change: Callable[[Link], Link]) -> Topology:
+def change_links(topology: Topology, change: Callable[[Link], Link]) -> Topology:
     """Return the topology with every link changed."""
     return replace(topology, links=tuple(change(link) for link in topology.links))
 
 
-def with_host_facts(topology: Topology, **facts: bool) -> Topology:
+def add_host_facts(topology: Topology, **facts: bool) -> Topology:
     """Return the topology with facts added to its hosts."""
     devices = tuple(
         replace(device, facts={**device.facts, **facts}) if device.kind == "host" else device
@@ -32,17 +32,17 @@ def with_host_facts(topology: Topology, **facts: bool) -> Topology:
     return replace(topology, devices=devices)
 
 
-def with_pcie(topology: Topology, ids: Collection[str], change: Callable[[PcieLink], PcieLink]) -> Topology:
+def change_pcie(topology: Topology, ids: Collection[str], change: Callable[[PcieLink], PcieLink]) -> Topology:
     """Return the topology with some PCIe links changed, as a fault of such a link changes a healthy machine."""
 
     def changed(link: Link) -> Link:
         protocol = link.protocol
         return replace(link, protocol=change(protocol)) if link.id in ids and isinstance(protocol, PcieLink) else link
 
-    return with_links(topology, changed)
+    return change_links(topology, changed)
 
 
-def over_tcp(link: Link) -> Link:
+def convert_to_tcp(link: Link) -> Link:
     """Return a port's link as sockets use it; other links are unchanged."""
     protocol = link.protocol
     if not isinstance(protocol, EthernetLink | InfinibandLink | EfaLink):

@@ -81,7 +81,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         return self.gpus_per_host * self.hosts
 
 
-def cluster_of(
+def build_cluster(
     host: Topology,
     hosts: int,
     fabric: Fabric | None = None,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from railwright.topology.devices import GT_PER_S, C2cLink, InternalLink, PcieLink, Protocol, Scalar, SmpLink, Topology
 from railwright.topology.parts import FABRIC, Parts
-from railwright.topology.plan import planned
+from railwright.topology.plan import apply_changes
 from railwright.topology.shapes import SHAPES, canonical_name, unknown_shape
 from railwright.topology.shapes.parts import Pcie, Shape
 
@@ -27,7 +27,7 @@ def expand(name: str, changes: Mapping[str, str]) -> Topology:
         # With one GPU for each Grace, four GPUs are four modules with NVLink between them.
         if changes.get("gpus") == str(gpus):
             canonical, changes = other, {key: value for key, value in changes.items() if key != "gpus"}
-    parts = _Machine(planned(SHAPES[canonical], canonical, changes), canonical).parts
+    parts = _Machine(apply_changes(SHAPES[canonical], canonical, changes), canonical).parts
     words = [canonical, *(f"{key.lower().replace('_', '-')}={value}" for key, value in changes.items())]
     return Topology(name=" ".join(words), source="shape", devices=parts.devices(), links=parts.links())
 

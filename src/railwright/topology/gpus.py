@@ -46,7 +46,7 @@ def memory_rate(bus_bits: int, clock_hz: float) -> float:
     return bus_bits / 8 * clock_hz * TRANSFERS_A_MEMORY_CLOCK
 
 
-def runs(names: Iterable[str]) -> str:
+def format_runs(names: Iterable[str]) -> str:
     """Join names; three or more consecutive names become a run: `gpu0-2, gpu4, gpu5`."""
     groups: list[list[tuple[str, str, int]]] = []
     for name in names:

@@ -27,7 +27,7 @@ from railwright.topology.devices import (
     Topology,
     Unknown,
 )
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.shapes.parts import Shape
 
@@ -63,7 +63,7 @@ class Matrix(NamedTuple):
         return self.cells.get((first, second)) or self.cells.get((second, first), "")
 
     @property
-    def near(self) -> tuple[str, ...]:
+    def nearest_nics(self) -> tuple[str, ...]:
         """The NICs nearest to some GPU, which NCCL takes; all NICs without a GPU."""
         found: set[str] = set()
         for gpu in self.gpus:
@@ -94,7 +94,7 @@ class Matrix(NamedTuple):
         return tuple(name for name in self.names if not name.startswith("GPU"))
 
 
-def matrix_of(text: str) -> Matrix | None:
+def parse_matrix(text: str) -> Matrix | None:
     """Return the first table in a text, None without one."""
     if "GPU0" not in text:
         return None
@@ -142,7 +142,7 @@ def _rows(names: tuple[str, ...], lines: list[str]) -> Matrix | None:
     return Matrix(known, cells, numa, legend) if seen else None
 
 
-def topology_of(matrix: Matrix, name: str, shape: Shape | None = None, port: NetworkLink | None = None) -> Topology:
+def build_topology(matrix: Matrix, name: str, shape: Shape | None = None, port: NetworkLink | None = None) -> Topology:
     """Build the machine. `shape` has the same GPUs, `port` is the port of its NICs; facts in neither stay unknown."""
     return _Machine(matrix, shape, port).topology(name)
 
@@ -166,9 +166,9 @@ class _Machine:
         for tree in _together(self.matrix, self.matrix.names, _IN_ONE_TREE):
             self._tree(tree, nodes[tree[0]], cpus[nodes[tree[0]]])
         self._join_gpus()
-        if self.matrix.near:
+        if self.matrix.nearest_nics:
             self.parts.add("fabric", device_id=FABRIC)
-        for nic in self.matrix.near:
+        for nic in self.matrix.nearest_nics:
             self.parts.link(self.ids[nic], FABRIC, self.port or self.matrix.port)
         devices, links = self.parts.devices(), self.parts.links()
         return Topology(name=name, source="saved", devices=devices, links=links, unknown=tuple(self._unknown()))
@@ -245,10 +245,10 @@ class _Machine:
         cut = [gpu for gpu in self.matrix.gpus if not any(self.matrix.between(gpu, nic) for nic in self.matrix.nics)]
         if cut and self.matrix.nics:
             why = "their rows of the matrix are missing; they are shown as across sockets"
-            yield Unknown(what=f"which NICs are near {runs([self.ids[gpu] for gpu in cut])}", why=why)
-        if far := [nic for nic in self.matrix.nics if nic not in self.matrix.near]:
+            yield Unknown(what=f"which NICs are near {format_runs([self.ids[gpu] for gpu in cut])}", why=why)
+        if far := [nic for nic in self.matrix.nics if nic not in self.matrix.nearest_nics]:
             yield Unknown(what=", ".join(far), why="nearest to no GPU, so assumed to be for management and storage")
-        if self.matrix.near and self.port is None:
+        if self.matrix.nearest_nics and self.port is None:
             why = "nvidia-smi topo -m does not print it: give nic-rate=400Gb/s after the file's name"
             yield Unknown(what="the rate of the NICs", why=why)
 

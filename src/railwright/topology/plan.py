@@ -48,11 +48,11 @@ _NCCL_PROTOCOLS = {"ll": "LL", "ll128": "LL128", "simple": "Simple"}
 CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu", "nics-at", "protocol", *_SWITCHES)
 
 
-def planned(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
+def apply_changes(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     """Return the shape with the changes. Raises UsageError for an unknown or invalid change."""
     changes = _spelt(changes)
     counts = {key: _count(key, changes[key]) for key in _COUNTS if key in changes}
-    nic, gpu, nvlink = replace(shape.nic, port=port_with(shape.nic.port, changes)), shape.gpu, shape.nvlink
+    nic, gpu, nvlink = replace(shape.nic, port=change_port(shape.nic.port, changes)), shape.gpu, shape.nvlink
     if (
         not isinstance(nic.port, EthernetLink) or nic.port.rdma
     ):  # only ports without RDMA use TCP that bypasses the kernel
@@ -163,7 +163,7 @@ def _count(key: str, text: str) -> int:
     return int(text)
 
 
-def port_with(port: NetworkLink, changes: Mapping[str, str]) -> NetworkLink:
+def change_port(port: NetworkLink, changes: Mapping[str, str]) -> NetworkLink:
     """Return the port with `nic-protocol`, `nic-rate` and `mtu` from the changes. Raises UsageError."""
     protocol = changes.get("nic-protocol")
     if protocol is not None:

@@ -71,7 +71,7 @@ def equally_near(graph: Graph, path: Path) -> int:
     return min(counts)
 
 
-def paths_that_matter(topology: Topology) -> tuple[str, ...]:
+def list_main_paths(topology: Topology) -> tuple[str, ...]:
     """Return the paths from a GPU to its nearest NIC, a peer, memory and out of the machine; of drives and NICs;
     each memory.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import UsageError, unknown_name
-from railwright.options.machine import MachineCommand, cluster_options, normalize_path, the_cluster
+from railwright.options.machine import MachineCommand, cluster_options, normalize_path, resolve_cluster
 from railwright.options.output import json_option, print_answer, write
 
 if TYPE_CHECKING:
@@ -76,27 +76,27 @@ def explain(
 
 def _text(files: tuple[str, ...]) -> str | LongText | None:
     """Read the output of tools from one or several files of a run. None for a railwright run. Raises UsageError."""
-    from railwright.results.given_file import is_our_folder, is_our_own, name_of, pieces_of, read, text_of
+    from railwright.results.given_file import decode_text, format_name, is_our_folder, is_our_own, read, read_pieces
     from railwright.results.readers.pasted.long_text import read_long
 
     if len(files) > 1:
         for file in files:
             if file == "-" or is_our_folder(file):
-                name = "standard input" if file == "-" else f"{name_of(file)}, a railwright run,"
+                name = "standard input" if file == "-" else f"{format_name(file)}, a railwright run,"
                 raise UsageError(f"{name} cannot be combined with other files", hint="give it alone")
-        return read_long([(name_of(file), pieces_of(file)) for file in files])
+        return read_long([(format_name(file), read_pieces(file)) for file in files])
     (file,) = files
     raw = None if is_our_folder(file) else read(file)
     if raw is None or (isinstance(raw, bytes) and is_our_own(raw)):
         return None
-    return text_of(raw, file) if isinstance(raw, bytes) else read_long([(name_of(file), raw)])
+    return decode_text(raw, file) if isinstance(raw, bytes) else read_long([(format_name(file), raw)])
 
 
 def _place(machine: str | None, count: int | None, cluster_file: str | None, beside: str | None, path: str) -> Machine:
     from railwright.expected.machine import Machine
 
     if beside is None:
-        return Machine(cluster=the_cluster(machine, count, cluster_file), path=path)
+        return Machine(cluster=resolve_cluster(machine, count, cluster_file), path=path)
     if machine is not None or cluster_file is not None or count is not None:
         raise UsageError(
             "--beside excludes --host, --count and --cluster", hint="leave out --host, --count and --cluster"
@@ -106,17 +106,17 @@ def _place(machine: str | None, count: int | None, cluster_file: str | None, bes
     from railwright.benchmarks.registry import DECLARATIONS
     from railwright.expected.baselines import Baselines
     from railwright.results.store import load
-    from railwright.topology.cluster import cluster_of
+    from railwright.topology.cluster import build_cluster
 
     run = load(Path(beside))
-    return Machine(cluster=cluster_of(run.run.topology, 1), path=path, measured=Baselines(run.results, DECLARATIONS))
+    return Machine(cluster=build_cluster(run.run.topology, 1), path=path, measured=Baselines(run.results, DECLARATIONS))
 
 
 def _refuse_options(file: str, why: str, options: str, given: bool) -> None:
-    from railwright.results.given_file import name_of
+    from railwright.results.given_file import format_name
 
     if given:
-        raise UsageError(f"{options} cannot be used with {name_of(file)}: {why}", hint=f"leave {options} out")
+        raise UsageError(f"{options} cannot be used with {format_name(file)}: {why}", hint=f"leave {options} out")
 
 
 def _show_our_own(file: str, *, as_json: bool) -> int:
@@ -128,11 +128,11 @@ def _show_our_own(file: str, *, as_json: bool) -> int:
     from railwright.benchmarks.registry import DECLARATIONS
     from railwright.diagnosis.runs.diagnose import diagnose
     from railwright.results.store import load
-    from railwright.runs.judged import build_view, show
+    from railwright.runs.judged import show, view_file
 
     found = load(Path(file))
     diagnosis = diagnose(found, DECLARATIONS)
-    show(build_view(found, diagnosis), as_json=as_json)
+    show(view_file(found, diagnosis), as_json=as_json)
     return diagnosis.exit_status
 
 
@@ -141,7 +141,7 @@ def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as
     from functools import partial
 
     from railwright.report.text.explain import render_explained
-    from railwright.terminal import visible
+    from railwright.terminal import escape
 
     if found.log is None:
         _refuse_options(file, "only an NCCL log has rings", "--svg", svg is not None)
@@ -154,7 +154,7 @@ def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as
     if found.files and not any(table.machine for table in found.tables):
         _suggest_machine(found.files[0], file)
     if found.refused is not None:
-        click.echo(f"the table in the log could not be judged: {visible(found.refused.message)}", err=True)
+        click.echo(f"the table in the log could not be judged: {escape(found.refused.message)}", err=True)
 
 
 def _suggest_machine(found: ForeignFile, file: str) -> None:
@@ -162,14 +162,14 @@ def _suggest_machine(found: ForeignFile, file: str) -> None:
     import shlex
 
     from railwright.explain.rows import shapes_for
-    from railwright.terminal import visible
+    from railwright.terminal import escape
 
     shapes = shapes_for(found)
     count = f" --count {found.hosts}" if found.hosts and found.hosts > 1 else " [--count HOSTS]"
     if found.hosts == 1:
         count = ""
     click.echo("no row is judged, because no machine was given", err=True)
-    name = shlex.quote(visible(file))
+    name = shlex.quote(escape(file))
     click.echo(f"hint: railwright explain {name} --host {shapes[0] if shapes else 'SHAPE'}{count}", err=True)
     if shapes[1:]:
         more = "" if len(shapes) <= _MOST_SHAPES else " ..."

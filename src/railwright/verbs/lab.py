@@ -8,7 +8,7 @@ import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.options.group import Group
-from railwright.options.machine import the_cluster
+from railwright.options.machine import resolve_cluster
 from railwright.options.output import json_option, print_answer
 
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ def up(
 
 def _cluster(words: tuple[str, ...], count: int | None) -> Cluster:
     if len(words) == 1 and words[0].endswith(".toml"):
-        return the_cluster(None, count, words[0])
+        return resolve_cluster(None, count, words[0])
     if count is None:
         raise UsageError("a shape requires --count", hint="add --count 4, or give a cluster file (TOML)")
-    return the_cluster(" ".join(words), count, None)
+    return resolve_cluster(" ".join(words), count, None)
 
 
 @lab.command()
@@ -139,17 +139,17 @@ def fault(words: tuple[str, ...], name: str | None, as_json: bool) -> int:
     railwright lab fault cursed_route host0 host3 spine=spine1
     """
     from railwright.lab import state
-    from railwright.lab.faults.applied import applied, apply
-    from railwright.lab.faults.registry import fault_named
+    from railwright.lab.faults.applied import apply, read_applied
+    from railwright.lab.faults.registry import find_fault
 
     if not words:
         return _list_faults(name, as_json)
     state.require_root()
-    wanted = fault_named(words[0])
+    wanted = find_fault(words[0])
     found = state.open_lab(name)
-    with state.locked(found.name):
+    with state.lock_lab(found.name):
         new = apply(found, wanted, list(words[1:]))
-        standing = applied(found)
+        standing = read_applied(found)
     print_answer(
         [[entry for entry in standing if entry.id == new.id]], lambda: f"{new.id}  {new.describe()}", as_json=as_json
     )
@@ -160,11 +160,11 @@ def fault(words: tuple[str, ...], name: str | None, as_json: bool) -> int:
 
 def _list_faults(name: str | None, as_json: bool) -> int:
     from railwright.lab import state
-    from railwright.lab.faults.applied import applied
+    from railwright.lab.faults.applied import read_applied
     from railwright.lab.faults.registry import FAULTS
 
     found = state.open_lab(name) if name is not None or len(state.names()) == 1 else None
-    there = applied(found) if found is not None else ()
+    there = read_applied(found) if found is not None else ()
     lines = [line for entry in FAULTS for line in (entry.usage(), f"    {entry.summary}")]
     if found is not None:
         lines += ["", f"in lab {found.name} now:" if there else f"lab {found.name} has no fault"]
@@ -184,7 +184,7 @@ def heal(which: tuple[str, ...], name: str | None, as_json: bool) -> int:
 
     state.require_root()
     found = state.open_lab(name)
-    with state.locked(found.name):
+    with state.lock_lab(found.name):
         healed = applied.heal(found, which)
     lines = ["healed:", *(f"{entry.id}  {entry.describe()}" for entry in healed)]
     print_answer([healed], lambda: lines if healed else f"lab {found.name} had no fault", as_json=as_json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
-from railwright.options.machine import MachineCommand, cluster_options, normalize_path, the_cluster
+from railwright.options.machine import MachineCommand, cluster_options, normalize_path, resolve_cluster
 from railwright.options.output import json_option, print_answer
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def limits(
             "--algorithm must be a name, got an empty one",
             hint="give ring, tree, nvls ..., or leave it out for the best",
         )
-    cluster = the_cluster(machine, count, cluster_file)
+    cluster = resolve_cluster(machine, count, cluster_file)
     if collective is not None:
         return _collective(cluster, collective, algorithm, size, as_json=as_json)
     return _paths(cluster, paths, between, as_json=as_json)
@@ -102,12 +102,12 @@ def _paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ...], *
     from railwright.expected.path_rows import rows_between, rows_inside
     from railwright.limits.limit import Limit
     from railwright.report.text.limits import render_limits
-    from railwright.topology.routes import paths_that_matter
+    from railwright.topology.routes import list_main_paths
 
     machine = Machine(cluster=cluster)
     if between:
         rows = tuple(row for text in between for row in rows_between(machine, text))
     else:
-        rows = rows_inside(machine, paths or paths_that_matter(cluster.host))
+        rows = rows_inside(machine, paths or list_main_paths(cluster.host))
     print_answer(rows, lambda: render_limits(cluster.host, rows), as_json=as_json)
     return EXIT_OK if rows and all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED

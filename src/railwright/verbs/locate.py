@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from railwright.launch.hosts import Hosts
     from railwright.locate.place import Place
     from railwright.locate.switch_tree import SwitchTree
-    from railwright.locate.ways import Way
+    from railwright.locate.ways import ProbeKind
 
 ROUTINGS = ("unknown", "ecmp", "adaptive", "ftree", "updn", "minhop")
 _SIMULATION_OPTIONS = {"--simulate", "--faults", "--noise", "--interference", "--wrong-map", "--lost", "--baselines"}
@@ -154,7 +154,7 @@ def _place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
     from pathlib import Path
 
     from railwright.lab import state
-    from railwright.locate.place import place_of_hosts, place_of_lab, place_of_subnet
+    from railwright.locate.place import make_hosts_place, make_lab_place, make_subnet_place
     from railwright.topology.sources.cables import read_subnet
 
     if (arguments.cabling is None) != (arguments.forwarding is None):
@@ -171,19 +171,19 @@ def _place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
         if given := next((name for name, is_given in host_options.items() if is_given), ""):
             raise UsageError(f"{given} requires --hosts", hint="leave it out: --lab does not use it")
         state.require_root()
-        return place_of_lab(state.open_lab(arguments.lab))
+        return make_lab_place(state.open_lab(arguments.lab))
     if arguments.oversubscription != 1 and not arguments.switches:
         raise UsageError("--oversubscription requires --switches", hint="add --switches topology.conf")
     if arguments.cabling is not None:
         if arguments.switches:
             raise UsageError("--switches and --cabling exclude each other", hint="give one of them")
         subnet = read_subnet(Path(arguments.cabling), Path(arguments.forwarding))
-        return place_of_subnet(hosts, subnet, arguments.routing, arguments.adapter or "")
+        return make_subnet_place(hosts, subnet, arguments.routing, arguments.adapter or "")
     tree = _switch_tree(arguments.switches, hosts) if arguments.switches else None
-    return place_of_hosts(hosts, arguments.routing, tree, arguments.oversubscription, gpus)
+    return make_hosts_place(hosts, arguments.routing, tree, arguments.oversubscription, gpus)
 
 
-def _way(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> Way:
+def _way(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> ProbeKind:
     """Choose the traffic. Raises UsageError for options that conflict with it."""
     from railwright.locate.ways import mpi_way, nccl_way, tcp_way
 
@@ -213,15 +213,15 @@ def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:
     from pathlib import Path
 
     from railwright.locate import slurm_topology
-    from railwright.locate.lldp_tree import tree_of_lldp
+    from railwright.locate.lldp_tree import build_lldp_tree
     from railwright.topology.sources.cables import read_cabling
     from railwright.topology.sources.root import read_bounded
 
     file = Path(path)
     if file.is_dir():
-        return tree_of_lldp(read_cabling(file), hosts.names, "".join(hosts.used_interfaces[:1]))
+        return build_lldp_tree(read_cabling(file), hosts.names, "".join(hosts.used_interfaces[:1]))
     text = read_bounded(file, slurm_topology.MOST_BYTES).decode("utf-8", "replace")
     try:
-        return slurm_topology.switch_tree_of(text)
+        return slurm_topology.parse_topology(text)
     except UsageError as error:
         raise UsageError(f"{path[:200]}: {error.message}", hint=error.hint) from error

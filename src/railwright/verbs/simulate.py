@@ -114,17 +114,17 @@ def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
 
     from railwright.diagnosis.localise.records import Fault
     from railwright.diagnosis.localise.truth import draw, parse_draw, truth_of
-    from railwright.results.given_file import name_of, short_text
+    from railwright.results.given_file import format_name, read_short_text
 
     words = text.split()
     if words and all("=" in word for word in words):
         given = parse_draw(words)
         return draw(fabric, given), int(given["seed"])
     try:
-        listed = msgspec.json.decode(short_text(text), type=list[Fault])
+        listed = msgspec.json.decode(read_short_text(text), type=list[Fault])
     except msgspec.DecodeError as error:
         hint = "give a JSON list of {kind, id, direction, capacity}"
-        raise UsageError(f"{name_of(text)} is not a list of faults: {error}", hint=hint) from error
+        raise UsageError(f"{format_name(text)} is not a list of faults: {error}", hint=hint) from error
     if len(listed) > _MOST_FAULTS:
         raise UsageError(f"faults must be at most {_MOST_FAULTS}, got {len(listed)}", hint="give fewer")
     return truth_of(fabric, listed), 0

@@ -49,8 +49,8 @@ def cufile_json(
     """
     from pathlib import Path
 
-    from railwright.checks.cufile_settings import check, properties_in, wanted
-    from railwright.report.formats.cufile_json import render_cufile_json, told_lines
+    from railwright.checks.cufile_settings import check, decode_properties, recommend_settings
+    from railwright.report.formats.cufile_json import render_cufile_json, setting_lines
     from railwright.topology.sources.root import read_bounded
 
     topology = load_machine(machine)
@@ -59,11 +59,11 @@ def cufile_json(
     if checked is not None:
         if file is not None:
             raise UsageError("--check and FILE exclude each other", hint=f"leave out {file[:60]!r}")
-        told = check(topology, properties_in(read_bounded(Path(checked), _MOST_BYTES)), addresses)
-        print_answer(told, lambda: told_lines(told), as_json=as_json)
+        told = check(topology, decode_properties(read_bounded(Path(checked), _MOST_BYTES)), addresses)
+        print_answer(told, lambda: setting_lines(told), as_json=as_json)
         states = {setting.state for setting in told}
         return EXIT_SLOW if "bad" in states else EXIT_UNJUDGED if "not looked" in states else EXIT_OK
-    settings = wanted(topology, addresses)
+    settings = recommend_settings(topology, addresses)
     if as_json or file is None:
         print_answer(settings, lambda: render_cufile_json(topology.name, settings).removesuffix("\n"), as_json=as_json)
     else:

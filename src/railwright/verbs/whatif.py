@@ -82,7 +82,7 @@ def whatif(
     """
     import msgspec
 
-    from railwright.expected.designs import Question, compared
+    from railwright.expected.designs import Question, compare
     from railwright.report.pages.whatif import render_designs_html
     from railwright.report.text.whatif import render_designs
 
@@ -90,7 +90,7 @@ def whatif(
     prices = _prices(price_file) if price_file is not None else None
     given = {"collectives": tuple(dict.fromkeys(collectives or _COLLECTIVES)), "optics": optics, "prices": prices}
     question = msgspec.convert(given | ({"radix": radix} if radix is not None else {}), Question)
-    designs = compared([_design(name, cluster, question) for name, cluster in clusters])
+    designs = compare([_design(name, cluster, question) for name, cluster in clusters])
     if output is not None:
         write(output, render_designs_html(designs, question))
     print_answer(designs, lambda: render_designs(designs, question), as_json=as_json)
@@ -99,10 +99,10 @@ def whatif(
 
 def _design(name: str, cluster: Cluster, question: Question) -> Design:
     """Evaluate a design. An error names the design."""
-    from railwright.expected.designs import design_of
+    from railwright.expected.designs import evaluate_design
 
     try:
-        return design_of(name, cluster, question)
+        return evaluate_design(name, cluster, question)
     except RailwrightError as error:
         raise type(error)(f"{name[:120]}: {error.message}", hint=error.hint) from error
 
@@ -113,7 +113,7 @@ def _clusters(
     """Return each design's name and cluster, in the given order."""
     from pathlib import Path
 
-    from railwright.topology.cluster import cluster_of
+    from railwright.topology.cluster import build_cluster
     from railwright.topology.sources.cluster_file import load_cluster
 
     given = load_cluster(Path(cluster_file)) if cluster_file is not None else None
@@ -126,9 +126,9 @@ def _clusters(
         raise UsageError("--radix and tiers in the cluster file exclude each other", hint="leave out one of them")
     fabric = given.fabric if given is not None else None
     if not machines and given is not None and not vary:
-        return [(given.host.name, cluster_of(given.host, hosts, fabric))]
+        return [(given.host.name, build_cluster(given.host, hosts, fabric))]
     texts = tuple(_varied(machines or _base(given), vary))
-    return [(text, cluster_of(load_machine(text), hosts, fabric)) for text in texts]
+    return [(text, build_cluster(load_machine(text), hosts, fabric)) for text in texts]
 
 
 def _base(given: Cluster | None) -> tuple[str, ...]:

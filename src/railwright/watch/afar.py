@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.process import Child
-from railwright.sampling.offset import CLOCK, Offset, shortest
-from railwright.sampling.recording import MOST_ROWS, About, Recorded, Recording, open_recording, rows_of
+from railwright.sampling.offset import CLOCK, Offset, estimate_offset
+from railwright.sampling.recording import MOST_ROWS, Recorded, Recording, RecordingMetadata, open_recording, read_rows
 from railwright.sampling.sources import Source
 from railwright.watch.clock import boot_id
 
@@ -31,7 +31,7 @@ _ENDS_S = 5.0
 _GAUGE = Source(name=CLOCK, kind="clock", unit="s", scale=1.0, path="", gauge=True, seldom=True)
 
 
-class Afar:
+class WatchedHost:
     """A watched host. `run` blocks until the host's stream ends or another thread calls `end`."""
 
     def __init__(self, host: str, clock: Sequence[str], watch: Sequence[str], file: Path | None) -> None:
@@ -106,11 +106,11 @@ class Afar:
             raise CannotJudge(_last_words(child))
 
 
-def _batches(arrays: Any, about: About) -> Iterator[tuple[list[float], list[array[float]]]]:  # noqa: ANN401
+def _batches(arrays: Any, about: RecordingMetadata) -> Iterator[tuple[list[float], list[array[float]]]]:  # noqa: ANN401
     """Yield batches until the stream ends or is cut off."""
     try:
         for batch in arrays:
-            yield rows_of(batch, about)
+            yield read_rows(batch, about)
     except (ValueError, RuntimeError, TypeError):
         return  # the program's exit tells the reason
 
@@ -128,7 +128,7 @@ def _exchanged(clock: Child, times: int) -> tuple[float, float, str]:
             boot = words[1]
         except (OSError, ValueError, IndexError):
             raise CannotJudge(_last_words(clock)) from None
-    return *shortest(found), boot
+    return *estimate_offset(found), boot
 
 
 def _last_words(child: Child) -> str:
@@ -139,4 +139,4 @@ def _last_words(child: Child) -> str:
     return (own_message or (lines[-1] if lines else finished.describe()))[:_LONGEST_REASON]
 
 
-Tell = Callable[[Sequence[Afar]], None]
+Tell = Callable[[Sequence[WatchedHost]], None]

@@ -14,7 +14,7 @@ import msgspec
 
 from railwright.native.load import load_s
 from railwright.process import Child
-from railwright.results.paired import added
+from railwright.results.paired import estimate_slowdown
 from railwright.sampling.session import BATCH_S, INTERVAL_S, Session
 from railwright.sampling.sources import find_sources
 from railwright.watch.gpus import Gpus
@@ -51,7 +51,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="w
     """CPU time of the sampling thread, as a fraction of a core; None for another monitor."""
 
 
-class Own:
+class OwnMonitor:
     """Railwright's own sampling, as in `railwright watch`: rows are fetched each second."""
 
     name = f"railwright watch at {1 / INTERVAL_S:.0f} Hz"
@@ -90,7 +90,7 @@ class Own:
         return self._cpu_s / self._seconds if self._seconds else None
 
 
-class Other:
+class CommandMonitor:
     """A user's command, restarted one second after it exits."""
 
     cpu_share = None
@@ -122,7 +122,9 @@ class Other:
             runner.join()
 
 
-def cost(monitor: Own | Other, pairs: int, tell: Callable[[str], None], seconds: float = LOAD_S) -> Cost:
+def measure_cost(
+    monitor: OwnMonitor | CommandMonitor, pairs: int, tell: Callable[[str], None], seconds: float = LOAD_S
+) -> Cost:
     """Measure pairs, each in random order. Raises UsageError, CannotJudge."""
     threads = len(os.sched_getaffinity(0))
     rounds = _FIRST_ROUNDS
@@ -137,7 +139,7 @@ def cost(monitor: Own | Other, pairs: int, tell: Callable[[str], None], seconds:
         alone_s = alone_s or load_s(threads, rounds)
         found.append((alone_s, beside_s))
         tell(f"pair {number + 1} of {pairs}: {alone_s:.3f} s alone, {beside_s:.3f} s with the monitor")
-    slowed = added(found, THRESHOLD)
+    slowed = estimate_slowdown(found, THRESHOLD)
     return Cost(
         monitor=monitor.name,
         threads=threads,

@@ -14,10 +14,10 @@ import msgspec
 
 from railwright.errors import RailwrightError
 from railwright.process import Attached
-from railwright.sampling.processes import descendants, of_job, of_our_namespace
+from railwright.sampling.processes import find_descendants, find_job_processes, find_namespace_processes
 from railwright.sampling.recording import Recorded
 from railwright.sampling.session import INTERVAL_S, Session
-from railwright.sampling.sources import Whose, find_sources
+from railwright.sampling.sources import CpuOwner, find_sources
 from railwright.topology.sources.root import live_root
 from railwright.watch.gpus import CPU_SHARE, Gpus
 from railwright.watch.seen import Run
@@ -32,7 +32,7 @@ Tell = Callable[[Recorded], None]
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
     """The target of a watch, its duration and its outputs."""
 
-    whose: Whose = Whose()
+    whose: CpuOwner = CpuOwner()
     command: tuple[str, ...] = ()
     seconds: float | None = None
     record: Path | int | None = None
@@ -56,7 +56,7 @@ def _follow(watch: Watch, tell: Tell, gpus: Gpus) -> tuple[Recorded, Run]:
     end_s = None if watch.seconds is None else time.monotonic() + watch.seconds
     child = Attached(watch.command, output_to_error=watch.output_to_error) if watch.command else None
     try:
-        whose = watch.whose if child is None else watch.whose._replace(pid=settled(child))
+        whose = watch.whose if child is None else watch.whose._replace(pid=wait_settled(child))
         pid = whose.pid
         found = gpus.add_to(find_sources(whose))
         with Session(found, watch.record, watch.command, watch.interval_s, gpus) as session:
@@ -100,24 +100,24 @@ def _record(
     return len(later)
 
 
-def _now(whose: Whose) -> list[int]:
+def _now(whose: CpuOwner) -> list[int]:
     """Return the target's present processes."""
     with contextlib.suppress(RailwrightError):  # all of them may have ended
         if whose.job:
-            return of_job(whose.job, live_root())
+            return find_job_processes(whose.job, live_root())
         if whose.namespace:
-            return of_our_namespace()
-    return descendants(whose.pid) if whose.pid is not None else []
+            return find_namespace_processes()
+    return find_descendants(whose.pid) if whose.pid is not None else []
 
 
-def settled(child: Attached) -> int | None:
+def wait_settled(child: Attached) -> int | None:
     """Return the command's process once it has stopped starting others, as launchers do; None if it has ended."""
     before: list[int] = []
     same = 0
     for _ in range(_MOST_LOOKS):
         if wait_for(child, _LOOK_S):
             return None
-        now = descendants(child.pid)
+        now = find_descendants(child.pid)
         same = same + 1 if now == before else 0
         if same == _SAME_LOOKS:
             break

@@ -16,9 +16,9 @@ from pathlib import Path
 from railwright.launch.hosts import Hosts
 from railwright.launch.scratch import scratch_folder
 from railwright.process import Attached
-from railwright.sampling.sources import Whose
-from railwright.watch.afar import Afar, Tell
-from railwright.watch.follow import Watch, settled, wait_for
+from railwright.sampling.sources import CpuOwner
+from railwright.watch.afar import Tell, WatchedHost
+from railwright.watch.follow import Watch, wait_for, wait_settled
 
 _PYTHON = (sys.executable, "-P", "-m")
 _SILENT_S = 20.0
@@ -29,7 +29,7 @@ _OVERTIME_S = 90.0
 _ENDED_S = 15.0
 
 
-def follow_hosts(hosts: Hosts, watch: Watch, folder: Path | None, tell: Tell) -> tuple[list[Afar], int | None]:
+def follow_hosts(hosts: Hosts, watch: Watch, folder: Path | None, tell: Tell) -> tuple[list[WatchedHost], int | None]:
     """Watch all hosts until our command ends, the time is over, or an interrupt arrives.
 
     Returns the hosts in order, with their recordings, and the command's status. `folder` receives the recordings.
@@ -37,7 +37,7 @@ def follow_hosts(hosts: Hosts, watch: Watch, folder: Path | None, tell: Tell) ->
     child = Attached(watch.command, output_to_error=watch.output_to_error) if watch.command else None
     try:
         if child is not None:
-            settled(child)
+            wait_settled(child)
         with _started(hosts, watch, folder) as afar:
             _until_the_end(afar, child, watch.seconds, tell)
         return afar, None if child is None else child.end()
@@ -47,12 +47,14 @@ def follow_hosts(hosts: Hosts, watch: Watch, folder: Path | None, tell: Tell) ->
 
 
 @contextlib.contextmanager
-def _started(hosts: Hosts, watch: Watch, folder: Path | None) -> Iterator[list[Afar]]:
+def _started(hosts: Hosts, watch: Watch, folder: Path | None) -> Iterator[list[WatchedHost]]:
     with scratch_folder() as scratch:
         agent = hosts.reach.agent(scratch)
         clock, line = shlex.join([*_PYTHON, "railwright.watch.clock"]), shlex.join([*_PYTHON, *_words(hosts, watch)])
         afar = [
-            Afar(host, [*agent, host, clock], [*agent, host, line], file_of(folder, host) if folder else None)
+            WatchedHost(
+                host, [*agent, host, clock], [*agent, host, line], recording_file(folder, host) if folder else None
+            )
             for host in hosts.names
         ]
         threads = [threading.Thread(target=one.run) for one in afar]
@@ -66,14 +68,16 @@ def _started(hosts: Hosts, watch: Watch, folder: Path | None) -> Iterator[list[A
                 thread.join(_ENDED_S)
 
 
-def file_of(folder: Path, host: str) -> Path:
+def recording_file(folder: Path, host: str) -> Path:
     """Return the file of a host's recording."""
     return folder / f"{host.replace('/', '_').replace(':', '_')}.arrows"
 
 
 def _words(hosts: Hosts, watch: Watch) -> list[str]:
     """Return the arguments of the command on each host."""
-    whose = watch.whose._replace(namespace=True) if hosts.reach.shares_files and watch.whose == Whose() else watch.whose
+    whose = (
+        watch.whose._replace(namespace=True) if hosts.reach.shares_files and watch.whose == CpuOwner() else watch.whose
+    )
     given = {
         "--seconds": watch.seconds,
         "--rate": 1 / watch.interval_s,
@@ -89,7 +93,7 @@ def _plain(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def _until_the_end(afar: Sequence[Afar], child: Attached | None, seconds: float | None, tell: Tell) -> None:
+def _until_the_end(afar: Sequence[WatchedHost], child: Attached | None, seconds: float | None, tell: Tell) -> None:
     begun_s = time.monotonic()
     try:
         while child is not None or not all(one.is_done for one in afar):
@@ -107,7 +111,7 @@ def _until_the_end(afar: Sequence[Afar], child: Attached | None, seconds: float 
         pass
 
 
-def _end(afar: Sequence[Afar]) -> None:
+def _end(afar: Sequence[WatchedHost]) -> None:
     """End all hosts in parallel."""
     enders = [threading.Thread(target=one.end) for one in afar]
     for ender in enders:

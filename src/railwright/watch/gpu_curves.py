@@ -45,7 +45,7 @@ class SlowerGpu(msgspec.Struct, frozen=True, kw_only=True):
     """The reasons by the GPU's own throttle counters; empty if they show none."""
 
 
-def gpus_at_work(recorded: Recorded) -> list[str]:
+def find_working_gpus(recorded: Recorded) -> list[str]:
     """Return the GPUs on which kernels ran; an empty list if NVML reports no use."""
     use = {name: recorded.moved[number] for name, number in _numbers(recorded, "use.kernels").items()}
     if not use:
@@ -53,19 +53,19 @@ def gpus_at_work(recorded: Recorded) -> list[str]:
     return [name for name, told in use.items() if _mean(told) >= _AT_WORK_PERCENT]
 
 
-def power_of(recorded: Recorded, gpus: Sequence[str]) -> list[int]:
+def find_power_sources(recorded: Recorded, gpus: Sequence[str]) -> list[int]:
     """Return the power sources of those GPUs."""
     return [number for name, number in _numbers(recorded, "power").items() if name in gpus]
 
 
-def energy(recorded: Recorded, numbers: Sequence[int]) -> Steps:
+def sum_energy(recorded: Recorded, numbers: Sequence[int]) -> Steps:
     """Return the energy of the GPUs together, in joules, at the pace of the slowest update of power.
 
     Each GPU's power holds until it changes. GPUs update at different times, so the sum is taken at its own times.
     """
     times = recorded.times_s
     begin_s = times[0] if times else 0.0
-    pace = max((update_s(steps_of_gauge(recorded, number)) for number in numbers), default=0.0)
+    pace = max((update_s(convert_gauge(recorded, number)) for number in numbers), default=0.0)
     now = [math.nan] * len(numbers)
     ends, moved, total, since = [], [], 0.0, begin_s
     for at, at_s in enumerate(times):
@@ -82,7 +82,7 @@ def energy(recorded: Recorded, numbers: Sequence[int]) -> Steps:
     return Steps(ends, moved)
 
 
-def steps_of_gauge(recorded: Recorded, number: int) -> Steps:
+def convert_gauge(recorded: Recorded, number: int) -> Steps:
     """Return a gauge as a counter that moves when the gauge changes."""
     begin_s = recorded.times_s[0] if recorded.times_s else 0.0
     moved, before = [], math.nan
@@ -92,7 +92,7 @@ def steps_of_gauge(recorded: Recorded, number: int) -> Steps:
     return Steps([at_s - begin_s for at_s in recorded.times_s], moved)
 
 
-def held_back(recorded: Recorded) -> tuple[HeldBack, ...]:
+def find_held_back(recorded: Recorded) -> tuple[HeldBack, ...]:
     """Return the GPUs that were held back, by the time that each reason has counted."""
     found = []
     for by in ("power", "heat"):
@@ -108,9 +108,9 @@ def held_back(recorded: Recorded) -> tuple[HeldBack, ...]:
     return tuple(found)
 
 
-def slower_gpus(recorded: Recorded) -> tuple[SlowerGpu, ...]:
+def find_slower_gpus(recorded: Recorded) -> tuple[SlowerGpu, ...]:
     """Return the working GPUs whose clock was below their siblings', with the first period of each."""
-    working = gpus_at_work(recorded)
+    working = find_working_gpus(recorded)
     clocks = {gpu: dict(_read(recorded, number)) for gpu, number in _numbers(recorded, "clock").items()}
     clocks = {gpu: told for gpu, told in clocks.items() if gpu in working}
     found = []

@@ -26,8 +26,8 @@ from railwright.native.gpu_counters import (
     RING,
     SAMPLES,
     TWO,
+    CounterQuery,
     Field,
-    Question,
     cost_s,
     publish,
 )
@@ -56,7 +56,7 @@ class Column(NamedTuple):
     gauge: bool = False
 
 
-class Asked(NamedTuple):
+class NvmlCall(NamedTuple):
     """A call of NVML, and its numbers."""
 
     function: str
@@ -75,31 +75,31 @@ _HELD = tuple(Column(f"held_back.{why}", "held", "s", 1e-9) for why in ("power",
 _USE = tuple(Column(f"use.{part}", "gpu", "%", 1, gauge=True) for part in ("kernels", "memory"))
 _VALUES = "nvmlDeviceGetFieldValues"
 # By the numbers of nvml.h: instant power, NVLink data, PCIe bytes, time below the wanted clocks.
-ASKED = (
-    Asked("nvmlDeviceGetSamples", SAMPLES, (_POWER,)),  # NVML_TOTAL_POWER_SAMPLES
-    Asked(_VALUES, FIELDS, (_POWER,), (186,)),  # for drivers without samples
-    Asked("nvmlDeviceGetPowerUsage", TWO, (_POWER,)),  # for GPUs without instant power
-    Asked(_VALUES, FIELDS, _LINK, (138, 139), scope=_ALL_LINKS),
-    Asked("nvmlDeviceGetClockInfo", ONE, (Column("clock", "gpu", "Hz", 1e6, gauge=True),), argument=1, seldom=True),
-    Asked("nvmlDeviceGetTemperature", ONE, (Column("temperature", "gpu", "C", 1, gauge=True),), seldom=True),
-    Asked("nvmlDeviceGetUtilizationRates", TWO, _USE, seldom=True),
-    Asked(_VALUES, FIELDS, _PCIE, (197, 198), seldom=True),
-    Asked(_VALUES, FIELDS, _HELD, (74, 75), seldom=True),
+NVML_CALLS = (
+    NvmlCall("nvmlDeviceGetSamples", SAMPLES, (_POWER,)),  # NVML_TOTAL_POWER_SAMPLES
+    NvmlCall(_VALUES, FIELDS, (_POWER,), (186,)),  # for drivers without samples
+    NvmlCall("nvmlDeviceGetPowerUsage", TWO, (_POWER,)),  # for GPUs without instant power
+    NvmlCall(_VALUES, FIELDS, _LINK, (138, 139), scope=_ALL_LINKS),
+    NvmlCall("nvmlDeviceGetClockInfo", ONE, (Column("clock", "gpu", "Hz", 1e6, gauge=True),), argument=1, seldom=True),
+    NvmlCall("nvmlDeviceGetTemperature", ONE, (Column("temperature", "gpu", "C", 1, gauge=True),), seldom=True),
+    NvmlCall("nvmlDeviceGetUtilizationRates", TWO, _USE, seldom=True),
+    NvmlCall(_VALUES, FIELDS, _PCIE, (197, 198), seldom=True),
+    NvmlCall(_VALUES, FIELDS, _HELD, (74, 75), seldom=True),
 )
 
 
-def found_here(library: ctypes.CDLL, numbers: int) -> tuple[list[Question], GpusFound]:
+def find_questions(library: ctypes.CDLL, numbers: int) -> tuple[list[CounterQuery], GpusFound]:
     """Find the calls that NVML answers, with their cost, and the sources that they provide.
 
     `numbers` is the address of the shared numbers.
     """
-    questions: list[Question] = []
+    questions: list[CounterQuery] = []
     sources: list[Source] = []
     missing: dict[str, str] = {}
     costs: dict[bool, float] = {True: 0.0, False: 0.0}
     place = FIRST_PLACE
     for number, (_, handle) in enumerate(sorted(handles(), key=lambda one: one[0])):
-        for asked in ASKED:
+        for asked in NVML_CALLS:
             names = [f"gpu{number}.{column.name}" for column in asked.columns]
             takes = 1 + 2 * RING if asked.kind == SAMPLES else len(names)
             if place + takes > MOST_NUMBERS or any(source.name in names for source in sources):
@@ -121,23 +121,23 @@ def found_here(library: ctypes.CDLL, numbers: int) -> tuple[list[Question], Gpus
     return questions, GpusFound(sources=tuple(sources), missing=missing, often_s=costs[False], seldom_s=costs[True])
 
 
-def _question(library: ctypes.CDLL, handle: object, asked: Asked, place: int) -> Question | None:
+def _question(library: ctypes.CDLL, handle: object, asked: NvmlCall, place: int) -> CounterQuery | None:
     call = getattr(library, asked.function, None)
     if call is None:
         return None
     fields = (Field * len(asked.fields))(*(Field(id=one, scope=asked.scope) for one in asked.fields))
     address = ctypes.cast(handle, ctypes.c_void_p)  # type: ignore[arg-type]
-    return Question(kind=asked.kind, argument=asked.argument, call=ctypes.cast(call, ctypes.c_void_p), gpu=address,
+    return CounterQuery(kind=asked.kind, argument=asked.argument, call=ctypes.cast(call, ctypes.c_void_p), gpu=address,
                     fields=fields, count=len(asked.columns), every=1, place=place)  # fmt: skip
 
 
-def _told(numbers: int, question: Question) -> list[int]:
+def _told(numbers: int, question: CounterQuery) -> list[int]:
     if question.kind == SAMPLES and not ctypes.c_uint64.from_address(numbers + 8 * question.place).value:
         return [NO_VALUE]
     return list((ctypes.c_uint64 * question.count).from_address(numbers + 8 * question.place))
 
 
-def _sources(asked: Asked, names: Sequence[str], place: int) -> Iterator[Source]:
+def _sources(asked: NvmlCall, names: Sequence[str], place: int) -> Iterator[Source]:
     for at, (name, column) in enumerate(zip(names, asked.columns, strict=True)):
         yield msgspec.convert(
             {"name": name, "kind": column.kind, "unit": column.unit, "scale": column.scale, "gauge": column.gauge,
@@ -147,7 +147,7 @@ def _sources(asked: Asked, names: Sequence[str], place: int) -> Iterator[Source]
         )  # fmt: skip
 
 
-def pace(questions: Sequence[Question], found: GpusFound, interval_s: float, cpu_share: float) -> float:
+def set_pace(questions: Sequence[CounterQuery], found: GpusFound, interval_s: float, cpu_share: float) -> float:
     """Set how often each question is asked, within that share of a core. Returns the seconds between passes."""
     often_s = max(interval_s, found.often_s / (_FOR_OFTEN * cpu_share))
     seldom_s = max(_SELDOM_S, often_s, found.seldom_s / ((1 - _FOR_OFTEN) * cpu_share))
@@ -177,8 +177,8 @@ def main(arguments: Sequence[str]) -> None:
     except (pynvml.NVMLError, OSError) as error:
         stream.write(msgspec.json.encode(GpusFound(problem=f"NVML cannot be used: {str(error)[:120]}")) + b"\n")
         return
-    questions, found = found_here(library, numbers)
-    pass_s = pace(questions, found, interval_s, cpu_share)
+    questions, found = find_questions(library, numbers)
+    pass_s = set_pace(questions, found, interval_s, cpu_share)
     stream.write(msgspec.json.encode(found) + b"\n")
     if questions:
         publish(questions, numbers, pass_s, cpu_share)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from railwright.diagnosis.iterations.analysis import told
+from railwright.diagnosis.iterations.analysis import estimate_iterations
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.samples import Curve, Role, interval_s
 from railwright.diagnosis.iterations.updates import Steps, rates, update_s
@@ -18,12 +18,12 @@ from railwright.units import format_duration
 from railwright.watch.gpu_curves import (
     HeldBack,
     SlowerGpu,
-    energy,
-    gpus_at_work,
-    held_back,
-    power_of,
-    slower_gpus,
-    steps_of_gauge,
+    convert_gauge,
+    find_held_back,
+    find_power_sources,
+    find_slower_gpus,
+    find_working_gpus,
+    sum_energy,
 )
 
 _MATTERS = 0.05
@@ -94,15 +94,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why the GPUs were not sampled to the end."""
 
 
-def seen(recorded: Recorded, run: Run) -> Watched:
+def analyse(recorded: Recorded, run: Run) -> Watched:
     """Analyse a recording."""
     about = recorded.about
-    chosen = {role: chosen_sources(recorded, role, run) for role in ("compute", "traffic")}
-    curves = curves_of(recorded, run)
-    found, too_seldom = told(curves), ""
+    chosen = {role: choose_sources(recorded, role, run) for role in ("compute", "traffic")}
+    curves = compute_curves(recorded, run)
+    found, too_seldom = estimate_iterations(curves), ""
     slow = [curve.role for curve in curves if interval_s([curve]) > _TOO_SELDOM * interval_s(curves[:1])]
     if not found.estimates and slow == ["traffic"]:
-        alone = told(curves[:1])
+        alone = estimate_iterations(curves[:1])
         if alone.estimates:
             found, too_seldom = (
                 alone,
@@ -131,8 +131,8 @@ def seen(recorded: Recorded, run: Run) -> Watched:
         missing=missing,
         estimates=found.estimates,
         why_none=found.why_none,
-        held_back=held_back(recorded),
-        slower_gpus=slower_gpus(recorded),
+        held_back=find_held_back(recorded),
+        slower_gpus=find_slower_gpus(recorded),
         cut=recorded.cut,
     )
 
@@ -144,32 +144,32 @@ def _source(recorded: Recorded, number: int, seconds: float, chosen: dict[str, l
     return SeenSource(
         name=source.name,
         unit=source.unit,
-        update_s=update_s(steps_of_gauge(recorded, number) if source.gauge else steps),
+        update_s=update_s(convert_gauge(recorded, number) if source.gauge else steps),
         mean_per_s=total / over if over else 0.0,
         shared=source.shared,
         stands_for=next((role for role, numbers in chosen.items() if number in numbers), ""),
     )
 
 
-def curves_of(recorded: Recorded, run: Run) -> list[Curve]:
+def compute_curves(recorded: Recorded, run: Run) -> list[Curve]:
     """Return the curves of computing and of traffic that exist; times count from the start of the recording."""
     found = []
     quiet: dict[Role, float] = {"compute": _QUIET_CPU, "traffic": _QUIET_BYTES_PER_S}
     for role, quiet_below in quiet.items():
-        numbers = chosen_sources(recorded, role, run)
+        numbers = choose_sources(recorded, role, run)
         if role == "compute" and any(recorded.about.sources[number].kind == "gpu" for number in numbers):
-            found.append(rates(role, [energy(recorded, numbers)], _QUIET_W))
+            found.append(rates(role, [sum_energy(recorded, numbers)], _QUIET_W))
         elif numbers:
             found.append(rates(role, [_steps(recorded, number) for number in numbers], quiet_below))
     return [curve for curve in found if curve.ends_s]
 
 
-def chosen_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
+def choose_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
     """Return the sources of a role: power of the working GPUs, else the job's user time; or interfaces and NVLinks.
 
     The loopback is included if it carries a substantial part of the traffic.
     """
-    if role == "compute" and (powers := power_of(recorded, gpus_at_work(recorded))):
+    if role == "compute" and (powers := find_power_sources(recorded, find_working_gpus(recorded))):
         return powers
     sources = recorded.about.sources
     totals = [_total(moved) for moved in recorded.moved]

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.samples import Curve, interval_s
 from railwright.diagnosis.iterations.singles import singles_of
-from railwright.diagnosis.iterations.stragglers import Compared, HostIterations, Straggler, compared, stragglers
-from railwright.sampling.offset import CLOCK, changes_between, known_changes
+from railwright.diagnosis.iterations.stragglers import Compared, HostIterations, Straggler, compare_hosts, stragglers
+from railwright.sampling.offset import CLOCK, interpolate_change, select_known_changes
 from railwright.sampling.recording import Recorded
-from railwright.watch.seen import Run, Watched, curves_of, seen
+from railwright.watch.seen import Run, Watched, analyse, compute_curves
 
 _OF_DAY = "clocks were not measured, only each host's time of day: later starts cannot be compared"
 _ONE_MACHINE = "{} share CPUs, so computing cannot be told apart: watch each host's --job or --cgroup"
@@ -51,7 +51,7 @@ class WatchedHosts(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
     """The reason why the hosts could not be compared; empty if they were."""
 
 
-class OneHost(msgspec.Struct, frozen=True, kw_only=True):
+class HostRecording(msgspec.Struct, frozen=True, kw_only=True):
     """The recording received from a host."""
 
     recorded: Recorded | None
@@ -59,21 +59,21 @@ class OneHost(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-def seen_together(
-    hosts: Mapping[str, OneHost], command: tuple[str, ...] = (), command_status: int | None = None
+def analyse_hosts(
+    hosts: Mapping[str, HostRecording], command: tuple[str, ...] = (), command_status: int | None = None
 ) -> WatchedHosts:
     """Analyse the recordings of all hosts."""
     there = {name: one.recorded for name, one in hosts.items() if one.recorded is not None and one.recorded.times_s}
     one_clock = has_one_clock(list(there.values()))
     zero_s = min((CommonTime(one, one_clock)(one.times_s[0]) for one in there.values()), default=0.0)
-    watched = {name: seen(one, Run()) for name, one in there.items()}
+    watched = {name: analyse(one, Run()) for name, one in there.items()}
     iterations = {
         name: _iterations(there[name], watched[name].estimates[0], zero_s, one_clock=one_clock)
         for name in there
         if watched[name].estimates
     }
     shared = _on_shared_cpus(there)
-    every = {} if shared else compared(iterations, one_clock=one_clock)
+    every = {} if shared else compare_hosts(iterations, one_clock=one_clock)
     silent = [name for name in there if name not in iterations]
     found = [] if shared else stragglers(iterations, silent, every)
     why_not = _ONE_MACHINE.format(" and ".join(shared)) if shared else "" if one_clock else _OF_DAY
@@ -107,11 +107,11 @@ class CommonTime:
         self._offset_s = about.offset.seconds
         column = _column(recorded)
         if column is not None:
-            self._changes = [(recorded.times_s[0], 0.0), *known_changes(recorded.times_s, column)]
+            self._changes = [(recorded.times_s[0], 0.0), *select_known_changes(recorded.times_s, column)]
 
     def __call__(self, at_s: float) -> float:
         """Return the common time of a time on the host's monotonic clock."""
-        return at_s + self._offset_s + changes_between(self._changes, at_s)
+        return at_s + self._offset_s + interpolate_change(self._changes, at_s)
 
     @property
     def drift_s(self) -> float:
@@ -124,7 +124,7 @@ def _column(recorded: Recorded) -> array[float] | None:
     return recorded.moved[names.index(CLOCK)] if CLOCK in names else None
 
 
-def common_curves(recorded: Recorded, zero_s: float, *, one_clock: bool) -> list[Curve]:
+def align_curves(recorded: Recorded, zero_s: float, *, one_clock: bool) -> list[Curve]:
     """Return a host's curves on the common time axis."""
     axis, first_s = CommonTime(recorded, one_clock), recorded.times_s[0]
     return [
@@ -132,7 +132,7 @@ def common_curves(recorded: Recorded, zero_s: float, *, one_clock: bool) -> list
             begin_s=axis(first_s + curve.begin_s) - zero_s,
             ends_s=array("d", (axis(first_s + end_s) - zero_s for end_s in curve.ends_s)),
         )
-        for curve in curves_of(recorded, Run())
+        for curve in compute_curves(recorded, Run())
     ]
 
 
@@ -143,7 +143,7 @@ def _iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_clock
     def common(at_s: float) -> float:
         return axis(first_s + at_s) - zero_s
 
-    curves = curves_of(recorded, Run())
+    curves = compute_curves(recorded, Run())
     computing = [curve for curve in curves if curve.role == "compute"]
     told = singles_of(computing[0], found) if computing else None
     one = HostIterations(
@@ -174,7 +174,7 @@ def _on_shared_cpus(there: Mapping[str, Recorded]) -> list[str]:
 
 def _host(
     name: str,
-    one: OneHost,
+    one: HostRecording,
     recorded: Recorded | None,
     watched: Watched | None,
     held: Compared | None,

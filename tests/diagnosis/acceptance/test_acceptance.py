@@ -10,8 +10,8 @@ import pytest
 from tests.schemas import fits
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.acceptance.agreement import AskedLine, AskedSheet, understood
-from railwright.diagnosis.acceptance.lines import Seen, seen_in, seen_of_pairs, sheet_of, worst
+from railwright.diagnosis.acceptance.agreement import AgreementFile, AgreementLine, parse_agreement
+from railwright.diagnosis.acceptance.lines import Candidate, build_sheet, list_candidates, list_pair_candidates, worst
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.diagnosis.verdicts.judged import Verdict
 from railwright.diagnosis.verdicts.pair import PairJudged
@@ -33,16 +33,18 @@ KNOWN = ("memory_copy", "mpi_latency", "file_read", "mpi_all_reduce", "hpl")
 
 
 def spec(*lines, **more):
-    return understood(AskedSheet(title="t", line=tuple(AskedLine(**line) for line in lines), **more), KNOWN)
+    return parse_agreement(AgreementFile(title="t", line=tuple(AgreementLine(**line) for line in lines), **more), KNOWN)
 
 
 def seen(value, state="ok", *, benchmark="memory_copy", host="", quantity=RATE, limit=None, **more):
     bound = Limit(quantity=quantity, value=limit, kind="derived", because="b") if limit else None
-    return Seen(host, benchmark, "memory0>memory0", (), quantity, value, bound, Verdict(state=state, why="w"), **more)
+    return Candidate(
+        host, benchmark, "memory0>memory0", (), quantity, value, bound, Verdict(state=state, why="w"), **more
+    )
 
 
 def states(asked, *found, hosts=(), lost=None, **more):
-    return [one.state for one in sheet_of(asked, found, hosts, lost or {}, (), **more).lines]
+    return [one.state for one in build_sheet(asked, found, hosts, lost or {}, (), **more).lines]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +98,8 @@ def test_what_was_not_measured_is_never_met():
 def test_pairs_of_hosts_are_lines_too():
     pair = PairJudged(source="a", destination="b", tries=2, value=11e9, limit=12.5e9, because="port",
                       verdict=Verdict(state="ok", why="w"), standing="with the others")  # fmt: skip
-    found = seen_of_pairs([pair], "between/pairs.jsonl")
-    sheet = sheet_of(spec({"path": "pairs a>*", "least": "0.9 of the limit"}), found, (), {}, ())
+    found = list_pair_candidates([pair], "between/pairs.jsonl")
+    sheet = build_sheet(spec({"path": "pairs a>*", "least": "0.9 of the limit"}), found, (), {}, ())
     assert (sheet.lines[0].state, sheet.lines[0].why, sheet.exit_status) == ("not met", "0.880 of its limit", 1)
     assert sheet.lines[0].records == ("between/pairs.jsonl",)
     assert states(spec({"path": "pairs b>*"}), *found) == ["not judged"]
@@ -224,7 +226,7 @@ def test_a_specification_that_cannot_be_read_is_refused_before_anything_is_writt
 def test_a_page_of_hostile_names_is_only_text(measured):
     file = load(measured)
     places = dict.fromkeys(cite(measured / "results.jsonl").of_point, ("<i>:1",))
-    found = seen_in(diagnose(file, DECLARATIONS), "<script>alert(1)</script>\x1b[2J", places)
-    page = render_acceptance(sheet_of(spec({"path": "memory_copy"}), found, (), {"</table><b>": "\x07"}, ()))
+    found = list_candidates(diagnose(file, DECLARATIONS), "<script>alert(1)</script>\x1b[2J", places)
+    page = render_acceptance(build_sheet(spec({"path": "memory_copy"}), found, (), {"</table><b>": "\x07"}, ()))
     assert "<script>alert" not in page
     assert not {"\x1b", "\x07"} & {*page}

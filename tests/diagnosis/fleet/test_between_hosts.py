@@ -7,7 +7,13 @@ from itertools import permutations
 import pytest
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.fleet.between_hosts import Joined, PairTried, accused, judge_pairs, paths_of_hosts
+from railwright.diagnosis.fleet.between_hosts import (
+    HostNetwork,
+    PairTried,
+    filter_suspects,
+    judge_pairs,
+    summarize_hosts,
+)
 from railwright.diagnosis.fleet.host_table import host_table
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.runs.own_runs import LimitFinder
@@ -33,7 +39,7 @@ def of_pair(pairs, ends: str):
 
 def test_a_pair_is_held_against_the_narrower_port_of_its_two_hosts():
     machines = {"a": FAST, "b": FAST, "c": TEN, "d": TEN}
-    pairs = judge_pairs(tried(ab=4e9, ba=4e9), Joined(machines))
+    pairs = judge_pairs(tried(ab=4e9, ba=4e9), HostNetwork(machines))
     slow, well = of_pair(pairs, "ab"), of_pair(pairs, "ac")
     assert slow.limit == pytest.approx(400e9 / 8, rel=0.06)
     assert slow.verdict.state == "unknown"  # one flow of TCP needs a core, which differs
@@ -43,21 +49,21 @@ def test_a_pair_is_held_against_the_narrower_port_of_its_two_hosts():
 
 
 def test_a_slow_pair_is_slow_and_one_above_its_port_is_suspicious():
-    pairs = judge_pairs(tried(ab=0.4e9), Joined(dict.fromkeys(HOSTS, TEN)))
+    pairs = judge_pairs(tried(ab=0.4e9), HostNetwork(dict.fromkeys(HOSTS, TEN)))
     assert (pairs[0].source, pairs[0].destination, pairs[0].standing) == ("a", "b", "behind")
     assert pairs[0].verdict.state == "slow"
     assert pairs[0].is_slow
     assert {one.verdict.state for one in pairs[1:]} == {"ok"}
-    above = judge_pairs(tried(cd=2e9), Joined(dict.fromkeys(HOSTS, TEN)))
+    above = judge_pairs(tried(cd=2e9), HostNetwork(dict.fromkeys(HOSTS, TEN)))
     assert of_pair(above, "cd").verdict.state == "suspicious"
 
 
 def test_nothing_is_slow_where_hosts_share_cpus_and_unknown_without_a_port():
-    shared = judge_pairs(tried(ab=0.1e9), Joined(dict.fromkeys(HOSTS, TEN), compare=False))
+    shared = judge_pairs(tried(ab=0.1e9), HostNetwork(dict.fromkeys(HOSTS, TEN), compare=False))
     assert not any(one.is_slow for one in shared)
     assert of_pair(shared, "ab").verdict.state == "unknown"
     assert "share CPUs" in of_pair(shared, "ab").verdict.why
-    blind = judge_pairs(tried(ab=0.1e9), Joined({}))
+    blind = judge_pairs(tried(ab=0.1e9), HostNetwork({}))
     assert {one.verdict.state for one in blind} == {"unknown"}
     assert of_pair(blind, "ab").is_slow  # by its siblings
     assert "--cluster" in blind[0].verdict.needs
@@ -65,14 +71,14 @@ def test_nothing_is_slow_where_hosts_share_cpus_and_unknown_without_a_port():
 
 def test_a_pair_that_brought_nothing_failed_and_one_try_alone_accuses_nobody():
     lost = [PairTried("a", "b", ()), *tried()[1:]]
-    assert of_pair(judge_pairs(lost, Joined({})), "ab").verdict.state == "failed"
+    assert of_pair(judge_pairs(lost, HostNetwork({})), "ab").verdict.state == "failed"
     once = [PairTried(one.source, one.destination, one.values[:1]) for one in tried(ab=0.1e9)]
-    first = of_pair(judge_pairs(once, Joined({})), "ab")
+    first = of_pair(judge_pairs(once, HostNetwork({})), "ab")
     assert (first.standing, first.is_slow) == ("behind", False)
 
 
 def test_where_uplinks_are_shared_a_pair_is_held_against_its_share():
-    joined = Joined(dict.fromkeys(HOSTS, TEN))
+    joined = HostNetwork(dict.fromkeys(HOSTS, TEN))
     (half,) = judge_pairs([PairTried("a", "b", (0.57e9,), 0.5)], joined)
     assert half.limit == pytest.approx(PAYLOAD / 2, rel=0.03)
     assert half.verdict.state == "ok"
@@ -80,7 +86,7 @@ def test_where_uplinks_are_shared_a_pair_is_held_against_its_share():
 
 def test_a_host_that_is_slow_with_everybody_is_behind_and_its_partners_are_not():
     slow = dict.fromkeys(("ab", "ac", "ad"), 300000000.0)
-    paths = paths_of_hosts(judge_pairs(tried(**slow), Joined({})))
+    paths = summarize_hosts(judge_pairs(tried(**slow), HostNetwork({})))
     found = {host: Diagnosis(points=(), paths=own, findings=(), exit_status=0) for host, own in paths.items()}
     table = host_table(found)
     assert [host.name for host in table.hosts if host.behind] == ["a"]
@@ -96,10 +102,10 @@ def test_several_ports_of_unlike_rates_give_a_limit_and_no_band_unless_one_is_na
     both = type(TEN)(name="both", source="live", devices=(*[nic for nic, _ in nics], *TEN.of_kind("fabric")),
                      links=tuple(link for _, link in nics))  # fmt: skip
     one = PairTried("a", "b", (0.5e9,))
-    (any_port,) = judge_pairs([one], Joined({"a": both, "b": both}))
+    (any_port,) = judge_pairs([one], HostNetwork({"a": both, "b": both}))
     assert any_port.limit == pytest.approx(400e9 / 8, rel=0.06)
     assert any_port.verdict.state == "unknown"
-    (named,) = judge_pairs([one], Joined({"a": both, "b": both}, ("nic0",)))
+    (named,) = judge_pairs([one], HostNetwork({"a": both, "b": both}, ("nic0",)))
     assert named.limit == pytest.approx(PAYLOAD, rel=0.03)
     assert named.verdict.state == "slow"
 
@@ -113,7 +119,7 @@ def _moved(link, name: str):
 
 
 def test_collectives_are_held_against_all_ports_and_the_slowest_measured_pair():
-    joined = Joined(dict.fromkeys(HOSTS, TEN))
+    joined = HostNetwork(dict.fromkeys(HOSTS, TEN))
     fabric = joined.fabric(HOSTS, judge_pairs(tried(ab=0.9e9), joined))
     assert fabric is not None
     assert (fabric.flow_bytes_per_s, fabric.measured) == (0.9e9, True)
@@ -124,13 +130,13 @@ def test_collectives_are_held_against_all_ports_and_the_slowest_measured_pair():
     assert limit.value == pytest.approx(PAYLOAD, rel=0.03)
     assert 0 < band.low < 0.9e9
     assert joined.fabric(HOSTS, judge_pairs([PairTried("a", "b", ())], joined)) is None
-    assert Joined({"a": TEN}).fabric(HOSTS, judge_pairs(tried(), joined)) is None
+    assert HostNetwork({"a": TEN}).fabric(HOSTS, judge_pairs(tried(), joined)) is None
 
 
 def test_suspects_by_rate_are_doubted_where_hosts_share_cpus():
     common = {"kind": "host", "direction": "both", "capacity": 0.5, "confidence": 0.9, "tests": 3, "evidence": ""}
     slow, dead = Suspect(id="a", verdict="slow", **common), Suspect(id="b", verdict="silent", **common)
-    assert accused([slow, dead], compare=True) == ((slow, dead), ())
-    kept, said = accused([slow, dead], compare=False)
+    assert filter_suspects([slow, dead], compare=True) == ((slow, dead), ())
+    kept, said = filter_suspects([slow, dead], compare=False)
     assert kept == (dead,)
     assert said[0].startswith("host a was at 50% of its rate")

@@ -3,8 +3,8 @@
 from tests.checks.machines import tuned, with_facts
 
 from railwright.checks.check import Facts
-from railwright.diagnosis.fleet.container import Unlike, only_inside, unlike
-from railwright.diagnosis.fleet.settings import told_of
+from railwright.diagnosis.fleet.container import Unlike, container_findings, find_differences
+from railwright.diagnosis.fleet.settings import describe_host
 from railwright.faults.every_check import EVERY_CHECK
 
 HOST = tuned()
@@ -17,26 +17,26 @@ def findings(machine, environment=()):
 
 
 def test_missing_devices_are_a_fault_of_the_container_alone():
-    found = only_inside(findings(HOST), findings(CONTAINER, {"NCCL_IB_DISABLE": "1"}))
+    found = container_findings(findings(HOST), findings(CONTAINER, {"NCCL_IB_DISABLE": "1"}))
     assert {one.fault for one in found} >= {
         "rdma_devices_missing",
         "shared_memory_small",
         "memlock_low",
         "tcp_fallback",
     }
-    assert only_inside(findings(CONTAINER), findings(CONTAINER)) == ()
+    assert container_findings(findings(CONTAINER), findings(CONTAINER)) == ()
 
 
 def test_what_both_have_is_no_fault_of_the_container():
     both = [with_facts(one, "host", numa_balancing=1) for one in (HOST, CONTAINER)]
     assert "numa_balancing_on" in {one.fault for one in findings(both[1])}
-    assert "numa_balancing_on" not in {one.fault for one in only_inside(*map(findings, both))}
+    assert "numa_balancing_on" not in {one.fault for one in container_findings(*map(findings, both))}
 
 
 def test_each_thing_that_differs_is_told_once_with_both_values():
-    assert set(unlike(told_of(HOST), told_of(CONTAINER))) == {
+    assert set(find_differences(describe_host(HOST), describe_host(CONTAINER))) == {
         Unlike(what="host verbs_devices", host="8", container="none"),
         Unlike(what="host dev_shm_bytes", host="1024 GiB", container="64 MiB"),
         Unlike(what="host memlock_bytes", host="unlimited", container="65536"),
     }
-    assert list(unlike({"nic state": "up"}, {})) == [Unlike(what="nic state", host="up", container=None)]
+    assert list(find_differences({"nic state": "up"}, {})) == [Unlike(what="nic state", host="up", container=None)]

@@ -5,7 +5,7 @@ from tests.checks.machines import tuned, with_facts, with_links
 
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
-from railwright.diagnosis.fleet.settings import Difference, Odd, differences, faults_of, told_of
+from railwright.diagnosis.fleet.settings import Difference, Odd, collect_faults, describe_host, differences
 from railwright.faults.every_check import EVERY_CHECK
 
 CHECKS = [check for check in EVERY_CHECK if not check.needs_results]
@@ -17,7 +17,7 @@ def fleet(**others):
 
 
 def compared(**others):
-    return differences({name: told_of(machine) for name, machine in fleet(**others).items()})
+    return differences({name: describe_host(machine) for name, machine in fleet(**others).items()})
 
 
 def test_hosts_that_are_alike_differ_in_nothing():
@@ -79,7 +79,7 @@ def test_faults_are_told_with_their_hosts_the_certain_ones_first():
         too=with_facts(with_facts(tuned(), "host", thp="never"), "host", numa_balancing=None),
     )
     checks = {name: [look_for(check, Facts(topology=one)) for check in CHECKS] for name, one in hosts.items()}
-    assert [(one.fault, one.certainty, one.hosts) for one in faults_of(checks)] == [
+    assert [(one.fault, one.certainty, one.hosts) for one in collect_faults(checks)] == [
         ("memlock_low", "seen", ("low",)),
         ("huge_pages_off", "possible", ("slow", "too")),
         ("numa_balancing_on", "could not look", ("too",)),

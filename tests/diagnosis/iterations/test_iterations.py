@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from railwright.diagnosis.iterations.analysis import told
-from railwright.diagnosis.iterations.records import Told
+from railwright.diagnosis.iterations.analysis import estimate_iterations
+from railwright.diagnosis.iterations.records import Iterations
 from railwright.diagnosis.iterations.samples import Curve, gridded
-from railwright.diagnosis.iterations.simulate import parse_job, simulated
-from railwright.diagnosis.iterations.trial import SimulatedJob, tried
+from railwright.diagnosis.iterations.simulate import parse_job, simulate_job
+from railwright.diagnosis.iterations.trial import SimulatedJob, run_trial
 
 LONG = bool(os.environ.get("RAILWRIGHT_TEST_LONG"))
 JOBS = 1_000 if LONG else 16
@@ -20,8 +20,8 @@ SHARE = 0.03
 MANY_SAMPLES = 30
 
 
-def look(words: str) -> Told:
-    return told(simulated(parse_job(words.split())).curves)
+def look(words: str) -> Iterations:
+    return estimate_iterations(simulate_job(parse_job(words.split())).curves)
 
 
 def some_jobs(seed: int) -> Iterator[str]:
@@ -73,7 +73,7 @@ def test_jobs_that_nobody_has_seen_are_seen_through(seed: int) -> None:
     wrong = [
         f"{words}: {problem}"
         for words in some_jobs(seed)
-        for problem in problems(words, tried(parse_job(words.split())))
+        for problem in problems(words, run_trial(parse_job(words.split())))
     ]
     assert wrong == []
 
@@ -109,7 +109,7 @@ def test_curves_without_a_period_have_none() -> None:
             walk.append(0.95 * walk[-1] + random.gauss(0, 1))
         for values in ([random.gauss(0, 1) for _ in range(count)], walk, steps(random, count), [1.0] * count):
             ends = [0.01 * number for number in range(1, count + 1)]
-            found = told(
+            found = estimate_iterations(
                 [Curve("compute", 0.0, ends, values), Curve("traffic", 0.0, ends, [1 - one for one in values])]
             )
             claims += bool(found.estimates)
@@ -146,8 +146,10 @@ def test_what_never_stops_is_on_all_the_time_and_what_is_not_there_never() -> No
 
 
 def test_the_begins_of_iterations_are_where_computing_begins() -> None:
-    truth = simulated(parse_job(["period=0.5", "noise=0", "seconds=10", "compute=0.5", "communication=0.5", "seed=3"]))
-    (found,) = told(truth.curves).estimates
+    truth = simulate_job(
+        parse_job(["period=0.5", "noise=0", "seconds=10", "compute=0.5", "communication=0.5", "seed=3"])
+    )
+    (found,) = estimate_iterations(truth.curves).estimates
     curve = truth.curves[0]
     for begin in found.begins_s[1:-1]:
         near = [
@@ -160,11 +162,11 @@ def test_the_begins_of_iterations_are_where_computing_begins() -> None:
 
 
 def test_without_traffic_or_samples_the_reason_is_told() -> None:
-    truth = simulated(parse_job(["seconds=20"]))
-    (found,) = told(truth.curves[:1]).estimates
+    truth = simulate_job(parse_job(["seconds=20"]))
+    (found,) = estimate_iterations(truth.curves[:1]).estimates
     assert found.why_no_shares == "nothing tells of traffic"
     assert found.period_s == pytest.approx(0.7, rel=0.01)
-    assert "a period needs at least 15" in told([]).why_none
+    assert "a period needs at least 15" in estimate_iterations([]).why_none
     assert "7 samples" in look("period=1 rate=2 seconds=4").why_none
 
 

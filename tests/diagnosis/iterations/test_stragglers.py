@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from railwright.diagnosis.iterations.simulate import parse_job
-from railwright.diagnosis.iterations.stragglers import Compared, HostIterations, Straggler, compared, stragglers
-from railwright.diagnosis.iterations.trial import tried
-from railwright.sampling.offset import changes_between, shortest
+from railwright.diagnosis.iterations.stragglers import Compared, HostIterations, Straggler, compare_hosts, stragglers
+from railwright.diagnosis.iterations.trial import run_trial
+from railwright.sampling.offset import estimate_offset, interpolate_change
 
 PERIOD_S, COUNT = 0.5, 60
 
@@ -32,7 +32,7 @@ def hosts(longer: dict[str, float] | None = None, later: dict[str, float] | None
 
 
 def held(given: dict[str, HostIterations], **words: bool) -> tuple[dict[str, Compared], list[tuple[str, str]]]:
-    every = compared(given, one_clock=words.get("one_clock", True))
+    every = compare_hosts(given, one_clock=words.get("one_clock", True))
     found = stragglers(given, ["silent"] if "silent" in words else [], every)
     return every, [(one.host, one.how) for one in found]
 
@@ -77,8 +77,8 @@ def test_hosts_out_of_step_are_named() -> None:
         begins_s=one.begins_s[:20], computed_s=one.computed_s[:19], sample_s=0.01,
     )  # fmt: skip
     assert held(given)[1] == [], "it was watched no longer"
-    assert isinstance(stragglers(hosts(longer={"a": 0.1}), [], compared(hosts(longer={"a": 0.1}), one_clock=True))[0],
-                      Straggler)  # fmt: skip
+    longer = hosts(longer={"a": 0.1})
+    assert isinstance(stragglers(longer, [], compare_hosts(longer, one_clock=True))[0], Straggler)
 
 
 def test_single_iterations_vary_as_much_as_was_simulated() -> None:
@@ -88,13 +88,13 @@ def test_single_iterations_vary_as_much_as_was_simulated() -> None:
         "period=0.7 jitter=0 noise=0.2 seed=5",
         "period=0.9 jitter=0 drift=0.2 noise=0.02 seed=6",
     ):
-        found = tried(parse_job([*words.split(), "seconds=30"]))
+        found = run_trial(parse_job([*words.split(), "seconds=30"]))
         assert found.estimate is not None
         assert found.estimate.variation == pytest.approx(found.truth.variation, abs=0.015), words
 
 
 def test_the_offset_of_a_clock_is_that_of_the_shortest_round_trip() -> None:
-    assert shortest([(10.0, 3.1, 11.0), (12.0, 4.0, 12.002), (13.0, 5.1, 13.1)]) == pytest.approx((8.001, 0.001))
+    assert estimate_offset([(10.0, 3.1, 11.0), (12.0, 4.0, 12.002), (13.0, 5.1, 13.1)]) == pytest.approx((8.001, 0.001))
     known = [(0.0, 0.0), (10.0, 1e-3)]
-    assert [changes_between(known, at_s) for at_s in (-1, 5, 20)] == pytest.approx([0.0, 0.5e-3, 1e-3])
-    assert changes_between([], 5.0) == 0.0
+    assert [interpolate_change(known, at_s) for at_s in (-1, 5, 20)] == pytest.approx([0.0, 0.5e-3, 1e-3])
+    assert interpolate_change([], 5.0) == 0.0

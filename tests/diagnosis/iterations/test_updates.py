@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from railwright.diagnosis.iterations.analysis import told
+from railwright.diagnosis.iterations.analysis import estimate_iterations
 from railwright.diagnosis.iterations.samples import interval_s
 from railwright.diagnosis.iterations.updates import Steps, rates, update_s
 
@@ -38,9 +38,9 @@ def test_no_period_below_three_real_updates_is_claimed():
     def total(at):
         return 1e9 * (at // 0.4 * 0.2 + min(at % 0.4, 0.2))
 
-    slow = told([rates("traffic", [counted(total, 0.5, ticks(30, Random(2)))], 1e6)])
+    slow = estimate_iterations([rates("traffic", [counted(total, 0.5, ticks(30, Random(2)))], 1e6)])
     assert [one.period_s for one in slow.estimates if one.period_s < 1.5] == []
-    (found,) = told([rates("traffic", [counted(total, 0.02, ticks(30, Random(2)))], 1e6)]).estimates
+    (found,) = estimate_iterations([rates("traffic", [counted(total, 0.02, ticks(30, Random(2)))], 1e6)]).estimates
     assert found.period_s == pytest.approx(0.4, rel=0.01)
 
 

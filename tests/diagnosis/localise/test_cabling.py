@@ -10,7 +10,7 @@ import pytest
 from railwright.diagnosis.localise.cabling import check_cabling, fabric_of_cables
 from railwright.errors import UsageError
 from railwright.topology.cabling import Cable, Cabling, Port, parse_cables
-from railwright.topology.sources.ibnetdiscover import cabling_of
+from railwright.topology.sources.ibnetdiscover import parse_cabling
 
 RECORDED = Path(__file__).parents[3] / "testdata/external/ibnetdiscover"
 ROWS = [
@@ -22,7 +22,7 @@ ALL = frozenset(port.end for cable in PLAN for port in cable)
 
 
 def recorded(name: str) -> Cabling:
-    return cabling_of((RECORDED / name).read_text())
+    return parse_cabling((RECORDED / name).read_text())
 
 
 def test_a_fabric_that_is_cabled_as_planned_has_no_finding() -> None:
@@ -87,8 +87,8 @@ def test_names_of_nodes_and_text_of_something_else() -> None:
         'Switch 40 "S-1" # "MF0;leaf7:MQM8700/U1" enhanced port 0\n[1] "H-1"[1](a) # "host5 mlx5_3" lid 9 4xHDR\n\n'
         'Ca 1 "H-1" # "host5 mlx5_3"\n[1](a) "S-1"[1] # lid 9 lmc 0 "MF0;leaf7:MQM8700/U1" lid 2 4xHDR\n'
     )
-    assert cabling_of(text).cables == ((Port("leaf7", "1"), Port("host5", "mlx5_3")),)
+    assert parse_cabling(text).cables == ((Port("leaf7", "1"), Port("host5", "mlx5_3")),)
     for bad, says in (("hello\n", "no switch"), (text + "\n" + text.replace('"S-1"', '"S-2"'), "are both called")):
         with pytest.raises(UsageError, match=says):
-            cabling_of(bad)
-    assert cabling_of(text.replace("host5", "\x1b[31m")).cables[0][1].end.isprintable()
+            parse_cabling(bad)
+    assert parse_cabling(text.replace("host5", "\x1b[31m")).cables[0][1].end.isprintable()

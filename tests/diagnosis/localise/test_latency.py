@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from railwright.diagnosis.localise.fat_tree import parse_fat_tree
-from railwright.diagnosis.localise.latency import RoundTrip, latency_of, latency_rounds
+from railwright.diagnosis.localise.latency import RoundTrip, classify_round_trips, latency_rounds
 
 NORMAL_S = {1: 20e-6, 3: 55e-6, 5: 90e-6}
 
@@ -30,7 +30,7 @@ def tries(random: Random, slow: tuple[str, str] = ("", ""), added_s: float = 0.0
 
 def test_classes_are_told_apart_and_healthy_pairs_are_not_named() -> None:
     for seed in range(30):
-        found = latency_of(tries(Random(seed), each=3))
+        found = classify_round_trips(tries(Random(seed), each=3))
         assert [(one.switches, one.pairs) for one in found.classes] == [(1, 12), (3, 24), (5, 96)]
         for one in found.classes:
             assert one.median_s == pytest.approx(NORMAL_S[one.switches], rel=0.1)
@@ -41,17 +41,17 @@ def test_classes_are_told_apart_and_healthy_pairs_are_not_named() -> None:
 @pytest.mark.parametrize("slow", [("host0", "host1"), ("host0", "host3"), ("host11", "host0")])
 def test_a_pair_that_always_takes_longer_is_named_with_its_direction(slow: tuple[str, str]) -> None:
     for seed in range(10):
-        found = latency_of(tries(Random(seed), slow, 100e-6, each=3))
+        found = classify_round_trips(tries(Random(seed), slow, 100e-6, each=3))
         assert slow in [(one.source, one.destination) for one in found.slow_pairs]
 
 
 def test_one_try_and_a_class_of_few_pairs_give_no_verdict() -> None:
-    found = latency_of(tries(Random(1), ("host0", "host9"), 500e-6, each=1))
+    found = classify_round_trips(tries(Random(1), ("host0", "host9"), 500e-6, each=1))
     assert not found.slow_pairs
     assert found.tried_once >= 1
     few = [RoundTrip("a", "b", 1, 1e-6), RoundTrip("b", "a", 1, 1e-3), RoundTrip("b", "a", 1, 1e-3)]
-    assert latency_of(few).slow_pairs == ()
-    assert latency_of([]).classes == ()
+    assert classify_round_trips(few).slow_pairs == ()
+    assert classify_round_trips([]).classes == ()
 
 
 def test_rounds_try_every_pair_twice_and_large_fabrics_are_sampled() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from railwright.diagnosis.localise import trial
 from railwright.diagnosis.localise.fat_tree import parse_fat_tree
-from railwright.diagnosis.localise.load import LoadClass, load_of, load_rounds
+from railwright.diagnosis.localise.load import LoadClass, evaluate_load, load_rounds
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.localise.records import Fault
 from railwright.diagnosis.localise.schedule import Screen
@@ -59,7 +59,7 @@ def test_too_little_room_for_all_is_congestion() -> None:
             ratio * min(1.0, 4 / load[FABRIC.leaf_of(flow.source)])
             for flow, ratio in zip(one.flows, one.ratio, strict=True)
         ]
-    (one,) = load_of(rounds, 0.9, rate_is_known=True)
+    (one,) = evaluate_load(rounds, 0.9, rate_is_known=True)
     assert one.is_congested
     assert (one.held_back, one.slow_alone) == (32, 0)
     assert one.full == pytest.approx(0.5, abs=0.05)
@@ -70,6 +70,6 @@ def test_where_no_rate_is_known_a_flow_may_be_faster_alone() -> None:
     rounds = load_rounds(FABRIC, Screen(FABRIC, Random(3)).round())
     for one in rounds:
         one.ratio = [1.0 if one is rounds[0] else 2.0] * len(one.flows)
-    assert [one.is_congested for one in load_of(rounds, 0.9, rate_is_known=False)] == [True]
-    assert [one.is_congested for one in load_of(rounds, 0.9, rate_is_known=True)] == [False]
-    assert load_of([], 0.9, rate_is_known=True) == ()
+    assert [one.is_congested for one in evaluate_load(rounds, 0.9, rate_is_known=False)] == [True]
+    assert [one.is_congested for one in evaluate_load(rounds, 0.9, rate_is_known=True)] == [False]
+    assert evaluate_load([], 0.9, rate_is_known=True) == ()

@@ -10,9 +10,9 @@ import pytest
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.fat_tree import parse_fat_tree
 from railwright.diagnosis.localise.flows import filled
-from railwright.diagnosis.localise.pairs import disjoint_pairs, pair_rounds, within
+from railwright.diagnosis.localise.pairs import disjoint_pairs, pair_rounds, split_rounds
 from railwright.diagnosis.localise.procedure import Rounds, carry_out, locate
-from railwright.locate.host_fabric import fabric_of_hosts
+from railwright.locate.host_fabric import build_host_fabric
 
 
 def hosts_of(fabric: Fabric, flows) -> list[tuple[str, str]]:
@@ -41,29 +41,29 @@ def test_both_hosts_of_a_pair_send_on_every_rail_and_no_link_carries_more_than_i
 
 
 def test_a_part_of_the_hosts_may_be_loaded_at_once():
-    fabric = fabric_of_hosts([f"h{number}" for number in range(8)], ("port",), None)
+    fabric = build_host_fabric([f"h{number}" for number in range(8)], ("port",), None)
     whole = list(pair_rounds(fabric, Random(1)))
-    parts = within(fabric, whole, 0.5)
+    parts = split_rounds(fabric, whole, 0.5)
     assert len(parts) == 2 * len(whole)
     assert [flow for one in parts for flow in one.flows] == [flow for one in whole for flow in one.flows]
     assert all(len({host for ends in hosts_of(fabric, one.flows) for host in ends}) == 4 for one in parts)
-    assert within(fabric, whole, 1.0) == whole
+    assert split_rounds(fabric, whole, 1.0) == whole
 
 
 def test_a_round_is_divided_where_two_hosts_send_to_each_other():
-    fabric = fabric_of_hosts([f"h{number}" for number in range(6)], ("port",), None)
+    fabric = build_host_fabric([f"h{number}" for number in range(6)], ("port",), None)
     whole = list(pair_rounds(fabric, Random(1)))
-    parts = within(fabric, whole, 1.0, one_way=True)
+    parts = split_rounds(fabric, whole, 1.0, one_way=True)
     assert len(parts) == 2 * len(whole)
     assert sorted(flow for one in parts for flow in one.flows) == sorted(flow for one in whole for flow in one.flows)
     for one in parts:
         sent = hosts_of(fabric, one.flows)
         assert not {ends[::-1] for ends in sent} & set(sent)
-    assert within(fabric, parts, 1.0, one_way=True) == parts
+    assert split_rounds(fabric, parts, 1.0, one_way=True) == parts
 
 
 def test_a_search_of_one_way_at_a_time_names_a_port_where_two_ways_halve_each_other():
-    fabric = fabric_of_hosts([f"h{number}" for number in range(4)], ("port",), None)
+    fabric = build_host_fabric([f"h{number}" for number in range(4)], ("port",), None)
 
     def measure(phase):
         for one in phase:
@@ -77,7 +77,7 @@ def test_a_search_of_one_way_at_a_time_names_a_port_where_two_ways_halve_each_ot
 
 
 def test_a_search_within_a_load_never_loads_more_and_still_names_the_slow_port():
-    fabric = fabric_of_hosts([f"h{number}" for number in range(8)], ("port",), None)
+    fabric = build_host_fabric([f"h{number}" for number in range(8)], ("port",), None)
     rounds = []
 
     def measure(phase):

@@ -21,7 +21,7 @@ from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.localise.simulate import Weather
 from railwright.diagnosis.localise.truth import draw, parse_draw
 from railwright.errors import UsageError
-from railwright.topology.sources.subnet import subnet_of
+from railwright.topology.sources.subnet import parse_subnet
 
 SUBNETS = Path(__file__).parents[3] / "testdata/external/subnet"
 ROUTINGS = ("ftree", "minhop", "updn", "lmc1")
@@ -32,7 +32,7 @@ def text(name: str) -> str:
 
 
 def fabric(routing: str):
-    return fabric_of_subnet(subnet_of(text(f"{routing}.cables"), text(f"{routing}.tables")))
+    return fabric_of_subnet(parse_subnet(text(f"{routing}.cables"), text(f"{routing}.tables")))
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
@@ -104,19 +104,19 @@ def test_tables_that_lead_nowhere_or_in_a_circle_give_no_way():
     of_host0 = next(number for number in range(begin, len(lines)) if lines[number].startswith("0x0001 "))
     for port in ("015", "255", "002"):  # where nothing is plugged, what is dropped, and another host
         changed = [*lines[:of_host0], f"0x0001 {port} : (x)", *lines[of_host0 + 1 :]]
-        found = fabric_of_subnet(subnet_of(text("ftree.cables"), "\n".join(changed)))
+        found = fabric_of_subnet(parse_subnet(text("ftree.cables"), "\n".join(changed)))
         source, destination = found.hosts.index("host12"), found.hosts.index("host0")
         assert found.ways(source, destination) is None
         assert found.ways(destination, source) is not None
     up_again = next(number for number, line in enumerate(lines) if "(spine0)" in line)
     of_host0 = next(number for number in range(up_again, len(lines)) if lines[number].startswith("0x0001 "))
     circle = [*lines[:of_host0], "0x0001 007 : (x)", *lines[of_host0 + 1 :]]
-    found = fabric_of_subnet(subnet_of(text("ftree.cables"), "\n".join(circle)))
+    found = fabric_of_subnet(parse_subnet(text("ftree.cables"), "\n".join(circle)))
     assert found.ways(found.hosts.index("host12"), found.hosts.index("host0")) is None
 
 
 def test_some_hosts_of_a_subnet_are_a_fabric():
-    subnet = subnet_of(text("ftree.cables"), text("ftree.tables"))
+    subnet = parse_subnet(text("ftree.cables"), text("ftree.tables"))
     found = fabric_of_subnet(subnet, ports_of(subnet, ["host9", "host0", "host4.example"]))
     assert found.hosts == ("host9", "host0", "host4")
     assert found.switches_of(found.ways(0, 1))[::2] == ("leaf2", "leaf0")
@@ -124,8 +124,8 @@ def test_some_hosts_of_a_subnet_are_a_fabric():
         ports_of(subnet, ["host99"])
     rails = text("ftree.cables").replace('"host1"', '"host0 mlx5_1"').replace('"host0"', '"host0 mlx5_0"')
     with pytest.raises(UsageError, match="host0 has the ports mlx5_0, mlx5_1 in the subnet"):
-        ports_of(subnet_of(rails), ["host0"])
-    assert ports_of(subnet_of(rails), ["host0"], "mlx5_1") == [("host0", "mlx5_1")]
+        ports_of(parse_subnet(rails), ["host0"])
+    assert ports_of(parse_subnet(rails), ["host0"], "mlx5_1") == [("host0", "mlx5_1")]
 
 
 def test_what_is_no_subnet_is_refused():
@@ -137,16 +137,16 @@ def test_what_is_no_subnet_is_refused():
         ((cables.replace('"leaf2"', '"leaf3"'), ""), "are both called"),
     ):
         with pytest.raises(UsageError, match=said):
-            subnet_of(*given)
+            parse_subnet(*given)
     to_spine = next(line for line in cables.splitlines() if line.startswith("[5]") and '"spine0"' in line)
     mesh = cables.replace(to_spine, '[5]\t"S-0000000000200000"[9]\t\t# "leaf0" lid 2 4xSDR')
     with pytest.raises(UsageError, match="the subnet is not a tree"):
-        fabric_of_subnet(subnet_of(mesh))
+        fabric_of_subnet(parse_subnet(mesh))
 
 
 def test_rates_are_those_of_most_ports():
     faster = text("ftree.cables").replace('"spine0" lid 7 4xSDR', '"spine0" lid 7 4xQDR')
-    found = fabric_of_subnet(subnet_of(faster))
+    found = fabric_of_subnet(parse_subnet(faster))
     assert set(found.capacity[: found.nics]) == {1.0}
     assert found.ways is None
     assert 4.0 in found.capacity

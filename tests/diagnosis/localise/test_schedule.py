@@ -9,7 +9,7 @@ from railwright.diagnosis.localise.fat_tree import fabric_of_cluster, parse_fat_
 from railwright.diagnosis.localise.flows import filled
 from railwright.diagnosis.localise.schedule import Screen
 from railwright.errors import UsageError
-from railwright.topology.cluster import Fabric, Tier, cluster_of
+from railwright.topology.cluster import Fabric, Tier, build_cluster
 from railwright.topology.expand import expand
 
 FABRICS = (
@@ -51,7 +51,7 @@ def test_a_round_of_a_balanced_tree_fills_every_link_in_both_directions() -> Non
 
 def test_uplinks_of_one_and_a_half_nics_are_filled_by_flows_of_half_a_nic() -> None:
     tiers = (Tier(hosts=3), Tier(name="spine", hosts=12, switches=2))
-    cluster = cluster_of(expand("hgx-h100", {"nics": "1"}), 12, Fabric(tiers=tiers))
+    cluster = build_cluster(expand("hgx-h100", {"nics": "1"}), 12, Fabric(tiers=tiers))
     fabric = fabric_of_cluster(cluster)
     screen = Screen(fabric, Random(1))
     assert screen.parts == 2

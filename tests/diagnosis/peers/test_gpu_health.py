@@ -8,8 +8,8 @@ from railwright.diagnosis.peers.gpu_health import (
     OF_RESULT_BEFORE,
     SWITCHED_OFF,
     TOO_SHORT,
-    look,
-    watched_words,
+    find_unhealthy_gpus,
+    format_samples,
 )
 
 
@@ -35,7 +35,7 @@ def test_where_nothing_was_watched_there_are_no_others():
 @pytest.mark.parametrize("why", [SWITCHED_OFF, TOO_SHORT])
 def test_points_too_short_for_a_sample_are_no_failure(why):
     assert findings(measured("gpu0>gpu1", 390e9, settings={"gpu_samples": 0, "gpu_not_watched": why})) == []
-    assert look((), (), machine()) == ()
+    assert find_unhealthy_gpus((), (), machine()) == ()
 
 
 @pytest.mark.parametrize("reasons", ["hardware slowdown", "software power cap, hardware thermal slowdown"])
@@ -107,7 +107,7 @@ def test_samples_of_a_launch_that_several_results_took_count_once():
 
 
 def watched(*settings):
-    return watched_words(one for each in settings for one in measured("gpu0>gpu1", 1e9, launches=1, settings=each))
+    return format_samples(one for each in settings for one in measured("gpu0>gpu1", 1e9, launches=1, settings=each))
 
 
 def test_one_line_says_what_was_watched_and_what_was_not():
@@ -132,4 +132,4 @@ def test_what_nobody_saw_is_not_said_to_be_fine():
 
 def test_a_run_without_gpus_has_no_line_of_them():
     assert watched({"iterations": 7}) == ""
-    assert watched_words(()) == ""
+    assert format_samples(()) == ""

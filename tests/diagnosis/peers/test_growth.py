@@ -7,7 +7,7 @@ import random
 import pytest
 
 from railwright.diagnosis.localise.doubling import Doubling, Group
-from railwright.diagnosis.peers.growth import is_well, losing_merges, merges, state_of
+from railwright.diagnosis.peers.growth import is_healthy, losing_merges, merges, state_of
 from railwright.report.text.growth import lines
 from railwright.results.host_list import format_hosts, parse_host_list
 from railwright.results.records import Result, Verification
@@ -39,7 +39,7 @@ def grown(hosts, rate, leaf=2, launches=1, seed=0):
             results += [
                 reached(group, rate(group.members) * noise.gauss(1, 0.02), launch=launch) for launch in range(launches)
             ]
-        search.passed({group: is_well(group.members, results) for group in level})
+        search.passed({group: is_healthy(group.members, results) for group in level})
         assert search.rounds < 100
     return results, search
 
@@ -106,7 +106,7 @@ def test_hosts_that_had_less_of_their_cores_are_not_slow(share, certainty):
     pair = Group(("a",), ("b",))
     results = [reached(Group(("a",)), 10e9), reached(Group(("b",)), 10e9), reached(pair, 11e9, share=share)]
     assert list(accused(results).values()) == [certainty]
-    assert not is_well(pair.members, results)
+    assert not is_healthy(pair.members, results)
 
 
 def test_a_group_that_gave_nothing_says_why_and_its_fastest_launch_counts():

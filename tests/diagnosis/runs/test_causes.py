@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.checks.finding import Certainty, Finding, OfBenchmark, OfParameter, OfPart, OfPath, Place
+from railwright.checks.finding import BenchmarkPlace, Certainty, Finding, ParameterPlace, PartPlace, PathPlace, Place
 from railwright.diagnosis.runs.causes import causes_of
 from railwright.diagnosis.verdicts.judged import Judged, Verdict
 from railwright.limits.limit import NoLimit, Quantity
@@ -14,7 +14,7 @@ from railwright.topology.expand import expand
 from railwright.topology.paths import Graph
 
 TOPOLOGY = expand("hgx-h100", {})
-KV = OfBenchmark("kv_vram")
+KV = BenchmarkPlace("kv_vram")
 
 
 def found(*where: Place, certainty: Certainty = "seen") -> Finding:
@@ -44,7 +44,7 @@ def path_of(path_id: str) -> Path | None:
 
 
 def test_a_finding_that_names_paths_is_about_those_alone() -> None:
-    finding = found(KV, OfPath("gpu0>memory0"), OfPath("memory0>gpu0"))
+    finding = found(KV, PathPlace("gpu0>memory0"), PathPlace("memory0>gpu0"))
     assert causes(finding, "gpu0>memory0")
     assert causes(finding, "memory0>gpu0")
     assert not causes(finding, "gpu0>gpu1"), "the benchmark's name alone proves nothing"
@@ -52,30 +52,30 @@ def test_a_finding_that_names_paths_is_about_those_alone() -> None:
 
 
 def test_another_benchmark_over_the_same_path_is_not_concerned() -> None:
-    finding = found(KV, OfPath("gpu0>memory0"))
+    finding = found(KV, PathPlace("gpu0>memory0"))
     assert not causes(finding, "gpu0>memory0", "gpu_copy")
-    assert causes(found(OfPath("gpu0>memory0")), "gpu0>memory0", "gpu_copy"), "it names no benchmark"
+    assert causes(found(PathPlace("gpu0>memory0")), "gpu0>memory0", "gpu_copy"), "it names no benchmark"
 
 
 def test_a_finding_about_a_number_of_processes_is_about_those_points_alone() -> None:
-    finding = found(KV, OfPath("gpu0>memory0"), OfParameter("processes", 2))
+    finding = found(KV, PathPlace("gpu0>memory0"), ParameterPlace("processes", 2))
     assert causes(finding, "gpu0>memory0", processes=2)
     assert not causes(finding, "gpu0>memory0", processes=1)
-    assert not causes(found(KV, OfParameter("processes", 2)), "gpu0>memory0", processes=1), (
+    assert not causes(found(KV, ParameterPlace("processes", 2)), "gpu0>memory0", processes=1), (
         "also where it names no path"
     )
 
 
 def test_a_finding_about_a_parameter_is_not_about_points_without_it() -> None:
-    assert causes(found(KV, OfParameter("ucx", "pipeline")), ucx="pipeline")
-    assert not causes(found(KV, OfParameter("ucx", "pipeline")))
+    assert causes(found(KV, ParameterPlace("ucx", "pipeline")), ucx="pipeline")
+    assert not causes(found(KV, ParameterPlace("ucx", "pipeline")))
 
 
 def test_a_finding_of_what_was_seen_of_points_is_about_those_points_alone() -> None:
     def seen(*values: str) -> tuple[Evidence, ...]:
         return tuple(Evidence(claim="ucx_protocol", value=value, seen="a log") for value in values)
 
-    emulated = replace(found(KV, OfPath("gpu0>gpu1")), evidence=seen("software emulation over tcp/lo", "emulation"))
+    emulated = replace(found(KV, PathPlace("gpu0>gpu1")), evidence=seen("software emulation over tcp/lo", "emulation"))
     assert causes(emulated, evidence=seen("emulation"))
     assert not causes(emulated, evidence=seen("cuda_copy/cuda"))
     assert causes(emulated), "nothing was seen of it that speaks against it"
@@ -83,7 +83,7 @@ def test_a_finding_of_what_was_seen_of_points_is_about_those_points_alone() -> N
 
 
 def test_a_device_with_its_paths_is_not_every_path_of_the_device() -> None:
-    slower = found(OfPart("gpu3"), OfPath("memory0>gpu3"), OfPath("gpu3>memory0"))
+    slower = found(PartPlace("gpu3"), PathPlace("memory0>gpu3"), PathPlace("gpu3>memory0"))
     assert causes(slower, "memory0>gpu3", "gpu_copy")
     assert not causes(slower, "gpu3>gpu4", "gpu_copy")
 
@@ -91,10 +91,10 @@ def test_a_device_with_its_paths_is_not_every_path_of_the_device() -> None:
 def test_a_device_a_link_or_a_benchmark_without_a_path_concerns_all_that_has_it() -> None:
     path = path_of("gpu0>memory0")
     assert path is not None
-    for place in (OfPart("gpu0"), OfPart(path.links[0].id), KV):
+    for place in (PartPlace("gpu0"), PartPlace(path.links[0].id), KV):
         assert causes(found(place), "gpu0>memory0"), place
-    assert not causes(found(OfPart("gpu5")), "gpu0>memory0")
-    assert causes(found(OfPart("gpu9")), "gpu9>gpu10"), "its ends are known, though the machine has no such path"
+    assert not causes(found(PartPlace("gpu5")), "gpu0>memory0")
+    assert causes(found(PartPlace("gpu9")), "gpu9>gpu10"), "its ends are known, though the machine has no such path"
 
 
 def test_the_surest_comes_first() -> None:
@@ -110,5 +110,5 @@ def test_the_surest_comes_first() -> None:
 
 
 def test_a_place_is_told_by_its_kind_and_not_by_its_words() -> None:
-    assert not causes(found(OfPath("kv_vram"))), "a path that is named like the benchmark"
-    assert causes(found(OfBenchmark("a > b c")), benchmark="a > b c")
+    assert not causes(found(PathPlace("kv_vram"))), "a path that is named like the benchmark"
+    assert causes(found(BenchmarkPlace("a > b c")), benchmark="a > b c")

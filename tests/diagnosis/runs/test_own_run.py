@@ -12,7 +12,7 @@ from railwright.limits.limit import NoLimit
 from railwright.results.readers.registry import read
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
 
 MIB = 2**20
@@ -44,7 +44,9 @@ def explained(test, rows, columns="Bandwidth (MB/s)", results=RUN, path=""):
         f"{size} {value}" for size, value in rows
     )
     (file,) = read(table)
-    return explain(file, Machine(cluster=cluster_of(LAPTOP, 1), measured=Baselines(results, DECLARATIONS), path=path))
+    return explain(
+        file, Machine(cluster=build_cluster(LAPTOP, 1), measured=Baselines(results, DECLARATIONS), path=path)
+    )
 
 
 def test_a_rate_is_held_against_copies_on_small_pages_and_says_so():
@@ -81,7 +83,7 @@ def test_a_latency_is_cache_lines_and_then_the_time_of_a_copy():
 def test_a_run_without_copies_judges_nothing_and_a_shape_asks_for_a_run():
     assert explained("Bandwidth", [(MIB, 3000.0)], results=()).status == 3
     (file,) = read(f"# OSU MPI Bandwidth Test v7.4\n# Size Bandwidth (MB/s)\n{MIB} 3000.0\n")
-    (row,) = explain(file, Machine(cluster=cluster_of(LAPTOP, 1))).rows
+    (row,) = explain(file, Machine(cluster=build_cluster(LAPTOP, 1))).rows
     assert isinstance(row.limit, NoLimit)
     assert "--beside RUN" in row.limit.why
 

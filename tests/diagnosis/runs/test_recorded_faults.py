@@ -9,7 +9,7 @@ import pytest
 from railwright.expected.machine import Machine
 from railwright.explain.table import explain
 from railwright.results.readers.registry import read
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
 RAW = sorted(Path("testdata/explain/2xh200").glob("*.txt"))
@@ -22,7 +22,7 @@ SECOND = {"all_gather-8-channels", "all_reduce-1-channels", "alltoall-1-channels
 
 def explained(path: Path):
     (file,) = read(path.read_text(encoding="utf-8"))
-    return explain(file, Machine(cluster=cluster_of(load("hgx-h200"), 1)))
+    return explain(file, Machine(cluster=build_cluster(load("hgx-h200"), 1)))
 
 
 def names(paths):

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.diagnosis.runs.usual import look
+from railwright.diagnosis.runs.usual import find_unusual
 from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.topology.expand import expand
@@ -35,14 +35,14 @@ def line(value):
 
 @pytest.mark.parametrize(("slow", "fine"), [(copied(0.5e9), copied(0.6e9)), (line(0.9e-6), line(0.8e-6))])
 def test_a_tenth_of_the_class_is_told_and_a_little_more_is_not(slow, fine):
-    (finding,) = look([slow], DECLARATIONS, machine())
+    (finding,) = find_unusual([slow], DECLARATIONS, machine())
     assert (finding.fault, finding.certainty, finding.where) == ("far_from_its_class", "possible", (slow.benchmark,))
-    assert look([fine], DECLARATIONS, machine()) == ()
-    assert look([slow, fine], DECLARATIONS, machine()) == (), "the best launch decides"
+    assert find_unusual([fine], DECLARATIONS, machine()) == ()
+    assert find_unusual([slow, fine], DECLARATIONS, machine()) == (), "the best launch decides"
 
 
 def test_what_is_no_reference_of_the_class_says_nothing():
     for other in (copied(0.5e9, size=MIB), copied(0.5e9, path="memory0>memory1"), copied(0.5e9, outcome="failed")):
-        assert look([other], DECLARATIONS, machine()) == ()
+        assert find_unusual([other], DECLARATIONS, machine()) == ()
     for cpu in ("", "a stranger"):
-        assert look([copied(0.5e9)], DECLARATIONS, machine(cpu)) == ()
+        assert find_unusual([copied(0.5e9)], DECLARATIONS, machine(cpu)) == ()

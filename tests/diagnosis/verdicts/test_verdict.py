@@ -7,7 +7,7 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from railwright.diagnosis.verdicts.verdict import Standing, if_launches_agree, judge, judged
+from railwright.diagnosis.verdicts.verdict import PointRole, doubt_unless_launches_agree, judge, judge_result
 from railwright.limits.limit import Expected, Limit, NoLimit, Quantity, Source
 from railwright.results.records import Result, Verification
 
@@ -57,7 +57,7 @@ def test_the_share_of_a_limit_is_1_at_best_and_nothing_has_none() -> None:
         (50e9, (nothing, None), None),
     ):
         result = Result(benchmark="b", quantity=limits[0].quantity, path="p")
-        assert judged(result, value, limits, CLEAN).fraction_of_limit == share, (value, limits)
+        assert judge_result(result, value, limits, CLEAN).fraction_of_limit == share, (value, limits)
 
 
 def test_without_limit_or_band_nothing_is_ok() -> None:
@@ -111,7 +111,7 @@ def test_a_reference_is_not_judged_unless_it_failed_was_not_verified_or_is_above
     none = NoLimit(quantity="bandwidth_bytes_per_s", why="no document")
 
     def state(value, limit=none, expected=None, seen=CLEAN, outcome="measured"):
-        return judge(outcome, "", value, limit, expected, seen, Standing(is_reference=True)).state
+        return judge(outcome, "", value, limit, expected, seen, PointRole(is_reference=True)).state
 
     assert state(1e9) == "reference"
     assert state(90e9, limit) == "reference"
@@ -126,7 +126,7 @@ def test_a_reference_is_not_judged_unless_it_failed_was_not_verified_or_is_above
 def test_what_is_unknown_names_what_would_judge_it():
     none = NoLimit(quantity="bandwidth_bytes_per_s", why="w", missing=("memory0: memory channels",))
     assert judge("measured", "", 1.0, none, None, CLEAN).needs == "a shape file with memory0: memory channels"
-    asked = judge("measured", "", 1.0, none, None, CLEAN, Standing(needs="railwright run tcp_stream"))
+    asked = judge("measured", "", 1.0, none, None, CLEAN, PointRole(needs="railwright run tcp_stream"))
     assert asked.needs == "railwright run tcp_stream"
     assert judge("measured", "", 9e9, bandwidth()[0], None, CLEAN).needs
 
@@ -142,8 +142,8 @@ def test_what_is_unknown_names_what_would_judge_it():
 )
 def test_launches_that_disagree_are_in_doubt_and_never_slow(medians, state):
     result = Result(benchmark="b", quantity="bandwidth_bytes_per_s", path="a>b")
-    point = judged(result, sorted(medians)[len(medians) // 2], bandwidth(), CLEAN)
-    found = if_launches_agree(point, medians)
+    point = judge_result(result, sorted(medians)[len(medians) // 2], bandwidth(), CLEAN)
+    found = doubt_unless_launches_agree(point, medians)
     assert found.verdict.state == state
     assert bool(found.verdict.needs) == (state == "unknown")
 

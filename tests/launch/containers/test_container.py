@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import wait_until
 from tests.schemas import fits
 
-from railwright.lab.faults.cpu import emptied
+from railwright.lab.faults.cpu import remove_cgroup
 from railwright.launch.containers.surroundings import read_surroundings, write_agent
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: namespaces need root")]
@@ -74,7 +74,7 @@ def container() -> Iterator[Container]:
     finally:
         process.kill()
         process.wait()
-        assert emptied(group, lambda _process: None, within_s=30)
+        assert remove_cgroup(group, lambda _process: None, within_s=30)
 
 
 def inside(container: Container, tmp_path: Path, line: str) -> subprocess.Popen[str]:

@@ -22,7 +22,7 @@ from railwright.launch.gpus.business import describe_use, refuse_busy_gpus
 from railwright.launch.gpus.samples import GpuSample, GpuUse, Sample, select_loaded, summarize
 from railwright.launch.gpus.watch import GpuWatch
 from railwright.launch.local import LocalLauncher
-from railwright.launch.session import Planned, Session
+from railwright.launch.session import PlannedLaunch, Session
 from railwright.results.declarations import Declaration
 from railwright.results.records import Result
 from railwright.results.workload import Unlimited
@@ -361,7 +361,7 @@ def test_python_files_of_the_folder_in_which_somebody_stands_are_not_run(stood_i
     nvidia.ask_nvidia()
     chosen = find("memory_copy")
     job = job_of(chosen, machine, tuple(os.sched_getaffinity(0)), {"sizes": "4K"})
-    planned = Planned(chosen, job, Plan(path="p", seconds=1, memory_bytes=0))
+    planned = PlannedLaunch(chosen, job, Plan(path="p", seconds=1, memory_bytes=0))
     assert {one.outcome for one in Session(planned, LocalLauncher(), dict(os.environ), 20.0).results()} == {"measured"}
     with GpuWatch(job_on(machine), dict(os.environ)) as watch:
         wait_until(lambda: watch._child.output or watch._child.poll() is not None, "a word or the end of the sampler")
@@ -376,11 +376,11 @@ def test_only_gpus_that_will_be_measured_are_asked_about(machine, monkeypatch, c
         return ""
 
     monkeypatch.setattr(measuring, "refuse_busy_gpus", note)
-    waived = Planned(benchmark(), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0, waived="no library"))
-    without = Planned(benchmark(), job_on(machine, uses_gpus=False), Plan(path="p"))
+    waived = PlannedLaunch(benchmark(), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0, waived="no library"))
+    without = PlannedLaunch(benchmark(), job_on(machine, uses_gpus=False), Plan(path="p"))
     measuring._refuse_busy_gpus(SimpleNamespace(plan=[waived, without], force=False))
     assert asked == []
-    planned = Planned(benchmark(), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0))
+    planned = PlannedLaunch(benchmark(), job_on(machine), Plan(path="p", seconds=0, memory_bytes=0))
     measuring._refuse_busy_gpus(SimpleNamespace(plan=[waived, planned], force=False))
     assert asked == [["gpu0", "gpu1"]]
     monkeypatch.setattr(measuring, "refuse_busy_gpus", lambda gpus, force: "nobody could tell")
@@ -394,7 +394,7 @@ def test_a_whole_launch_gives_results_with_what_its_gpus_did(stand_ins, machine)
     job = job_of(chosen, machine, tuple(os.sched_getaffinity(0)), given)
     busy = {"STANDIN_NVML_BUSY": "97", "STANDIN_NVML_THROTTLE": "0x40", "STANDIN_CUDA_COPY_US": "20000,20000"}
     variables = os.environ | environment(stand_ins, *ADDRESSES, **busy)
-    results = list(Session(Planned(chosen, job, chosen.plan(job)), LocalLauncher(), variables, 120.0).results())
+    results = list(Session(PlannedLaunch(chosen, job, chosen.plan(job)), LocalLauncher(), variables, 120.0).results())
     assert {result.outcome for result in results} == {"measured"}
     told = [result for result in results if "gpu_samples" in result.settings]
     assert told

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import UsageError
-from railwright.launch.slurm.allocation import allocation, parse_fields
+from railwright.launch.slurm.allocation import parse_fields, read_allocation
 from railwright.launch.slurm.job import NodeGroup, SlurmJob, SlurmRequest, describe_cost, parse_groups, parse_limit
 
 LINES = [
@@ -92,7 +92,7 @@ def test_jobs_that_are_not_measured_as_a_whole_are_refused_by_name():
         ({"SLURM_STEP_NUM_TASKS": "4"}, "srun has started it 4 times"),
     ):
         with pytest.raises(UsageError, match=words):
-            allocation(inside | more)
+            read_allocation(inside | more)
 
 
 @pytest.mark.parametrize(

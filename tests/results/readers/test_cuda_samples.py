@@ -9,7 +9,7 @@ from railwright.errors import UsageError
 from railwright.expected.machine import Machine
 from railwright.explain.table import explain
 from railwright.results.readers import cuda_samples, registry
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
 MATRICES = """\
@@ -88,7 +88,7 @@ def test_old_versions_count_in_powers_of_two():
 
 def told(text: str, machine: str):
     (file,) = registry.read(text)
-    return explain(file, Machine(cluster=cluster_of(load(machine), 1)))
+    return explain(file, Machine(cluster=build_cluster(load(machine), 1)))
 
 
 def test_what_goes_through_the_host_or_out_of_pageable_memory_has_no_band():

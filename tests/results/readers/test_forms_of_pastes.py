@@ -12,8 +12,8 @@ import pytest
 
 from railwright.errors import UsageError
 from railwright.results.readers import registry
-from railwright.results.readers.pasted.documents import plain
-from railwright.results.readers.pasted.hand_marks import unmarked
+from railwright.results.readers.pasted.documents import extract_text
+from railwright.results.readers.pasted.hand_marks import remove_marks
 
 EXTERNAL = Path(__file__).parents[3] / "testdata/external"
 TEXTS = {
@@ -93,7 +93,8 @@ FORMS: dict[str, Form] = {
 
 def seen(whole: str) -> list[tuple[str, list[float]]]:
     return [
-        (file.test, [value for one in file.results for value in one.samples]) for file in registry.read(plain(whole))
+        (file.test, [value for one in file.results for value in one.samples])
+        for file in registry.read(extract_text(whole))
     ]
 
 
@@ -156,4 +157,4 @@ def test_five_numbers_that_no_rate_of_messages_holds_together_are_no_row() -> No
     ],
 )
 def test_what_tools_print_themselves_is_no_mark_of_a_hand(line: str) -> None:
-    assert unmarked(line) == line
+    assert remove_marks(line) == line

@@ -13,7 +13,7 @@ from measure_gpu.session import Session, first_gpus
 
 from railwright.benchmarks.kv.timed import Point
 from railwright.native.nixl import find_library
-from railwright.native.vendor_libraries import in_wheels
+from railwright.native.vendor_libraries import find_in_wheels
 from railwright.results.store import load
 from railwright.units import KIB, MIB, format_duration, format_size
 
@@ -45,7 +45,7 @@ def beside(session: Session) -> None:
 
 def _theirs(session: Session, program: str, library: str, name: str) -> None:
     repeats = [(size, *reversed(Point(operation="WRITE", size_bytes=size).repeats())) for size in SIZES]
-    runtimes = [str(Path(path).parent) for path in in_wheels("libcudart.so.13", "libcudart.so.12")]
+    runtimes = [str(Path(path).parent) for path in find_in_wheels("libcudart.so.13", "libcudart.so.12")]
     places = os.pathsep.join(filter(None, (*runtimes, os.environ.get("LD_LIBRARY_PATH"))))
     argv = [program, library, "gpus=0,1", *(str(number) for one in repeats for number in one)]
     session.run(name, argv, LD_LIBRARY_PATH=places, **first_gpus(2))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.errors import RailwrightError
 from railwright.limits.limit import Limit
@@ -117,7 +117,7 @@ class Curve(NamedTuple):
 
     def bus(self, size: int, seconds: float) -> float:
         """busbw in bytes/s, as nccl-tests counts it."""
-        return float(factor(self.operation, self.gpus)) * size / seconds
+        return float(busbw_factor(self.operation, self.gpus)) * size / seconds
 
     def placed(self, placement: str = "out of place") -> list[Point]:
         """The points of one placement by size."""

@@ -107,7 +107,7 @@ def tables(comparison: Comparison, beside: Comparison | None) -> Iterable[str]:
     )
     column = (" pf_ with offloads |", "---|") if beside else ("", "")
     shown = [point for point in comparison.points if _is_shown(point)]
-    for title, group in wording.grouped(shown, _title):
+    for title, group in wording.group_by_key(shown, _title):
         yield f"\n## {title}\n"
         yield f"| size | pf_ | switchdev_ | B/A | interval | |{column[0]}"
         yield f"|---|---|---|---|---|---|{column[1]}"

@@ -17,12 +17,12 @@ from railwright import __version__
 from railwright.benchmarks.registry import find
 from railwright.lab.netns_reach import NetnsReach
 from railwright.launch.hosts import Hosts
-from railwright.launch.session import Planned
+from railwright.launch.session import PlannedLaunch
 from railwright.results.records import End, Result, Run
 from railwright.results.store import RESULTS_NAME, Writer
-from railwright.run.context import gather
+from railwright.run.context import gather_context
 from railwright.run.measure import Measurement
-from railwright.run.plan import launches_on
+from railwright.run.plan import plan_launches
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load
 
@@ -56,7 +56,7 @@ class Way:
     name: str
     namespaces: tuple[str, str]
     face: str
-    planned: list[Planned] = field(default_factory=list)
+    planned: list[PlannedLaunch] = field(default_factory=list)
     measurement: Measurement | None = None
     switched_bytes: int = 0
     """The bytes that Open vSwitch's uplinks counted meanwhile."""
@@ -69,7 +69,7 @@ class Way:
         self.measurement = Measurement(hosts, silence_s=PATIENCE_S)
         found = [(find(name), options) for name, options in transfers]
         chosen = [(benchmark, benchmark.parse(options)) for benchmark, options in found]
-        self.planned = [one for number in range(rounds) for one in launches_on(topology, chosen, number, hosts)]
+        self.planned = [one for number in range(rounds) for one in plan_launches(topology, chosen, number, hosts)]
 
 
 def turns(ways: Sequence[Way], number: int) -> list[Way]:
@@ -106,7 +106,7 @@ def measure(
     for way in ways:
         way.prepare(topology, rounds, transfers)
     run = Run(railwright=__version__, started_at=_now(), command=command(sys.argv[1:]),
-              context=gather(topology), topology=topology)  # fmt: skip
+              context=gather_context(topology), topology=topology)  # fmt: skip
     with tempfile.TemporaryDirectory(dir=output) as folder:
         writers = {way.name: Writer(Path(folder, way.name), run) for way in ways}
         while done < rounds and (done < LEAST_ROUNDS or time.monotonic() - begun < most_s):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from railwright.benchmarks.benchmark import Benchmark, Plan
 from railwright.benchmarks.files import read
-from railwright.benchmarks.files.direct_file import over_test_file
+from railwright.benchmarks.files.direct_file import measure_test_file
 from railwright.benchmarks.files.direct_io import DirectOptions, Target, declared
 from railwright.benchmarks.files.read import DirectJob, DirectRank
 from railwright.errors import CannotJudge
@@ -75,7 +75,7 @@ def _run(rank: DirectRank) -> Iterator[Result]:
         finally:
             os.close(device)
 
-    yield from over_test_file(rank, blank, measure)
+    yield from measure_test_file(rank, blank, measure)
 
 
 BENCHMARK = Benchmark(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from railwright.benchmarks.benchmark import AnyRank
-from railwright.benchmarks.files.mounted import answered
+from railwright.benchmarks.files.mounted import query_mount
 from railwright.benchmarks.record import waived
 from railwright.errors import CannotJudge
 from railwright.native.memory import Buffer
@@ -37,10 +37,10 @@ class NoDirectFile(CannotJudge):
     """The file system refuses direct files, so nothing can be measured there; this is not a fault."""
 
 
-def device_of(topology: Topology, folder: str) -> str:
+def find_device(topology: Topology, folder: str) -> str:
     """Return the id of a folder's drive: the topology's device, or else the kernel's device number."""
     try:
-        number = answered(folder, lambda: Path(folder).stat().st_dev)
+        number = query_mount(folder, lambda: Path(folder).stat().st_dev)
     except (OSError, CannotJudge):
         return "drive?"
     link = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
@@ -62,7 +62,7 @@ def folder_problem(directory: str, wanted: int) -> str:
 def room_problem(directory: str, wanted: int) -> str:
     """Return the reason why `wanted` bytes cannot be written to a folder, or an empty string. Has no side effects."""
     try:
-        return answered(directory, lambda: _room_problem(Path(directory), wanted))
+        return query_mount(directory, lambda: _room_problem(Path(directory), wanted))
     except CannotJudge as error:
         return error.message
 
@@ -111,7 +111,7 @@ def write_pattern(fd: int, seed: int, size: int, start: int = 0) -> None:
     os.fsync(fd)
 
 
-def wrong_in_file(fd: int, seed: int, region_bytes: int, start: int = 0) -> int:
+def count_wrong(fd: int, seed: int, region_bytes: int, start: int = 0) -> int:
     """Count the bytes in the file's first `region_bytes` that differ from the pattern at byte `start`, by pread."""
     wrong = 0
     with Buffer(FILL_BYTES) as seen:
@@ -124,7 +124,7 @@ def wrong_in_file(fd: int, seed: int, region_bytes: int, start: int = 0) -> int:
     return wrong
 
 
-def over_test_file(rank: AnyRank, blank: Result, measure: Callable[[int], Iterator[Result]]) -> Iterator[Result]:
+def measure_test_file(rank: AnyRank, blank: Result, measure: Callable[[int], Iterator[Result]]) -> Iterator[Result]:
     """Yield the results of `measure` on a test file, or `blank` as waived if the file system refuses one."""
     rank.step("writing the test file")
     try:
@@ -157,7 +157,7 @@ def open_nameless(folder: str, *, direct: bool = True) -> int:
 
 
 @contextlib.contextmanager
-def with_name(fd: int, folder: str) -> Iterator[int]:
+def reopen_named(fd: int, folder: str) -> Iterator[int]:
     """Give the nameless file a temporary name and reopen it: cuFile refuses flags that include O_TMPFILE.
 
     The caller closes the result. Returns the same descriptor if the file system cannot name a nameless file.

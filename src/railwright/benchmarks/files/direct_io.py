@@ -16,9 +16,9 @@ from railwright.benchmarks.benchmark import AnyRank, Plan
 from railwright.benchmarks.files.cpu_cost import cpu_settings, kernel_threads_cpu_s
 from railwright.benchmarks.files.direct_file import FILL_BYTES, folder_problem
 from railwright.benchmarks.job import Case
-from railwright.benchmarks.options import Options, choice, one_of, option, whole_numbers
-from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, wrong_pages
-from railwright.benchmarks.record import every_nth, joined, latencies, measured, waived
+from railwright.benchmarks.options import Options, choice, option, single_choice, whole_numbers
+from railwright.benchmarks.pages import allocate_buffer, choose_pages, pages_evidence, pages_option, wrong_pages
+from railwright.benchmarks.record import complete, format_cpus, latencies, sample_stride, waived
 from railwright.errors import CannotJudge
 from railwright.limits.limit import Quantity
 from railwright.native.files import Blocks, Engine, Extent, Pass, io_uring_works
@@ -100,7 +100,7 @@ class DirectOptions(FileOptions, frozen=True):
     """Options of direct I/O between a file and host memory."""
 
     pages: tuple[str, ...] = pages_option("small,huge", "the buffers")
-    engine: str = option("auto", "auto, io_uring or threads", one_of("auto", "io_uring", "threads"))
+    engine: str = option("auto", "auto, io_uring or threads", single_choice("auto", "io_uring", "threads"))
 
 
 def points(options: FileOptions, pages: tuple[str, ...]) -> tuple[Point, ...]:
@@ -112,13 +112,13 @@ def points(options: FileOptions, pages: tuple[str, ...]) -> tuple[Point, ...]:
             options.depth if is_small else options.large_depth,
             options.io_threads,
             options.order,
-            kinds_at(size, pages),
+            choose_pages(size, pages),
         )
         found += [Point(size, *rest) for rest in itertools.product(*axes)]
     return tuple(found)
 
 
-def plan_of(
+def plan_passes(
     path: str, options: FileOptions, every: Sequence[Point], *, passes: int, written: int = 0, start_s: float = 2.0,
     waived: str = "",
 ) -> Plan:  # fmt: skip
@@ -163,7 +163,7 @@ def memory_bytes(every: Sequence[Point]) -> int:
     return FILL_BYTES + max(point.in_flight_bytes for point in every)
 
 
-def engine_of(wanted: str, fd: int, buffers: Buffer, size: int) -> tuple[Engine, Evidence]:
+def choose_engine(wanted: str, fd: int, buffers: Buffer, size: int) -> tuple[Engine, Evidence]:
     """Choose the engine by trying io_uring, which containers often forbid, and return the evidence."""
     if wanted == "threads":
         return "threads", Evidence(claim="engine", value="threads", seen="chosen by the option engine=threads")
@@ -220,25 +220,25 @@ def measure_point(
 ) -> Iterator[Result]:
     """Yield the results of a point whose passes `do` makes, or the record as waived if its pages are unavailable."""
     rank.step(f"{blank.benchmark} {point}")
-    with buffer_on(point.pages, point.in_flight_bytes) as buffers:
+    with allocate_buffer(point.pages, point.in_flight_bytes) as buffers:
         pages = pages_evidence(buffers)
         if why := wrong_pages(point.pages, pages):
             yield waived(blank, why, {"size_bytes": point.size_bytes})
             return
-        engine, evidence = engine_of(rank.job.options.engine, target.fd, buffers, point.size_bytes)
+        engine, evidence = choose_engine(rank.job.options.engine, target.fd, buffers, point.size_bytes)
         offsets, positions = block_order(target.extents, point.size_bytes, point.order)
         cpus = [
-            rank.job.cpu_of(thread) for thread in range(point.threads)
+            rank.job.find_cpu(thread) for thread in range(point.threads)
         ]  # the CPUs of the rank's NUMA node come first
         done = do(Blocks(target.fd, engine, offsets, positions, point.size_bytes, point.depth, buffers), cpus)
     common = replace(
         blank,
         parameters={**point.parameters(), "engine": engine, **(varied or {})},
-        settings={**done.settings, "o_direct": True, "cpus": joined(cpus), **done.cost},
+        settings={**done.settings, "o_direct": True, "cpus": format_cpus(cpus), **done.cost},
         verification=done.check,
         evidence=(evidence, pages),
     )
-    yield from results_of(common, point, len(offsets), done.passes)
+    yield from record_passes(common, point, len(offsets), done.passes)
 
 
 def timed_passes(make: Callable[[], list[Pass]], bytes_per_pass: int) -> tuple[list[Pass], dict[str, Scalar]]:
@@ -250,7 +250,7 @@ def timed_passes(make: Callable[[], list[Pass]], bytes_per_pass: int) -> tuple[l
     return passes, cpu_settings(passes, bytes_per_pass, kernel_s)
 
 
-def results_of(common: Result, point: Point, operations: int, passes: Sequence[Pass]) -> Iterator[Result]:
+def record_passes(common: Result, point: Point, operations: int, passes: Sequence[Pass]) -> Iterator[Result]:
     """Yield a point's rate, one sample per pass, and the latencies of its operations and of fsync."""
     small = point.size_bytes < _SMALL_BYTES
     amount = operations if small else operations * point.size_bytes
@@ -259,9 +259,9 @@ def results_of(common: Result, point: Point, operations: int, passes: Sequence[P
     if synced:
         settings["median_with_fsync"] = statistics.median(amount / (one.elapsed_s + one.sync_s) for one in passes)
     rates = [amount / one.elapsed_s for one in passes]
-    yield measured(common, rates, "operations_per_s" if small else "bandwidth_bytes_per_s", settings=settings)
+    yield complete(common, rates, "operations_per_s" if small else "bandwidth_bytes_per_s", settings=settings)
     every = [latency for one in passes for latency in one.latencies_s]
-    yield latencies(common, every, settings={**common.settings, "samples_kept": f"1 of {every_nth(len(every))}"})
+    yield latencies(common, every, settings={**common.settings, "samples_kept": f"1 of {sample_stride(len(every))}"})
     if synced:
         yield _fsync(common, passes)
 
@@ -271,7 +271,7 @@ def _fsync(common: Result, passes: Sequence[Pass]) -> Result:
     settings = {key: value for key, value in common.settings.items() if "cpu_" not in key}
     settings["median_of_pass_s"] = statistics.median(one.elapsed_s for one in passes)
     seconds = [one.sync_s for one in passes]
-    return measured(common, seconds, "latency_s", {"operation": "fsync"}, settings=settings)
+    return complete(common, seconds, "latency_s", {"operation": "fsync"}, settings=settings)
 
 
 def declared(

@@ -22,7 +22,7 @@ _silent: set[str] = set()
 """Paths that did not answer. They are not tried again, since each try costs the whole timeout."""
 
 
-def answered(path: str, look: Callable[[], Answer], patience_s: float = PATIENCE_S) -> Answer:
+def query_mount(path: str, look: Callable[[], Answer], patience_s: float = PATIENCE_S) -> Answer:
     """Return the result of `look` at a path, or raise its error. Raises CannotJudge with the path on timeout."""
     looked: list[Answer] = []
     errors: list[BaseException] = []

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.files import direct_io
-from railwright.benchmarks.files.direct_file import SEED, device_of, over_test_file
+from railwright.benchmarks.files.direct_file import SEED, find_device, measure_test_file
 from railwright.benchmarks.files.direct_io import DirectOptions, Done, Point, Target
 from railwright.benchmarks.job import Case, Job
 from railwright.native.files import Blocks, Extent, read_pass
@@ -27,12 +27,12 @@ def plan(job: DirectJob) -> Plan:
     """Plan the reads of a test file in the options' folder, or give the reason why they cannot run."""
     options = job.options
     every = direct_io.points(options, options.pages)
-    return direct_io.plan_of(path(job), options, every, passes=1 + _PASSES)
+    return direct_io.plan_passes(path(job), options, every, passes=1 + _PASSES)
 
 
 def path(job: DirectJob) -> str:
     """Return the path from the folder's drive to the rank's memory."""
-    return f"{device_of(job.topology, job.options.directory)}>{job.memory_of(0)}"
+    return f"{find_device(job.topology, job.options.directory)}>{job.find_memory(0)}"
 
 
 def measure(rank: DirectRank, blank: Result, target: Target) -> Iterator[Result]:
@@ -56,7 +56,7 @@ def _measure_point(rank: DirectRank, blank: Result, target: Target, point: Point
 def _run(rank: DirectRank) -> Iterator[Result]:
     whole = Extent(0, 0, rank.job.options.file_size)
     blank = BENCHMARK.blank(path(rank.job))
-    yield from over_test_file(rank, blank, lambda fd: measure(rank, blank, Target(fd, (whole,))))
+    yield from measure_test_file(rank, blank, lambda fd: measure(rank, blank, Target(fd, (whole,))))
 
 
 BENCHMARK = Benchmark(

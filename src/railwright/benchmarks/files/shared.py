@@ -20,12 +20,12 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.files.cached import PAGE_CACHE
-from railwright.benchmarks.files.direct_file import device_of, room_problem
-from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_of_launch, shared_folder
+from railwright.benchmarks.files.direct_file import find_device, room_problem
+from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_launch_folder, shared_folder
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options, choice, option, whole_number, word_or, yes_or_no
-from railwright.benchmarks.record import drawn_seed, every_nth, failed_if, latencies, measured, wrong_on_ranks
-from railwright.benchmarks.together import Unavailable, on_all, or_waived
+from railwright.benchmarks.record import complete, drawn_seed, failed_if, format_wrong, latencies, sample_stride
+from railwright.benchmarks.together import Unavailable, open_on_all_ranks, waive_unavailable
 from railwright.errors import CannotJudge, UsageError
 from railwright.limits.limit import Quantity
 from railwright.native.library import NativeError
@@ -35,7 +35,7 @@ from railwright.results.declarations import Declaration
 from railwright.results.records import Result, Verification
 from railwright.topology.devices import Scalar
 from railwright.topology.shapes import split_name
-from railwright.topology.sources.cluster_text import decoded
+from railwright.topology.sources.cluster_text import decode_cluster_file
 from railwright.units import format_size, parse_size
 
 PHASES: tuple[Operation, ...] = ("write", "stat", "read", "delete")
@@ -51,7 +51,7 @@ _NO_CLUSTER = "none"
 
 def _parse_cluster(text: str) -> tuple[str, ...]:
     """Parse a cluster file into a client's shape, the number of servers and a server's shape. Raises UsageError."""
-    found = decoded(Path(text))
+    found = decode_cluster_file(Path(text))
     servers, server = (found.storage.servers, found.storage.host) if found.storage is not None else (0, "")
     for shape in (found.host, *((server,) if servers else ())):
         if split_name(shape.split()) is None:
@@ -84,7 +84,7 @@ SharedJob = Job[SharedOptions, Case]
 SharedRank = Rank[SharedOptions, Case]
 
 
-def files_of(options: SharedOptions, kind: str) -> Files:
+def describe_files(options: SharedOptions, kind: str) -> Files:
     """Return the number and size of a rank's files of a kind."""
     if kind == "large":
         return Files(options.large_files, options.large_size, max(1, options.block), options.direct, options.fsync)
@@ -98,7 +98,7 @@ def _launches(options: SharedOptions, machine: Machine) -> tuple[Launch[Case], .
 
 def _plan(job: SharedJob) -> Plan:
     options = job.options
-    every = [files_of(options, kind) for kind in options.files]
+    every = [describe_files(options, kind) for kind in options.files]
     bytes_each = sum(one.number * one.size_bytes for one in every)
     written = job.ranks * bytes_each
     seconds = options.passes * (3 * written / _PLANNED_BYTES_PER_S + 4 * job.ranks * sum(one.number for one in every)
@@ -127,10 +127,10 @@ def _path(job: SharedJob, operation: str) -> str:
     """Return the path between a rank's memory and the folder's device; with many hosts, between the first host and the
     mount.
     """
-    mount = device_of(job.topology, job.options.directory)
+    mount = find_device(job.topology, job.options.directory)
     if operation == "read" and not job.options.direct:
         mount = PAGE_CACHE
-    memory = job.memory_of(0)
+    memory = job.find_memory(0)
     return f"{mount}>{memory}" if operation == "read" else f"{memory}>{mount}"
 
 
@@ -159,14 +159,14 @@ class _Phase(NamedTuple):
 
 def _run(rank: SharedRank) -> Iterator[Result]:
     blank = BENCHMARK.blank(_path(rank.job, "write"), ranks=rank.job.ranks)
-    return or_waived(rank, blank, _measured(rank, blank))
+    return waive_unavailable(rank, blank, _measured(rank, blank))
 
 
 def _measured(rank: SharedRank, blank: Result) -> Iterator[Result]:
     options = rank.job.options
     rank.step(f"making folders in {options.directory}")
     with shared_folder(rank, options.directory) as folder:
-        on_all(rank, lambda: _try_direct(folder, options))
+        open_on_all_ranks(rank, lambda: _try_direct(folder, options))
         hosts = rank.comm.allgather(platform.node())
         for kind in options.files:
             found = _passes(rank, folder, kind)
@@ -193,7 +193,7 @@ def _try_direct(folder: int, options: SharedOptions) -> bool:
 
 def _passes(rank: SharedRank, folder: int, kind: str) -> dict[Operation, list[_Phase]]:
     """Run all phases in turn, several times, each pass with another pattern. Collective."""
-    options, files = rank.job.options, files_of(rank.job.options, kind)
+    options, files = rank.job.options, describe_files(rank.job.options, kind)
     found: dict[Operation, list[_Phase]] = {}
     first = rank.comm.bcast(drawn_seed())
     for number in range(options.passes):
@@ -223,7 +223,7 @@ def _walk(rank: SharedRank, folder: int, operation: Operation, files: Files, see
 
     rank.comm.Barrier()
     try:
-        return on_all(rank, walk_once)
+        return open_on_all_ranks(rank, walk_once)
     except Unavailable as error:
         raise CannotJudge(error.message) from error
 
@@ -238,7 +238,7 @@ def _phase(rank: SharedRank, folder: int, operation: Operation, files: Files, se
     own = files.number * files.size_bytes if by_bytes else files.number
     starts = [0.0, *done.ends_s[:-1]]
     seconds = [end - start for start, end in zip(starts, done.ends_s, strict=True)]
-    kept = seconds[:: every_nth(len(seconds))]
+    kept = seconds[:: sample_stride(len(seconds))]
     shares = rank.comm.allgather((own, early, kept, done.wrong_bytes))
     return _Phase(
         amount=sum(share[0] for share in shares),
@@ -253,7 +253,7 @@ def _results(
     rank: SharedRank, blank: Result, kind: str, operation: Operation, phases: Sequence[_Phase], hosts: Sequence[str]
 ) -> Iterator[Result]:
     """Yield the rate of all ranks until the last finished, one sample per pass, and the latency of operations."""
-    options, files = rank.job.options, files_of(rank.job.options, kind)
+    options, files = rank.job.options, describe_files(rank.job.options, kind)
     by_bytes = operation in ("write", "read") and files.size_bytes > files.block_bytes
     quantity: Quantity = "bandwidth_bytes_per_s" if by_bytes else "operations_per_s"
     moved = sum(files.number * files.size_bytes for _ in phases) * rank.size if operation in ("write", "read") else 0
@@ -280,8 +280,8 @@ def _results(
         blank, path=_path(rank.job, operation), parameters=parameters, settings=settings, verification=check
     )  # fmt: skip
     if operation in ("read", "stat"):
-        at = failed_if(at, wrong_on_ranks(wrong, "wrong bytes"))
-    yield measured(at, [phase.rate for phase in phases], quantity)
+        at = failed_if(at, format_wrong(wrong, "wrong bytes"))
+    yield complete(at, [phase.rate for phase in phases], quantity)
     yield latencies(at, [latency for phase in phases for latency in phase.latencies_s])
 
 
@@ -306,7 +306,7 @@ def _rate_hosts(phases: Sequence[_Phase], hosts: Sequence[str], ranks: int) -> d
 
 def _clean_up(job: SharedJob) -> None:
     """Remove the files of killed ranks."""
-    remove_of_launch(job.options.directory, job.launch)
+    remove_launch_folder(job.options.directory, job.launch)
 
 
 BENCHMARK = Benchmark(

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from railwright.benchmarks.benchmark import AnyRank
-from railwright.benchmarks.files.mounted import answered
+from railwright.benchmarks.files.mounted import query_mount
 from railwright.benchmarks.job import Case, Launch
-from railwright.benchmarks.together import on_all
+from railwright.benchmarks.together import open_on_all_ranks
 from railwright.errors import CannotJudge
 
 LAUNCH_VARIABLE = "RAILWRIGHT_SHARED_FOLDER"
@@ -43,8 +43,8 @@ def shared_folder(rank: AnyRank, directory: str) -> Iterator[int]:
     top = Path(directory, name)
     made: list[Path] = []
     try:
-        on_all(rank, lambda: _make_top(top, made) if rank.index == 0 else top)
-        fd = on_all(rank, lambda: _make_own(top / f"rank{rank.index}", top, made))
+        open_on_all_ranks(rank, lambda: _make_top(top, made) if rank.index == 0 else top)
+        fd = open_on_all_ranks(rank, lambda: _make_own(top / f"rank{rank.index}", top, made))
         try:
             yield fd
         finally:
@@ -117,7 +117,7 @@ def _empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def remove_of(directory: str, token: str) -> None:
+def remove_folder(directory: str, token: str) -> None:
     """Remove the folder of a launch whose ranks are gone."""
     with contextlib.suppress(OSError):
         for path in Path(directory).glob(f"{_PREFIX}*-{token}"):
@@ -125,10 +125,10 @@ def remove_of(directory: str, token: str) -> None:
                 _remove_stopping(path)
 
 
-def remove_of_launch(directory: str, launch: Launch[Case]) -> None:
+def remove_launch_folder(directory: str, launch: Launch[Case]) -> None:
     """Do the same in the parent, wherever the ranks ran; this host may not see the folder, or the mount may stall."""
     with contextlib.suppress(CannotJudge):
-        answered(directory, lambda: remove_of(directory, launch.environment.get(LAUNCH_VARIABLE, "")))
+        query_mount(directory, lambda: remove_folder(directory, launch.environment.get(LAUNCH_VARIABLE, "")))
 
 
 def sweep(directory: str) -> None:

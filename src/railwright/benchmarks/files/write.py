@@ -11,7 +11,7 @@ from functools import partial
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.files import direct_io
-from railwright.benchmarks.files.direct_file import device_of, over_test_file
+from railwright.benchmarks.files.direct_file import find_device, measure_test_file
 from railwright.benchmarks.files.direct_io import DirectOptions, Done, Point, Target
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import option, whole_number, yes_or_no
@@ -37,16 +37,16 @@ def _plan(job: Job[WriteOptions, Case]) -> Plan:
     """Estimate the time and the drive's wear, or give the reason why writes cannot run."""
     options = job.options
     every = direct_io.points(options, options.pages)
-    return direct_io.plan_of(_path(job), options, every, passes=1 + options.passes, written=options.passes)
+    return direct_io.plan_passes(_path(job), options, every, passes=1 + options.passes, written=options.passes)
 
 
 def _path(job: Job[WriteOptions, Case]) -> str:
-    return f"{job.memory_of(0)}>{device_of(job.topology, job.options.directory)}"
+    return f"{job.find_memory(0)}>{find_device(job.topology, job.options.directory)}"
 
 
 def _run(rank: WriteRank) -> Iterator[Result]:
     blank = BENCHMARK.blank(_path(rank.job))
-    yield from over_test_file(rank, blank, partial(_measure, rank, blank))
+    yield from measure_test_file(rank, blank, partial(_measure, rank, blank))
 
 
 def _measure(rank: WriteRank, blank: Result, fd: int) -> Iterator[Result]:

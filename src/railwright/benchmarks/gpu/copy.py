@@ -17,8 +17,8 @@ from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu import places
 from railwright.benchmarks.gpu.places import Ends, Gpu
 from railwright.benchmarks.job import Case, Job
-from railwright.benchmarks.options import Options, choice, one_of, option, whole_number
-from railwright.benchmarks.record import measured, summed, waived
+from railwright.benchmarks.options import Options, choice, option, single_choice, whole_number
+from railwright.benchmarks.record import complete, sum_checks, waived
 from railwright.native import cuda
 from railwright.native.cuda_copies import Copies, Copy, time_copies
 from railwright.results import workload
@@ -59,9 +59,9 @@ class CopyOptions(Options, frozen=True):
         "host,local,peer", "host, local (inside a GPU), peer", choice("host", "local", "peer")
     )
     pairs: str = option(
-        "neighbours", "pairs of GPUs measured in every way: neighbours or all", one_of("neighbours", "all")
+        "neighbours", "pairs of GPUs measured in every way: neighbours or all", single_choice("neighbours", "all")
     )
-    numa: str = option("near", "host memory near the GPU, or on each NUMA node", one_of(*places.NUMA_CHOICES))
+    numa: str = option("near", "host memory near the GPU, or on each NUMA node", single_choice(*places.NUMA_CHOICES))
     samples: int = option(str(_SAMPLES), "timed passes of 16 copies", whole_number(_MOST_SAMPLES))
 
 
@@ -200,7 +200,7 @@ def _run(rank: CopyRank) -> Iterator[Result]:
         if "peer" in options.paths and len(gpus) > 1:
             yield from _measure_peers(rank, gpus, ends)
 
-    yield from places.over_gpus(rank, BENCHMARK.blank(_plan(rank.job).path), options.sizes, measure)
+    yield from places.measure_gpus(rank, BENCHMARK.blank(_plan(rank.job).path), options.sizes, measure)
 
 
 def _measure_host(rank: CopyRank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator[Result]:
@@ -210,7 +210,7 @@ def _measure_host(rank: CopyRank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator
         for kind in job.options.host:
             with ExitStack() as stack:
                 rank.step(f"gpu_copy {kind} host memory on {node.id} for {gpu.id}")
-                in_host = places.ends_in_host(stack, node, gpu, most, pinned=kind == "pinned")
+                in_host = places.allocate_in_host(stack, node, gpu, most, pinned=kind == "pinned")
                 seen = places.placement(in_host)
                 for engine, direction in _host_ways(job, kind):
                     case = Copied(engine=engine, host=kind, direction=direction)
@@ -265,7 +265,7 @@ def _measure_size(blank: Result, point: _Point, size: int, samples: int) -> Resu
     if timed.uncovered:
         early = f"the reverse copies ended first in {timed.uncovered} of {samples} samples"
         return waived(blank, f"{early}: the result would cover a single direction")
-    check = places.verified(target, source, size)
+    check = places.verify(target, source, size)
     settings: dict[str, Scalar] = {
         "copies": copies,
         "warm_copies": warm,
@@ -278,10 +278,10 @@ def _measure_size(blank: Result, point: _Point, size: int, samples: int) -> Resu
     if kernel:
         settings["grid"] = f"{point.by.device.multiprocessors} blocks of {cuda.COMPUTE_THREADS} threads"
     if back is not None:
-        check = summed((check, places.verified(source, target, size)))
+        check = sum_checks((check, places.verify(source, target, size)))
         settings["other_way_ran_throughout"] = f"{samples} of {samples} samples"
     rates = [size / second for second in timed.seconds]
-    return measured(blank, rates, settings=settings, verification=check, evidence=point.evidence)
+    return complete(blank, rates, settings=settings, verification=check, evidence=point.evidence)
 
 
 def _try_counts(copy: Copy) -> tuple[int, int]:
@@ -305,7 +305,7 @@ BENCHMARK = Benchmark(
     method="nvbandwidth 0.8: 16 copies (fewer long ones) back to back after 4, held till enqueued, by CUDA events",
     results=(Declaration("bandwidth_bytes_per_s", workload.Copy()),),
     options=CopyOptions,
-    launches=gpu_job.on_all_gpus,
+    launches=gpu_job.launch_all_gpus,
     plan=_plan,
     run=_run,
 )

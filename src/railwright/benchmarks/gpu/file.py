@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.benchmark import Plan, Rank, cases_behind
+from railwright.benchmarks.benchmark import Plan, Rank, skip_crashed
 from railwright.benchmarks.files import direct_file, direct_io
 from railwright.benchmarks.files.direct_io import FileOptions, Point
 from railwright.benchmarks.gpu import job as gpu_job
@@ -54,54 +54,54 @@ class GpuFileOptions(FileOptions, frozen=True):
     )  # fmt: skip
 
 
-class ByWay(Case, frozen=True, kw_only=True):
+class RouteCase(Case, frozen=True, kw_only=True):
     """The route of a launch's data, and whether each thread has its own file (`own`)."""
 
     way: str
     files: str = ""
 
 
-GpuFileJob = Job[GpuFileOptions, ByWay]
-GpuFileRank = Rank[GpuFileOptions, ByWay]
+GpuFileJob = Job[GpuFileOptions, RouteCase]
+GpuFileRank = Rank[GpuFileOptions, RouteCase]
 
 
-def launches(options: GpuFileOptions, machine: Machine) -> tuple[Launch[ByWay], ...]:
+def launches(options: GpuFileOptions, machine: Machine) -> tuple[Launch[RouteCase], ...]:
     """Return a launch for each way and each division into files."""
-    gpus = gpu_job.usable_of(machine)
-    cases = (ByWay(way=way, files=OWN if files == OWN else "") for files in options.files for way in options.ways)
+    gpus = gpu_job.list_usable(machine)
+    cases = (RouteCase(way=way, files=OWN if files == OWN else "") for files in options.files for way in options.ways)
     return tuple(Launch(case=case, gpus=gpus) for case in cases)
 
 
-def points_of(job: GpuFileJob) -> tuple[Point, ...]:
+def list_points(job: GpuFileJob) -> tuple[Point, ...]:
     """Return the points of the host's benchmark; the buffers have no choice of pages."""
     return direct_io.points(job.options, ("",))
 
 
-def step_of(job: GpuFileJob, point: Point) -> str:
+def name_step(job: GpuFileJob, point: Point) -> str:
     """Return a rank's step name for a point."""
     own = ", a file for each thread" if job.case.files else ""
     return f"{job.benchmark} {job.case.way} {point}{own}"
 
 
-def after_crash(job: GpuFileJob, results: Sequence[Result]) -> GpuFileJob | None:
+def skip_crashed_points(job: GpuFileJob, results: Sequence[Result]) -> GpuFileJob | None:
     """Return a job with the points after cuFile's crash, or None if no point crashed or none is left."""
-    steps = [step_of(job, point) for point in points_of(job)]
-    return cases_behind(job, results, steps, keys=("size_bytes", "depth", "threads", "order"))
+    steps = [name_step(job, point) for point in list_points(job)]
+    return skip_crashed(job, results, steps, keys=("size_bytes", "depth", "threads", "order"))
 
 
-def path_of(job: GpuFileJob, *, write: bool) -> str:
+def find_path(job: GpuFileJob, *, write: bool) -> str:
     """Return the path from the drive to the rank's GPU, or the reverse."""
-    drive = direct_file.device_of(job.topology, job.options.directory)
-    gpu = job.gpu_of(0).id if job.gpus else "gpu"
+    drive = direct_file.find_device(job.topology, job.options.directory)
+    gpu = job.find_gpu(0).id if job.gpus else "gpu"
     return f"{gpu}>{drive}" if write else f"{drive}>{gpu}"
 
 
-def plan_of(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
+def plan_passes(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
     """Estimate the cost, or return the reason why it cannot run. Only a rank may try whether cuFile works."""
-    plan = direct_io.plan_of(
-        path_of(job, write=write),
+    plan = direct_io.plan_passes(
+        find_path(job, write=write),
         job.options,
-        points_of(job),
+        list_points(job),
         passes=1 + passes,
         written=1 + passes if write else 0,
         start_s=3,
@@ -120,7 +120,7 @@ def part_bytes(options: GpuFileOptions, threads: int) -> int:
 def _find_part_problem(job: GpuFileJob) -> str:
     """Return the reason why a file per thread cannot be made, or an empty string."""
     options = job.options
-    for point in points_of(job):
+    for point in list_points(job):
         if point.size_bytes > part_bytes(options, point.threads):
             own = f"{point.threads} files of {format_size(part_bytes(options, point.threads))}"
             return f"blocks of {format_size(point.size_bytes)} are larger than {own}: give a larger file-size"
@@ -144,18 +144,18 @@ def opened(rank: GpuFileRank, files: dict[int, tuple[int, ...]]) -> Iterator[Tar
     way = rank.job.case.way
     rank.step("GPU memory")
     size = rank.job.options.file_size
-    with Device(rank.job.gpu_of(0).address) as device, DeviceBuffer(device, size) as buffer:
+    with Device(rank.job.find_gpu(0).address) as device, DeviceBuffer(device, size) as buffer:
         if way == BOUNCE:
             yield Target(files, way, buffer, None)
             return
         rank.step(f"cuFile for {way}")
-        os.sched_setaffinity(0, rank.job.cpus_beside(0))  # for cuFile's threads; the workers bind themselves
+        os.sched_setaffinity(0, rank.job.list_rank_cpus(0))  # for cuFile's threads; the workers bind themselves
         with contextlib.ExitStack() as stack:
             driver: CuFile | None = None
             named: dict[int, tuple[int, ...]] = {}
             for threads, fds in files.items():
                 for fd in fds:
-                    with direct_file.with_name(fd, rank.job.options.directory) as again:
+                    with direct_file.reopen_named(fd, rank.job.options.directory) as again:
                         stack.callback(os.close, again)
                         if driver is None:
                             driver = stack.enter_context(CuFile(rank.scratch, _cufile_way(way), again, buffer))
@@ -172,7 +172,7 @@ def _cufile_way(way: str) -> Way:
 Measure = Callable[[Target, Point], Iterator[Result]]
 
 
-def over_points(rank: GpuFileRank, blank: Result, measure: Measure) -> Iterator[Result]:
+def measure_points(rank: GpuFileRank, blank: Result, measure: Measure) -> Iterator[Result]:
     """Yield the results of each point, or `blank` as waived with cuFile's reason if the way is unavailable."""
     try:
         with contextlib.ExitStack() as stack:
@@ -184,7 +184,7 @@ def over_points(rank: GpuFileRank, blank: Result, measure: Measure) -> Iterator[
                     raise
                 yield waived(blank, error.message, rank.job.case.parameters())
                 return
-            for point in points_of(rank.job)[rank.job.first_case :]:
+            for point in list_points(rank.job)[rank.job.first_case :]:
                 yield from measure(target, point)
     except direct_file.NoDirectFile as error:
         yield waived(blank, error.message, rank.job.case.parameters())
@@ -234,25 +234,25 @@ class Work(NamedTuple):
         """The offsets of the files' bytes in the pattern and in the GPU's memory."""
         return tuple(number * self.part_bytes for number in range(len(self.files)))
 
-    def wrong_in(self, buffer: DeviceBuffer, seed: int) -> int:
+    def count_wrong(self, buffer: DeviceBuffer, seed: int) -> int:
         """Count the bytes in the GPU's memory that differ from the pattern."""
         return sum(buffer.count_wrong(seed, self.file_bytes, position=start, start=start) for start in self.starts)
 
 
-def work_of(rank: GpuFileRank, target: Target, point: Point) -> Work:
+def assign_work(rank: GpuFileRank, target: Target, point: Point) -> Work:
     """Assign a worker to each operation in flight, round robin over files and CPUs near the GPU."""
     options = rank.job.options
     files = target.files.get(point.threads, target.files.get(0, ()))
     part = part_bytes(options, point.threads) if rank.job.case.files else options.file_size
     region = min(part // point.size_bytes, max(1, direct_io.MOST_BLOCKS_PER_PASS // len(files))) * point.size_bytes
     offsets, _ = direct_io.block_order((Extent(0, 0, region),), point.size_bytes, point.order)
-    near = rank.job.cpus_near(rank.job.gpu_of(0)) or rank.job.cpus
+    near = rank.job.list_gpu_cpus(rank.job.find_gpu(0)) or rank.job.cpus
     workers = point.depth * point.threads
     return Work(point, offsets, tuple(near[worker % len(near)] for worker in range(workers)), files, part)
 
 
 @contextlib.contextmanager
-def passes_of(target: Target, work: Work) -> Iterator[OnePass]:
+def prepare_pass(target: Target, work: Work) -> Iterator[OnePass]:
     """Yield a function that makes one pass; the pinned buffers live until the context ends."""
     with contextlib.ExitStack() as stack:
         through: CuFile | PinnedBuffer = target.driver or stack.enter_context(
@@ -314,4 +314,4 @@ def results(
         verification=check,
         evidence=(route,),
     )
-    yield from direct_io.results_of(done, work.point, len(work.files) * len(work.offsets), passes)
+    yield from direct_io.record_passes(done, work.point, len(work.files) * len(work.offsets), passes)

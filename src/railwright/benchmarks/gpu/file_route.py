@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.native.cufile_watch import Counted, Look
+from railwright.native.cufile_watch import Observation, PathCounts
 from railwright.results.records import Evidence
 from railwright.units import format_size
 
@@ -11,7 +11,7 @@ _DIRECT_ROUTES = ("nvidia-fs", "p2pdma")
 _LOG_SAYS_POSIX = ("cuFile using posix", "compat mode enabled", "no native GDS", "compat mode only")
 
 
-def route_evidence(look: Look) -> Evidence:
+def route_evidence(look: Observation) -> Evidence:
     """Choose the best evidence: cuFile's counters, then nvidia-fs', cuFile's log, and the kernel's I/O counters."""
     verb = "writes" if look.write else "reads"
     if look.counted is not None:
@@ -33,7 +33,7 @@ def route_evidence(look: Look) -> Evidence:
     return Evidence(claim=_CLAIM, value="unknown", seen="; ".join(words))
 
 
-def _counted(counted: Counted, verb: str) -> Evidence:
+def _counted(counted: PathCounts, verb: str) -> Evidence:
     by = {"p2pdma": counted.p2pdma, "nvidia-fs": counted.nvidia_fs, "posix": counted.posix, "mixed": counted.mixed}
     taken = [name for name, count in by.items() if count]
     said = ", ".join(f"{count} by {name}" for name, count in by.items() if count)

@@ -8,14 +8,14 @@ from railwright.benchmarks.options import Options
 from railwright.topology.gpus import nvidia_gpus, usable_gpus, why_unusable
 
 
-def usable_of(machine: Machine) -> tuple[str, ...]:
+def list_usable(machine: Machine) -> tuple[str, ...]:
     """Return the ids of the GPUs that CUDA can use as a whole, by PCI address."""
     return tuple(gpu.id for gpu in usable_gpus(machine.topology))
 
 
-def on_all_gpus(_options: Options, machine: Machine) -> tuple[Launch[Case], ...]:
+def launch_all_gpus(_options: Options, machine: Machine) -> tuple[Launch[Case], ...]:
     """Return a launch of one process that uses every GPU."""
-    return (Launch(case=Case(), gpus=usable_of(machine)),)
+    return (Launch(case=Case(), gpus=list_usable(machine)),)
 
 
 def waived(job: AnyJob, least: int = 1) -> str:

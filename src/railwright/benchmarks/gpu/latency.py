@@ -19,8 +19,8 @@ from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu import places
 from railwright.benchmarks.gpu.places import Ends, Gpu
 from railwright.benchmarks.job import Case, Job
-from railwright.benchmarks.options import Options, choice, one_of, option
-from railwright.benchmarks.record import measured, waived
+from railwright.benchmarks.options import Options, choice, option, single_choice
+from railwright.benchmarks.record import complete, waived
 from railwright.errors import UsageError
 from railwright.native import cuda
 from railwright.native.cuda_copies import CHAIN_STRIDE_BYTES, Chain, Copy, time_copies, time_copy_and_wait
@@ -61,10 +61,10 @@ class LatencyOptions(Options, frozen=True):
     kinds: tuple[str, ...] = option("copy,chase", "copy, chase, or both", choice("copy", "chase"))
     sizes: tuple[int, ...] = option("8", "bytes of one copy, like 8,4K", parse_sizes)
     region: int = option("2M", "size of the region that the pointers span; 2M as nvbandwidth", parse_region)
-    numa: str = option("near", "host memory near the GPU, or on each NUMA node", one_of(*places.NUMA_CHOICES))
+    numa: str = option("near", "host memory near the GPU, or on each NUMA node", single_choice(*places.NUMA_CHOICES))
 
     @property
-    def every_size(self) -> tuple[int, ...]:
+    def all_sizes(self) -> tuple[int, ...]:
         """The sizes of all copies and of the loads' region."""
         copies = self.sizes if "copy" in self.kinds else ()
         return (*copies, self.region) if "chase" in self.kinds else copies
@@ -91,7 +91,7 @@ def _plan(job: LatencyJob) -> Plan:
     return Plan(
         path=f"{places.near_memory(job, 0)}>{job.gpus[0].id}",
         seconds=_START_S + gpus + _COPIES_S * copies + _LOADS_S * loads,
-        memory_bytes=3 * max(job.options.every_size),
+        memory_bytes=3 * max(job.options.all_sizes),
         longest_step_s=_TENFOLD * (_START_S + gpus),
     )
 
@@ -103,7 +103,7 @@ def _run(rank: LatencyRank) -> Iterator[Result]:
         for gpu in gpus:
             for node in places.host_nodes(job, gpu.number, job.options.numa):
                 with ExitStack() as inner:
-                    in_host = places.ends_in_host(inner, node, gpu, most, pinned=True)
+                    in_host = places.allocate_in_host(inner, node, gpu, most, pinned=True)
                     seen = places.placement(in_host)
                     yield from _copies(rank, gpu, in_host, ends[gpu.id], seen)
                     yield from _copies(rank, gpu, ends[gpu.id], in_host, seen)
@@ -111,7 +111,7 @@ def _run(rank: LatencyRank) -> Iterator[Result]:
             yield from _loads(rank, gpu, ends[gpu.id], ())
         yield from _measure_peers(rank, gpus, ends)
 
-    yield from places.over_gpus(rank, BENCHMARK.blank(_plan(job).path), job.options.every_size, measure)
+    yield from places.measure_gpus(rank, BENCHMARK.blank(_plan(job).path), job.options.all_sizes, measure)
 
 
 def _measure_peers(rank: LatencyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
@@ -151,7 +151,7 @@ def _copies(
             else:
                 seconds = time_copies(copy, warm=_HELD_WARM, copies=1, samples=_HELD_SAMPLES).seconds
                 held = {"warm_copies": _HELD_WARM, "start": _start(copy)}
-            yield _result(gpu, path, case, held, seconds, places.verified(target, source, size), seen)
+            yield _result(gpu, path, case, held, seconds, places.verify(target, source, size), seen)
 
 
 def _start(copy: Copy) -> str:
@@ -181,7 +181,7 @@ def _result(
     seen: tuple[Evidence, ...],
 ) -> Result:
     settings = {**held, "run_by": gpu.id, "gpu": gpu.device.name, "cuda_driver": cuda.driver_version()}
-    return measured(BENCHMARK.blank(path, case), seconds, settings=settings, verification=check, evidence=seen)
+    return complete(BENCHMARK.blank(path, case), seconds, settings=settings, verification=check, evidence=seen)
 
 
 _CHASE = {"kind": ("chase",)}
@@ -204,7 +204,7 @@ BENCHMARK = Benchmark(
         Declaration("latency_s", workload.Copy(clock="host"), supplies="awaited gpu copy"),
     ),
     options=LatencyOptions,
-    launches=gpu_job.on_all_gpus,
+    launches=gpu_job.launch_all_gpus,
     plan=_plan,
     run=_run,
 )

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import AnyJob, AnyRank
-from railwright.benchmarks.job import cpus_by_node, node_of
+from railwright.benchmarks.job import cpus_by_node, find_node
 from railwright.benchmarks.record import waived
 from railwright.errors import CannotJudge
 from railwright.native import cuda, memory
@@ -45,10 +45,10 @@ Measure = Callable[[list[Gpu], dict[str, "Ends"], int], Iterator[Result]]
 """Yields the results of GPUs with their buffers by id, up to a largest size in bytes."""
 
 
-def over_gpus(rank: AnyRank, blank: Result, sizes: Sequence[int], measure: Measure) -> Iterator[Result]:
+def measure_gpus(rank: AnyRank, blank: Result, sizes: Sequence[int], measure: Measure) -> Iterator[Result]:
     """Yield the results of `measure` on the job's GPUs, or `blank` as waived without a GPU or for too large sizes."""
     rank.step("CUDA")
-    if reason := cuda.problem():
+    if reason := cuda.explain_missing_gpu():
         yield waived(blank, reason)
         return
     with ExitStack() as stack:
@@ -59,7 +59,7 @@ def over_gpus(rank: AnyRank, blank: Result, sizes: Sequence[int], measure: Measu
             yield waived(blank, reason, {"size_bytes": size})
         if most := max((size for size in sizes if size not in unfit), default=0):
             rank.step(f"{blank.benchmark} memory of GPUs")
-            yield from measure(gpus, {gpu.id: ends_on(stack, gpu, most) for gpu in gpus}, most)
+            yield from measure(gpus, {gpu.id: allocate_on_gpu(stack, gpu, most) for gpu in gpus}, most)
 
 
 def peer_evidence(*, direct: bool) -> tuple[Evidence, ...]:
@@ -79,13 +79,13 @@ def enable_peers(gpus: list[Gpu]) -> set[tuple[str, str]]:
 
 def near_memory(job: AnyJob, index: int) -> str:
     """Return the id of the memory near the index-th GPU."""
-    return f"memory{node_of(job.topology, job.cpu_of(index))}"
+    return f"memory{find_node(job.topology, job.find_cpu(index))}"
 
 
 def host_nodes(job: AnyJob, index: int, wanted: str) -> list[HostNode]:
-    """List the nodes for host memory of the index-th GPU: the one `near` it, or `each` with a usable CPU."""
+    """List the nodes for host memory of the index-th GPU: the one `nearest_nics` it, or `each` with a usable CPU."""
     if wanted == "near":
-        return [HostNode(near_memory(job, index), job.cpu_of(index), None)]
+        return [HostNode(near_memory(job, index), job.find_cpu(index), None)]
     nodes = sorted(cpus_by_node(job.machine).items())
     return [HostNode(f"memory{node}", cpus[0], node) for node, cpus in nodes]
 
@@ -114,13 +114,13 @@ class Ends:
         out.fill(seed)
 
 
-def ends_on(stack: ExitStack, gpu: Gpu, size_bytes: int) -> Ends:
+def allocate_on_gpu(stack: ExitStack, gpu: Gpu, size_bytes: int) -> Ends:
     """Allocate both buffers in a GPU's memory."""
     out, into = (stack.enter_context(DeviceBuffer(gpu.device, size_bytes)) for _ in range(2))
     return Ends(gpu.id, out, into, seed=gpu.number + 1)
 
 
-def ends_in_host(stack: ExitStack, node: HostNode, gpu: Gpu, size_bytes: int, *, pinned: bool) -> Ends:
+def allocate_in_host(stack: ExitStack, node: HostNode, gpu: Gpu, size_bytes: int, *, pinned: bool) -> Ends:
     """Allocate both buffers in host memory. Leaves the calling thread bound to a CPU of their node."""
     memory.pin(node.cpu)
 
@@ -141,7 +141,7 @@ def poison(place: Place, size_bytes: int) -> None:
         ctypes.memset(place.address, _POISON, size_bytes)
 
 
-def verified(target: Ends, source: Ends, size_bytes: int) -> Verification:
+def verify(target: Ends, source: Ends, size_bytes: int) -> Verification:
     """Check the data of a copy from `source` to `target`."""
     return target.into.verify(source.seed, size_bytes)
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import AnyJob, AnyRank
 from railwright.benchmarks.kv.services import Service, unreachable
-from railwright.benchmarks.sockets.addresses import addresses_of_host
+from railwright.benchmarks.sockets.addresses import list_addresses
 from railwright.errors import CannotJudge
 from railwright.native import nixl
-from railwright.native.nixl_memory import AnyBuffer, Memory, memory_of
+from railwright.native.nixl_memory import AnyBuffer, Memory, describe_memory
 
 WAYS = ("mpi", "socket", "etcd")
 """The ways to exchange metadata between agents."""
@@ -49,7 +49,7 @@ class Joined(NamedTuple):
     """The time of each exchange."""
 
 
-def log_of(rank: AnyRank) -> Path:
+def find_log(rank: AnyRank) -> Path:
     """Return the file to which UCX logs its protocols in this rank."""
     return rank.scratch / f"ucx-{rank.index}.log"
 
@@ -57,10 +57,10 @@ def log_of(rank: AnyRank) -> Path:
 def write_log(rank: AnyRank) -> None:
     """Make NIXL's UCX write that log. Call it after MPI has loaded, since MPI's own UCX reads the environment then."""
     assert rank.comm is not None
-    os.environ.update({"UCX_PROTO_INFO": "y", "UCX_LOG_FILE": str(log_of(rank))})
+    os.environ.update({"UCX_PROTO_INFO": "y", "UCX_LOG_FILE": str(find_log(rank))})
 
 
-def own_address(job: AnyJob) -> str | None:
+def find_address(job: AnyJob) -> str | None:
     """Return the IPv4 address by which the other rank reaches this one (NIXL's sockets know no IPv6), or None.
 
     Between hosts it is the address of the first interface that UCX may use.
@@ -69,13 +69,13 @@ def own_address(job: AnyJob) -> str | None:
         return _LOOPBACK
     allowed = [name for name in os.environ.get("UCX_NET_DEVICES", "all").split(",") if name != "all"]
     names = allowed or sorted(name for _, name in socket.if_nameindex() if name != "lo")
-    found = {name: address for name, address in addresses_of_host() if ":" not in address}
+    found = {name: address for name, address in list_addresses() if ":" not in address}
     return next((found[name] for name in names if name in found), None)
 
 
 def problem(way: str, etcd: Service | None, job: AnyJob) -> str:
     """Return the reason why a way is unavailable on this rank's host, or an empty string."""
-    if way == "socket" and own_address(job) is None:
+    if way == "socket" and find_address(job) is None:
         return f"NIXL's sockets need IPv4, and {socket.gethostname()} has no such address"
     if way != "etcd":
         return ""
@@ -131,9 +131,9 @@ def leave(joined: Joined) -> None:
     joined.agent.close()
 
 
-def place_of(buffer: AnyBuffer) -> Place:
+def find_place(buffer: AnyBuffer) -> Place:
     """Return the place of a buffer of this process."""
-    return Place(buffer.address, memory_of(buffer))
+    return Place(buffer.address, describe_memory(buffer))
 
 
 def _exchange(
@@ -142,8 +142,8 @@ def _exchange(
     """Exchange metadata once; also returns the time that this rank waited."""
     comm, other = rank.comm, 1 - rank.index
     peer = f"rank{other}"
-    mine = {name: place_of(buffer) for name, buffer in buffers.items()}
-    places, ports, hosts = zip(*comm.allgather((mine, port, own_address(rank.job) or "")), strict=True)
+    mine = {name: find_place(buffer) for name, buffer in buffers.items()}
+    places, ports, hosts = zip(*comm.allgather((mine, port, find_address(rank.job) or "")), strict=True)
     comm.barrier()
     started = time.perf_counter()
     if way == "mpi":

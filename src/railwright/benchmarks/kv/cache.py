@@ -20,8 +20,8 @@ from railwright.benchmarks.kv import agents, geometry
 from railwright.benchmarks.kv.agents import Joined
 from railwright.benchmarks.kv.geometry import GEOMETRIES, Access, Geometry, Shape
 from railwright.benchmarks.kv.verified import Ends, Scattered, Seeds, Seen, transfer
-from railwright.benchmarks.options import Options, choice, one_of, option, whole_number
-from railwright.benchmarks.record import measured, waived
+from railwright.benchmarks.options import Options, choice, option, single_choice, whole_number
+from railwright.benchmarks.record import complete, waived
 from railwright.errors import UsageError, unknown_name
 from railwright.native import blocks, nixl
 from railwright.native.memory import Buffer
@@ -50,7 +50,7 @@ _ESTIMATE_DESCRIPTOR_S = 5e-6
 _PATIENCE_S, _PATIENCE_BYTES_PER_S = 20.0, 1e8
 
 
-def geometry_of(text: str) -> Geometry:
+def parse_geometry(text: str) -> Geometry:
     """Return the geometry of a named model, or of the config.json at a path or in a folder. Raises UsageError."""
     if text in GEOMETRIES:
         return GEOMETRIES[text]
@@ -63,7 +63,7 @@ def geometry_of(text: str) -> Geometry:
         raise UsageError(
             error.message, hint=f"give a model's config.json, or one of {', '.join(GEOMETRIES)}"
         ) from error
-    return geometry.from_config(raw)
+    return geometry.parse_config(raw)
 
 
 def _token_counts(text: str) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ def _token_counts(text: str) -> tuple[int, ...]:
 class CacheOptions(Options, frozen=True):
     """Options of requests."""
 
-    model: Geometry = option("llama-3.1-8b", "a model's name, or the path of its config.json", geometry_of)
+    model: Geometry = option("llama-3.1-8b", "a model's name, or the path of its config.json", parse_geometry)
     tokens: tuple[int, ...] = option("1024,8192,32768", "tokens of one request, like 1024,8192", _token_counts)
     block_tokens: int = option("16", "tokens of one block: 16 is vLLM's default", whole_number(4096))
     tp: int = option("1", "tensor parallel degree; the share of one rank is moved", whole_number(1024))
@@ -84,7 +84,7 @@ class CacheOptions(Options, frozen=True):
     access: tuple[Access, ...] = option("whole,layers", "whole, layers, or whole,layers", choice("whole", "layers"))
     operations: tuple[nixl.Operation, ...] = option("WRITE,READ", "WRITE, READ, or WRITE,READ", choice("WRITE", "READ"))
     dtype: str = option(
-        "bf16", "type of the cache's elements: bf16, fp16, fp8, int8 or fp32", one_of(*geometry.ELEMENT_BYTES)
+        "bf16", "type of the cache's elements: bf16, fp16, fp8, int8 or fp32", single_choice(*geometry.ELEMENT_BYTES)
     )
 
     @property
@@ -95,7 +95,7 @@ class CacheOptions(Options, frozen=True):
     def shape(self, layout: str, access: Access, tokens: int) -> Shape:
         """Return the blocks of one request. Raises UsageError for more blocks than a request may have."""
         model = (self.model, self.element_bytes, tokens, self.block_tokens, self.tp)
-        return geometry.paged(*model) if layout == "paged" else geometry.as_kvbench(*model, access)
+        return geometry.paged(*model) if layout == "paged" else geometry.plan_kvbench(*model, access)
 
     def points(self, tokens: int) -> list[_Point]:
         """List all points with this number of tokens."""
@@ -163,7 +163,7 @@ class CacheCase(Case, frozen=True, kw_only=True):
 
 def _launches(options: CacheOptions, _machine: Machine) -> tuple[Launch[Case], ...]:
     """Return the launch. Raises UsageError for KV heads that the ranks cannot split, and for too many blocks."""
-    options.model.heads_of_rank(options.tp)
+    options.model.count_rank_heads(options.tp)
     for tokens in options.tokens:
         options.points(tokens)
     return (Launch(case=Case(), ranks=2),)
@@ -195,7 +195,7 @@ def _plan(job: CacheJob) -> Plan:
     laid = 3 * sum(point.shape.size_bytes for point in points)
     passed = sum((2 + _WARM + point.iterations()) * point.shape.descriptors for point in points)
     return Plan(
-        path=job.between_ranks(),
+        path=job.rank_path(),
         seconds=2 + (moved + laid) / _ESTIMATE_BYTES_PER_S + passed * _ESTIMATE_DESCRIPTOR_S,
         memory_bytes=max((job.options.memory_bytes(tokens) for tokens in fit), default=0),
         moved_bytes=moved,
@@ -284,14 +284,14 @@ def _results(rank: CacheRank, pair: Joined, point: _Point, seen: Seen[_Timed], s
         settings=blank.settings | costs,
         verification=seen.check(blocks.BLOCKS_PATTERN, size),
         evidence=(
-            ucx_protocol_evidence(agents.log_of(rank), point.operation, point.shape.block_bytes),
+            ucx_protocol_evidence(agents.find_log(rank), point.operation, point.shape.block_bytes),
             transport_evidence(size * (_WARM + point.iterations()), seen.loopback_bytes, "not lo"),
         ),
     )
-    yield measured(blank, [size / layers[-1] for layers in passes])
+    yield complete(blank, [size / layers[-1] for layers in passes])
     waits = {"last layer": -1, "first layer": 0} if len(passes[0]) > 1 else {"whole request": -1}
     for until, layer in waits.items():
-        yield measured(blank, [layers[layer] for layers in passes], "latency_s", {"until": until})
+        yield complete(blank, [layers[layer] for layers in passes], "latency_s", {"until": until})
 
 
 def _blank(rank: CacheRank, point: _Point) -> Result:
@@ -313,7 +313,7 @@ def _blank(rank: CacheRank, point: _Point) -> Result:
         "tensor_parallel": options.tp,
         "layers": model.layers,
         "kv_heads": model.kv_heads,
-        "kv_heads_of_rank": model.heads_of_rank(options.tp),
+        "kv_heads_of_rank": model.count_rank_heads(options.tp),
         "head_size": model.head_size,
         "mla": model.mla,
         "kv_dtype": options.dtype,
@@ -326,9 +326,9 @@ def _blank(rank: CacheRank, point: _Point) -> Result:
         "metadata_by": "mpi",
         "mpi": library_version(),
         "backend": "UCX",
-        "cpus": f"{rank.job.cpu_of(0)},{rank.job.cpu_of(1)}",
+        "cpus": f"{rank.job.find_cpu(0)},{rank.job.find_cpu(1)}",
     }
-    return BENCHMARK.blank(rank.job.between_ranks(), case, settings=settings, ranks=rank.size)
+    return BENCHMARK.blank(rank.job.rank_path(), case, settings=settings, ranks=rank.size)
 
 
 BENCHMARK = Benchmark(

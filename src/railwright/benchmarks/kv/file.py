@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.benchmark import Benchmark, Plan, cases_behind
-from railwright.benchmarks.files.direct_file import device_of, folder_problem
+from railwright.benchmarks.benchmark import Benchmark, Plan, skip_crashed
+from railwright.benchmarks.files.direct_file import find_device, folder_problem
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence
 from railwright.benchmarks.kv import file_options
 from railwright.benchmarks.kv.file_options import Backend, FileCase, FileOptions, KvFileJob, KvFileRank, Store
 from railwright.benchmarks.kv.services import Service, unreachable
 from railwright.benchmarks.kv.storage import FileTarget, ObjectTarget, Target
-from railwright.benchmarks.kv.timed import of_passes, results_of
+from railwright.benchmarks.kv.timed import combine_passes, record_timed
 from railwright.benchmarks.kv.verified import Ends, Region, Seeds, transfer
 from railwright.benchmarks.record import failed_if, waived
 from railwright.limits.limit import Quantity
@@ -110,8 +110,8 @@ def _problem(job: KvFileJob) -> str:
 
 def _path(job: KvFileJob, operation: str, *, direct: bool = True) -> str:
     """Return the path between memory and the drive, the page cache or the object store."""
-    memory = job.gpu_of(0).id if _is_on_gpu(job) and job.gpus else job.memory_of(0)
-    drive = device_of(job.topology, job.options.directory) if direct else "pagecache"
+    memory = job.find_gpu(0).id if _is_on_gpu(job) and job.gpus else job.find_memory(0)
+    drive = find_device(job.topology, job.options.directory) if direct else "pagecache"
     storage = "s3" if job.case.backend == "OBJ" else drive
     return f"{storage}>{memory}" if operation == "READ" else f"{memory}>{storage}"
 
@@ -120,7 +120,7 @@ def _run(rank: KvFileRank) -> Iterator[Result]:
     job, backend, options = rank.job, _backend(rank.job), rank.job.options
     name = job.case.backend
     rank.step(f"NIXL plugin {name}")
-    refused = (cufile.unusable() if backend.by_cufile else "") or nixl.plugin_problem(name)
+    refused = (cufile.explain_unusable() if backend.by_cufile else "") or nixl.plugin_problem(name)
     bucket = options.s3 if name == "OBJ" else None
     if not refused and bucket is not None and (silent := unreachable(bucket)):
         refused = f"no S3 answers at {silent}"
@@ -129,7 +129,7 @@ def _run(rank: KvFileRank) -> Iterator[Result]:
         return
     if name != "POSIX" or options.queue == "posix_aio":
         # All but the kernel's own queues move data in threads while ours polls; those need a CPU as well.
-        os.sched_setaffinity(0, job.cpus_beside(0))
+        os.sched_setaffinity(0, job.list_rank_cpus(0))
     with contextlib.ExitStack() as stack:
         buffer = _buffer(job, stack)
         if bucket is not None and isinstance(buffer, Buffer):
@@ -147,7 +147,7 @@ def _buffer(job: KvFileJob, stack: contextlib.ExitStack) -> AnyBuffer:
     room = job.options.file_size
     if not _backend(job).by_cufile:
         return stack.enter_context(Buffer(room))
-    device = stack.enter_context(Device(job.gpu_of(0).address))
+    device = stack.enter_context(Device(job.find_gpu(0).address))
     return stack.enter_context(DeviceBuffer(device, room)) if _is_on_gpu(job) else stack.enter_context(Buffer(room))
 
 
@@ -161,7 +161,7 @@ def _files(rank: KvFileRank, buffer: AnyBuffer) -> Iterator[Result]:
         except NativeError as error:
             if not _backend(rank.job).by_cufile:
                 raise
-            yield waived(_blank(rank.job), f"{error.message}{cufile.why(rank.scratch)}")
+            yield waived(_blank(rank.job), f"{error.message}{cufile.find_refusal(rank.scratch)}")
             return
         for direct in options.direct if name == "POSIX" else ("yes",):
             file.go_direct(direct == "yes")
@@ -201,7 +201,7 @@ def _skip_crashed(job: KvFileJob, results: Sequence[Result]) -> KvFileJob | None
     if not _backend(job).by_cufile:
         return None
     steps = [_step(job, point) for point in file_options.points(job)]
-    return cases_behind(job, results, steps, keys=("operation", "size_bytes", "batch"))
+    return skip_crashed(job, results, steps, keys=("operation", "size_bytes", "batch"))
 
 
 class _Moved(NamedTuple):
@@ -225,7 +225,7 @@ def _measure(
     seen = transfer(rank, Ends(Region(buffer, region), target), point.operation, seed, work)
     assert seen is not None
     passes, evidence = seen.done
-    timed = of_passes(passes, region)
+    timed = combine_passes(passes, region)
     posted = timed.settings()
     blank = replace(
         blank,
@@ -242,7 +242,7 @@ def _measure(
         verification=seen.check(PATTERN, region),
         evidence=(Evidence(claim="backend", value=job.case.backend, seen="the only one this agent has"), *evidence),
     )
-    yield from results_of(
+    yield from record_timed(
         failed_if(blank, _other_queue(job.options.queue, evidence)), timed, point.size_bytes, both=True
     )
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from railwright.benchmarks.benchmark import Rank
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.kv.services import Service, bucket_address
-from railwright.benchmarks.options import Options, choice, one_of, option, whole_number, whole_numbers
+from railwright.benchmarks.options import Options, choice, option, single_choice, whole_number, whole_numbers
 from railwright.errors import UsageError
 from railwright.native import nixl
 from railwright.units import format_size, parse_size, parse_sizes
@@ -61,7 +61,7 @@ class FileOptions(Options, frozen=True):
     depth: int = option("1", "requests in flight", whole_number(_MOST_DEPTH))
     operations: tuple[nixl.Operation, ...] = option("WRITE,READ", "WRITE, READ, or WRITE,READ", choice("WRITE", "READ"))
     direct: tuple[str, ...] = option("yes", "yes (O_DIRECT), no (page cache), or yes,no", choice("yes", "no"))
-    queue: str = option("auto", "auto, aio, uring or posix_aio", one_of("auto", "aio", "uring", "posix_aio"))
+    queue: str = option("auto", "auto, aio, uring or posix_aio", single_choice("auto", "aio", "uring", "posix_aio"))
     s3: Service | None = option("", "a bucket that is there, like http://127.0.0.1:9000/bucket", bucket_address)
 
 

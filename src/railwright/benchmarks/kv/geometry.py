@@ -53,7 +53,7 @@ class Geometry(NamedTuple):
         """Return the bytes per token of the whole model, before it is split over ranks."""
         return self.layers * self.parts * self.kv_heads * self.head_size * element_bytes
 
-    def heads_of_rank(self, tensor_parallel: int) -> int:
+    def count_rank_heads(self, tensor_parallel: int) -> int:
         """Return the number of KV heads on each of `tensor_parallel` ranks.
 
         Heads are split, or replicated if there are more ranks than heads; MLA's latent is always replicated, as in vLLM
@@ -130,7 +130,7 @@ class _Nested(msgspec.Struct):
     text_config: dict[str, msgspec.Raw] | None = None
 
 
-def from_config(raw: bytes) -> Geometry:
+def parse_config(raw: bytes) -> Geometry:
     """Parse a Hugging Face config.json into a geometry; uses `text_config`, the language model's part, if present.
 
     Raises UsageError for other files, and for models with a layer that does not keep exactly K and V of all tokens
@@ -198,12 +198,12 @@ def paged(geometry: Geometry, element_bytes: int, tokens: int, block_tokens: int
 
     Raises UsageError for more blocks than one request may have.
     """
-    row_bytes = geometry.heads_of_rank(tensor_parallel) * geometry.head_size * element_bytes
+    row_bytes = geometry.count_rank_heads(tensor_parallel) * geometry.head_size * element_bytes
     shape = Shape(block_tokens * row_bytes, geometry.layers, geometry.parts, -(-tokens // block_tokens))
     return _bounded(shape, tokens)
 
 
-def as_kvbench(
+def plan_kvbench(
     geometry: Geometry, element_bytes: int, tokens: int, page_tokens: int, tensor_parallel: int, access: Access,
     *, stages: int = 1, requests: int = 1,
 ) -> Shape:  # fmt: skip

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from railwright.benchmarks.benchmark import AnyRank
-from railwright.benchmarks.files.direct_file import test_file, with_name, write_pattern, wrong_in_file
+from railwright.benchmarks.files.direct_file import count_wrong, reopen_named, test_file, write_pattern
 from railwright.benchmarks.kv.services import Service
 from railwright.errors import CannotJudge
 from railwright.native import cufile, nixl
 from railwright.native.memory import Buffer
-from railwright.native.nixl_memory import AnyBuffer, memory_of
+from railwright.native.nixl_memory import AnyBuffer, describe_memory
 from railwright.results.records import Evidence
 
 Blocks = Sequence[tuple[int, int]]
@@ -43,7 +43,7 @@ class FileTarget:
         if backend == "POSIX":
             self._agent.register_files([(self._fd, size)])
             return
-        with with_name(self._fd, folder) as self._fd:
+        with reopen_named(self._fd, folder) as self._fd:
             stack.callback(os.close, self._fd)
             self._agent.register_files([(self._fd, size)])
 
@@ -61,7 +61,7 @@ class FileTarget:
         """A transfer of blocks between the buffer and their places in the file."""
         ours = [(self._buffer.address + place, size) for place, size in blocks]
         theirs = [(place, size, self._fd) for place, size in blocks]
-        return self._agent.request_storage(operation, ours, "FILE", theirs, memory=memory_of(self._buffer))
+        return self._agent.request_storage(operation, ours, "FILE", theirs, memory=describe_memory(self._buffer))
 
     def fill(self, seed: int) -> None:
         """Write a seed's pattern to the file by pwrite."""
@@ -74,7 +74,7 @@ class FileTarget:
 
     def count_wrong(self, seed: int) -> int:
         """Count the bytes of the file that differ from the pattern, by pread."""
-        return wrong_in_file(self._fd, seed, self._region)
+        return count_wrong(self._fd, seed, self._region)
 
     def evidence(self) -> tuple[Evidence, ...]:
         """Return the kernel's view of the descriptor and, with POSIX, the traces of NIXL's queue in this process."""

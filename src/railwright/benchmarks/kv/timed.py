@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from railwright.benchmarks.job import Case
-from railwright.benchmarks.record import every_nth, latencies, measured
+from railwright.benchmarks.record import complete, latencies, sample_stride
 from railwright.native import nixl
 from railwright.native.nixl_crew import CrewPass
 from railwright.results.records import Result
@@ -78,7 +78,7 @@ class Timed(NamedTuple):
         }
 
 
-def of_passes(passes: list[CrewPass], bytes_per_pass: int, warm: int = 0) -> Timed:
+def combine_passes(passes: list[CrewPass], bytes_per_pass: int, warm: int = 0) -> Timed:
     """Combine several passes of a crew."""
     seconds = [second for one in passes for second in one.seconds]
     return Timed(
@@ -95,11 +95,11 @@ def time_alone(request: nixl.Request, size_bytes: int, warm: int, iterations: in
     return Timed(seconds, posts, [size_bytes / second for second in seconds], warm + iterations)
 
 
-def results_of(blank: Result, timed: Timed, size_bytes: int, *, both: bool = False) -> Iterator[Result]:
+def record_timed(blank: Result, timed: Timed, size_bytes: int, *, both: bool = False) -> Iterator[Result]:
     """Yield small blocks as latency, large ones as bandwidth, blocks of 64 KiB as both; with `both` always both."""
     if both or size_bytes <= LATENCY_UP_TO_BYTES:
-        every = every_nth(len(timed.seconds))
+        every = sample_stride(len(timed.seconds))
         kept = {"samples_kept": f"1 of {every}"} if every > 1 else {}
         yield latencies(blank, timed.seconds, settings={**blank.settings, **kept})
     if both or size_bytes >= LATENCY_UP_TO_BYTES:
-        yield measured(blank, timed.rates, "bandwidth_bytes_per_s")
+        yield complete(blank, timed.rates, "bandwidth_bytes_per_s")

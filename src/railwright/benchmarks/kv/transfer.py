@@ -11,16 +11,16 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.benchmark import Benchmark, Plan, Rank, two_ranks
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank, launch_pair
 from railwright.benchmarks.evidence import transport_evidence, ucx_protocol_evidence
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.kv import agents
 from railwright.benchmarks.kv.agents import Joined
 from railwright.benchmarks.kv.services import Service, etcd_address
-from railwright.benchmarks.kv.timed import Point, Timed, of_passes, results_of, time_alone
+from railwright.benchmarks.kv.timed import Point, Timed, combine_passes, record_timed, time_alone
 from railwright.benchmarks.kv.verified import Ends, Region, Seeds, Seen, transfer
 from railwright.benchmarks.options import Options, choice, option, whole_number, whole_numbers
-from railwright.benchmarks.record import joined, measured, waived
+from railwright.benchmarks.record import complete, format_cpus, waived
 from railwright.native import nixl
 from railwright.native.memory import PATTERN, Buffer
 from railwright.native.mpi import library_version
@@ -96,7 +96,7 @@ def _plan(job: Job[TransferOptions, Case]) -> Plan:
     descriptors = sum(point.batch * count for point, count in posted)
     exchanges = sum(_ESTIMATE_EXCHANGE_S[way] for way in options.metadata)
     return Plan(
-        path=job.between_ranks(),
+        path=job.rank_path(),
         seconds=2 + exchanges + moved / _ESTIMATE_BYTES_PER_S + descriptors * _ESTIMATE_TRANSFER_S,
         memory_bytes=2 * options.buffer_bytes,
         moved_bytes=moved,
@@ -154,7 +154,7 @@ def _prove_metadata(rank: TransferRank, pair: Joined, buffer: Buffer, seed: int)
     settings: dict[str, Scalar] = {"mpi": library_version(), "proof_bytes": _PROOF_BYTES}
     if pair.way != "mpi":
         settings["nixl_looks_every_s"] = nixl.LISTENER_DELAY_US / 1e6
-    yield measured(
+    yield complete(
         _exchanged(pair.way), pair.seconds, settings=settings, verification=seen.check(PATTERN, _PROOF_BYTES)
     )
 
@@ -166,7 +166,7 @@ def _ends(rank: TransferRank, buffer: Buffer, size_bytes: int) -> Ends:
 
 def _measure(rank: TransferRank, pair: Joined, buffer: Buffer, point: Point, seed: int) -> Iterator[Result]:
     """Measure one point. Collective; rank 0 yields."""
-    blank = BENCHMARK.blank(rank.job.between_ranks(), point, ranks=rank.size)
+    blank = BENCHMARK.blank(rank.job.rank_path(), point, ranks=rank.size)
     if point.region_bytes > buffer.size_bytes:
         need, room = format_size(point.region_bytes), format_size(rank.job.options.room_bytes)
         if rank.index == 0:
@@ -212,7 +212,7 @@ def _requests(pair: Joined, buffer: Buffer, point: Point) -> list[list[nixl.Requ
 
 def _crew_cpus(job: Job[TransferOptions, Case], threads: int) -> list[int]:
     """Choose a CPU for each initiator thread, rank 0's first; avoids that of rank 1's progress thread if possible."""
-    spare = [cpu for cpu in job.cpus if cpu != job.cpu_of(1)] or list(job.cpus)
+    spare = [cpu for cpu in job.cpus if cpu != job.find_cpu(1)] or list(job.cpus)
     return [spare[thread % len(spare)] for thread in range(threads)]
 
 
@@ -228,7 +228,7 @@ def _time(requests: list[list[nixl.Request]], cpus: list[int], point: Point) -> 
             time_crew(requests, cpus, depth=point.depth, iterations=each, patience_s=_PATIENCE_S)
             for _ in range(_PASSES)
         ]
-        timed = of_passes(passes, point.request_bytes * point.threads * each, point.threads * warm)
+        timed = combine_passes(passes, point.request_bytes * point.threads * each, point.threads * warm)
     for request in (one for mine in requests for one in mine):
         request.release()
     return timed
@@ -237,7 +237,7 @@ def _time(requests: list[list[nixl.Request]], cpus: list[int], point: Point) -> 
 def _results(
     rank: TransferRank, blank: Result, pair: Joined, point: Point, seen: Seen[Timed], cpus: list[int], seed: int
 ) -> Iterator[Result]:
-    target_cpu, timed = rank.job.cpu_of(1), seen.done
+    target_cpu, timed = rank.job.find_cpu(1), seen.done
     settings: dict[str, Scalar] = {
         **timed.settings(),
         "descriptors": point.batch,
@@ -248,7 +248,7 @@ def _results(
         "mpi": library_version(),
         "backend": "UCX",
         "pattern_seed": seed,
-        "cpus": joined([*cpus, target_cpu]),
+        "cpus": format_cpus([*cpus, target_cpu]),
     }
     if point.threads > 1:
         settings["oversubscribed"] = len(set(cpus)) < point.threads or target_cpu in cpus
@@ -258,11 +258,11 @@ def _results(
         settings=settings,
         verification=seen.check(PATTERN, point.region_bytes),
         evidence=(
-            ucx_protocol_evidence(agents.log_of(rank), point.operation, point.size_bytes),
+            ucx_protocol_evidence(agents.find_log(rank), point.operation, point.size_bytes),
             seen.across or transport_evidence(payload, seen.loopback_bytes, "not lo"),
         ),
     )
-    yield from results_of(blank, timed, point.size_bytes, both=not point.is_plain)
+    yield from record_timed(blank, timed, point.size_bytes, both=not point.is_plain)
 
 
 BENCHMARK = Benchmark(
@@ -279,7 +279,7 @@ BENCHMARK = Benchmark(
         Declaration("bandwidth_bytes_per_s", Message(one_sided=True)),
     ),
     options=TransferOptions,
-    launches=two_ranks,
+    launches=launch_pair,
     plan=_plan,
     run=_run,
     spans_hosts=True,

@@ -18,8 +18,8 @@ from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import ucx_protocol_evidence
 from railwright.benchmarks.gpu.job import waived
 from railwright.benchmarks.kv import agents, vram_options
-from railwright.benchmarks.kv.agents import Joined, place_of
-from railwright.benchmarks.kv.timed import Point, Timed, results_of, time_alone
+from railwright.benchmarks.kv.agents import Joined, find_place
+from railwright.benchmarks.kv.timed import Point, Timed, record_timed, time_alone
 from railwright.benchmarks.kv.verified import Ends, Region, Seeds, transfer
 from railwright.benchmarks.kv.vram_options import GPU_TO_GPU, WAYS_OF_UCX, Move, VramJob, VramOptions, Way
 from railwright.checks import peer_access_off
@@ -53,7 +53,7 @@ VramRank = Rank[VramOptions, Way]
 
 
 def _plan(job: VramJob) -> Plan:
-    options, wants_peers = vram_options.asked(job), job.case.peer_access == "on"
+    options, wants_peers = vram_options.reduce_options(job), job.case.peer_access == "on"
     moves, largest = options.moves(len(job.gpus)), max(options.sizes)
     reason = waived(job, 2 if wants_peers else 1) or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
     if wants_peers and not any(move.link == GPU_TO_GPU and move.processes == 1 for move in moves):
@@ -104,7 +104,7 @@ class _Side(NamedTuple):
 def _run(rank: VramRank) -> Iterator[Result]:
     agents.write_log(rank)
     os.environ.update(WAYS_OF_UCX[rank.job.case.ucx])
-    options = vram_options.asked(rank.job)
+    options = vram_options.reduce_options(rank.job)
     moves = options.moves(len(rank.job.gpus))
     seeds = Seeds.drawn(rank)
     with contextlib.ExitStack() as stack:
@@ -129,7 +129,7 @@ def _buffers(
     job = rank.job
     mine = (move.ours for move in moves if rank.index == 0)
     theirs = (move.theirs for move in moves if rank.index == move.processes - 1)
-    near = stack.enter_context(Device(job.gpu_of(rank.index).address))
+    near = stack.enter_context(Device(job.find_gpu(rank.index).address))
     devices: dict[str, Device] = {near.address: near}
     found: dict[str, AnyBuffer] = {}
     for name in sorted({*mine, *theirs}):
@@ -138,7 +138,7 @@ def _buffers(
         elif name == "pageable":
             found[name] = stack.enter_context(Buffer(size))
         else:
-            address = job.gpu_of(1 if name == "other gpu" else 0).address
+            address = job.find_gpu(1 if name == "other gpu" else 0).address
             if address not in devices:
                 devices[address] = stack.enter_context(Device(address))
             found[name] = stack.enter_context(DeviceBuffer(devices[address], size))
@@ -182,20 +182,22 @@ def _measure(rank: VramRank, side: _Side, move: Move, point: Point, seed: int) -
         ranks=move.processes,
         verification=seen.check(PATTERN, point.size_bytes),
         evidence=(
-            ucx_protocol_evidence(agents.log_of(rank), point.operation, point.size_bytes, move.memories, to_self=alone),
+            ucx_protocol_evidence(
+                agents.find_log(rank), point.operation, point.size_bytes, move.memories, to_self=alone
+            ),
             *(side.peer_access if alone and move.link == GPU_TO_GPU else ()),
         ),
     )
     case = move.case(rank.job, point.size_bytes, point.operation)
     varied = replace(blank, parameters=case.parameters() | rank.job.case.parameters())
-    yield from results_of(varied, seen.done, point.size_bytes)
+    yield from record_timed(varied, seen.done, point.size_bytes)
 
 
 def _time(side: _Side, move: Move, point: Point) -> Timed:
     """Time nixlbench's number of transfers within the time limit, which one transfer is tried for first."""
-    pair, ours = side.pair, place_of(side.buffers[move.ours])
+    pair, ours = side.pair, find_place(side.buffers[move.ours])
     alone = move.processes == 1
-    theirs = place_of(side.buffers[move.theirs]) if alone else pair.places[move.theirs]
+    theirs = find_place(side.buffers[move.theirs]) if alone else pair.places[move.theirs]
     request = pair.agent.request_blocks(
         point.operation,
         [(ours.address, point.size_bytes)],
@@ -225,7 +227,7 @@ def _settings(job: VramJob, timed: Timed) -> dict[str, Scalar]:
         "mpi": library_version(),
         "backend": "UCX",
         "cuda_driver": driver_version(),
-        "cpus": f"{job.cpu_of(0)},{job.cpu_of(1)}",
+        "cpus": f"{job.find_cpu(0)},{job.find_cpu(1)}",
         "gpus": ",".join(gpu.id for gpu in job.gpus[:2]),
     }
     return settings | ({"ucx_set": ucx_set} if ucx_set else {})

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.job import Case, Job, Launch, Machine
-from railwright.benchmarks.options import Options, choice, one_of, option
+from railwright.benchmarks.options import Options, choice, option, single_choice
 from railwright.native import nixl
 from railwright.results.readers.ucx.protocols import Memories
 from railwright.topology.gpus import usable_gpus
@@ -67,8 +67,8 @@ class Move(NamedTuple):
     def place(self, job: AnyJob, buffer: str, rank: int) -> str:
         """Return the id of the device with a rank's buffer."""
         if buffer == self.host:
-            return job.memory_of(rank)
-        return job.gpu_of(1 if buffer == "other gpu" else 0).id
+            return job.find_memory(rank)
+        return job.find_gpu(1 if buffer == "other gpu" else 0).id
 
     def path(self, job: AnyJob, operation: nixl.Operation) -> str:
         """Return the data's path."""
@@ -99,7 +99,7 @@ class VramOptions(Options, frozen=True):
     pairs: str = option(
         "neighbours",
         "every way between the first two GPUs and no other, the plain ones from each GPU to the next as well, or all",
-        one_of("first", "neighbours", "all"),
+        single_choice("first", "neighbours", "all"),
     )
     links: tuple[str, ...] = option(
         ",".join(LINKS), "initiator-other, of gpu-gpu, gpu-host and host-gpu", choice(*LINKS)
@@ -166,7 +166,7 @@ def _next(names: list[str], name: str) -> str:
     return names[(names.index(name) + 1) % len(names)]
 
 
-def asked(job: VramJob) -> VramOptions:
+def reduce_options(job: VramJob) -> VramOptions:
     """Return the job's options, reduced to those measured between its GPUs.
 
     The first two GPUs, which the launch's case does not name, have all. With `pairs=all` so have all pairs, but each

@@ -19,7 +19,7 @@ from railwright.benchmarks.linpack.gpu_options import PRODUCT_ORDER, GpuHplOptio
 from railwright.benchmarks.linpack.options import Point
 from railwright.benchmarks.linpack.records import Multiplied, product_case, product_record, solution_record
 from railwright.benchmarks.nccl import gpus
-from railwright.benchmarks.together import on_all, or_waived
+from railwright.benchmarks.together import open_on_all_ranks, waive_unavailable
 from railwright.errors import CannotJudge
 from railwright.native import cuda, cusolvermp, linpack, nccl
 from railwright.native.memory import Buffer
@@ -28,7 +28,7 @@ from railwright.results.declarations import Declaration
 from railwright.results.records import Result
 from railwright.results.workload import Linpack, Unlimited
 from railwright.topology.devices import Scalar
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 from railwright.units import format_size
 
 _METHOD = (
@@ -40,7 +40,7 @@ _STAGING_BYTES = 256 * 2**20
 
 
 def _run(rank: GpuHplRank) -> Iterator[Result]:
-    return or_waived(rank, _blank(rank, rank.job.case), _measured(rank))
+    return waive_unavailable(rank, _blank(rank, rank.job.case), _measured(rank))
 
 
 def _measured(rank: GpuHplRank) -> Iterator[Result]:
@@ -49,12 +49,12 @@ def _measured(rank: GpuHplRank) -> Iterator[Result]:
     cpus = gpus.widen(job, rank.index)
     device, library = gpus.opened(rank)
     rank.step("load cuSOLVERMp")
-    solver = on_all(rank, lambda: cusolvermp.Library(job.options.solver))
+    solver = open_on_all_ranks(rank, lambda: cusolvermp.Library(job.options.solver))
     stream = cuda.Stream(device)
     rank.step("load cuBLAS")
-    cublas = on_all(rank, lambda: _open_cublas(device, stream))
+    cublas = open_on_all_ranks(rank, lambda: _open_cublas(device, stream))
     kept: dict[str, Scalar] = {
-        "gpus": runs(gpu.id for gpu in job.gpus), "gpu": device.name, "nccl": library.version,
+        "gpus": format_runs(gpu.id for gpu in job.gpus), "gpu": device.name, "nccl": library.version,
         "cublas": cublas.version, "cpus": cpus, **gpus.nvls_settings(),
     }  # fmt: skip
     if job.launch.gpu_clock_hz:
@@ -102,7 +102,7 @@ def _multiply(
     record = product_record(_blank(rank, product_case(rank.job.case)), order, settings, everyone)
     slowest = record.settings.get("slowest_rank")
     if isinstance(slowest, int):
-        record = replace(record, settings=record.settings | {"slowest_gpu": rank.job.gpu_of(slowest).id})
+        record = replace(record, settings=record.settings | {"slowest_gpu": rank.job.find_gpu(slowest).id})
     yield record
 
 
@@ -111,21 +111,21 @@ def _solve(
 ) -> Iterator[Result]:
     """Solve once, check the residual and record it on rank 0. Collective. Raises Unavailable."""
     comm, case = rank.comm, rank.job.case
-    rows, columns = (count(comm.rank, case.n, case.nb) for count in (case.grid.rows_on, case.grid.columns_on))
+    rows, columns = (count(comm.rank, case.n, case.nb) for count in (case.grid.count_rows, case.grid.count_columns))
     lead = max(1, rows)
     part = linpack.Problem(case.n, case.nb, case.grid, case.grid.place(comm.rank), problem.SEED)
     team = gpus.connected(rank, device, library)
     matrix_bytes = problem.DOUBLE_BYTES * lead * max(1, columns)
-    on_all(rank, lambda: _refuse_full_gpu(device, matrix_bytes, case))
+    open_on_all_ranks(rank, lambda: _refuse_full_gpu(device, matrix_bytes, case))
     with (
         cuda.DeviceBuffer(device, matrix_bytes) as matrix,
         cuda.DeviceBuffer(device, problem.DOUBLE_BYTES * lead) as right_side,
         Buffer(problem.DOUBLE_BYTES * lead) as held,
-        on_all(rank, lambda: cusolvermp.Solver(solver, device, team.streams[0])) as grid,
+        open_on_all_ranks(rank, lambda: cusolvermp.Solver(solver, device, team.streams[0])) as grid,
     ):
         rank.step("cusolverMpCreateDeviceGrid")
         grid.join(team.members[0].comm, case.grid)
-        work_bytes = on_all(rank, lambda: grid.prepare(case.n, case.nb, lead, matrix, right_side))
+        work_bytes = open_on_all_ranks(rank, lambda: grid.prepare(case.n, case.nb, lead, matrix, right_side))
         rank.step(f"gpu_hpl N {case.n}: generate")
         _generate(part, matrix, lead, columns)
         part.generate_right_side(held)

@@ -93,11 +93,11 @@ def launches(options: GpuHplOptions, machine: Machine) -> tuple[Launch[Point], .
 
 def _points(options: GpuHplOptions, machine: Machine, ranks: int, hosts: int) -> Iterator[tuple[int, int, Grid]]:
     """Yield each (N, NB, grid). Raises UsageError for problems that do not fit."""
-    if machine.grows_to and (max(len(options.n), len(options.nb)) > 1 or not hpl_options.grows_over(options.grid)):
+    if machine.grows_to and (max(len(options.n), len(options.nb)) > 1 or not hpl_options.can_grow(options.grid)):
         hint = f"give one -o n= of a single host and one -o nb=; no grid but {hpl_options.FLAT}"
         raise UsageError("groups that grow have one N and NB, and a grid of their own", hint=hint)
     memory = _memory_bytes(machine, options)
-    grids = [layout.grid_for(grid, ranks) for grid in options.grid] or [layout.best_grid(ranks)]
+    grids = [layout.choose_grid(grid, ranks) for grid in options.grid] or [layout.best_grid(ranks)]
     for block, grid in itertools.product(options.nb or (int(BLOCK.value),), grids):
         layout.refuse_other_grid(grid, ranks)
         for asked in options.n or (_filling(options.fill * memory * ranks // hosts, block),):

@@ -22,7 +22,7 @@ from railwright.benchmarks.job import Case
 from railwright.benchmarks.linpack import layout, named, options, problem
 from railwright.benchmarks.linpack.options import HplJob, HplOptions, HplRank, Point
 from railwright.benchmarks.linpack.records import Multiplied, product_case, product_record, solution_record
-from railwright.benchmarks.together import on_all, or_waived
+from railwright.benchmarks.together import open_on_all_ranks, waive_unavailable
 from railwright.errors import CannotJudge
 from railwright.native import linpack, mpi
 from railwright.native.memory import Buffer
@@ -56,7 +56,7 @@ def progress(columns: int, order: int, spent_s: float) -> str:
 
 
 @contextlib.contextmanager
-def told(rank: HplRank, order: int) -> Iterator[None]:
+def report_progress(rank: HplRank, order: int) -> Iterator[None]:
     """Report progress to the launcher from rank 0 while the context is open.
 
     A sleeping thread reads the library's count of columns. It stays silent while the count does not grow, so that a
@@ -85,7 +85,7 @@ def told(rank: HplRank, order: int) -> Iterator[None]:
 
 
 def _run(rank: HplRank) -> Iterator[Result]:
-    return or_waived(rank, _blank(rank, rank.job.case), _measured(rank))
+    return waive_unavailable(rank, _blank(rank, rank.job.case), _measured(rank))
 
 
 def _measured(rank: HplRank) -> Iterator[Result]:
@@ -97,8 +97,8 @@ def _measured(rank: HplRank) -> Iterator[Result]:
     cpus = _widen(job, comm.rank)
     rank.step("load ScaLAPACK")
     mpich_abi = mpi.has_mpich_abi()
-    library = on_all(rank, lambda: Scalapack(job.options.library, job.case.threads, mpich_abi=mpich_abi))
-    on_all(rank, lambda: _refuse_full_host(rank))
+    library = open_on_all_ranks(rank, lambda: Scalapack(job.options.library, job.case.threads, mpich_abi=mpich_abi))
+    open_on_all_ranks(rank, lambda: _refuse_full_host(rank))
     kept: dict[str, Scalar] = {
         "library": library.version,
         "mpi": mpi.library_version(),
@@ -113,7 +113,7 @@ def _measured(rank: HplRank) -> Iterator[Result]:
 def _widen(job: HplJob, rank: int) -> tuple[int, ...]:
     """Bind this process to its share of the CPUs, which a library's threads inherit."""
     ranks = job.ranks_on_cpus
-    cpus = layout.cpus_of(job.machine, rank % ranks, ranks)
+    cpus = layout.list_cpus(job.machine, rank % ranks, ranks)
     os.sched_setaffinity(0, cpus)
     return cpus
 
@@ -122,7 +122,7 @@ def _refuse_full_host(rank: HplRank) -> bool:
     """Check this rank's host for the memory that the plan assumes, or raise CannotJudge."""
     job, free = rank.job, available_memory_bytes()
     case, team = job.case, problem.Team(job.ranks_on_cpus, job.case.threads)
-    need = problem.memory_of(case.n, case.nb, case.grid, rank.index, case.threads).total * team.ranks
+    need = problem.count_memory(case.n, case.nb, case.grid, rank.index, case.threads).total * team.ranks
     if free is not None and need > free + team.ranks * problem.RANK_BYTES:  # memory that these processes already use
         fits = problem.largest_order(layout.FILL.value * free, case.nb, case.grid, team)
         lack = f"{host_name()} has {format_size(free)} of free memory, but N = {case.n} needs {format_size(need)}"
@@ -143,7 +143,9 @@ def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Ite
         for _ in range(_WARM_UP + _SAMPLES):
             comm.Barrier()
             seconds.append(library.multiply(order, a, b, product))
-        cpu_share = (time.process_time() - start_cpu) / ((time.perf_counter() - start) * options.cpus_of_rank(rank.job))
+        cpu_share = (time.process_time() - start_cpu) / (
+            (time.perf_counter() - start) * options.count_rank_cpus(rank.job)
+        )
         wrong = linpack.wrong_rows(order, a, b, product)
     multiplied = Multiplied(seconds[_WARM_UP:], wrong, host_name())
     ranks, shares = comm.gather(multiplied), comm.gather(cpu_share)
@@ -171,7 +173,7 @@ def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterat
     if alone:
         needs = problem.memory_alone(case.n, case.threads)
     else:
-        needs = problem.memory_of(case.n, case.nb, case.grid, comm.rank, case.threads)
+        needs = problem.count_memory(case.n, case.nb, case.grid, comm.rank, case.threads)
     process = resident_bytes()
     part = linpack.Problem(case.n, case.nb, case.grid, case.grid.place(comm.rank), problem.SEED)
     lead = needs.right_side // problem.DOUBLE_BYTES
@@ -181,10 +183,10 @@ def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterat
         Buffer(needs.pivots) as pivots,
     ):
         rank.step(f"hpl N {case.n}: generate")
-        part.generate_columns(matrix, lead, 0, case.grid.columns_on(comm.rank, case.n, case.nb))
+        part.generate_columns(matrix, lead, 0, case.grid.count_columns(comm.rank, case.n, case.nb))
         part.generate_right_side(right_side)
         rank.step(f"hpl N {case.n}: solve on {case.grid} ranks in blocks of {case.nb}")
-        with told(rank, case.n):
+        with report_progress(rank, case.n):
             if alone:
                 solved = library.solve(case.n, matrix, right_side, pivots)
             else:
@@ -201,7 +203,7 @@ def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterat
 
 def _result(rank: HplRank, kept: dict[str, Scalar], seen: list[_Seen], norms: problem.Norms | None) -> Result:
     case = rank.job.case
-    most_s = options.cpus_of_rank(rank.job)
+    most_s = options.count_rank_cpus(rank.job)
     settings = kept | {
         "peak_bytes": sum(one.peak_bytes for one in seen),
         "process_bytes": sum(one.process_bytes for one in seen),

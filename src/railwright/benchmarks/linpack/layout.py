@@ -18,14 +18,14 @@ FLAT = Grid(1, 0)
 _MOST_GRIDS_SHOWN = 4
 
 
-def team_of(machine: Machine, ranks: int, threads: int) -> Team:
+def choose_team(machine: Machine, ranks: int, threads: int) -> Team:
     """Return a host's ranks and the threads of each; 0 leaves a number to the layout.
 
     The layout has one rank for each NUMA node with usable CPUs and a thread for each of the node's cores, so that no
     thread writes to another node's memory. Raises UsageError for more threads than CPUs.
     """
     nodes, cpus = cpus_by_node(machine), len(machine.cpus)
-    cores = cores_of(machine)
+    cores = count_cores(machine)
     sharing = max(1, len(machine.hosts)) if machine.hosts_share_cpus else 1
     if machine.hosts:
         ranks = machine.ranks_per_host
@@ -38,7 +38,7 @@ def team_of(machine: Machine, ranks: int, threads: int) -> Team:
     return Team(ranks, threads)
 
 
-def cores_of(machine: Machine) -> int:
+def count_cores(machine: Machine) -> int:
     """Count the usable cores; two CPUs that are threads of one core count once."""
     cores = 0
     for node, cpus in cpus_by_node(machine).items():
@@ -47,7 +47,7 @@ def cores_of(machine: Machine) -> int:
     return max(1, cores)
 
 
-def cpus_of(machine: Machine, place: int, ranks: int) -> tuple[int, ...]:
+def list_cpus(machine: Machine, place: int, ranks: int) -> tuple[int, ...]:
     """Return the CPUs of one of a host's ranks: equal numbers for each, on one NUMA node if possible."""
     cpus = machine.cpus
     if ranks >= len(cpus):
@@ -55,12 +55,12 @@ def cpus_of(machine: Machine, place: int, ranks: int) -> tuple[int, ...]:
     return cpus[place * len(cpus) // ranks : (place + 1) * len(cpus) // ranks]
 
 
-def grids_of(ranks: int) -> list[Grid]:
+def list_grids(ranks: int) -> list[Grid]:
     """List the grids of this many ranks, the flattest first: 1x4, 2x2, 4x1."""
     return [Grid(rows, ranks // rows) for rows in range(1, ranks + 1) if ranks % rows == 0]
 
 
-def grid_for(asked: Grid, ranks: int) -> Grid:
+def choose_grid(asked: Grid, ranks: int) -> Grid:
     """Return the requested grid; FLAT is one row of all ranks."""
     return Grid(1, ranks) if asked == FLAT else asked
 
@@ -75,7 +75,7 @@ def refuse_other_grid(grid: Grid, ranks: int) -> None:
     """Raise UsageError for a grid with another number of ranks, and suggest those that fit."""
     if grid.ranks == ranks:
         return
-    near = sorted(grids_of(ranks), key=lambda one: abs(one.rows - one.columns))[:_MOST_GRIDS_SHOWN]
+    near = sorted(list_grids(ranks), key=lambda one: abs(one.rows - one.columns))[:_MOST_GRIDS_SHOWN]
     fitting = ", ".join(str(one) for one in sorted(near))
     raise UsageError(f"a grid of {grid} needs {grid.ranks} ranks, got {ranks}",
                      hint=f"give -o grid={fitting.replace(', ', ' or ')}, or other ranks")  # fmt: skip

@@ -67,14 +67,14 @@ def grid_option(members: str) -> Any:  # noqa: ANN401 - see option
     return option(AUTO, said, word_or(AUTO, (), _grids))
 
 
-def grows_over(grids: tuple[Grid, ...]) -> bool:
+def can_grow(grids: tuple[Grid, ...]) -> bool:
     """Report whether the grid option works for groups of any size."""
     return grids in ((), (layout.FLAT,))
 
 
 def grown_grid(grids: tuple[Grid, ...], ranks: int) -> Grid:
     """Return the grid of a group of this many ranks."""
-    return layout.grid_for(grids[0], ranks) if grids else layout.best_grid(ranks)
+    return layout.choose_grid(grids[0], ranks) if grids else layout.best_grid(ranks)
 
 
 def _dat(text: str) -> hpl_dat.HplDat:
@@ -135,7 +135,7 @@ class HplOptions(Options, frozen=True):
             (self.dat.orders, self.dat.blocks, self.dat.grids) if self.dat else (self.n, self.nb, self.grid)
         )
         free = available_memory_bytes()
-        grids = tuple(layout.grid_for(grid, ranks) for grid in grids) or (layout.best_grid(ranks),)
+        grids = tuple(layout.choose_grid(grid, ranks) for grid in grids) or (layout.best_grid(ranks),)
         for block, grid in itertools.product(blocks or (int(layout.BLOCK.value),), grids):
             layout.refuse_other_grid(grid, ranks)
             for order in orders or (layout.order_that_fits(free, self.fill, block, grid, sharing),):
@@ -144,7 +144,7 @@ class HplOptions(Options, frozen=True):
 
     def grown(self, machine: Machine, team: Team) -> tuple[int, int, Grid]:
         """Return (N, NB, grid) of a growing group, with the work per host of a single host. Raises UsageError."""
-        if self.dat or max(len(self.n), len(self.nb)) > 1 or not grows_over(self.grid):
+        if self.dat or max(len(self.n), len(self.nb)) > 1 or not can_grow(self.grid):
             raise UsageError("groups that grow have one N and NB, and a grid of their own",
                              hint=f"one -o n= of a single host, one -o nb=; no grid but {FLAT}, no dat")  # fmt: skip
         block, free = self.nb[0] if self.nb else int(layout.BLOCK.value), available_memory_bytes()
@@ -195,7 +195,7 @@ def launches(options: HplOptions, machine: Machine) -> tuple[Launch[Point], ...]
     ranks = options.ranks
     if not ranks and not machine.hosts and (grids := options.dat.grids if options.dat else options.grid):
         ranks = grids[0].ranks
-    team = layout.team_of(machine, ranks, options.threads)
+    team = layout.choose_team(machine, ranks, options.threads)
     total = team.ranks * max(1, len(machine.hosts))
     if machine.hosts and options.ranks and options.ranks != team.ranks:
         raise UsageError(f"ranks is {options.ranks} per host, but {team.ranks} are started on each",
@@ -243,7 +243,7 @@ def is_functional(job: HplJob) -> bool:
     return job.ranks_on_cpus * job.case.threads > len(job.cpus)
 
 
-def cpus_of_rank(job: HplJob) -> float:
+def count_rank_cpus(job: HplJob) -> float:
     """Return the most CPU time per second that a rank can get."""
     held = job.machine.host_cpus
     return job.case.threads if held is None else min(job.case.threads, held * len(job.hosts) / job.ranks)
@@ -257,7 +257,7 @@ def product_order(case: Point) -> int:
 
 def path(job: HplJob) -> str:
     """Return the path from rank 0's memory to the last rank's."""
-    return f"{job.memory_of(0)}>{job.memory_of(job.ranks - 1)}"
+    return f"{job.find_memory(0)}>{job.find_memory(job.ranks - 1)}"
 
 
 def plan(job: HplJob) -> Plan:

@@ -41,11 +41,11 @@ class Grid(NamedTuple):
         """Return a rank's row and column."""
         return divmod(rank, self.columns)
 
-    def rows_on(self, rank: int, order: int, block: int) -> int:
+    def count_rows(self, rank: int, order: int, block: int) -> int:
         """Return the number of the matrix's rows on a rank."""
         return share(order, block, self.place(rank)[0], self.rows)
 
-    def columns_on(self, rank: int, order: int, block: int) -> int:
+    def count_columns(self, rank: int, order: int, block: int) -> int:
         """Return the number of its columns on a rank."""
         return share(order, block, self.place(rank)[1], self.columns)
 
@@ -99,9 +99,9 @@ class Memory(NamedTuple):
         return sum(self)
 
 
-def memory_of(order: int, block: int, grid: Grid, rank: int, threads: int) -> Memory:
+def count_memory(order: int, block: int, grid: Grid, rank: int, threads: int) -> Memory:
     """Return the memory of a rank of the grid."""
-    rows, columns = grid.rows_on(rank, order, block), grid.columns_on(rank, order, block)
+    rows, columns = grid.count_rows(rank, order, block), grid.count_columns(rank, order, block)
     lead = max(1, rows)
     inner = block // math.ceil(block / _MOST_INNER_ROWS.value)
     return Memory(
@@ -117,7 +117,7 @@ def memory_of(order: int, block: int, grid: Grid, rank: int, threads: int) -> Me
 
 def memory_alone(order: int, threads: int) -> Memory:
     """Return the memory of a single process that solves by LAPACK: no panels, and twice as much packed."""
-    return memory_of(order, order, Grid(1, 1), 0, threads)._replace(
+    return count_memory(order, order, Grid(1, 1), 0, threads)._replace(
         pivots=PIVOT_BYTES * order, panels=0, packed=2 * threads * int(_PACKED_BYTES.value)
     )
 
@@ -125,7 +125,7 @@ def memory_alone(order: int, threads: int) -> Memory:
 def memory_on_host(order: int, block: int, grid: Grid, team: Team) -> int:
     """Return the most memory of one host's ranks: ranks 0, 1, ... on the first host have the larger shares."""
     hosts = range(0, grid.ranks, team.ranks)
-    each = [memory_of(order, block, grid, rank, team.threads).total for rank in range(grid.ranks)]
+    each = [count_memory(order, block, grid, rank, team.threads).total for rank in range(grid.ranks)]
     return max(sum(each[first : first + team.ranks]) for first in hosts)
 
 

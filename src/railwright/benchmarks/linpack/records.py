@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.linpack import problem
 from railwright.benchmarks.linpack.options import Point
-from railwright.benchmarks.record import failed_if, measured
+from railwright.benchmarks.record import complete, failed_if
 from railwright.native import linpack
 from railwright.results.records import Result, Verification
 from railwright.topology.devices import Scalar
@@ -49,7 +49,7 @@ def product_record(blank: Result, order: int, kept: Mapping[str, Scalar], ranks:
     reason = "" if wrong_on is None else f"{ranks[wrong_on].wrong_rows} rows of a product are wrong on rank {wrong_on}"
     settings = {**kept, "order": order, **_slowest(ranks)}
     blank = replace(failed_if(blank, reason), settings=settings, verification=check)
-    return blank if reason else measured(blank, [len(ranks) * 2.0 * order**3 / second for second in slowest])
+    return blank if reason else complete(blank, [len(ranks) * 2.0 * order**3 / second for second in slowest])
 
 
 def _slowest(ranks: Sequence[Multiplied]) -> dict[str, Scalar]:
@@ -75,7 +75,7 @@ def solution_record(
         return failed_if(blank, f"pivot {singular_at} of {order} was found to be 0: the factors are wrong")
     rate = problem.operations(order) / seconds
     if norms is None:
-        return measured(blank, [rate])
+        return complete(blank, [rate])
     residual = problem.scaled_residual(norms, order)
     is_right = residual < threshold
     vector = problem.DOUBLE_BYTES * order
@@ -85,4 +85,4 @@ def solution_record(
     if not is_right:
         shown = said if isinstance(said, str) else f"{said:.3g}"
         return failed_if(blank, f"the scaled residual must be below {threshold:g}, got {shown}")
-    return measured(blank, [rate])
+    return complete(blank, [rate])

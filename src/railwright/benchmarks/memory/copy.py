@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
-from railwright.benchmarks.job import Case, Job, node_of
+from railwright.benchmarks.job import Case, Job, find_node
 from railwright.benchmarks.options import Options, choice, option
-from railwright.benchmarks.pages import kinds_at, pages_evidence, pages_option
-from railwright.benchmarks.record import failed_if, joined, measured, waived
+from railwright.benchmarks.pages import choose_pages, pages_evidence, pages_option
+from railwright.benchmarks.record import complete, failed_if, format_cpus, waived
 from railwright.errors import CannotJudge
 from railwright.native import memory
 from railwright.native.memory import Buffer, MayNotPlace
@@ -82,7 +82,7 @@ def _crossings(job: CopyJob) -> list[_Crossing]:
     pairs = itertools.permutations(sorted(node for node in nodes if node is not None), 2)
     first_cpu: dict[int, int] = {}
     for cpu in job.cpus:
-        first_cpu.setdefault(node_of(job.topology, cpu), cpu)
+        first_cpu.setdefault(find_node(job.topology, cpu), cpu)
     return [
         _Crossing(source, target, thread_on, first_cpu.get(source if thread_on == "source" else target))
         for source, target in pairs
@@ -93,7 +93,7 @@ def _crossings(job: CopyJob) -> list[_Crossing]:
 def _plan(job: CopyJob) -> Plan:
     sizes, across = job.options.sizes, job.options.node_sizes
     crossings = [crossing for crossing in _crossings(job) if crossing.cpu is not None]
-    moved = sum(_SAMPLES * _inner(size) * size * (1 + len(kinds_at(size, job.options.pages))) for size in sizes)
+    moved = sum(_SAMPLES * _inner(size) * size * (1 + len(choose_pages(size, job.options.pages))) for size in sizes)
     moved += sum(_SAMPLES * _inner(size) * size for size in across) * len(crossings)
     return Plan(
         path=_local_path(job),
@@ -112,11 +112,11 @@ def _pages(job: CopyJob, size: int) -> tuple[str, ...]:
     """Return the pages of one thread's copies of a size. Huge pages are an empty string, as in older records."""
     if "one" not in job.options.threads:
         return ()
-    return tuple("" if kind == "huge" else kind for kind in kinds_at(size, job.options.pages))
+    return tuple("" if kind == "huge" else kind for kind in choose_pages(size, job.options.pages))
 
 
 def _local_path(job: CopyJob) -> str:
-    return f"{job.memory_of(0)}>{job.memory_of(0)}"
+    return f"{job.find_memory(0)}>{job.find_memory(0)}"
 
 
 def _run(rank: Rank[CopyOptions, Case]) -> Iterator[Result]:
@@ -157,7 +157,7 @@ def _measure_crossings(rank: Rank[CopyOptions, Case]) -> Iterator[Result]:
             rank.step(f"memory_copy {crossing.path} {format_size(size)}, thread on the {crossing.thread_on}'s node")
             yield _measure_crossing(crossing, size)
     if crossings:
-        memory.pin(rank.job.cpu_of(rank.index))
+        memory.pin(rank.job.find_cpu(rank.index))
 
 
 def _measure_crossing(crossing: _Crossing, size: int) -> Result:
@@ -195,12 +195,12 @@ def _placement(crossing: _Crossing, source: Buffer, target: Buffer) -> tuple[Evi
 def _result(
     path: str, case: _Copy, cpus: list[int], samples: list[float], check: Verification, seen: tuple[Evidence, ...] = ()
 ) -> Result:
-    return measured(
+    return complete(
         BENCHMARK.blank(path, case),
         samples,
         settings={
             "copies_per_sample": _inner(case.size_bytes),
-            "cpus": joined(cpus),
+            "cpus": format_cpus(cpus),
             "bytes_counted": "once",
         },
         verification=check,

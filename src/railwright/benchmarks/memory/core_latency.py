@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options
-from railwright.benchmarks.record import measured
+from railwright.benchmarks.record import complete
 from railwright.native import memory
 from railwright.results.declarations import Declaration
 from railwright.results.records import Result, Verification
@@ -19,17 +19,17 @@ _SAMPLES = 1000
 
 def _plan(job: Job[Options, Case]) -> Plan:
     waived = "" if len(job.cpus) > 1 else "at least 2 usable CPUs are needed, got 1"
-    return Plan(path=job.between_ranks(), seconds=0.3, memory_bytes=4096, waived=waived)
+    return Plan(path=job.rank_path(), seconds=0.3, memory_bytes=4096, waived=waived)
 
 
 def _run(rank: Rank[Options, Case]) -> Iterator[Result]:
     job = rank.job
-    cpu, partner = job.cpu_of(0), job.cpu_of(1)
+    cpu, partner = job.find_cpu(0), job.find_cpu(1)
     rank.step(f"core_latency CPU {cpu} to CPU {partner}")
     samples = memory.core_latency(cpu, partner, inner=_ROUND_TRIPS_PER_SAMPLE, samples=_SAMPLES)
     trips = 2 * _ROUND_TRIPS_PER_SAMPLE * _SAMPLES
-    yield measured(
-        BENCHMARK.blank(job.between_ranks()),  # between the CPUs of ranks 0 and 1, whose messages it bounds from below
+    yield complete(
+        BENCHMARK.blank(job.rank_path()),  # between the CPUs of ranks 0 and 1, whose messages it bounds from below
         samples,
         settings={"round_trips_per_sample": _ROUND_TRIPS_PER_SAMPLE, "cpus": f"{cpu},{partner}"},
         # Each thread continues only after it reads exactly the number that the other sends next.

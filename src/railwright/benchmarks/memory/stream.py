@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
-from railwright.benchmarks.job import Case, Job, cpus_by_node, node_of
+from railwright.benchmarks.job import Case, Job, cpus_by_node, find_node
 from railwright.benchmarks.options import Options, option, whole_number
-from railwright.benchmarks.record import joined, measured
+from railwright.benchmarks.record import complete, format_cpus
 from railwright.native import stream
 from railwright.results.declarations import Declaration
 from railwright.results.records import Result
@@ -34,7 +34,7 @@ def _plan(job: Job[StreamOptions, Case]) -> Plan:
     array_bytes = job.options.array_size
     moved = (1 + job.options.passes) * array_bytes * sum(stream.WORDS_MOVED.values()) * len(cpus_by_node(job.machine))
     return Plan(
-        path=_path(node_of(job.topology, job.cpus[0])),
+        path=_path(find_node(job.topology, job.cpus[0])),
         seconds=1 + moved / _ESTIMATE_BYTES_PER_S,
         memory_bytes=3 * array_bytes,
         moved_bytes=moved,
@@ -56,13 +56,13 @@ def _measure(options: StreamOptions, node: int, cpus: list[int]) -> Iterator[Res
     passes = stream.stream(cpus, words, 1 + options.passes)
     for kernel, seconds in passes.seconds.items():
         moved = stream.WORDS_MOVED[kernel] * words * stream.WORD_BYTES * len(cpus)
-        yield measured(
+        yield complete(
             BENCHMARK.blank(_path(node), _Kernel(kernel=kernel, threads=len(cpus))),
             [moved / second for second in seconds],
             settings={
                 "array_bytes": words * stream.WORD_BYTES * len(cpus),
                 "passes": len(seconds),
-                "cpus": joined(cpus),
+                "cpus": format_cpus(cpus),
                 "bytes_counted": "read and written, as STREAM counts them",
             },
             verification=passes.check,

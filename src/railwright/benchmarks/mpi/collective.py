@@ -17,8 +17,8 @@ from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import Transport
 from railwright.benchmarks.options import Options, choice, option, whole_number
-from railwright.benchmarks.record import failed_if, joined, measured, rates, wrong_on_ranks
-from railwright.busbw import DIVIDED, factor
+from railwright.benchmarks.record import complete, failed_if, format_cpus, format_wrong, rates
+from railwright.busbw import DIVIDED, busbw_factor
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.native.memory import Buffer
@@ -111,12 +111,12 @@ def _launches(name: str, options: CollectiveOptions, machine: Machine) -> tuple[
     places = machine.host_ranks if machine.hosts else len(machine.cpus)
     ranks = options.ranks or max(2, min(_DEFAULT_MOST_RANKS, places))
     if not machine.hosts:
-        return pair.over_transports(options.transports, ranks)
+        return pair.launch_transports(options.transports, ranks)
     if ranks != places:
         given = f"{len(machine.hosts)} hosts with {machine.ranks_per_host} each have {places}"
         raise UsageError(f"ranks is {ranks} for {name}, but {given}",
                          hint=f"give -o ranks={places}, or another --ranks-per-host")  # fmt: skip
-    return pair.between_hosts(ranks)
+    return pair.launch_hosts(ranks)
 
 
 def is_functional(job: CollectiveJob) -> bool:
@@ -139,7 +139,7 @@ def size_bytes(operation: str, count: int, ranks: int) -> int:
 
 def moved_bytes(operation: str, size: int, ranks: int) -> int:
     """Return the least payload that all ranks together send in one operation: busbw's bytes times the ranks."""
-    return int(ranks * factor(operation, ranks) * size)
+    return int(ranks * busbw_factor(operation, ranks) * size)
 
 
 def plan(operation: str, job: CollectiveJob) -> Plan:
@@ -171,7 +171,7 @@ def _buffer_bytes(operation: str, size: int, ranks: int) -> int:
 def path(job: CollectiveJob) -> str:
     """Return the path from rank 0's memory to that of the last rank on its own core, in the farthest NUMA node."""
     last = job.ranks if job.hosts else min(job.ranks, len(job.cpus))
-    return f"{job.memory_of(0)}>{job.memory_of(last - 1)}"
+    return f"{job.find_memory(0)}>{job.find_memory(last - 1)}"
 
 
 def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) -> Iterator[Result]:
@@ -249,7 +249,7 @@ def _results(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRan
     blank = _blank(benchmark, rank, seen)
     yield from rates(blank, operation, rank.size, seen.size, seen.seconds)
     if seen.size < _LATENCY_BELOW_BYTES:
-        yield measured(blank, seen.seconds, "latency_s")
+        yield complete(blank, seen.seconds, "latency_s")
 
 
 def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Seen) -> Result:
@@ -264,7 +264,7 @@ def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Seen) ->
             "placement": "out of place",
             "mpi": library_version(),
             "thread_level": thread_level(),
-            "cpus": joined(sorted({job.cpu_of(index) for index in range(rank.size)})),
+            "cpus": format_cpus(sorted({job.find_cpu(index) for index in range(rank.size)})),
             "functional": is_functional(job),
         },
         ranks=rank.size,
@@ -276,7 +276,7 @@ def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Seen) ->
 
 def _failure(seen: _Seen, requested: str) -> str:
     """Return the reason why a measured size is invalid, or an empty string."""
-    if wrong := wrong_on_ranks(seen.bytes_wrong, "bytes"):
+    if wrong := format_wrong(seen.bytes_wrong, "bytes"):
         return f"wrong result at {format_size(seen.size)}: {wrong}"
     if seen.evidence.value != requested:
         return f"{requested} was requested, but {seen.evidence.seen}: it ran over {seen.evidence.value}"

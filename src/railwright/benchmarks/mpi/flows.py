@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options
-from railwright.benchmarks.record import summed
-from railwright.benchmarks.wanted_flow import Wanted, probe, received, sent
+from railwright.benchmarks.record import sum_checks
+from railwright.benchmarks.wanted_flow import FlowRequest, probe, record_received, record_sent
 from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version
 from railwright.native.mpi_messages import Post
@@ -36,7 +36,7 @@ _KINDS_OF_TAG = 2
 class MpiFlows(Case, frozen=True, kw_only=True):
     """The rounds of a launch."""
 
-    rounds: tuple[tuple[Wanted, ...], ...]
+    rounds: tuple[tuple[FlowRequest, ...], ...]
     stream_s: float = 1.5
 
 
@@ -53,7 +53,7 @@ class _Sending:
     """The sender's side of a flow."""
 
     post: Post
-    flow: Wanted
+    flow: FlowRequest
     buffer: Buffer
     ends_at: float
     begun: float = field(default_factory=time.monotonic)
@@ -84,7 +84,7 @@ class _Receiving:
     """The receiver's side of a flow: the first message starts its clock."""
 
     post: Post
-    flow: Wanted
+    flow: FlowRequest
     seed: int
     buffers: list[Buffer]
     first_at: float = 0.0
@@ -120,7 +120,7 @@ class _Receiving:
     def check(self) -> Verification:
         """Check the last message in each buffer."""
         held = zip(self.buffers, self.last_bytes, strict=True)
-        return summed(buffer.verify(self.seed, size) for buffer, size in held)
+        return sum_checks(buffer.verify(self.seed, size) for buffer, size in held)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -128,7 +128,7 @@ class _Receiving:
         return (self.timed_bytes / (self.last_at - self.first_at),) if self.timed_bytes else ()
 
 
-def _tag(flow: Wanted, kind: int) -> int:
+def _tag(flow: FlowRequest, kind: int) -> int:
     return _KINDS_OF_TAG * flow.number + kind
 
 
@@ -142,7 +142,7 @@ def _run(rank: FlowsRank) -> Iterator[Result]:
 
 
 def _round(
-    rank: FlowsRank, post: Post, number: int, flows: tuple[Wanted, ...], buffer: Callable[[], Buffer]
+    rank: FlowsRank, post: Post, number: int, flows: tuple[FlowRequest, ...], buffer: Callable[[], Buffer]
 ) -> Iterator[Result]:
     receiving = [
         _Receiving(post, flow, _seed(number, flow), [buffer() for _ in range(_UNDER_WAY)])
@@ -161,12 +161,12 @@ def _round(
     post.deliver()
     rank.meet()
     for flow, _ in out:
-        yield sent(BENCHMARK, number, flow)
+        yield record_sent(BENCHMARK, number, flow)
     for one in receiving:
-        yield received(BENCHMARK, number, one.flow, one.rates, one.check(), {"mpi": library_version()})
+        yield record_received(BENCHMARK, number, one.flow, one.rates, one.check(), {"mpi": library_version()})
 
 
-def _seed(number: int, flow: Wanted) -> int:
+def _seed(number: int, flow: FlowRequest) -> int:
     return 2 * (4096 * number + flow.number)
 
 

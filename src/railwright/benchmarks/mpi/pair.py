@@ -13,8 +13,8 @@ from railwright.benchmarks.evidence import ConnectionMeter, transport_evidence
 from railwright.benchmarks.fabric import PROOF_BYTES, InterfaceMeter
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options, choice, option
-from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, unless_elsewhere
-from railwright.benchmarks.record import joined, measured, summed
+from railwright.benchmarks.pages import allocate_buffer, check_placement, choose_pages, pages_evidence, pages_option
+from railwright.benchmarks.record import complete, format_cpus, sum_checks
 from railwright.native.memory import Buffer
 from railwright.native.mpi import PointToPoint, library_version, thread_level
 from railwright.results.declarations import Declaration
@@ -97,23 +97,23 @@ Loop = Callable[[PairRank, PointToPoint, Buffer, Buffer, int], Timed]
 """Times one size in a rank's pair. Collective over all ranks; only rank 0's result is used."""
 
 
-def over_transports(transports: tuple[str, ...], ranks: int) -> tuple[Launch[Transport], ...]:
+def launch_transports(transports: tuple[str, ...], ranks: int) -> tuple[Launch[Transport], ...]:
     """Return a launch for each transport, because an MPI library chooses one when it starts."""
     cases = ((Transport(transport=name), _TRANSPORTS[name]) for name in transports)
     return tuple(Launch(case=case, environment=variables, ranks=ranks) for case, variables in cases)
 
 
-def between_hosts(ranks: int) -> tuple[Launch[Transport], ...]:
+def launch_hosts(ranks: int) -> tuple[Launch[Transport], ...]:
     """Return the single launch over several hosts, which shared memory does not connect."""
     return (Launch(case=Transport(transport="tcp"), environment=_BETWEEN_HOSTS, ranks=ranks),)
 
 
 def launches(options: PairOptions, machine: Machine, pairs: int = 1) -> tuple[Launch[Transport], ...]:
     """Return the launches of this many pairs of ranks."""
-    return between_hosts(2 * pairs) if machine.hosts else over_transports(options.transports, 2 * pairs)
+    return launch_hosts(2 * pairs) if machine.hosts else launch_transports(options.transports, 2 * pairs)
 
 
-def pairs_of(job: PairJob) -> int:
+def count_pairs(job: PairJob) -> int:
     """Return the number of pairs in a launch."""
     return job.ranks // 2
 
@@ -123,7 +123,7 @@ def plan(job: PairJob, messages: list[tuple[int, int]], message_s: float, bytes_
     sizes = job.options.sizes
     too_large = [size for size in sizes if size > _GIVE_UP_BYTES]
     waived = f"sizes must be below 2 GiB, the limit of MPI counts; got {format_size(too_large[0])}" if too_large else ""
-    repeated = [(size, count * len(_pages(job, size)) * pairs_of(job)) for size, count in messages]
+    repeated = [(size, count * len(_pages(job, size)) * count_pairs(job)) for size, count in messages]
     return Plan(
         path=_path(job),
         seconds=1 + sum(count * (message_s + size / bytes_per_s) for size, count in repeated),
@@ -135,24 +135,24 @@ def plan(job: PairJob, messages: list[tuple[int, int]], message_s: float, bytes_
 
 def _path(job: PairJob) -> str:
     """The path of the first pair."""
-    return f"{job.memory_of(0)}>{job.memory_of(pairs_of(job))}"
+    return f"{job.find_memory(0)}>{job.find_memory(count_pairs(job))}"
 
 
 def _pages(job: PairJob, size: int) -> tuple[str, ...]:
     """Return the pages of a size; between hosts a single kind, because the network decides there."""
-    return kinds_at(size, job.options.pages[:1] if job.hosts else job.options.pages)
+    return choose_pages(size, job.options.pages[:1] if job.hosts else job.options.pages)
 
 
 def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result]:
     """Run the loop at every size in all pairs, each size with its data check and its evidence."""
-    comm, pairs, requested = rank.comm, pairs_of(rank.job), rank.job.case.transport
+    comm, pairs, requested = rank.comm, count_pairs(rank.job), rank.job.case.transport
     partner = (rank.index + pairs) % rank.size
     pair = PointToPoint(comm if pairs == 1 else comm.Split(rank.index % pairs, rank.index))
     is_latency = benchmark.quantity == "latency_s"
     every = [(size, pages) for size in rank.job.options.sizes for pages in _pages(rank.job, size)]
     for size, pages in every:
         rank.step(f"{benchmark.name} {format_size(size)}, {pages} pages")
-        with buffer_on(pages, size) as out, buffer_on(pages, size) as into:
+        with allocate_buffer(pages, size) as out, allocate_buffer(pages, size) as into:
             lies = pages_evidence(into)
             out.fill(_seed(rank, size, rank.index))
             into.fill(_seed(rank, size, rank.size))  # poison: a rank that receives nothing keeps it
@@ -178,8 +178,8 @@ def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result
             message = Message(size_bytes=size, transport=requested, pages=pages, pairs=pairs)
             blank = _blank(rank, benchmark, message, timed, checks, (seen, lies))
             if timed.messages_per_s:
-                yield measured(blank, timed.messages_per_s, "messages_per_s")
-            yield measured(blank, timed.samples, "latency_s" if is_latency else "bandwidth_bytes_per_s")
+                yield complete(blank, timed.messages_per_s, "messages_per_s")
+            yield complete(blank, timed.samples, "latency_s" if is_latency else "bandwidth_bytes_per_s")
 
 
 def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
@@ -192,7 +192,7 @@ def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
         pair.window(out, into, _PROBE_MESSAGE_BYTES, window=window, warm=0, iterations=1)
         rank.comm.barrier()
     if rank.job.hosts:
-        return fabric.evidence(rank.comm, rank.job, pairs_of(rank.job) * payload_bytes)
+        return fabric.evidence(rank.comm, rank.job, count_pairs(rank.job) * payload_bytes)
     return transport_evidence(payload_bytes, meter.moved_bytes(), "shm", _CARRIER)
 
 
@@ -210,7 +210,7 @@ def _blank(
 ) -> Result:
     """Return the record without samples; `evidence` covers transport and pages."""
     job, requested = rank.job, rank.job.case.transport
-    cpus = sorted({job.cpu_of(index) for index in range(rank.size)})
+    cpus = sorted({job.find_cpu(index) for index in range(rank.size)})
     blank = benchmark.blank(
         _path(job),
         message,
@@ -219,15 +219,15 @@ def _blank(
             **timed.settings,
             "mpi": library_version(),
             "thread_level": thread_level(),
-            "cpus": joined(cpus),
+            "cpus": format_cpus(cpus),
             "oversubscribed": len(cpus) < job.ranks_on_cpus,
         },
-        verification=summed(checks),
+        verification=sum_checks(checks),
         evidence=evidence,
     )
     way, lies = evidence
     elsewhere = f"{requested} was requested, but {way.seen}: it ran over {way.value}"
-    return unless_elsewhere(blank, message.pages, lies, elsewhere if way.value != requested else "")
+    return check_placement(blank, message.pages, lies, elsewhere if way.value != requested else "")
 
 
 def benchmark(

@@ -38,7 +38,7 @@ def _launches(options: PairsOptions, machine: Machine) -> tuple[Launch[Transport
 
 def _loop(rank: PairRank, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
     """Time one size. All pairs synchronise between the warm-up and the timed windows."""
-    job, pairs = rank.job, pair.pairs_of(rank.job)
+    job, pairs = rank.job, pair.count_pairs(rank.job)
     warm, windows = _WINDOWS.repeats(job, size)
     between.window(out, into, size, window=WINDOW, warm=warm, iterations=0)
     rank.comm.barrier()

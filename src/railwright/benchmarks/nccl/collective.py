@@ -12,14 +12,14 @@ from railwright.benchmarks.benchmark import Benchmark
 from railwright.benchmarks.nccl import gpus, options
 from railwright.benchmarks.nccl.group import Group, Point, Refused
 from railwright.benchmarks.nccl.options import NcclOptions, NcclRank, Size, Way
-from railwright.benchmarks.record import failed_if, measured, rates, waived, wrong_on_ranks
+from railwright.benchmarks.record import complete, failed_if, format_wrong, rates, waived
 from railwright.native import cuda
 from railwright.native.mpi_collectives import PATTERN
 from railwright.results.declarations import Declaration
 from railwright.results.records import Result, Verification
 from railwright.results.workload import Collective
 from railwright.topology.devices import Scalar
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 from railwright.units import format_size
 
 _ALL_SIZES = {"sizes": "8:8G:x2"}
@@ -80,7 +80,7 @@ def _measure(benchmark: NcclBenchmark, group: Group, size: Size, placement: str)
         evidence=point.evidence,
     )
     yield from rates(blank, operation, group.team.ranks, size.size_bytes, point.seconds)
-    yield measured(blank, point.seconds, "latency_s")
+    yield complete(blank, point.seconds, "latency_s")
 
 
 def _blank(benchmark: NcclBenchmark, rank: NcclRank, size: Size | None = None, placement: str = "") -> Result:
@@ -95,7 +95,7 @@ def _settings(group: Group) -> dict[str, Scalar]:
     composed = {"all_to_all": "ncclAlltoAll" if group.library.has("ncclAlltoAll") else "ncclSend and ncclRecv"}
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     settings: dict[str, Scalar] = {
-        "gpus": runs(gpu.id for gpu in group.job.gpus),
+        "gpus": format_runs(gpu.id for gpu in group.job.gpus),
         "nccl": group.library.version,
         "library": group.library.path,
         "cuda": cuda.driver_version(),
@@ -116,7 +116,7 @@ def _settings(group: Group) -> dict[str, Scalar]:
 
 def _failure(point: Point) -> str:
     """Return the reason why a measured size is invalid, or an empty string."""
-    wrong = wrong_on_ranks(point.bytes_wrong, "bytes")
+    wrong = format_wrong(point.bytes_wrong, "bytes")
     return wrong and f"wrong result at {format_size(point.size.size_bytes)}: {wrong}"
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options
-from railwright.benchmarks.wanted_flow import Wanted, probe, received, sent
+from railwright.benchmarks.wanted_flow import FlowRequest, probe, record_received, record_sent
 from railwright.errors import CannotJudge
 from railwright.native import cuda
 from railwright.native.nccl_library import Library
@@ -34,7 +34,7 @@ _POISON = 0xBF
 class NcclFlows(Case, frozen=True, kw_only=True):
     """The rounds of a launch."""
 
-    rounds: tuple[tuple[Wanted, ...], ...]
+    rounds: tuple[tuple[FlowRequest, ...], ...]
     stream_s: float = 1.5
     buffer_bytes: int = 32 * MIB
 
@@ -76,7 +76,7 @@ def _agreed(comm: Intracomm, said: dict[int, Told]) -> dict[int, Told]:
     return {flow: value for one in comm.allgather(said) for flow, value in one.items()}
 
 
-def _fill(number: int, ours: list[tuple[Wanted, OneWay]]) -> None:
+def _fill(number: int, ours: list[tuple[FlowRequest, OneWay]]) -> None:
     """Fill the send buffers with patterns and the receive buffers with poison."""
     for flow, end in ours:
         if end.sends:
@@ -85,13 +85,13 @@ def _fill(number: int, ours: list[tuple[Wanted, OneWay]]) -> None:
             end.buffer.set_bytes(_POISON)
 
 
-def _round(rank: FlowsRank, number: int, ours: list[tuple[Wanted, OneWay]]) -> Iterator[Result]:
+def _round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWay]]) -> Iterator[Result]:
     def transfer(threads: ThreadPoolExecutor, times: dict[int, int]) -> list[float]:
         """Run the transfers and return the seconds until each of this rank's flows ended."""
         rank.meet()
         begun = time.monotonic()
 
-        def time_flow(flow: Wanted, end: OneWay) -> float:
+        def time_flow(flow: FlowRequest, end: OneWay) -> float:
             end.transfer(times[flow.number])
             return time.monotonic() - begun
 
@@ -108,12 +108,12 @@ def _round(rank: FlowsRank, number: int, ours: list[tuple[Wanted, OneWay]]) -> I
     rank.meet()
     for (flow, end), seconds in zip(ours, lasted_s, strict=True):
         if end.sends:
-            yield sent(BENCHMARK, number, flow)
+            yield record_sent(BENCHMARK, number, flow)
             continue
         rate = times[flow.number] * end.buffer.size_bytes / seconds
         check = end.buffer.verify(_seed(number, flow), end.buffer.size_bytes)
         told: dict[str, Scalar] = {"nccl": end.library.version, "gpu": end.device.name}
-        yield received(BENCHMARK, number, flow, (rate,), check, told)
+        yield record_received(BENCHMARK, number, flow, (rate,), check, told)
 
 
 def _times(stream_s: float, seconds: float) -> int:
@@ -121,7 +121,7 @@ def _times(stream_s: float, seconds: float) -> int:
     return min(max(int(stream_s / max(seconds, 1e-9)), 1), _MOST_TIMES)
 
 
-def _seed(number: int, flow: Wanted) -> int:
+def _seed(number: int, flow: FlowRequest) -> int:
     return 4096 * number + flow.number
 
 

@@ -12,7 +12,7 @@ from railwright.benchmarks.benchmark import AnyJob, AnyRank
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.job import Machine
 from railwright.benchmarks.options import is_whole
-from railwright.benchmarks.together import on_all
+from railwright.benchmarks.together import open_on_all_ranks
 from railwright.errors import UsageError, unknown_name
 from railwright.native import cuda
 from railwright.native.nccl import Team
@@ -39,13 +39,13 @@ class Gpus(NamedTuple):
     names: tuple[str, ...] = ()
 
     @property
-    def in_records(self) -> str:
+    def record_names(self) -> str:
         """The names for a record; empty if none were given."""
         return ",".join(self.names)
 
     def of(self, machine: Machine) -> tuple[str, ...]:
         """Return the ids of the GPUs. Raises UsageError for a name that the machine does not have."""
-        usable = gpu_job.usable_of(machine)
+        usable = gpu_job.list_usable(machine)
         if not self.names:
             return usable[: self.first] if self.first else usable
         found = {gpu.id: gpu for gpu in nvidia_gpus(machine.topology)}
@@ -114,9 +114,9 @@ def _find_problem(job: AnyJob, names: tuple[str, ...]) -> str:
 def opened(rank: AnyRank) -> tuple[cuda.Device, Library]:
     """Open this rank's GPU and NCCL. Raises Unavailable on all ranks if one of them lacks either. Collective."""
     rank.step("CUDA")
-    device = on_all(rank, lambda: cuda.Device(rank.job.gpu_of(rank.comm.rank).address))
+    device = open_on_all_ranks(rank, lambda: cuda.Device(rank.job.find_gpu(rank.comm.rank).address))
     rank.step("load NCCL")
-    return device, on_all(rank, lambda: Library(rank.job.options.library))
+    return device, open_on_all_ranks(rank, lambda: Library(rank.job.options.library))
 
 
 def connected(rank: AnyRank, device: cuda.Device, library: Library) -> Team:
@@ -131,7 +131,7 @@ def widen(job: AnyJob, rank: int | None) -> str:
 
     NCCL's own threads need CPUs beside the first thread's, as in nccl-tests, which is not bound.
     """
-    near = () if rank is None else job.cpus_near(job.gpu_of(rank))
+    near = () if rank is None else job.list_gpu_cpus(job.find_gpu(rank))
     cpus = near or job.cpus
     os.sched_setaffinity(0, cpus)
     return format_cpu_list(cpus)

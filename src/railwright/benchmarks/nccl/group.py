@@ -59,7 +59,7 @@ class Group:
     def __init__(self, operation: str, rank: NcclRank) -> None:
         self.operation, self.rank, self.job = operation, rank, rank.job
         case = rank.job.case
-        self.threads = case.in_threads
+        self.threads = case.uses_threads
         self.graph = case.launched == "graph"
         self.buffers = cast("nccl.Buffers", case.buffers)
         self.algorithm, self.protocol = case.algorithm or FREE, case.protocol or FREE
@@ -130,7 +130,7 @@ class Group:
         size_bytes = self.least_bytes
         while size_bytes <= self.largest_bytes:
             self.rank.step(f"warm up {format_size(size_bytes)}")
-            size = options.size_of(self.operation, size_bytes, self.team.ranks)
+            size = options.round_size(self.operation, size_bytes, self.team.ranks)
             if size.size_bytes <= self.largest_bytes:
                 with contextlib.suppress(Refused):
                     self._together(functools.partial(self.team.warm, self._make_operation(size, OUT_OF_PLACE)))
@@ -144,7 +144,7 @@ class Group:
             self._together(lambda: self.team.once(what))
         wrong = self._count_wrong(what)
         evidence = self._evidence()
-        samples = options.samples_of(size.size_bytes)
+        samples = options.count_samples(size.size_bytes)
         mine = self.team.time(what, samples)
         everyone = [each for process in self._gather(list(zip(mine, wrong, strict=True))) for each in process]
         times = [seconds for seconds, _ in everyone]

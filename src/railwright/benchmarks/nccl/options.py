@@ -13,7 +13,7 @@ from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.nccl import gpus as nccl_gpus
 from railwright.benchmarks.nccl.gpus import AUTO, GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
 from railwright.benchmarks.options import Options, choice, option, yes_or_no
-from railwright.busbw import DIVIDED, factor
+from railwright.busbw import DIVIDED, busbw_factor
 from railwright.units import GIB, MIB, parse_sizes
 
 FREE = "free"
@@ -56,7 +56,7 @@ class Size(NamedTuple):
     received_bytes: int
 
 
-def samples_of(size_bytes: int) -> int:
+def count_samples(size_bytes: int) -> int:
     """Return the number of measurements of a size."""
     return _SAMPLES if size_bytes < _LARGE_BYTES else _SAMPLES_OF_LARGE
 
@@ -107,7 +107,7 @@ class Way(Case, frozen=True, kw_only=True):
     gpus: str = ""
 
     @property
-    def in_threads(self) -> bool:
+    def uses_threads(self) -> bool:
         """Whether the launch is one process with a thread per GPU."""
         return self.ranks_in == "threads"
 
@@ -132,7 +132,7 @@ def launches(options: NcclOptions, machine: Machine) -> tuple[Launch[Way], ...]:
                 buffers=buffers,
                 algorithm=algorithm if named[0] else "",
                 protocol=protocol if named[1] else "",
-                gpus=options.gpus.in_records,
+                gpus=options.gpus.record_names,
             ),
             environment={
                 variable: value
@@ -148,11 +148,11 @@ def launches(options: NcclOptions, machine: Machine) -> tuple[Launch[Way], ...]:
 
 def sizes(operation: str, asked: tuple[int, ...], ranks: int) -> tuple[Size, ...]:
     """Return the requested sizes without duplicates, in whole floats; a rank's share is a multiple of 16 bytes."""
-    found = (size_of(operation, size, ranks) for size in asked)
+    found = (round_size(operation, size, ranks) for size in asked)
     return tuple({size.floats: size for size in found}.values())
 
 
-def size_of(operation: str, size_bytes: int, ranks: int) -> Size:
+def round_size(operation: str, size_bytes: int, ranks: int) -> Size:
     """Round a size down as nccl-tests does, to at least one float or one multiple of 16 bytes for each rank."""
     if operation not in DIVIDED:
         count = max(1, size_bytes // FLOAT_BYTES)
@@ -172,8 +172,8 @@ def plan(operation: str, job: NcclJob) -> Plan:
     seconds, moved = _ESTIMATE_START_S + _ESTIMATE_START_OF_A_GPU_S * ranks, 0
     longest_s = seconds
     for size in sizes(operation, job.options.sizes, ranks):
-        often = samples_of(size.size_bytes) * (OPERATIONS + 1) + 2
-        one = float(factor(operation, ranks)) * size.size_bytes
+        often = count_samples(size.size_bytes) * (OPERATIONS + 1) + 2
+        one = float(busbw_factor(operation, ranks)) * size.size_bytes
         step_s = often * (_ESTIMATE_OPERATION_S + one / _ESTIMATE_BYTES_PER_S)
         longest_s = max(longest_s, step_s)
         seconds += placements * step_s

@@ -19,15 +19,15 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Benchmark, Plan
 from railwright.benchmarks.files.cached import PAGE_CACHE, CachedFile
-from railwright.benchmarks.files.direct_file import device_of, room_problem
-from railwright.benchmarks.files.mounted import answered
-from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_of_launch
+from railwright.benchmarks.files.direct_file import find_device, room_problem
+from railwright.benchmarks.files.mounted import query_mount
+from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_launch_folder
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence, wrong_route
 from railwright.benchmarks.job import Job, Launch, Machine
-from railwright.benchmarks.record import failed_if, measured, waived
+from railwright.benchmarks.record import complete, failed_if, waived
 from railwright.benchmarks.samples.options import BOUNCE, DIRECT, LIBRARY, ON_GPU, OWN, SampleCase, SampleOptions
-from railwright.benchmarks.together import Unavailable, on_all, or_waived
+from railwright.benchmarks.together import Unavailable, open_on_all_ranks, waive_unavailable
 from railwright.errors import CannotJudge
 from railwright.native.cuda import Device
 from railwright.native.cufile_watch import Watch
@@ -52,7 +52,7 @@ _MADE_BYTES_PER_S, _READ_BYTES_PER_S = 200e6, 300e6
 def _launches(options: SampleOptions, machine: Machine) -> tuple[Launch[SampleCase], ...]:
     """Return a launch for each reader."""
     ranks = machine.host_ranks if machine.hosts else options.ranks
-    gpus = gpu_job.usable_of(machine)
+    gpus = gpu_job.list_usable(machine)
     return tuple(
         Launch(
             case=SampleCase(reader=reader),
@@ -92,15 +92,15 @@ def _lacking(job: SampleJob) -> str:
 
 def _folder_problem(folder: str) -> str:
     try:
-        return "" if answered(folder, lambda: os.path.isdir(folder)) else f"{folder} is not a folder"  # noqa: PTH112
+        return "" if query_mount(folder, lambda: os.path.isdir(folder)) else f"{folder} is not a folder"  # noqa: PTH112
     except CannotJudge as error:
         return error.message
 
 
 def _path(job: SampleJob, cache: str) -> str:
-    drive = PAGE_CACHE if cache == "hot" else device_of(job.topology, job.options.folder)
+    drive = PAGE_CACHE if cache == "hot" else find_device(job.topology, job.options.folder)
     on_gpu = job.case.reader in ON_GPU
-    target = (job.gpu_of(0).id if job.gpus else "gpu") if on_gpu else job.memory_of(0)
+    target = (job.find_gpu(0).id if job.gpus else "gpu") if on_gpu else job.find_memory(0)
     return f"{drive}>{target}"
 
 
@@ -123,17 +123,17 @@ class _Work:
 
 
 def _run(rank: SampleRank) -> Iterator[Result]:
-    os.sched_setaffinity(0, rank.job.cpus_beside(rank.index))
+    os.sched_setaffinity(0, rank.job.list_rank_cpus(rank.index))
     blank = BENCHMARK.blank(_path(rank.job, "cold"), rank.job.case, ranks=rank.job.ranks)
     rank.step("loading h5py")
-    from railwright.benchmarks.samples.source import source_of
+    from railwright.benchmarks.samples.source import open_source
 
     def measured_here() -> Iterator[Result]:
         with contextlib.ExitStack() as stack:
-            source = source_of(rank, stack)
-            yield from _measure(on_all(rank, lambda: _opened(rank, stack, source)), blank)
+            source = open_source(rank, stack)
+            yield from _measure(open_on_all_ranks(rank, lambda: _opened(rank, stack, source)), blank)
 
-    yield from or_waived(rank, blank, measured_here())
+    yield from waive_unavailable(rank, blank, measured_here())
 
 
 def _opened(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _Work:
@@ -150,12 +150,12 @@ def _opened(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _W
     if case.reader == DIRECT:
         seen = Evidence(claim=_ROUTE, value="past the page cache", seen="the files are open with O_DIRECT")
         return _Work(rank, source, readers.DirectReader(stack, slots, room, options), (seen,), files=files)
-    gpu = rank.job.gpu_of(rank.index)
+    gpu = rank.job.find_gpu(rank.index)
     device = stack.enter_context(Device(gpu.address))
-    cpus = rank.job.cpus_near(gpu) or rank.job.cpus
+    cpus = rank.job.list_gpu_cpus(gpu) or rank.job.cpus
     reader = readers.GpuReader(stack, device, slots, room, options, cpus)
     if case.reader == BOUNCE:
-        reader.by_pinned(stack)
+        reader.use_pinned(stack)
         seen = Evidence(claim=_ROUTE, value="pinned buffers", seen="Railwright's own reads and copies")
         return _Work(rank, source, reader, (seen,), files=files)
     rank.step("cuFile for gds")
@@ -186,7 +186,7 @@ def _measure(work: _Work, blank: Result) -> Iterator[Result]:
         varied: dict[str, Scalar] = {"cache": cache} if rank.job.case.reader == LIBRARY else {}
         rank.step(f"{blank.benchmark} {rank.job.case.reader}: every byte is checked")
         try:
-            on_all(rank, partial(_prepared, work, cache))
+            open_on_all_ranks(rank, partial(_prepared, work, cache))
         except Unavailable as error:
             if rank.index == 0:
                 yield waived(at, error.message, varied)
@@ -308,9 +308,9 @@ def _results(
             bytes_wrong=check[1] + sum(one.wrong_bytes for one in passes),
         ),
     )
-    yield measured(done, [total / one.last_s for one in passes], varied=parameters)
+    yield complete(done, [total / one.last_s for one in passes], varied=parameters)
     rates = [one.samples / one.last_s for one in passes]
-    yield measured(done, rates, "operations_per_s", varied={**parameters, "counted": "samples"})
+    yield complete(done, rates, "operations_per_s", varied={**parameters, "counted": "samples"})
 
 
 def _software() -> str:
@@ -331,7 +331,7 @@ def _share(passes: Sequence[_Pass], name: str) -> float:
 def _clean_up(job: SampleJob) -> None:
     """Remove the files of killed ranks."""
     if job.options.files == OWN:
-        remove_of_launch(job.options.directory, job.launch)
+        remove_launch_folder(job.options.directory, job.launch)
 
 
 READ, DELIVERED = "read", "delivered"

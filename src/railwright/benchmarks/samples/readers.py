@@ -137,7 +137,7 @@ class GpuReader:
         self._rest = stack.enter_context(Buffer(max(options.block, _ALIGNMENT)))
         self._through: CuFile | PinnedBuffer
 
-    def by_pinned(self, stack: contextlib.ExitStack) -> None:
+    def use_pinned(self, stack: contextlib.ExitStack) -> None:
         """Read through Railwright's own pinned buffers from now on."""
         self._through = stack.enter_context(PinnedBuffer(self._buffer.device, self._block * len(self._cpus)))
 

@@ -16,7 +16,7 @@ from railwright.benchmarks.samples import hdf5_files
 from railwright.benchmarks.samples.hdf5_files import Sample
 from railwright.benchmarks.samples.options import OWN, SampleCase, SampleOptions
 from railwright.benchmarks.samples.readers import Reader, read_at
-from railwright.benchmarks.together import on_all
+from railwright.benchmarks.together import open_on_all_ranks
 from railwright.errors import CannotJudge
 from railwright.native.memory import PATTERN, Buffer
 from railwright.topology.sources.available_memory import available_memory_bytes
@@ -63,15 +63,15 @@ def users_files(folder: str) -> list[Path]:
     return found
 
 
-def source_of(rank: SampleRank, stack: contextlib.ExitStack) -> Source:
+def open_source(rank: SampleRank, stack: contextlib.ExitStack) -> Source:
     """Return a rank's samples. Collective. Raises Unavailable on all ranks if one has none."""
     options = rank.job.options
     if options.files != OWN:
         rank.step(f"reading the metadata of the files in {options.files}")
-        return on_all(rank, lambda: _users(rank, stack))
+        return open_on_all_ranks(rank, lambda: _users(rank, stack))
     rank.step(f"making {options.samples} samples in {options.directory}")
     folder = stack.enter_context(shared_folder(rank, options.directory))
-    return on_all(rank, lambda: _made(rank, stack, folder))
+    return open_on_all_ranks(rank, lambda: _made(rank, stack, folder))
 
 
 def _made(rank: SampleRank, stack: contextlib.ExitStack, folder: int) -> Source:

@@ -12,7 +12,7 @@ from pathlib import Path
 _SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
-def addresses_of_host() -> Iterator[tuple[str, str]]:
+def list_addresses() -> Iterator[tuple[str, str]]:
     """Yield (interface, address), IPv4 first, without link-local IPv6."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
         for _, name in socket.if_nameindex():

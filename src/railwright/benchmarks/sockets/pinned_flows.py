@@ -19,7 +19,7 @@ from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.sockets.flow_end import Record, Settings, receive_tcp, receive_udp, send_tcp, send_udp, trace
-from railwright.benchmarks.wanted_flow import Wanted, probe
+from railwright.benchmarks.wanted_flow import FlowRequest, probe
 from railwright.errors import CannotJudge
 from railwright.results.records import Result
 from railwright.results.statistics import summarise
@@ -42,7 +42,7 @@ NO_WAY = "no way there"
 class Flows(Case, frozen=True, kw_only=True):
     """The rounds of a launch."""
 
-    rounds: tuple[tuple[Wanted, ...], ...]
+    rounds: tuple[tuple[FlowRequest, ...], ...]
     names: dict[str, str] = msgspec.field(default_factory=dict)
     """The switch or host of each address that may answer on the path; empty disables tracing."""
     source_ports: int = 12
@@ -69,7 +69,7 @@ def _plan(job: FlowsJob) -> Plan:
 class _Sent:
     """A flow as its sender knows it."""
 
-    flow: Wanted
+    flow: FlowRequest
     ways: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """The names on each source port's path; `?` for a hop that did not answer."""
     port: int | None = None
@@ -85,7 +85,7 @@ def _run(rank: FlowsRank) -> Iterator[Result]:
         yield from _round(rank, number, flows)
 
 
-def _round(rank: FlowsRank, number: int, flows: tuple[Wanted, ...]) -> Iterator[Result]:
+def _round(rank: FlowsRank, number: int, flows: tuple[FlowRequest, ...]) -> Iterator[Result]:
     case = rank.job.case
     mine = [_Sent(flow) for flow in flows if flow.source == rank.index]
     addresses = sorted({flow.destination_address for flow in flows if flow.destination == rank.index})

@@ -11,14 +11,14 @@ import os
 import socket
 from collections.abc import Iterator
 
-from railwright.benchmarks.benchmark import Benchmark, Plan, Rank, two_ranks
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank, launch_pair
 from railwright.benchmarks.evidence import transport_evidence
 from railwright.benchmarks.fabric import PROOF_BYTES, WINDOW, InterfaceMeter, pings, windows
 from railwright.benchmarks.job import Case, Job
-from railwright.benchmarks.options import Options, one_of, option
-from railwright.benchmarks.pages import buffer_on, kinds_at, pages_evidence, pages_option, unless_elsewhere
-from railwright.benchmarks.record import joined, measured, summed
-from railwright.benchmarks.sockets.addresses import addresses_of_host
+from railwright.benchmarks.options import Options, option, single_choice
+from railwright.benchmarks.pages import allocate_buffer, check_placement, choose_pages, pages_evidence, pages_option
+from railwright.benchmarks.record import complete, format_cpus, sum_checks
+from railwright.benchmarks.sockets.addresses import list_addresses
 from railwright.errors import CannotJudge
 from railwright.native.tcp import Stream
 from railwright.results import workload
@@ -41,7 +41,9 @@ class SocketOptions(Options, frozen=True):
     sizes: tuple[int, ...] = option("8:4M:x4", "message sizes, like 8:4M:x4", parse_sizes)
     pages: tuple[str, ...] = pages_option("small,huge", "messages")
     wait: str = option(
-        "auto", "spin, sleep (in the kernel), or auto: spin where each rank has a CPU", one_of("auto", "spin", "sleep")
+        "auto",
+        "spin, sleep (in the kernel), or auto: spin where each rank has a CPU",
+        single_choice("auto", "spin", "sleep"),
     )
 
 
@@ -69,14 +71,14 @@ def _sent_bytes(job: SocketJob, size: int) -> int:
 def _messages(job: SocketJob) -> list[Message]:
     """List every size on each kind of page; between hosts a single kind, because the network decides there."""
     asked = job.options.pages[:1] if job.hosts else job.options.pages
-    return [Message(size_bytes=size, pages=pages) for size in job.options.sizes for pages in kinds_at(size, asked)]
+    return [Message(size_bytes=size, pages=pages) for size in job.options.sizes for pages in choose_pages(size, asked)]
 
 
 def _plan(job: SocketJob) -> Plan:
     sizes = [one.size_bytes for one in _messages(job)]
     messages = [(size, 2 * sum(pings(job, size)) + WINDOW * sum(windows(job, size))) for size in sizes]
     return Plan(
-        path=job.between_ranks(),
+        path=job.rank_path(),
         seconds=1 + sum(count * (_ESTIMATE_MESSAGE_S + size / _ESTIMATE_BYTES_PER_S) for size, count in messages),
         memory_bytes=4 * max(job.options.sizes),
         moved_bytes=sum(size * count for size, count in messages),
@@ -96,7 +98,7 @@ def _measure(rank: SocketRank, stream: Stream, message: Message) -> Iterator[Res
     """Run both loops at one size, each with its data check. Collective; rank 0 yields."""
     size = message.size_bytes
     comm, (warm, trips), (warm_windows, timed) = rank.comm, pings(rank.job, size), windows(rank.job, size)
-    with buffer_on(message.pages, size) as out, buffer_on(message.pages, size) as into:
+    with allocate_buffer(message.pages, size) as out, allocate_buffer(message.pages, size) as into:
         lies = pages_evidence(into)
         out.fill(_seed(size, rank.index))
         into.fill(_seed(size, 2))  # poison: a rank that receives nothing keeps it
@@ -112,23 +114,23 @@ def _measure(rank: SocketRank, stream: Stream, message: Message) -> Iterator[Res
         seen = transport_evidence(_sent_bytes(rank.job, size), meter.loopback_bytes(), "not lo")
     if rank.job.hosts:
         seen = meter.evidence(comm, rank.job, _sent_bytes(rank.job, size))
-    checks = comm.gather(summed((back, forth)))
+    checks = comm.gather(sum_checks((back, forth)))
     if checks is None:
         return
     blank = BENCHMARK.blank(
-        rank.job.between_ranks(),
+        rank.job.rank_path(),
         message,
         settings=_settings(rank, stream),
         ranks=rank.size,
-        verification=summed(checks),
+        verification=sum_checks(checks),
         evidence=(seen, lies),
     )
-    blank = unless_elsewhere(blank, message.pages, lies, _elsewhere(rank.job, size, seen))
+    blank = check_placement(blank, message.pages, lies, _elsewhere(rank.job, size, seen))
     latency: dict[str, Scalar] = {"iterations": trips, "warm_up": warm}
-    yield measured(blank, half_trips, "latency_s", settings=blank.settings | latency)
+    yield complete(blank, half_trips, "latency_s", settings=blank.settings | latency)
     window: dict[str, Scalar] = {"window": WINDOW, "windows": timed, "warm_up_windows": warm_windows}
     rates = [WINDOW * size / second for second in spent]
-    yield measured(blank, rates, "bandwidth_bytes_per_s", settings=blank.settings | window)
+    yield complete(blank, rates, "bandwidth_bytes_per_s", settings=blank.settings | window)
 
 
 def _seed(size: int, who: int) -> int:
@@ -144,14 +146,14 @@ def _elsewhere(job: SocketJob, size: int, seen: Evidence) -> str:
 
 def _settings(rank: SocketRank, stream: Stream) -> dict[str, Scalar]:
     job, told = rank.job, stream.told()
-    cpus = sorted({job.cpu_of(0), job.cpu_of(1)})
+    cpus = sorted({job.find_cpu(0), job.find_cpu(1)})
     return {
         "wait": "spin" if _spins(job) else "sleep",
         "nodelay": True,
         "congestion_control": told.congestion_control,
         "segment_bytes": told.segment_bytes,
         "retransmits": told.retransmits,
-        "cpus": joined(cpus),
+        "cpus": format_cpus(cpus),
         "oversubscribed": len(cpus) < job.ranks_on_cpus,
     }
 
@@ -208,7 +210,7 @@ def _addresses(job: SocketJob) -> list[str]:
         return ["127.0.0.1"]
     named = next((value for name in _INTERFACES if (value := os.environ.get(name, "")) not in ("", "all")), "")
     wanted = named.split(",") if named else [name for _, name in socket.if_nameindex() if name != "lo"]
-    return [address for name, address in addresses_of_host() if name in wanted][:_MOST_ADDRESSES]
+    return [address for name, address in list_addresses() if name in wanted][:_MOST_ADDRESSES]
 
 
 _SOCKETS = workload.Message(by="sockets")
@@ -223,7 +225,7 @@ BENCHMARK = Benchmark(
         Declaration("bandwidth_bytes_per_s", _SOCKETS, supplies="plain socket", is_reference=True),
     ),
     options=SocketOptions,
-    launches=two_ranks,
+    launches=launch_pair,
     plan=_plan,
     run=_run,
     spans_hosts=True,

@@ -223,7 +223,7 @@ def check_room(name: str, what: Layout, available: int | None) -> None:
                           hint="read fewer columns with read=...")  # fmt: skip
 
 
-def in_memory(path: str) -> pa.Buffer:
+def read_file(path: str) -> pa.Buffer:
     """Return all bytes of a file."""
     with pa.OSFile(path, "rb") as file:
         return file.read_buffer()

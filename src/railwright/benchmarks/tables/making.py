@@ -25,7 +25,7 @@ _WORD_BYTES = 8
 _LEAST_STRIPE_BYTES = 2**20
 
 
-def rows_of(size_bytes: int, types: Sequence[str], columns: int) -> int:
+def count_rows(size_bytes: int, types: Sequence[str], columns: int) -> int:
     """Return the rows of a table of this size in memory, at least one."""
     return max(1, int(size_bytes / row_bytes(types, columns)))
 

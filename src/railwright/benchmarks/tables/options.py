@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from railwright.benchmarks.job import Case
-from railwright.benchmarks.options import Options, choice, one_of, option, whole_number, whole_numbers, word_or
+from railwright.benchmarks.options import Options, choice, option, single_choice, whole_number, whole_numbers, word_or
 from railwright.errors import UsageError
 from railwright.units import parse_size
 
@@ -77,7 +77,7 @@ class TableOptions(Options, frozen=True):
     pre_buffer: str = option(
         "auto",
         "whether pyarrow reads ahead of decoding: yes, no, or auto (where it is cold)",
-        one_of("auto", "yes", "no"),
+        single_choice("auto", "yes", "no"),
     )
     cache: tuple[str, ...] = option("cold,hot", "cold (not in the page cache), hot, or both", choice("cold", "hot"))
     passes: int = option("5", "timed reads at each point", whole_number(1000))

@@ -21,11 +21,11 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.files.cached import PAGE_CACHE, CachedFile, Fetcher
-from railwright.benchmarks.files.direct_file import device_of, open_nameless, room_problem
-from railwright.benchmarks.files.mounted import answered
+from railwright.benchmarks.files.direct_file import find_device, open_nameless, room_problem
+from railwright.benchmarks.files.mounted import query_mount
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.job import Job, Launch, Machine
-from railwright.benchmarks.record import measured, waived
+from railwright.benchmarks.record import complete, waived
 from railwright.benchmarks.tables.options import OWN, TableCase, TableOptions
 from railwright.errors import CannotJudge
 from railwright.limits.limit import Quantity
@@ -82,11 +82,11 @@ def _environment(case: TableCase) -> dict[str, str]:
 
 
 def _gpus(case: TableCase, machine: Machine) -> tuple[str, ...]:
-    return gpu_job.usable_of(machine)[:1] if "cudf" in case.reader else ()
+    return gpu_job.list_usable(machine)[:1] if "cudf" in case.reader else ()
 
 
 def _target(job: TableJob) -> str:
-    return job.gpu_of(0).id if job.launch.gpus else job.memory_of(0)
+    return job.find_gpu(0).id if job.launch.gpus else job.find_memory(0)
 
 
 def _place(options: TableOptions) -> str:
@@ -103,7 +103,7 @@ def _plan(job: TableJob) -> Plan:
     seconds = 3 + memory / _MADE_BYTES_PER_S
     each = memory / _READ_BYTES_PER_S
     return Plan(
-        path=f"{device_of(job.topology, _place(options))}>{_target(job)}",
+        path=f"{find_device(job.topology, _place(options))}>{_target(job)}",
         seconds=seconds + len(options.threads) * (1 + options.passes) * reads * each,
         memory_bytes=_COPIES * memory,
         moved_bytes=size * len(options.threads) * options.passes * reads,
@@ -126,7 +126,7 @@ def _estimate_size(options: TableOptions) -> tuple[int, str]:
     if options.file == OWN:
         return options.size, room_problem(options.directory, options.size)
     try:
-        found = answered(options.file, lambda: Path(options.file).is_file() and Path(options.file).stat().st_size)
+        found = query_mount(options.file, lambda: Path(options.file).is_file() and Path(options.file).stat().st_size)
     except CannotJudge as error:
         return 0, error.message
     except OSError as error:
@@ -159,7 +159,7 @@ class _Times:
 
 
 def _run(rank: TableRank) -> Iterator[Result]:
-    os.sched_setaffinity(0, rank.job.cpus_beside(0))
+    os.sched_setaffinity(0, rank.job.list_rank_cpus(0))
     rank.step("loading pyarrow")
     from railwright.benchmarks.tables import arrow_files
 
@@ -187,7 +187,7 @@ def _run(rank: TableRank) -> Iterator[Result]:
         blank = BENCHMARK.blank("", rank.job.case, settings=_settings(what, in_memory, reader, options))
         blank = replace(blank, parameters={**blank.parameters, "format": what.format})
         file = CachedFile(fd, name)
-        whole = arrow_files.in_memory(path)
+        whole = arrow_files.read_file(path)
         del table, expected
         yield from _measure(_Work(rank, blank, file, what, reader, whole, check, in_memory, route))
 
@@ -212,7 +212,7 @@ def _made(rank: TableRank, stack: contextlib.ExitStack) -> tuple[int, Any]:
     options, case = rank.job.options, rank.job.case
     rank.step(f"making a table in {options.directory}")
     cardinality = int(case.cardinality) if case.cardinality.isdecimal() else 0
-    rows = making.rows_of(options.size, options.types, options.columns)
+    rows = making.count_rows(options.size, options.types, options.columns)
     table = making.make(rows, options.types, options.columns, cardinality=cardinality, run_length=case.run_length)
     try:
         fd = open_nameless(options.directory, direct=False)
@@ -239,7 +239,7 @@ def _reader(rank: TableRank, stack: contextlib.ExitStack, path: str, name: str, 
 
         return ArrowReader(path, name, what, rank.job.options)
     rank.step("GPU")
-    device = stack.enter_context(cuda.Device(rank.job.gpu_of(0).address))
+    device = stack.enter_context(cuda.Device(rank.job.find_gpu(0).address))
     rank.step("loading cuDF")
     from railwright.benchmarks.tables.cudf_reader import CudfReader
 
@@ -300,7 +300,7 @@ def _timed(do: Callable[[], object]) -> float:
 def _locate(work: _Work, cache: str) -> Result:
     """Return the record with its path."""
     job = work.rank.job
-    source = device_of(job.topology, _place(job.options)) if cache == "cold" else PAGE_CACHE
+    source = find_device(job.topology, _place(job.options)) if cache == "cold" else PAGE_CACHE
     return replace(work.blank, path=f"{source}>{_target(job)}", verification=work.check)
 
 
@@ -313,7 +313,7 @@ def _results(
         at = replace(_locate(work, cache), evidence=(work.file.evidence(cache), *work.evidence))
         varied: dict[str, Scalar] = {"threads": threads, "cache": cache}
         fetch_s = statistics.median(seen.fetch)
-        yield measured(at, [encoded / one for one in seen.fetch], varied={**varied, "part": FETCH, "bytes": ENCODED})
+        yield complete(at, [encoded / one for one in seen.fetch], varied={**varied, "part": FETCH, "bytes": ENCODED})
         settings: dict[str, Scalar] = {
             **at.settings,
             "binds": "decoding" if decode_s > fetch_s else "fetching",
@@ -322,10 +322,10 @@ def _results(
         }
         for unit, size in ((ENCODED, encoded), (IN_MEMORY, memory)):
             rates = [size / one for one in seen.both]
-            yield measured(at, rates, varied={**varied, "part": BOTH, "bytes": unit}, settings=settings)
-    alone = replace(work.blank, path=f"{job.memory_of(0)}>{_target(job)}", verification=work.check)
+            yield complete(at, rates, varied={**varied, "part": BOTH, "bytes": unit}, settings=settings)
+    alone = replace(work.blank, path=f"{job.find_memory(0)}>{_target(job)}", verification=work.check)
     varied = {"threads": threads, "part": DECODE, "bytes": IN_MEMORY}
-    yield measured(alone, [memory / one for one in decode], varied=varied)
+    yield complete(alone, [memory / one for one in decode], varied=varied)
 
 
 ENCODED, IN_MEMORY = "encoded", "in memory"

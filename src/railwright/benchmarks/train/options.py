@@ -9,10 +9,10 @@ from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.nccl import gpus as nccl_gpus
 from railwright.benchmarks.nccl.gpus import AUTO, GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
-from railwright.benchmarks.options import Options, choice, one_of, option, whole_number, word_or
+from railwright.benchmarks.options import Options, choice, option, single_choice, whole_number, word_or
 from railwright.benchmarks.train.buckets import SINGLE, TENSOR, cut, parse_buckets
 from railwright.benchmarks.train.model import Model, parse_model
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.errors import UsageError
 from railwright.native.train_load import ELEMENT_BYTES
 from railwright.topology.devices import Scalar
@@ -67,7 +67,7 @@ class TrainOptions(Options, frozen=True):
         "yes: a bucket goes as soon as it is complete; no: all go after the backward pass",
         choice("yes", "no"),
     )
-    compute: str = option(AUTO, f"{AUTO} (the first that works), {', '.join(WAYS)}", one_of(AUTO, *WAYS))
+    compute: str = option(AUTO, f"{AUTO} (the first that works), {', '.join(WAYS)}", single_choice(AUTO, *WAYS))
     compute_ms: int = option(
         "50", "milliseconds that a compute phase without PyTorch shall last", whole_number(_MOST_COMPUTE_MS)
     )
@@ -128,7 +128,7 @@ TrainRank = Rank[TrainOptions, OnGpus]
 def launches(options: TrainOptions, machine: Machine) -> tuple[Launch[OnGpus], ...]:
     """Return a launch with a process for each GPU."""
     ids = options.gpus.of(machine)
-    return (Launch(case=OnGpus(gpus=options.gpus.in_records), ranks=max(1, len(ids)), gpus=ids),)
+    return (Launch(case=OnGpus(gpus=options.gpus.record_names), ranks=max(1, len(ids)), gpus=ids),)
 
 
 def _compute_s(job: TrainJob) -> tuple[float, float]:
@@ -154,7 +154,7 @@ def plan(job: TrainJob) -> Plan:
     longest_s, moved = seconds, 0
     for point in options.points():
         size = model.parameters * ELEMENT_BYTES[point.dtype]
-        sent = float(factor("all_reduce", ranks)) * size
+        sent = float(busbw_factor("all_reduce", ranks)) * size
         round_s = 2 * (compute + sent / (_ESTIMATE_NVLINK_BYTES_PER_S if joined else _ESTIMATE_BYTES_PER_S))
         check_s = 3 * size / _ESTIMATE_CHECKED_BYTES_PER_S
         by_time = max(LEAST_ITERATIONS, options.most_s / max(round_s, 1e-6))

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple
 
 from railwright.benchmarks.nccl.gpus import AUTO
-from railwright.benchmarks.together import Unavailable, on_all
+from railwright.benchmarks.together import Unavailable, open_on_all_ranks
 from railwright.benchmarks.train import resnet_torch as train_torch
 from railwright.benchmarks.train.buckets import Bucket, cut, last_parts, slices
 from railwright.benchmarks.train.model import LAYERS, Model
@@ -32,7 +32,7 @@ class Way(NamedTuple):
     cublas: Cublas | None
 
 
-def with_torch(rank: TrainRank, model: Model) -> Way | None:
+def find_torch(rank: TrainRank, model: Model) -> Way | None:
     """Return PyTorch if every rank has it, or None if the model or `compute` excludes it. Collective.
 
     Call it before NCCL is loaded: PyTorch must find the NCCL that it was built with. A way without torch gives the
@@ -43,7 +43,7 @@ def with_torch(rank: TrainRank, model: Model) -> Way | None:
         return None
     rank.step("import torch")
     try:
-        return Way("torch", "", on_all(rank, train_torch.load), None)
+        return Way("torch", "", open_on_all_ranks(rank, train_torch.load), None)
     except Unavailable as error:
         if asked == "torch":
             raise
@@ -63,7 +63,7 @@ def choose(rank: TrainRank, device: Device, stream: Stream, torch: Way | None) -
     fallback = torch.fallback if torch is not None else ""
     rank.step("cuBLAS")
     try:
-        return Way("gemm", fallback, None, on_all(rank, lambda: Cublas(device, stream)))
+        return Way("gemm", fallback, None, open_on_all_ranks(rank, lambda: Cublas(device, stream)))
     except Unavailable as error:
         if asked == "gemm":
             raise

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from railwright.benchmarks.benchmark import Benchmark
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.nccl import gpus
-from railwright.benchmarks.record import failed_if, measured, waived, wrong_on_ranks
-from railwright.benchmarks.together import or_waived
+from railwright.benchmarks.record import complete, failed_if, format_wrong, waived
+from railwright.benchmarks.together import waive_unavailable
 from railwright.benchmarks.train import phases
 from railwright.benchmarks.train.options import OnGpus, Point, TrainOptions, TrainRank, launches, plan
-from railwright.busbw import factor
+from railwright.busbw import busbw_factor
 from railwright.native import cuda, nccl
 from railwright.native.train import PATTERN, Step, Timed
 from railwright.native.train_load import ELEMENT_BYTES
@@ -29,7 +29,7 @@ from railwright.results.declarations import Declaration
 from railwright.results.records import Result, Verification
 from railwright.results.workload import Collective, Unlimited
 from railwright.topology.devices import Scalar
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 
 _METHOD = (
     "comm_bench: host clock over compute phase and all-reduce, stream synchronised and MPI barrier inside; in turn "
@@ -51,19 +51,19 @@ class _Seen(NamedTuple):
 
 
 def _run(rank: TrainRank) -> Iterator[Result]:
-    return or_waived(rank, _blank(rank, _Refused(model=rank.job.options.model.name)), _measured(rank))
+    return waive_unavailable(rank, _blank(rank, _Refused(model=rank.job.options.model.name)), _measured(rank))
 
 
 def _measured(rank: TrainRank) -> Iterator[Result]:
     """Measure all points; yields from rank 0 alone."""
     options = rank.job.options
     cpus = gpus.widen(rank.job, rank.index)  # PyTorch's own threads run beside this one
-    torch = phases.with_torch(rank, options.model)
+    torch = phases.find_torch(rank, options.model)
     device, library = gpus.opened(rank)
     stream = cuda.Stream(device)
     way = phases.choose(rank, device, stream, torch)
     team = gpus.connected(rank, device, library)
-    used = runs(gpu.id for gpu in rank.job.gpus)
+    used = format_runs(gpu.id for gpu in rank.job.gpus)
     kept: dict[str, Scalar] = {"gpus": used, "nccl": library.version, "gpu": device.name, "cpus": cpus}
     if way.fallback:
         kept["compute_because"] = way.fallback
@@ -185,16 +185,16 @@ def _results(rank: TrainRank, point: Point, seen: _Seen, kept: dict[str, Scalar]
              "communication": timed.communication}  # fmt: skip
     for part, samples in parts.items():
         spread: dict[str, Scalar] = {"mean_s": statistics.fmean(samples), "std_s": statistics.pstdev(samples)}
-        yield measured(blank(part), samples, settings={**kept, **spread})
+        yield complete(blank(part), samples, settings={**kept, **spread})
     if rank.size > 1:  # otherwise no link carries data
-        bus = float(factor("all_reduce", rank.size))
+        bus = float(busbw_factor("all_reduce", rank.size))
         rates = [bus * size / second for second in timed.communication]
-        yield measured(blank("communication", "busbw"), rates, "bandwidth_bytes_per_s")
+        yield complete(blank("communication", "busbw"), rates, "bandwidth_bytes_per_s")
 
 
 def _failure(seen: _Seen) -> str:
     """Return the reason why a measured point is invalid, or an empty string."""
-    if wrong := wrong_on_ranks(seen.wrong, "gradients"):
+    if wrong := format_wrong(seen.wrong, "gradients"):
         return f"wrong sum of known gradients: {wrong}"
     other = [str(rank) for rank, one in enumerate(seen.sums) if one != seen.sums[0]]
     if other:

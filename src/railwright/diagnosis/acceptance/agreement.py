@@ -30,7 +30,7 @@ _UNITS: dict[str, tuple[float, Quantity]] = {
 _HINT = "write it like '6 GB/s', '2 us', '50 kop/s', '40 TFLOP/s' or '0.9 of the limit'"
 
 
-class AskedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class AgreementLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A `[[line]]` of the file. Without `least` and `most` the path must be ok by its own limit and band."""
 
     path: str
@@ -46,7 +46,7 @@ class AskedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     note: str = ""
 
 
-class AskedSheet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class AgreementFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The contents of the file."""
 
     title: str
@@ -56,7 +56,7 @@ class AskedSheet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """The parties that sign."""
     hosts: int | None = None
     """The number of hosts that must take part."""
-    line: tuple[AskedLine, ...]
+    line: tuple[AgreementLine, ...]
 
 
 class Bound(NamedTuple):
@@ -103,7 +103,7 @@ class Spec(NamedTuple):
     items: tuple[Item, ...]
 
 
-def understood(asked: AskedSheet, known: Sequence[str]) -> Spec:
+def parse_agreement(asked: AgreementFile, known: Sequence[str]) -> Spec:
     """Parse the lines. Raises UsageError for the first invalid line."""
     for text in (asked.title, asked.reference, *asked.between, *(line.note for line in asked.line)):
         if len(text) > _MOST_TEXT or not text.isprintable():
@@ -128,7 +128,7 @@ def understood(asked: AskedSheet, known: Sequence[str]) -> Spec:
     return Spec(asked.title, asked.reference, asked.between, asked.hosts, tuple(items))
 
 
-def _item(line: AskedLine, known: Sequence[str]) -> Item:
+def _item(line: AgreementLine, known: Sequence[str]) -> Item:
     parsed = parse_requirements([line.path], [*known, PAIRS])
     if not parsed:
         raise UsageError("path must not be empty", hint="write path = 'BENCHMARK' or 'BENCHMARK PATH'")

@@ -13,17 +13,17 @@ from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.diagnosis.verdicts.verdict import fraction_of_limit, state_word
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.limits.limit import Limit, NoLimit, Quantity
-from railwright.results.records import Point, point_of
+from railwright.results.records import Point, make_point
 from railwright.topology.devices import Scalar
-from railwright.units import count, format_size
+from railwright.units import format_count, format_size
 
-Standing = Literal["met", "not met", "not judged"]
-WORST_FIRST: tuple[Standing, ...] = ("not met", "not judged", "met")
+LineState = Literal["met", "not met", "not judged"]
+WORST_FIRST: tuple[LineState, ...] = ("not met", "not judged", "met")
 _STATUS = {"not met": EXIT_SLOW, "not judged": EXIT_UNJUDGED, "met": EXIT_OK}
-_BY_VERDICT: Mapping[State, Standing] = {"ok": "met", "slow": "not met"}
+_BY_VERDICT: Mapping[State, LineState] = {"ok": "met", "slow": "not met"}
 
 
-class Seen(NamedTuple):
+class Candidate(NamedTuple):
     """A curve or point that a line may match."""
 
     host: str
@@ -54,7 +54,7 @@ class SheetLine(msgspec.Struct, frozen=True, kw_only=True, tag="acceptance_line"
     item: int
     """The line of the specification, counted from 1; 0 for requirements on the whole run."""
     asked: str
-    state: Standing
+    state: LineState
     why: str
     host: str = ""
     benchmark: str = ""
@@ -87,7 +87,7 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True, tag="acceptance", tag_fie
     title: str
     reference: str = ""
     between: tuple[str, ...] = ()
-    state: Standing
+    state: LineState
     lines: tuple[SheetLine, ...]
     files: tuple[RecordFile, ...]
 
@@ -97,15 +97,15 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True, tag="acceptance", tag_fie
         return _STATUS[self.state]
 
 
-def worst(states: Iterable[Standing]) -> Standing:
+def worst(states: Iterable[LineState]) -> LineState:
     """Return the worst of the states."""
     found = set(states)
     return next((state for state in WORST_FIRST if state in found), "not judged")
 
 
-def sheet_of(
+def build_sheet(
     spec: Spec,
-    seen: Sequence[Seen],
+    seen: Sequence[Candidate],
     hosts: Sequence[str],
     lost: dict[str, str],
     files: tuple[RecordFile, ...],
@@ -132,8 +132,8 @@ def sheet_of(
 def _check_run(spec: Spec, hosts: Sequence[str], lost: dict[str, str], *, is_cut_off: bool) -> Iterable[SheetLine]:
     if spec.hosts is not None:
         took_part = len(hosts) if hosts or lost else 1  # a single machine has no name
-        state: Standing = "met" if took_part >= spec.hosts else "not judged"
-        yield SheetLine(item=0, asked=count(spec.hosts, "host"), state=state, why=f"{took_part} gave results")
+        state: LineState = "met" if took_part >= spec.hosts else "not judged"
+        yield SheetLine(item=0, asked=format_count(spec.hosts, "host"), state=state, why=f"{took_part} gave results")
     for host, why in lost.items():
         yield SheetLine(item=0, asked="every host gives results", state="not judged", why=why, host=host)
     if is_cut_off:
@@ -141,7 +141,7 @@ def _check_run(spec: Spec, hosts: Sequence[str], lost: dict[str, str], *, is_cut
         yield SheetLine(item=0, asked="the run is complete", state="not judged", why=why)
 
 
-def _check_item(number: int, item: Item, seen: Sequence[Seen], hosts: Sequence[str]) -> Iterable[SheetLine]:
+def _check_item(number: int, item: Item, seen: Sequence[Candidate], hosts: Sequence[str]) -> Iterable[SheetLine]:
     """Yield a line for each matching point, and for each host without one."""
     named = [
         result
@@ -176,11 +176,11 @@ def _check_item(number: int, item: Item, seen: Sequence[Seen], hosts: Sequence[s
             yield SheetLine(item=number, asked=str(item), state="not judged", why=why, host=host)
 
 
-def _is_point(result: Seen, size_bytes: int | None) -> bool:
+def _is_point(result: Candidate, size_bytes: int | None) -> bool:
     return result.is_headline if size_bytes is None else not result.is_headline and result.size_bytes == size_bytes
 
 
-def _check_bounds(item: Item, result: Seen) -> tuple[Standing, str]:
+def _check_bounds(item: Item, result: Candidate) -> tuple[LineState, str]:
     """Compare a value with the bounds of a line."""
     state, why = result.verdict.state, result.verdict.why
     if state == "failed":
@@ -194,7 +194,7 @@ def _check_bounds(item: Item, result: Seen) -> tuple[Standing, str]:
     return standing, next(words for state_of_bound, words in found if state_of_bound == standing)
 
 
-def _check_bound(bound: Bound, result: Seen, value: float) -> tuple[Standing, str]:
+def _check_bound(bound: Bound, result: Candidate, value: float) -> tuple[LineState, str]:
     if bound.quantity is None:
         if not isinstance(result.limit, Limit):
             return "not judged", "its limit is unknown"
@@ -206,21 +206,21 @@ def _check_bound(bound: Bound, result: Seen, value: float) -> tuple[Standing, st
     return "met" if is_met else "not met", f"{value / bound.value:.3f} of the bound"
 
 
-def seen_in(diagnosis: Diagnosis, host: str, records: Mapping[Point, tuple[str, ...]]) -> list[Seen]:
+def list_candidates(diagnosis: Diagnosis, host: str, records: Mapping[Point, tuple[str, ...]]) -> list[Candidate]:
     """Return every curve and point of a judged run; `records` maps points to the locations of their records."""
     found = []
     for path in diagnosis.paths:
         if path.headline is None:
             varied = tuple(sorted(path.parameters.items()))
-            found.append(Seen(host, path.benchmark, path.path, varied, path.quantity, None, None, path.verdict))
+            found.append(Candidate(host, path.benchmark, path.path, varied, path.quantity, None, None, path.verdict))
         else:
             found.append(_seen(path.headline, host, records)._replace(verdict=path.verdict, is_headline=True))
     return found + [_seen(point, host, records) for point in diagnosis.points]
 
 
-def _seen(point: Judged, host: str, records: Mapping[Point, tuple[str, ...]]) -> Seen:
-    key = point_of(point.benchmark, point.quantity, point.path, point.parameters)
-    return Seen(
+def _seen(point: Judged, host: str, records: Mapping[Point, tuple[str, ...]]) -> Candidate:
+    key = make_point(point.benchmark, point.quantity, point.path, point.parameters)
+    return Candidate(
         host,
         point.benchmark,
         point.path,
@@ -234,11 +234,11 @@ def _seen(point: Judged, host: str, records: Mapping[Point, tuple[str, ...]]) ->
     )
 
 
-def seen_of_pairs(pairs: Iterable[PairJudged], record: str) -> list[Seen]:
+def list_pair_candidates(pairs: Iterable[PairJudged], record: str) -> list[Candidate]:
     """Return the traffic of each pair of hosts."""
     quantity: Quantity = "bandwidth_bytes_per_s"
     return [
-        Seen(
+        Candidate(
             "",
             PAIRS,
             f"{pair.source}>{pair.destination}",

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from railwright.diagnosis.fleet.host_table import among_others
+from railwright.diagnosis.fleet.host_table import rank_among_peers
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, Verdict
-from railwright.diagnosis.verdicts.pair import PairJudged, Standing
+from railwright.diagnosis.verdicts.pair import PairJudged, PeerStanding
 from railwright.diagnosis.verdicts.policy import exit_status, required_status
 from railwright.diagnosis.verdicts.verdict import judge
-from railwright.expected.lab_links import rate_over
+from railwright.expected.lab_links import expect_rate
 from railwright.expected.messages import tcp_band
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit, Quantity, no_bandwidth
 from railwright.limits.path import link_limit
 from railwright.results.records import Fabric
 from railwright.results.statistics import quantile, summarise
-from railwright.topology.changes import over_tcp
+from railwright.topology.changes import convert_to_tcp
 from railwright.topology.devices import Topology
 
 BENCHMARK = "pairs"
@@ -75,7 +75,7 @@ class BetweenHosts(msgspec.Struct, frozen=True, kw_only=True, tag="between", tag
 
 
 @dataclass(frozen=True)
-class Joined:
+class HostNetwork:
     """The known facts about the network between the hosts."""
 
     machines: Mapping[str, Topology]
@@ -87,11 +87,11 @@ class Joined:
     compare: bool = True
     """False if hosts share CPUs: then nothing is reported as slow or behind."""
 
-    def of_pair(self, tried: PairTried) -> Bounds:
+    def pair_bounds(self, tried: PairTried) -> Bounds:
         """Return the limit of the narrower port, and the expected rate of one TCP flow over it."""
         if self.lab is not None:
             value = tried.share * self.lab.flow_bytes_per_s
-            return rate_over(self.lab, value, f"one connection over {self.lab.narrowest}", tried.share)
+            return expect_rate(self.lab, value, f"one connection over {self.lab.narrowest}", tried.share)
         found = [self._port(host) for host in (tried.source, tried.destination)]
         missing = next((bounds for bounds in found if isinstance(bounds[0], NoLimit)), None)
         if missing is not None:
@@ -123,7 +123,7 @@ class Joined:
         ports = machine.ports_out
         if self.interfaces and any(nic.facts.get("netdev") for nic, _ in ports):
             ports = tuple((nic, link) for nic, link in ports if nic.facts.get("netdev") in self.interfaces)
-        return [link_limit(over_tcp(link)) for _, link in ports]
+        return [link_limit(convert_to_tcp(link)) for _, link in ports]
 
     def fabric(self, hosts: Sequence[str], pairs: Iterable[PairJudged]) -> Fabric | None:
         """Return the fabric that limits collectives of these hosts: the ports of each, and the slowest measured pair.
@@ -144,19 +144,19 @@ class Joined:
                       narrowest="the slowest pair of them", measured=True)  # fmt: skip
 
 
-def judge_pairs(tried: Sequence[PairTried], joined: Joined) -> tuple[PairJudged, ...]:
+def judge_pairs(tried: Sequence[PairTried], joined: HostNetwork) -> tuple[PairJudged, ...]:
     """Judge every pair; the pair furthest below the others comes first."""
     best = {pair: max(pair.values, default=0.0) / pair.share for pair in tried}
-    standings = among_others(
+    standings = rank_among_peers(
         {pair: [value] if value > 0 else [] for pair, value in best.items()}, compare=joined.compare
     )
     found = [_judged(pair, joined, *standings[pair]) for pair in tried]
     return tuple(sorted(found, key=lambda pair: (pair.part or 0.0, pair.source, pair.destination)))
 
 
-def _judged(pair: PairTried, joined: Joined, part: float | None, standing: Standing) -> PairJudged:
+def _judged(pair: PairTried, joined: HostNetwork, part: float | None, standing: PeerStanding) -> PairJudged:
     value = max(pair.values, default=None)
-    limit, expected = joined.of_pair(pair)
+    limit, expected = joined.pair_bounds(pair)
     reason = "" if pair.values else "no data arrived"
     verdict = judge("measured" if pair.values else "failed", reason, value, limit, expected, None, must_check=False)
     if not joined.compare:
@@ -179,7 +179,7 @@ def _judged(pair: PairTried, joined: Joined, part: float | None, standing: Stand
 _BY_RATE = ("slow", "slow or occupied", "occupied", "lossy", "stalls", "flapping")
 
 
-def accused(suspects: Iterable[Suspect], *, compare: bool) -> tuple[tuple[Suspect, ...], tuple[str, ...]]:
+def filter_suspects(suspects: Iterable[Suspect], *, compare: bool) -> tuple[tuple[Suspect, ...], tuple[str, ...]]:
     """Split suspects into valid ones and notes on those that shared CPUs may explain."""
     all_suspects = tuple(suspects)
     if compare:
@@ -191,7 +191,7 @@ def accused(suspects: Iterable[Suspect], *, compare: bool) -> tuple[tuple[Suspec
     return tuple(suspect for suspect in all_suspects if suspect not in doubted), words
 
 
-def unless_shared(diagnosis: Diagnosis, *, compare: bool) -> Diagnosis:
+def doubt_shared(diagnosis: Diagnosis, *, compare: bool) -> Diagnosis:
     """Turn slow verdicts into unknown ones if hosts share CPUs."""
     if compare:
         return diagnosis
@@ -210,7 +210,7 @@ def _doubt(verdict: Verdict) -> Verdict:
     return Verdict(state="unknown", why=f"{verdict.why}, but {SHARED}", needs=_NEEDS_OWN)
 
 
-def paths_of_hosts(pairs: Sequence[PairJudged]) -> dict[str, tuple[JudgedPath, ...]]:
+def summarize_hosts(pairs: Sequence[PairJudged]) -> dict[str, tuple[JudgedPath, ...]]:
     """Summarize each host's pairs as two paths: sent to the others, and received from them."""
     found: dict[str, tuple[JudgedPath, ...]] = {}
     for name, path in (("source", "host>others"), ("destination", "others>host")):

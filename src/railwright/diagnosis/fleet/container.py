@@ -32,14 +32,14 @@ class Unlike(msgspec.Struct, frozen=True, kw_only=True, tag="unlike", tag_field=
     container: str | None = None
 
 
-def unlike(host: Mapping[str, str], container: Mapping[str, str]) -> Iterator[Unlike]:
+def find_differences(host: Mapping[str, str], container: Mapping[str, str]) -> Iterator[Unlike]:
     """Yield the differences between two machines, each described by `fleet.settings.told_of`."""
     for what in dict.fromkeys((*host, *container)):
         if host.get(what) != container.get(what):
             yield Unlike(what=what, host=host.get(what), container=container.get(what))
 
 
-def only_inside(host: Iterable[Finding], container: Iterable[Finding]) -> tuple[Finding, ...]:
+def container_findings(host: Iterable[Finding], container: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings of the container that the host does not have."""
     there = {(finding.fault, finding.says) for finding in host}
     return tuple(finding for finding in container if (finding.fault, finding.says) not in there)

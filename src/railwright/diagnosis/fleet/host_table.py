@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from railwright.diagnosis.verdicts.judged import Diagnosis, JudgedPath, State
-from railwright.diagnosis.verdicts.pair import Standing
+from railwright.diagnosis.verdicts.pair import PeerStanding
 from railwright.limits.limit import Quantity
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar
@@ -56,7 +56,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     value: float | None
     part: float | None
     """The value as a share of the others' median, inverted for a latency, so that below 1 is worse; None if alone."""
-    standing: Standing
+    standing: PeerStanding
 
 
 class HostSeen(msgspec.Struct, frozen=True, kw_only=True, tag="host", tag_field="record", forbid_unknown_fields=True):
@@ -151,7 +151,7 @@ def _column(number: int, of_hosts: Mapping[str, JudgedPath], compare: bool) -> t
         for host, launches in values.items()
     }
     cells = {}
-    for host, (part, standing) in among_others(goods, compare=compare).items():
+    for host, (part, standing) in rank_among_peers(goods, compare=compare).items():
         value = quantile(values[host], 0.5) if values[host] else None
         state = of_hosts[host].verdict.state
         cells[host] = Cell(column=number, state=state, value=value, part=part, standing=standing)
@@ -167,9 +167,9 @@ def _column(number: int, of_hosts: Mapping[str, JudgedPath], compare: bool) -> t
     return column, cells
 
 
-def among_others(
+def rank_among_peers(
     values: Mapping[One, Sequence[float]], *, compare: bool
-) -> dict[One, tuple[float | None, Standing]]:  # fmt: skip
+) -> dict[One, tuple[float | None, PeerStanding]]:  # fmt: skip
     """Return each key's median as a share of the others' median, and its standing among them.
 
     Values are ascending, and higher is better; they may be empty. Without `compare` no key is behind.
@@ -177,10 +177,10 @@ def among_others(
     medians = {key: quantile(of_one, 0.5) for key, of_one in values.items() if of_one}
     every = sorted(medians.values())
     of_all = _usual_of(every) if len(every) > _MANY else None
-    found: dict[One, tuple[float | None, Standing]] = dict.fromkeys(values, (None, "alone"))
+    found: dict[One, tuple[float | None, PeerStanding]] = dict.fromkeys(values, (None, "alone"))
     for key, value in medians.items() if len(every) > 1 else ():
         usual, far = of_all or _usual_of(_without(every, value))
-        standing: Standing = "alone"
+        standing: PeerStanding = "alone"
         if len(every) >= NEEDED:
             standing = "behind" if compare and usual - values[key][-1] > far else "with the others"
         found[key] = value / usual, standing

@@ -14,7 +14,7 @@ import msgspec
 from railwright.checks.finding import Certainty, Finding
 from railwright.checks.outcome import CheckOutcome
 from railwright.topology.devices import DeviceKind, NetworkLink, PcieLink, Scalar, Topology
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 from railwright.units import GIB, format_size
 
 _KINDS: tuple[DeviceKind, ...] = ("host", "cpu", "memory", "root_port", "pcie_switch", "card", "gpu", "nvswitch", "nic",
@@ -73,7 +73,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, tag="fleet", tag_field="r
     """Maps a host to the reason."""
 
 
-def faults_of(hosts: Mapping[str, Iterable[CheckOutcome]]) -> tuple[FleetFault, ...]:
+def collect_faults(hosts: Mapping[str, Iterable[CheckOutcome]]) -> tuple[FleetFault, ...]:
     """Return the faults with the hosts that have each, by certainty and then by number of hosts."""
     having: dict[tuple[str, Certainty], list[str]] = defaultdict(list)
     first: dict[tuple[str, Certainty], tuple[CheckOutcome, Finding | None]] = {}
@@ -104,7 +104,7 @@ def _states(outcome: CheckOutcome) -> dict[Certainty, Finding | None]:
     return states
 
 
-def told_of(topology: Topology) -> dict[str, str]:
+def describe_host(topology: Topology) -> dict[str, str]:
     """Describe a host by its comparable properties: `nic firmware` -> `28.39.1002`, with device ids if mixed."""
     values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     kinds = {device.id: device.kind for device in topology.devices}
@@ -178,4 +178,4 @@ def _listed(by_value: Mapping[str, list[str]]) -> str:
     if len(by_value) == 1:
         return next(iter(by_value))
     fewest_first = sorted(by_value.items(), key=lambda item: len(item[1]))
-    return "; ".join(f"{value} ({runs(ids)})" for value, ids in fewest_first)
+    return "; ".join(f"{value} ({format_runs(ids)})" for value, ids in fewest_first)

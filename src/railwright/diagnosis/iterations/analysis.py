@@ -14,7 +14,7 @@ from railwright.diagnosis.iterations.alignment import aligned
 from railwright.diagnosis.iterations.candidates import LEAST_ITERATIONS, LEAST_UPDATES, Claim, claimed
 from railwright.diagnosis.iterations.correlation import Correlation
 from railwright.diagnosis.iterations.phase import Track
-from railwright.diagnosis.iterations.records import Estimate, Told
+from railwright.diagnosis.iterations.records import Estimate, Iterations
 from railwright.diagnosis.iterations.samples import Curve, Grid, Role, gridded, interval_s
 from railwright.diagnosis.iterations.shares import Placed, Shares, computing_alone, half_widths, shares_of
 from railwright.diagnosis.iterations.singles import singles_of
@@ -42,18 +42,18 @@ class _Stretch(NamedTuple):
         return (track.places[-1] - track.places[0]) * self.part.cell_s
 
 
-def told(curves: Sequence[Curve]) -> Told:
+def estimate_iterations(curves: Sequence[Curve]) -> Iterations:
     """Estimate the iterations from curves."""
     step_s = interval_s(curves)
     grid = gridded(curves, step_s)
     if grid.cells < LEAST_UPDATES * LEAST_ITERATIONS:
         least = LEAST_UPDATES * LEAST_ITERATIONS
-        return Told(why_none=f"{grid.cells} samples: a period needs at least {least}")
+        return Iterations(why_none=f"{grid.cells} samples: a period needs at least {least}")
     found = sorted(_stretches(grid, 0), key=lambda one: one.lasts_s, reverse=True)
     sound = [one for one in found if not is_an_image(curves, one.followed.track, one.part)]
     if not sound:
-        return Told(why_none=_too_short(step_s) if found else _why_none(grid, step_s))
-    return Told(estimates=tuple(_estimate(curves, one) for one in sound))
+        return Iterations(why_none=_too_short(step_s) if found else _why_none(grid, step_s))
+    return Iterations(estimates=tuple(_estimate(curves, one) for one in sound))
 
 
 def _too_short(step_s: float) -> str:

@@ -43,7 +43,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     why_no_shares: str = ""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     """The iterations derived from curves: an estimate per stretch, the longest first, or the reason for none."""
 
     estimates: tuple[Estimate, ...] = ()

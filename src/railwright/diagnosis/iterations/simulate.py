@@ -113,7 +113,7 @@ def _refuse_impossible(job: Job) -> None:
         raise UsageError(f"{job.rate * job.seconds:.0f} samples", hint=hint)
 
 
-def simulated(job: Job) -> Truth:
+def simulate_job(job: Job) -> Truth:
     """Simulate the sampled curves of a job."""
     random = Random(int(job.seed))
     begins = _begins(job, job.period, random)

@@ -87,7 +87,7 @@ def _alike(one: HostIterations, other: HostIterations) -> bool:
     return abs(one.period_s - other.period_s) <= max(width_s, _ANOTHER * min(one.period_s, other.period_s))
 
 
-def compared(hosts: Mapping[str, HostIterations], *, one_clock: bool) -> dict[str, Compared]:
+def compare_hosts(hosts: Mapping[str, HostIterations], *, one_clock: bool) -> dict[str, Compared]:
     """Compare the hosts in step with known single iterations; empty for fewer than two.
 
     `one_clock` says whether times of hosts are comparable. Otherwise each host's iterations keep their own order.

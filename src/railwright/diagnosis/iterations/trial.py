@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from railwright.diagnosis.iterations.analysis import told
+from railwright.diagnosis.iterations.analysis import estimate_iterations
 from railwright.diagnosis.iterations.records import Estimate
-from railwright.diagnosis.iterations.simulate import Job, simulated
+from railwright.diagnosis.iterations.simulate import Job, simulate_job
 from railwright.diagnosis.iterations.singles import variation_of
 
 
@@ -39,10 +39,10 @@ class SimulatedJob(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
     why_none: str
 
 
-def tried(job: Job) -> SimulatedJob:
+def run_trial(job: Job) -> SimulatedJob:
     """Simulate a job and analyse its curves like those of a real job."""
-    truth = simulated(job)
-    found = told(truth.curves)
+    truth = simulate_job(job)
+    found = estimate_iterations(truth.curves)
     lasted = truth.iterations_s
     return SimulatedJob(
         words=job._asdict(),

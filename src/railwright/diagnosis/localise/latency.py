@@ -82,7 +82,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs that look slow but were tried only once, without a verdict."""
 
 
-def latency_of(tries: Iterable[RoundTrip]) -> Latency:
+def classify_round_trips(tries: Iterable[RoundTrip]) -> Latency:
     """Classify round trips by number of switches; the slowest pair for its class comes first."""
     by_pair: dict[tuple[int, str, str], list[float]] = {}
     for one in tries:

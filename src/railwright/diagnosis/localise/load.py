@@ -54,7 +54,7 @@ def load_rounds(fabric: Fabric, full: Round) -> list[Round]:
     return [Round(flows, purpose=PURPOSE) for flows in (full.flows, *parts) if flows]
 
 
-def load_of(rounds: Sequence[Round], floor: float, *, rate_is_known: bool) -> tuple[LoadClass, ...]:
+def evaluate_load(rounds: Sequence[Round], floor: float, *, rate_is_known: bool) -> tuple[LoadClass, ...]:
     """Evaluate the rounds of `load_rounds`; a flow below `floor` of its possible rate is slow.
 
     If the rate is unknown, the rate with a quarter of the ports shows the possible rate.

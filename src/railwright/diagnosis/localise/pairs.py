@@ -94,7 +94,7 @@ def _divided(fabric: Fabric, one: Round) -> list[Round]:
     return [one] if not back else [Round(flows, purpose=one.purpose) for flows in (there, back)]
 
 
-def within(fabric: Fabric, rounds: Sequence[Round], load: float, *, one_way: bool = False) -> list[Round]:
+def split_rounds(fabric: Fabric, rounds: Sequence[Round], load: float, *, one_way: bool = False) -> list[Round]:
     """Split rounds so that none loads more than a part of the hosts, but at least those of one flow.
 
     `one_way` also splits rounds in which two hosts send to each other.

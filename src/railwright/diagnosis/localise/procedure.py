@@ -18,7 +18,7 @@ from railwright.diagnosis.localise.explain import Explanation, explain
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.load import load_rounds
-from railwright.diagnosis.localise.pairs import within
+from railwright.diagnosis.localise.pairs import split_rounds
 from railwright.diagnosis.localise.prescribed import PrescribedScreen
 from railwright.diagnosis.localise.routes import RouteSuspicion, repeated_flows, slow_routes
 from railwright.diagnosis.localise.schedule import Screen
@@ -93,7 +93,7 @@ def locate(
     outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
     yield from _cover(outcome, random, cover, wanted)
     if wanted.load_test:
-        (full, *_) = within(fabric, [screen.round()], 1.0, one_way=wanted.one_way)
+        (full, *_) = split_rounds(fabric, [screen.round()], 1.0, one_way=wanted.one_way)
         outcome.load = load_rounds(fabric, full)
         yield outcome.load
     return outcome
@@ -101,7 +101,7 @@ def locate(
 
 def _parts(fabric: Fabric, rounds: list[Round], wanted: Rounds) -> list[Round]:
     """Split the rounds by the constraints."""
-    return within(fabric, rounds, wanted.load, one_way=wanted.one_way)
+    return split_rounds(fabric, rounds, wanted.load, one_way=wanted.one_way)
 
 
 def carry_out(phases: Generator[Phase, None, Outcome], measure: Callable[[Phase], None]) -> Outcome:

@@ -11,7 +11,7 @@ from railwright.diagnosis.localise.baselines import Baseline, baselines
 from railwright.diagnosis.localise.cover import CoverKind
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
-from railwright.diagnosis.localise.load import LoadClass, load_of
+from railwright.diagnosis.localise.load import LoadClass, evaluate_load
 from railwright.diagnosis.localise.prescribed import cover_of
 from railwright.diagnosis.localise.procedure import ROUND_S, Outcome, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Fault, Suspect
@@ -126,7 +126,7 @@ def _record(
         background=outcome.explanation.background,
         suspects=tuple(suspects_of(outcome)),
         truth=tuple(truth.faults),
-        load=load_of(outcome.load, outcome.evidence.floor, rate_is_known=True),
+        load=evaluate_load(outcome.load, outcome.evidence.floor, rate_is_known=True),
     )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
-from railwright.checks.finding import Finding, OfLog
-from railwright.diagnosis.nccl.evidence import MAX_WHERE, could_not_look, log_lines, named
+from railwright.checks.finding import Finding, LogPlace
+from railwright.diagnosis.nccl.evidence import MAX_WHERE, could_not_look, log_lines, log_places
 from railwright.diagnosis.nccl.networks import (
     no_gdr,
     no_peer_to_peer,
@@ -18,7 +18,7 @@ from railwright.diagnosis.nccl.networks import (
     sockets,
     unused_nics,
 )
-from railwright.diagnosis.nccl.paths import Ways
+from railwright.diagnosis.nccl.paths import ConnectionPaths
 from railwright.diagnosis.nccl.settings import costly_settings, differing_settings
 from railwright.results.readers.nccl_log.model import Communicator, NcclLog, Ring
 from railwright.results.readers.nccl_log.summary import Wiring
@@ -46,7 +46,7 @@ def _contradictions(log: NcclLog, topology: Topology | None) -> Iterator[Finding
         yield from only_sockets(log, topology)
         return
     main = log.main
-    ways = Ways(log, main, topology)
+    ways = ConnectionPaths(log, main, topology)
     for look in (_ranks, _rings, _channels):
         yield from look(log, main)
     yield from sockets(log, main, topology)
@@ -67,7 +67,7 @@ def _versions(log: NcclLog) -> Iterator[Finding]:
         listed = ", ".join(f"{name} on {version.host or 'rank 0'}" for name, version in sorted(builds.items())[:6])
         yield Finding(
             fault="nccl_versions_differ",
-            where=tuple(OfLog(version.host or "rank 0") for version in log.versions[:MAX_WHERE]),
+            where=tuple(LogPlace(version.host or "rank 0") for version in log.versions[:MAX_WHERE]),
             certainty="seen",
             says=f"ranks run different {difference}: {listed}",
             remedy="start all ranks from the same image or with the same LD_LIBRARY_PATH",
@@ -81,7 +81,7 @@ def _ranks(log: NcclLog, main: Communicator) -> Iterator[Finding]:
     if stuck and len(stuck) < len(main.ranks) and any(rank.bus_id for rank in stuck):
         yield Finding(
             fault="nccl_init_incomplete",
-            where=tuple(OfLog(f"rank {rank.rank}") for rank in stuck[:MAX_WHERE]),
+            where=tuple(LogPlace(f"rank {rank.rank}") for rank in stuck[:MAX_WHERE]),
             certainty="likely",
             says=f"{len(stuck)} of {main.size} ranks have no Init COMPLETE line, the first is rank {stuck[0].rank}",
             remedy="check the last lines of these ranks: the run hung there, or the log was cut",
@@ -131,8 +131,8 @@ def _rings(log: NcclLog, main: Communicator) -> Iterator[Finding]:
         yield could_not_look("nccl_ring_reenters_host", why)
 
 
-def _channels_of(rings: list[Ring]) -> tuple[OfLog, ...]:
-    return tuple(OfLog(f"channel {ring.channel}") for ring in rings[:MAX_WHERE])
+def _channels_of(rings: list[Ring]) -> tuple[LogPlace, ...]:
+    return tuple(LogPlace(f"channel {ring.channel}") for ring in rings[:MAX_WHERE])
 
 
 def _channels(log: NcclLog, main: Communicator) -> Iterator[Finding]:
@@ -152,7 +152,8 @@ def _channels(log: NcclLog, main: Communicator) -> Iterator[Finding]:
         )
         yield Finding(
             fault="nccl_channels",
-            where=named(search.host for search in found if search.channels == least.channels) or named(["log"]),
+            where=log_places(search.host for search in found if search.channels == least.channels)
+            or log_places(["log"]),
             certainty="seen",
             says=f"{built} channels were built, but the search on {most.host or 'one rank'} found {most.channels}"
             + (fewer if least.channels < most.channels else ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from railwright.checks.finding import Finding, OfLog
+from railwright.checks.finding import Finding, LogPlace
 from railwright.results.readers.nccl_log.model import NcclLog
 from railwright.results.records import Evidence
 
@@ -25,11 +25,11 @@ def log_lines(log: NcclLog, lines: Iterable[int]) -> tuple[Evidence, ...]:
     )
 
 
-def named(words: Iterable[str]) -> tuple[OfLog, ...]:
+def log_places(words: Iterable[str]) -> tuple[LogPlace, ...]:
     """Return the names as places in the log, without duplicates."""
-    return tuple(map(OfLog, dict.fromkeys(words)))
+    return tuple(map(LogPlace, dict.fromkeys(words)))
 
 
 def could_not_look(fault: str, why: str, remedy: str = LOG_MORE) -> Finding:
     """Return a finding for a fault that the log does not allow to look for."""
-    return Finding(fault=fault, where=named(["log"]), certainty="could not look", says=why, remedy=remedy)
+    return Finding(fault=fault, where=log_places(["log"]), certainty="could not look", says=why, remedy=remedy)

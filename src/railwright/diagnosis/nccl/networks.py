@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
-from railwright.checks.finding import Finding, OfPath
+from railwright.checks.finding import Finding, PathPlace
 from railwright.checks.parts import is_rdma
-from railwright.diagnosis.nccl.evidence import MAX_SHOWN, MAX_WHERE, could_not_look, log_lines, named
-from railwright.diagnosis.nccl.paths import GDR_BY_DEFAULT, NVLINK, OVER_CPU, Way, Ways, gpu_side
-from railwright.groups import grouped
+from railwright.diagnosis.nccl.evidence import MAX_SHOWN, MAX_WHERE, could_not_look, log_lines, log_places
+from railwright.diagnosis.nccl.paths import GDR_BY_DEFAULT, NVLINK, OVER_CPU, ConnectionPath, ConnectionPaths, gpu_side
+from railwright.groups import group_by_key
 from railwright.results.readers.nccl_log.model import Communicator, Connection, NcclLog
 from railwright.results.records import Evidence
 from railwright.topology.devices import EfaLink, PathKind, Topology
@@ -22,7 +22,7 @@ class _Case(NamedTuple):
     """A connection and the path of its data."""
 
     connection: Connection
-    way: Way
+    way: ConnectionPath
 
 
 def _about(cases: list[_Case], fault: str, says: str, *, costs: str, remedy: str, lines: Iterable[Evidence]) -> Finding:
@@ -31,7 +31,7 @@ def _about(cases: list[_Case], fault: str, says: str, *, costs: str, remedy: str
     order = ", with devices matched in the best order"
     return Finding(
         fault=fault,
-        where=tuple(dict.fromkeys(OfPath(f"{way.source}>{way.target}") for way in ways))[:MAX_WHERE],
+        where=tuple(dict.fromkeys(PathPlace(f"{way.source}>{way.target}") for way in ways))[:MAX_WHERE],
         certainty="seen" if all(way.sure for way in ways) else "likely",
         says=says,
         costs=costs,
@@ -48,7 +48,7 @@ def _about(cases: list[_Case], fault: str, says: str, *, costs: str, remedy: str
 
 
 def _cases(
-    connections: Iterable[Connection], way_of: Callable[[Connection], Way | None], kinds: Container[PathKind]
+    connections: Iterable[Connection], way_of: Callable[[Connection], ConnectionPath | None], kinds: Container[PathKind]
 ) -> tuple[list[_Case], int]:
     """Return the connections whose path is of one of the kinds, and the number with an unknown path."""
     found = [(connection, way_of(connection)) for connection in connections]
@@ -62,13 +62,13 @@ def _networked(main: Communicator) -> list[Connection]:
     ]
 
 
-def receive_over_cpu(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[Finding]:
+def receive_over_cpu(log: NcclLog, main: Communicator, ways: ConnectionPaths) -> Iterator[Finding]:
     """Report GPUDirect RDMA whose DMA crosses the CPU; PXN cannot help a receive."""
     direct = [connection for connection in _networked(main) if connection.gdr]
     crossing, unknown = _cases(
         direct, lambda connection: ways.to_gpu(gpu_side(connection), connection.nic or 0), OVER_CPU
     )
-    for (direction, kind), found in grouped(crossing, lambda case: (case.connection.direction, case.way.kind)):
+    for (direction, kind), found in group_by_key(crossing, lambda case: (case.connection.direction, case.way.kind)):
         verb = "receives are" if direction == "receive" else "sends are"
         yield _about(
             found,
@@ -84,7 +84,7 @@ def receive_over_cpu(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[F
         yield could_not_look("nccl_gdr_over_cpu", why, _SHOW_MACHINE)
 
 
-def no_gdr(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[Finding]:
+def no_gdr(log: NcclLog, main: Communicator, ways: ConnectionPaths) -> Iterator[Finding]:
     """Report RDMA without GPUDirect although NIC and GPU are near: data goes through host memory."""
     bounced = [connection for connection in _networked(main) if not connection.gdr and connection.network != "Socket"]
     cases, unknown = _cases(
@@ -113,7 +113,7 @@ def no_gdr(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[Finding]:
     if unknown and says:
         yield Finding(
             fault="nccl_no_gdr",
-            where=named(f"NIC {connection.nic}" for connection in bounced)[:MAX_WHERE],
+            where=log_places(f"NIC {connection.nic}" for connection in bounced)[:MAX_WHERE],
             certainty="possible",
             says=says,
             costs=costs,
@@ -125,7 +125,7 @@ def no_gdr(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[Finding]:
         yield could_not_look("nccl_no_gdr", why, _SHOW_MACHINE)
 
 
-def no_peer_to_peer(log: NcclLog, main: Communicator, ways: Ways) -> Iterator[Finding]:
+def no_peer_to_peer(log: NcclLog, main: Communicator, ways: ConnectionPaths) -> Iterator[Finding]:
     """Report connections through host memory or the network between two GPUs of one host that have NVLink."""
     host = {connection.rank: connection.host for connection in main.ranks if connection.host}
     detours = [
@@ -178,9 +178,9 @@ def sockets(log: NcclLog, main: Communicator, topology: Topology | None) -> Iter
         because = "and NCCL names no RDMA device"
     yield Finding(
         fault="nccl_sockets",
-        where=named(connection.host for connection in absent if connection.host)
-        or named(main.hosts)[:MAX_WHERE]
-        or named(["log"]),
+        where=log_places(connection.host for connection in absent if connection.host)
+        or log_places(main.hosts)[:MAX_WHERE]
+        or log_places(["log"]),
         certainty="seen",
         says=f"{len(crossing)} connections between hosts are TCP sockets, {because}",
         costs="AllReduce fell from 340 to 4 GB/s on 8-NIC machines (GKE), from 123 to 5 at 128 MiB elsewhere (Alps)",
@@ -199,7 +199,7 @@ def only_sockets(log: NcclLog, topology: Topology | None) -> Iterator[Finding]:
     if able and used and all(network.name == "Socket" for network in used):
         yield Finding(
             fault="nccl_sockets",
-            where=named(network.host or "log" for network in used)[:MAX_WHERE],
+            where=log_places(network.host or "log" for network in used)[:MAX_WHERE],
             certainty="seen",
             says="NCCL uses the network Socket, although the given machine has RDMA NICs",
             remedy="`ibv_devices` or `fi_info` in the job's container must list the NICs; check NCCL_NET and the"
@@ -229,7 +229,7 @@ def unused_nics(log: NcclLog, main: Communicator) -> Iterator[Finding]:
         names = ", ".join(dict.fromkeys(f"{nic.name} (NIC {nic.index}, {nic.link})" for nic in idle[:6]))
         yield Finding(
             fault="nccl_nic_unused",
-            where=named(f"{nic.host}:{nic.name}" if nic.host else nic.name for nic in idle)[:MAX_WHERE],
+            where=log_places(f"{nic.host}:{nic.name}" if nic.host else nic.name for nic in idle)[:MAX_WHERE],
             certainty="seen" if len(main.ranks) >= main.size else "likely",
             says=f"{len(idle)} NICs carry no connection: {names}",
             costs="the line rate of each NIC, unless it is slower than the others or not meant for this network",

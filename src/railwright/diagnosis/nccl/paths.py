@@ -24,7 +24,7 @@ NO_MACHINE = Topology(name="", source="shape", devices=(), links=())
 """The topology for runs without a given machine: settings need none, and NCCL's own table shows paths."""
 
 
-class Way(NamedTuple):
+class ConnectionPath(NamedTuple):
     """A path's kind and its source; `sure` is False if devices were matched without name or address."""
 
     kind: PathKind
@@ -34,7 +34,7 @@ class Way(NamedTuple):
     sure: bool
 
 
-class Ways:
+class ConnectionPaths:
     """Paths between the ranks and NICs of a communicator. All hosts are assumed to equal the topology."""
 
     def __init__(self, log: NcclLog, communicator: Communicator, topology: Topology | None) -> None:
@@ -52,7 +52,7 @@ class Ways:
                 key = (system.host, _local(path.source), _local(path.target))
                 self._table[key] = (path.kind, path.line)
 
-    def to_gpu(self, rank: int, nic: int, *, trust_table: bool = True) -> Way | None:
+    def to_gpu(self, rank: int, nic: int, *, trust_table: bool = True) -> ConnectionPath | None:
         """Return the path from a NIC of the rank's host to its GPU. NCCL's table shows detours if GDR is off."""
         rank_info = self._ranks.get(rank)
         if rank_info is None:
@@ -62,11 +62,11 @@ class Ways:
             path = self._physical(gpu_device.id, nic_device.id)
             if path is not None:
                 named = self._named(rank_info.host, nic) is nic_device and _matches(gpu_device, rank_info)
-                return Way(path.kind, nic_device.id, gpu_device.id, "topology", named)
+                return ConnectionPath(path.kind, nic_device.id, gpu_device.id, "topology", named)
         found = self._table.get((rank_info.host, f"NET/{nic:x}", f"GPU/{rank_info.bus_id}")) if trust_table else None
-        return Way(found[0], f"NIC {nic}", gpu_name(rank_info), f"line {found[1]}", True) if found else None
+        return ConnectionPath(found[0], f"NIC {nic}", gpu_name(rank_info), f"line {found[1]}", True) if found else None
 
-    def between(self, source: int, target: int) -> Way | None:
+    def between(self, source: int, target: int) -> ConnectionPath | None:
         """Return the path between the GPUs of two ranks of one host."""
         source_rank, target_rank = self._ranks.get(source), self._ranks.get(target)
         if source_rank is None or target_rank is None:
@@ -75,7 +75,7 @@ class Ways:
         if first is not None and second is not None and first.id != second.id:
             path = self._graph.find(first.id, second.id)
             if path is not None:
-                return Way(
+                return ConnectionPath(
                     path.kind,
                     first.id,
                     second.id,
@@ -83,7 +83,11 @@ class Ways:
                     _matches(first, source_rank) and _matches(second, target_rank),
                 )
         found = self._table.get((source_rank.host, f"GPU/{source_rank.bus_id}", f"GPU/{target_rank.bus_id}"))
-        return Way(found[0], gpu_name(source_rank), gpu_name(target_rank), f"line {found[1]}", True) if found else None
+        return (
+            ConnectionPath(found[0], gpu_name(source_rank), gpu_name(target_rank), f"line {found[1]}", True)
+            if found
+            else None
+        )
 
     def gpu_id(self, rank: int) -> str:
         """Return the id of the rank's GPU, empty if unknown."""

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from railwright.checks.finding import Certainty, Finding
 from railwright.checks.settings import is_below, is_one_of
-from railwright.diagnosis.nccl.evidence import named
-from railwright.groups import grouped
+from railwright.diagnosis.nccl.evidence import log_places
+from railwright.groups import group_by_key
 from railwright.results.readers.nccl_log.model import NcclLog, Setting
 from railwright.results.records import Evidence
 
@@ -90,11 +90,11 @@ def costly_settings(log: NcclLog) -> Iterator[Finding]:
     costly = (
         setting for setting in log.settings if setting.name in COSTLY and COSTLY[setting.name].when(setting.value)
     )
-    for (name, value), found in grouped(costly, lambda setting: (setting.name, setting.value)):
+    for (name, value), found in group_by_key(costly, lambda setting: (setting.name, setting.value)):
         rule = COSTLY[name]
         yield Finding(
             fault="nccl_setting",
-            where=named(setting.host or "log" for setting in found),
+            where=log_places(setting.host or "log" for setting in found),
             certainty="seen",
             says=f"{name}={value} {rule.does}",
             costs=rule.costs,
@@ -106,7 +106,7 @@ def costly_settings(log: NcclLog) -> Iterator[Finding]:
 def differing_settings(log: NcclLog) -> Iterator[Finding]:
     """Report settings that differ between processes, and those that only some hosts logged."""
     hosts = {setting.host for setting in log.settings}
-    for name, found in grouped(log.settings, lambda setting: setting.name):
+    for name, found in group_by_key(log.settings, lambda setting: setting.name):
         if name in _MAY_DIFFER:
             continue
         values = {setting.value: setting for setting in reversed(found)}
@@ -124,7 +124,7 @@ def differing_settings(log: NcclLog) -> Iterator[Finding]:
 def _difference(found: list[Setting], certainty: Certainty, says: str, shown: list[Setting]) -> Finding:
     return Finding(
         fault="nccl_settings_differ",
-        where=named(setting.host or "log" for setting in found),
+        where=log_places(setting.host or "log" for setting in found),
         certainty=certainty,
         says=says,
         remedy="give every process the same environment: NCCL assumes that all ranks decide alike",

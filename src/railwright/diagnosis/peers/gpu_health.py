@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from railwright.checks.finding import Finding, OfBenchmark, OfPart
+from railwright.checks.finding import BenchmarkPlace, Finding, PartPlace
 from railwright.diagnosis.peers.gpus import GPU_ID, SLOWER_BY, slower_than_siblings
 from railwright.diagnosis.verdicts.judged import Judged
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.results.records import Evidence, Result
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Device, Topology
@@ -38,13 +38,13 @@ _REMEDY = (
 )
 
 
-def look(results: Sequence[Result], points: Sequence[Judged], topology: Topology) -> tuple[Finding, ...]:
+def find_unhealthy_gpus(results: Sequence[Result], points: Sequence[Judged], topology: Topology) -> tuple[Finding, ...]:
     """Return findings about single GPUs from the samples of all results and the values of all points."""
     siblings = slower_than_siblings(points, topology)
     return (*_throttled(results), *_dropped(results, topology), *siblings, *_not_watched(results))
 
 
-def watched_words(results: Iterable[Result]) -> str:
+def format_samples(results: Iterable[Result]) -> str:
     """Summarize the samples in one line; empty without a GPU result.
 
     `clocks 1980 MHz, up to 245 W and 61 C, no throttling; 66 of 153 GPU results sampled themselves, 75 by their launch,
@@ -86,7 +86,7 @@ def _not_watched(results: Iterable[Result]) -> Iterator[Finding]:
     """Report results during which the GPUs could not be sampled."""
     of_gpus = [result for result in results if "gpu_samples" in result.settings]
     watched = sum(bool(result.settings["gpu_samples"]) for result in of_gpus)
-    for why, unwatched in grouped(of_gpus, lambda result: str(result.settings.get("gpu_not_watched", ""))):
+    for why, unwatched in group_by_key(of_gpus, lambda result: str(result.settings.get("gpu_not_watched", ""))):
         if why in ("", SWITCHED_OFF, TOO_SHORT):
             continue
         yield Finding(
@@ -104,7 +104,7 @@ def _throttled(results: Iterable[Result]) -> Iterator[Finding]:
         names = result.settings.get("gpu_throttle_of", "")
         return str(result.settings.get("gpu_throttle", NOT_THROTTLED)), str(names)
 
-    for (reasons, names), affected in grouped(results, throttling):
+    for (reasons, names), affected in group_by_key(results, throttling):
         if reasons == NOT_THROTTLED:
             continue
         power_only = reasons == _AT_THE_LIMIT
@@ -114,7 +114,7 @@ def _throttled(results: Iterable[Result]) -> Iterator[Finding]:
         )
         words = (_clock(min(clocks)) if clocks else "", f"{hottest:.0f} C" if hottest else "")
         seen = ", ".join(filter(None, words))
-        gpus = tuple(OfPart(name) for name in names.split(",") if GPU_ID.fullmatch(name))
+        gpus = tuple(PartPlace(name) for name in names.split(",") if GPU_ID.fullmatch(name))
         yield Finding(
             fault="gpu_throttled",
             where=(*gpus, *_benchmarks(affected)),
@@ -147,7 +147,7 @@ def _dropped(results: Sequence[Result], topology: Topology) -> Iterator[Finding]
         slowest = min(_told(affected, "gpu_clock_median_hz"))
         yield Finding(
             fault="gpu_clock_dropped",
-            where=(OfPart(name), *_benchmarks(affected)),
+            where=(PartPlace(name), *_benchmarks(affected)),
             certainty="possible",
             says=f"the SM clock of {name} was {_clock(slowest)} under load instead of {_clock(due[name])}",
             costs=f"{1 - slowest / due[name]:.0%} of compute and SM-driven copies, which depend on the clock",
@@ -167,8 +167,8 @@ def _due_clock(gpu: Device, usual: float) -> float:
     return max(usual, clock) if isinstance(clock, int | float) else usual
 
 
-def _benchmarks(results: Iterable[Result]) -> tuple[OfBenchmark, ...]:
-    return tuple(dict.fromkeys(OfBenchmark(result.benchmark) for result in results))
+def _benchmarks(results: Iterable[Result]) -> tuple[BenchmarkPlace, ...]:
+    return tuple(dict.fromkeys(BenchmarkPlace(result.benchmark) for result in results))
 
 
 def _sampled(results: Sequence[Result]) -> str:

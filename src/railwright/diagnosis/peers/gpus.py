@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from railwright.checks.finding import Finding, OfPart, OfPath
+from railwright.checks.finding import Finding, PartPlace, PathPlace
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import format_quantity
-from railwright.results.records import Evidence, size_of
+from railwright.results.records import Evidence, find_size
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Topology
 from railwright.topology.paths import Graph
@@ -177,7 +177,7 @@ def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[
     says = f"{all_of_them} {'is' if len(names) == 1 else 'are'} {lost:.0%} slower than {others} in {_says(mine, rest)}"
     return Finding(
         fault="gpu_group_slower" if far else "gpu_slower_than_siblings",
-        where=(*map(OfPart, names), *dict.fromkeys(OfPath(point.path) for point in mine)),
+        where=(*map(PartPlace, names), *dict.fromkeys(PathPlace(point.path) for point in mine)),
         certainty="possible" if far or once else "likely",
         says=f"{says}: they may be farther away, on another socket or PCIe switch" if far else says,
         costs="a collective runs at the rate of its slowest GPU" if pairs else "",
@@ -188,7 +188,7 @@ def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[
 
 def _says(mine: list[Judged], rest: list[Judged]) -> str:
     first = mine[0]
-    size = size_of(first.parameters)
+    size = find_size(first.parameters)
     at = f" at {format_size(size)}" if size is not None else ""
     value, others = (format_quantity(first.quantity, _median(points)) for points in (mine, rest))
     return f"{first.benchmark}{at}: {value} instead of {others}"

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from railwright.checks.finding import Finding, OfParameter, Place
+from railwright.checks.finding import Finding, ParameterPlace, Place
 from railwright.diagnosis.peers.gpus import AGAIN
 from railwright.diagnosis.peers.hosts import launches_of, rankings, slower_hosts
 from railwright.diagnosis.verdicts.verdict import format_quantity
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.limits.limit import Quantity
 from railwright.limits.linpack import WHOLE_CORES
 from railwright.results.host_list import format_hosts, parse_host_list
@@ -76,8 +76,8 @@ def merges(results: Iterable[Result]) -> tuple[Merge, ...]:
     """Return every merge in the order of measurement."""
     of_groups = [result for result in results if result.parameters.get("first") or result.parameters.get("host")]
     found = []
-    for _, alike in grouped(of_groups, lambda result: (result.benchmark, result.quantity, *_kind(result))):
-        groups = {members: _group(members, list(own)) for members, own in grouped(alike, _members)}
+    for _, alike in group_by_key(of_groups, lambda result: (result.benchmark, result.quantity, *_kind(result))):
+        groups = {members: _group(members, list(own)) for members, own in group_by_key(alike, _members)}
         firsts = {
             _members(result): first for result in alike if isinstance(first := result.parameters.get("first"), int)
         }
@@ -119,12 +119,12 @@ def state_of(merge: Merge, every: Iterable[Merge]) -> State:
     return "disturbed" if merge.together.cpu_share < usual - (1 - WHOLE_CORES.value) else "loses"
 
 
-def is_well(members: Members, results: Sequence[Result]) -> bool:
+def is_healthy(members: Members, results: Sequence[Result]) -> bool:
     """Report whether a group may be merged further; for a single host, whether it was measured and is not slow."""
     if len(members) == 1:
         measured = {host.name for ranking in rankings(results) for host in ranking.hosts if host.values}
         slow = {place for finding in slower_hosts(results) if finding.certainty == "likely" for place in finding.where}
-        return members[0] in measured and OfParameter("host", members[0]) not in slow
+        return members[0] in measured and ParameterPlace("host", members[0]) not in slow
     every = merges(results)
     return any(merge.together.members == members and state_of(merge, every) == "gains" for merge in every)
 
@@ -158,7 +158,7 @@ def _partner(merge: Merge, part: Members) -> Members:
     return merge.second.members if merge.first.members == part else merge.first.members
 
 
-def words(merge: Merge) -> str:
+def format_merge(merge: Merge) -> str:
     """Format a merge as `21.3 GFLOP/s of 10.8 + 10.9 (0.98)`."""
     if not merge.together.values:
         return f"no result: {merge.together.reason}"
@@ -173,7 +173,7 @@ def words(merge: Merge) -> str:
 def _report_part(part: Members, lost: Sequence[Merge]) -> Finding:
     companions = " nor with ".join(format_hosts(_partner(merge, part)) for merge in lost)
     return _finding(
-        (OfParameter("hosts", format_hosts(part)),),
+        (ParameterPlace("hosts", format_hosts(part)),),
         f"{format_hosts(part)} gains nothing with {companions}, which measure well without it",
         f"check its NICs, cables and leaf: railwright locate --hosts with {format_hosts(part)} and a few others",
         lost,
@@ -186,8 +186,8 @@ def _report_merge(merge: Merge, gained: set[Members]) -> Finding:
         cause = "each gains with others, so the cause is between the two: links and routes between their leaves"
     else:
         cause = "the cause is in either group or between them: neither was also merged with others"
-    says = f"{first} and {second} together reach {words(merge)}: {cause}"
-    return _finding((OfParameter("hosts", first), OfParameter("hosts", second)), says, _REMEDY, (merge,))
+    says = f"{first} and {second} together reach {format_merge(merge)}: {cause}"
+    return _finding((ParameterPlace("hosts", first), ParameterPlace("hosts", second)), says, _REMEDY, (merge,))
 
 
 _REMEDY = "search the routes between them: railwright locate --hosts; note the routing engine and try another"
@@ -198,9 +198,9 @@ def _disturbed(merge: Merge) -> Finding:
     had = f"{names} had {merge.together.cpu_share:.2f} of their cores' time, less than separately"
     return Finding(
         fault="merge_loses",
-        where=(OfParameter("hosts", names),),
+        where=(ParameterPlace("hosts", names),),
         certainty="could not look",
-        says=f"{had}: {words(merge)}",
+        says=f"{had}: {format_merge(merge)}",
         remedy="stop other work on these hosts, and measure again",
     )
 
@@ -216,7 +216,8 @@ def _finding(where: tuple[Place, ...], says: str, remedy: str, lost: Sequence[Me
         remedy=(AGAIN if once else "") + remedy,
         evidence=tuple(
             Evidence(
-                claim=f"{format_hosts(merge.first.members)} + {format_hosts(merge.second.members)}", value=words(merge),
+                claim=f"{format_hosts(merge.first.members)} + {format_hosts(merge.second.members)}",
+                value=format_merge(merge),
                 seen=f"{max(1, len(merge.together.values))} launches",
             )
             for merge in lost

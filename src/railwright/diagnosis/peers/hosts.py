@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from railwright.checks.finding import Finding, OfParameter
+from railwright.checks.finding import Finding, ParameterPlace
 from railwright.diagnosis.peers.gpus import AGAIN, SLOWER_BY
 from railwright.diagnosis.verdicts.verdict import format_quantity
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.limits.linpack import WHOLE_CORES
 from railwright.results.records import Evidence, Result
 from railwright.results.statistics import quantile
@@ -50,10 +50,10 @@ class Ranking(NamedTuple):
 def rankings(results: Iterable[Result]) -> tuple[Ranking, ...]:
     """Rank the hosts at every kind of work that was measured separately on several hosts. Only rates are ranked."""
     named = [result for result in results if result.parameters.get("host") and result.quantity != "latency_s"]
-    alike = grouped(named, lambda result: (result.benchmark, result.quantity, *sorted(_rest(result).items())))
+    alike = group_by_key(named, lambda result: (result.benchmark, result.quantity, *sorted(_rest(result).items())))
     found = []
     for _, group in alike:
-        by_host = grouped(group, lambda result: result.parameters["host"])
+        by_host = group_by_key(group, lambda result: result.parameters["host"])
         hosts = [Host(str(name), *launches_of(launches)) for name, launches in by_host]
         hosts.sort(key=lambda host: host.value, reverse=True)
         if len(hosts) > 1:
@@ -96,7 +96,7 @@ def _slower(host: Host, ranking: Ranking, lost: float, others: float) -> Finding
     work = " ".join(str(word) for word in (ranking.benchmark, ranking.parameters.get("part", "")) if word)
     return Finding(
         fault="host_slower_than_siblings",
-        where=(OfParameter("host", host.name),),
+        where=(ParameterPlace("host", host.name),),
         certainty="possible" if once else "likely",
         says=f"{host.name} is {lost:.0%} slower than the other hosts in {work}: {value} instead of {rest}",
         costs="work shared by all hosts runs at the rate of the slowest",

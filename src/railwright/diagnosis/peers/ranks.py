@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from railwright.checks.finding import Finding, OfBenchmark
+from railwright.checks.finding import BenchmarkPlace, Finding
 from railwright.diagnosis.peers.gpus import AGAIN, SLOWER_BY
 from railwright.limits.linpack import WHOLE_CORES
 from railwright.results.records import Evidence, Result
@@ -47,7 +47,7 @@ def _name(result: Result) -> str:
 def _finding(name: str, times: float, result: Result, launches: int) -> Finding:
     return Finding(
         fault="rank_slower_than_siblings",
-        where=(OfBenchmark(result.benchmark),),
+        where=(BenchmarkPlace(result.benchmark),),
         certainty="possible" if launches < 2 else "likely",
         says=f"{name} took {times:.2f} times as long as the median rank for the same matrix products",
         costs="work shared by all ranks runs at the rate of the slowest",

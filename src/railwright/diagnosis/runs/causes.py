@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright.checks.finding import Finding, OfParameter, OfPath, Place
+from railwright.checks.finding import Finding, ParameterPlace, PathPlace, Place
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.results.records import Evidence
 from railwright.topology.devices import Path
@@ -30,10 +30,10 @@ def _concerns(where: tuple[Place, ...], judged: Judged, path: Path | None) -> bo
     names = {judged.benchmark, *judged.path.split(">")}
     if path is not None:
         names.update(path.devices, (link.id for link in path.links))
-    paths = {place for place in where if isinstance(place, OfPath)}
-    varied = {place for place in where if isinstance(place, OfParameter)}
+    paths = {place for place in where if isinstance(place, PathPlace)}
+    varied = {place for place in where if isinstance(place, ParameterPlace)}
     others = set(where) - paths - varied
-    if varied - {OfParameter(name, value) for name, value in judged.parameters.items()}:
+    if varied - {ParameterPlace(name, value) for name, value in judged.parameters.items()}:
         return False
     if not paths:
         return bool(others & names)

@@ -13,15 +13,20 @@ from railwright.diagnosis.peers.ranks import slower_ranks
 from railwright.diagnosis.runs import usual
 from railwright.diagnosis.runs.causes import causes_of
 from railwright.diagnosis.runs.own_runs import LimitFinder
-from railwright.diagnosis.verdicts.doubts import largest_row, weighed
+from railwright.diagnosis.verdicts.doubts import doubt_rows, largest_row
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State, Verdict
 from railwright.diagnosis.verdicts.policy import Requirement, exit_status, required_status, unmet
-from railwright.diagnosis.verdicts.verdict import WORST_FIRST, if_alone, if_launches_agree, judged
+from railwright.diagnosis.verdicts.verdict import (
+    WORST_FIRST,
+    doubt_unless_alone,
+    doubt_unless_launches_agree,
+    judge_result,
+)
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED
 from railwright.faults.every_check import EVERY_CHECK
-from railwright.groups import grouped
-from railwright.results.declarations import Declarations, benchmarks_with
-from railwright.results.records import Disturbed, Result, ResultFile, Verification, size_of
+from railwright.groups import group_by_key
+from railwright.results.declarations import Declarations, find_benchmarks
+from railwright.results.records import Disturbed, Result, ResultFile, Verification, find_size
 from railwright.results.statistics import quantile
 from railwright.results.workload import Collective
 from railwright.topology.devices import Scalar
@@ -37,7 +42,7 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
     """
     context, topology = file.run.context, file.run.topology
     finder = LimitFinder(topology, file.results, declarations, context.environment, file.run.fabric)
-    by_point = grouped(file.results, lambda result: (*result.series(), result.parameters.get("size_bytes")))
+    by_point = group_by_key(file.results, lambda result: (*result.series(), result.parameters.get("size_bytes")))
     points = _doubt_collectives(
         tuple(_judge_point(results, finder, file.disturbed) for _, results in by_point), declarations
     )
@@ -46,13 +51,15 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
     found = tuple(finding for check in EVERY_CHECK for finding in check.look(facts))
     findings = (
         *found,
-        *gpu_health.look(file.results, points, file.run.topology),
+        *gpu_health.find_unhealthy_gpus(file.results, points, file.run.topology),
         *slower_hosts(file.results),
         *losing_merges(file.results),
         *slower_ranks(file.results),
-        *usual.look(file.results, declarations, file.run.topology),
+        *usual.find_unusual(file.results, declarations, file.run.topology),
     )
-    by_curve = grouped(points, lambda point: (point.benchmark, point.quantity, point.path, *_varied(point).items()))
+    by_curve = group_by_key(
+        points, lambda point: (point.benchmark, point.quantity, point.path, *_varied(point).items())
+    )
     paths = tuple(_judge_curve(curve, finder, findings) for _, curve in by_curve)
     missed = unmet(paths, required)
     status = required_status(missed) if required else exit_status(paths, findings)
@@ -70,13 +77,13 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
 
 def _doubt_collectives(points: tuple[Judged, ...], declarations: Declarations) -> tuple[Judged, ...]:
     """Doubt the points of NCCL collectives as the rows of another tool's table."""
-    by_nccl = benchmarks_with(Collective, declarations, by="nccl", in_buckets=False)
+    by_nccl = find_benchmarks(Collective, declarations, by="nccl", in_buckets=False)
     found = list(points)
-    for _, curve in grouped(enumerate(points), lambda pair: _both_placements(pair[1])):
+    for _, curve in group_by_key(enumerate(points), lambda pair: _both_placements(pair[1])):
         rows = [point for _, point in curve]
         if rows[0].benchmark not in by_nccl or rows[0].quantity != "bandwidth_bytes_per_s":
             continue
-        for (place, _), row in zip(curve, weighed(rows, largest_row(rows), rows[0].hosts, None), strict=True):
+        for (place, _), row in zip(curve, doubt_rows(rows, largest_row(rows), rows[0].hosts, None), strict=True):
             found[place] = row
     return tuple(found)
 
@@ -98,9 +105,9 @@ def _judge_point(results: list[Result], finder: LimitFinder, disturbed: tuple[Di
     telling = failed or first
     checks = _merge_checks([result.verification for result in measured])
     point = replace(first, outcome=telling.outcome, reason=telling.reason)
-    met = judged(point, value, finder.find(first), checks, finder.standing(first))
+    met = judge_result(point, value, finder.find(first), checks, finder.standing(first))
     return replace(
-        if_launches_agree(_if_alone(met, measured, disturbed), medians),
+        doubt_unless_launches_agree(_if_alone(met, measured, disturbed), medians),
         launches=tuple(result.summary for result in measured if result.summary is not None),
         launch_spread=(medians[-1] - medians[0]) / value if value and len(medians) > 1 else None,
         # Launches that ran differently have several values for a claim, so each value is kept once.
@@ -117,7 +124,7 @@ def _if_alone(point: Judged, measured: list[Result], disturbed: tuple[Disturbed,
     ]
     pairs = zip(measured, taken, strict=True)
     quiet = [result.summary.median for result, share in pairs if not share and result.summary is not None]
-    return if_alone(point, quiet, max(taken, default=0.0))
+    return doubt_unless_alone(point, quiet, max(taken, default=0.0))
 
 
 def _merge_checks(verifications: list[Verification | None]) -> Verification | None:
@@ -164,10 +171,10 @@ def _headline(points: list[Judged]) -> Judged | None:
     the smallest, where the cost of a message decides.
     """
     measured = [point for point in points if point.value is not None]
-    sizes = [size_of(point.parameters) or 0 for point in measured]
+    sizes = [find_size(point.parameters) or 0 for point in measured]
     by_bytes = points[0].quantity == "bandwidth_bytes_per_s" or min(sizes, default=0) >= _BYTES_DECIDE_FROM
     pick = max if by_bytes else min
-    return pick(measured, key=lambda point: size_of(point.parameters) or 0, default=None)
+    return pick(measured, key=lambda point: find_size(point.parameters) or 0, default=None)
 
 
 _TELLS_NOTHING: tuple[State, ...] = ("unknown", "reference")
@@ -191,4 +198,4 @@ def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
         return headline.verdict  # smaller sizes cannot improve the verdict of the headline
     if "size_bytes" not in worst.parameters:
         return worst.verdict
-    return replace(worst.verdict, why=f"at {format_size(size_of(worst.parameters) or 0)}: {worst.verdict.why}")
+    return replace(worst.verdict, why=f"at {format_size(find_size(worst.parameters) or 0)}: {worst.verdict.why}")

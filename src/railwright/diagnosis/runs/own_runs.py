@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from railwright.diagnosis.verdicts.verdict import Standing
+from railwright.diagnosis.verdicts.verdict import PointRole
 from railwright.expected.baselines import Baselines
 from railwright.expected.expect import expect, is_between_hosts
 from railwright.expected.files import is_best_read
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds
-from railwright.results.declarations import Declarations, declared_for, suppliers, workload_of
+from railwright.results.declarations import Declarations, find_declaration, find_workload, suppliers
 from railwright.results.records import Fabric, Result
-from railwright.topology.cluster import cluster_of
+from railwright.topology.cluster import build_cluster
 from railwright.topology.devices import Path, Topology
 
 
@@ -34,31 +34,31 @@ class LimitFinder:
         self._declarations = declarations
         self._baselines = Baselines(results, declarations)
         self.machine = Machine(
-            cluster=cluster_of(topology, 1), measured=self._baselines, links=fabric, environment=environment or {}
+            cluster=build_cluster(topology, 1), measured=self._baselines, links=fabric, environment=environment or {}
         )
 
     def path(self, path_id: str) -> Path | None:
         """Return the path of `source>target` over the topology; None if it lacks these devices."""
-        return self.machine.path_over(path_id)
+        return self.machine.find_path(path_id)
 
     def find(self, point: Result) -> Bounds:
         """Return the limit and the expected band of a point; no limit if its benchmark declares nothing."""
-        return expect(workload_of(point, self._declarations), self.machine)
+        return expect(find_workload(point, self._declarations), self.machine)
 
-    def standing(self, point: Result) -> Standing:
+    def standing(self, point: Result) -> PointRole:
         """Return whether the point is a reference, and what would decide its verdict if it has no limit."""
-        declared = declared_for(point, self._declarations)
+        declared = find_declaration(point, self._declarations)
         if declared is None:
-            return Standing()
-        workload = workload_of(point, self._declarations)
+            return PointRole()
+        workload = find_workload(point, self._declarations)
         is_own_best = declared.supplies == "file read" and is_best_read(workload, self._baselines)
         if declared.is_reference or is_own_best:
-            return Standing(is_reference=True)
+            return PointRole(is_reference=True)
         if workload.shares_cores:
-            return Standing(needs="one core per rank: reduce the ranks with -o ranks= or -o pairs=")
+            return PointRole(needs="one core per rank: reduce the ranks with -o ranks= or -o pairs=")
         wanted = [baseline for baseline in workload.baselines if baseline != "file read"]
         if is_between_hosts(workload):
             wanted = [baseline for baseline in wanted if baseline == "plain socket"]
         missing = [baseline for baseline in wanted if not self._baselines.has(baseline)]
         names = dict.fromkeys(name for baseline in missing for name in suppliers(baseline, self._declarations))
-        return Standing(needs=f"railwright run {' '.join((*names, point.benchmark))}" if names else "")
+        return PointRole(needs=f"railwright run {' '.join((*names, point.benchmark))}" if names else "")

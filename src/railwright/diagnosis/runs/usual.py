@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from railwright.checks.finding import Finding, OfBenchmark
+from railwright.checks.finding import BenchmarkPlace, Finding
 from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.limits.limit import Constant, Quantity, Source
-from railwright.results.declarations import Declarations, declared_for
-from railwright.results.records import Evidence, Result, size_of
+from railwright.results.declarations import Declarations, find_declaration
+from railwright.results.records import Evidence, Result, find_size
 from railwright.results.workload import Baseline
 from railwright.topology.devices import DeviceKind, Topology
 from railwright.units import MIB
@@ -50,7 +50,7 @@ _KNOWN = (
 )
 
 
-def look(results: Iterable[Result], declarations: Declarations, topology: Topology) -> tuple[Finding, ...]:
+def find_unusual(results: Iterable[Result], declarations: Declarations, topology: Topology) -> tuple[Finding, ...]:
     """Report baselines a tenth as good as the worst of their class, even in the best launch and at the best size."""
     sound = [result for result in results if result.outcome == "measured" and result.summary is not None]
     return tuple(_far_off(sound, declarations, topology))
@@ -67,7 +67,7 @@ def _far_off(results: list[Result], declarations: Declarations, topology: Topolo
         least = format_quantity(usual.quantity, usual.least.value)
         yield Finding(
             fault="far_from_its_class",
-            where=(OfBenchmark(best.benchmark),),
+            where=(BenchmarkPlace(best.benchmark),),
             certainty="possible",
             says=f"{seen} at best, but measured {' and '.join(usual.names)} had {least} at worst: points compared"
             " with this baseline may be slow, too",
@@ -83,13 +83,13 @@ def _is_class(usual: _Usual, topology: Topology) -> bool:
 
 
 def _supplies(result: Result, usual: _Usual, declarations: Declarations) -> bool:
-    declared = declared_for(result, declarations)
+    declared = find_declaration(result, declarations)
     source, _, target = result.path.partition(">")
     return (
         declared is not None
         and (declared.supplies, declared.quantity) == (usual.supply, usual.quantity)
         and source == target
-        and (size_of(result.parameters) or 0) >= usual.from_bytes
+        and (find_size(result.parameters) or 0) >= usual.from_bytes
     )
 
 

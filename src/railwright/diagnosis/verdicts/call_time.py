@@ -12,7 +12,7 @@ from typing import NamedTuple
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.limits.limit import Constant, Source
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.results.records import size_of
+from railwright.results.records import find_size
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import InfinibandLink
 
@@ -49,7 +49,7 @@ def call_time(rows: Sequence[Judged], scale: float) -> CallTime | None:
     """Return the fixed time that explains all slow rows; None if there is none. Rates are algbw times `scale`."""
     best: dict[int, float] = {}
     for row in rows:
-        size = size_of(row.parameters)
+        size = find_size(row.parameters)
         if row.verdict.state != "slow" or not size or not row.value or row.expected is None:
             continue
         extra = size * scale * (1 / row.value - 1 / row.expected.low)
@@ -62,7 +62,7 @@ def call_time(rows: Sequence[Judged], scale: float) -> CallTime | None:
     return CallTime(max(best.values()), first, last)
 
 
-def of_healthy_machines(found: CallTime | None, file: ForeignFile, cluster: Cluster) -> CallTime | None:
+def match_healthy_machines(found: CallTime | None, file: ForeignFile, cluster: Cluster) -> CallTime | None:
     """Return the call time with the healthy machines that are known to have as much; None if there are none."""
     if found is None:
         return None

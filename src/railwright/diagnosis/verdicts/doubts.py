@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from railwright.diagnosis.verdicts.call_time import CallTime
 from railwright.diagnosis.verdicts.judged import Judged, Verdict
 from railwright.limits.limit import Expected, Limit
-from railwright.results.records import size_of
+from railwright.results.records import find_size
 from railwright.units import format_duration
 
 _SWITCH_SHARE = 0.5
@@ -41,13 +41,13 @@ def largest_row(rows: Sequence[Judged]) -> int | None:
     """Return the index of the row with the largest size in its best placement; without sizes, with the best value."""
 
     def rank(number: int) -> tuple[int, float]:
-        return size_of(rows[number].parameters) or 0, rows[number].value or 0.0
+        return find_size(rows[number].parameters) or 0, rows[number].value or 0.0
 
     bandwidths = [number for number, row in enumerate(rows) if row.quantity != "latency_s"]
     return max(bandwidths or range(len(rows)), key=rank, default=None)
 
 
-def of_old_nccl(rows: Sequence[Judged], headline: int, hosts: int, version: tuple[int, ...]) -> tuple[Judged, ...]:
+def doubt_old_nccl(rows: Sequence[Judged], headline: int, hosts: int, version: tuple[int, ...]) -> tuple[Judged, ...]:
     """Doubt slow rows between hosts if NCCL is older than the versions that the bands were taken from.
 
     If the largest size is only a little below the band, smaller sizes are doubted as if it were in the band.
@@ -67,7 +67,7 @@ def _is_slow(row: Judged) -> bool:
     return row.verdict.state == "slow"
 
 
-def weighed(rows: Sequence[Judged], headline: int | None, hosts: int, call: CallTime | None) -> tuple[Judged, ...]:
+def doubt_rows(rows: Sequence[Judged], headline: int | None, hosts: int, call: CallTime | None) -> tuple[Judged, ...]:
     """Doubt slow rows of a collective in view of the whole table.
 
     A faulty link also slows the largest size, and slows a size in both of its placements. So if the largest size is in
@@ -103,7 +103,7 @@ def _is_call_bound(row: Judged) -> bool:
 
 
 def _size(row: Judged) -> int:
-    return size_of(row.parameters) or 0
+    return find_size(row.parameters) or 0
 
 
 def _doubt_call(row: Judged, call: CallTime) -> Judged:

@@ -8,7 +8,7 @@ import msgspec
 
 from railwright.diagnosis.verdicts.judged import Verdict
 
-Standing = Literal["alone", "with the others", "behind"]
+PeerStanding = Literal["alone", "with the others", "behind"]
 _LEAST_TRIES = 2
 """A single slow try may have collided with other traffic."""
 
@@ -28,7 +28,7 @@ class PairJudged(msgspec.Struct, frozen=True, kw_only=True, tag="pair", tag_fiel
     because: str = ""
     """The reason for the limit, or why there is none."""
     verdict: Verdict
-    standing: Standing
+    standing: PeerStanding
 
     @property
     def is_slow(self) -> bool:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.diagnosis.verdicts.judged import Judged, State, Verdict
-from railwright.limits.limit import Bounds, Expected, Limit, NoLimit, Way
+from railwright.limits.limit import AlgorithmBand, Bounds, Expected, Limit, NoLimit
 from railwright.results.records import Outcome, Result, Verification
 from railwright.results.statistics import quantile
 from railwright.units import format_bandwidth, format_duration, format_flops, format_messages, format_operations
@@ -37,7 +37,7 @@ _NEEDS_ALONE = "the same run on an idle host"
 _NEEDS_A_BAND = "a run on a healthy machine of this kind to compare with: railwright compare A B"
 
 
-class Standing(NamedTuple):
+class PointRole(NamedTuple):
     """The role of a point among the others of its run."""
 
     is_reference: bool = False
@@ -67,12 +67,12 @@ def fraction_of_limit(value: float, limit: Limit) -> float:
     return limit.value / value if limit.quantity == "latency_s" else value / limit.value
 
 
-def judged(
+def judge_result(
     result: Result,
     value: float | None,
     bounds: Bounds,
     checked: Verification | None,
-    standing: Standing = Standing(),  # noqa: B008 - a constant
+    standing: PointRole = PointRole(),  # noqa: B008 - a constant
     *,
     must_check: bool = True,
 ) -> Judged:
@@ -104,7 +104,7 @@ def judge(
     limit: Limit | NoLimit,
     expected: Expected | None,
     checked: Verification | None,
-    standing: Standing = Standing(),  # noqa: B008 - a constant
+    standing: PointRole = PointRole(),  # noqa: B008 - a constant
     *,
     must_check: bool = True,
 ) -> Verdict:
@@ -184,7 +184,7 @@ def _against_band(value: float, expected: Expected) -> Verdict:
 def _by_algorithm(value: float, expected: Expected) -> str:
     """Describe the value by the bands of the possible algorithms that contain or surround it; empty otherwise."""
 
-    def words(ways: Sequence[Way], between: str) -> str:
+    def words(ways: Sequence[AlgorithmBand], between: str) -> str:
         ends = [
             (format_quantity(expected.quantity, way.low), format_quantity(expected.quantity, way.high)) for way in ways
         ]
@@ -205,7 +205,7 @@ def _doubt(seen: str, expected: Expected) -> Verdict:
     return Verdict(state="unknown", why=f"{seen}, but {why}", needs=_NEEDS_QUIET)
 
 
-def if_launches_agree(point: Judged, medians: Sequence[float]) -> Judged:
+def doubt_unless_launches_agree(point: Judged, medians: Sequence[float]) -> Judged:
     """Turn a slow point into unknown if its launches disagree.
 
     They disagree if the best launch is not slow, or if they differ by more than a factor of two.
@@ -221,7 +221,7 @@ def if_launches_agree(point: Judged, medians: Sequence[float]) -> Judged:
     return replace(point, verdict=Verdict(state="unknown", why=why, needs=_NEEDS_QUIET))
 
 
-def if_alone(point: Judged, quiet: Sequence[float], others_fraction: float) -> Judged:
+def doubt_unless_alone(point: Judged, quiet: Sequence[float], others_fraction: float) -> Judged:
     """Turn a slow point into unknown if other work may have slowed it.
 
     `quiet` are the medians of the undisturbed launches: if their median is slow, the point stays slow.

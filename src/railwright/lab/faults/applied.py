@@ -16,8 +16,8 @@ from railwright.errors import CannotJudge, RailwrightError, UsageError, unknown_
 from railwright.lab import state
 from railwright.lab.faults import background, cpu
 from railwright.lab.faults.effects import Effect, Fault, OnPort, PortBusy, PortDown, PortFlaps, SlowCpu, Values
-from railwright.lab.faults.ports import port_scripts, touched
-from railwright.lab.faults.registry import fault_named
+from railwright.lab.faults.ports import changed_ports, port_scripts
+from railwright.lab.faults.registry import find_fault
 from railwright.lab.state import Lab
 
 _FILE = "faults.json"
@@ -42,7 +42,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return " ".join([self.fault, *(f"{name}={value}" for name, value in self.words.items() if value)])
 
 
-def applied(lab: Lab) -> tuple[Applied, ...]:
+def read_applied(lab: Lab) -> tuple[Applied, ...]:
     """Return the faults in the lab, oldest first. Raises UsageError if faults.json cannot be decoded."""
     try:
         return msgspec.json.decode(state.read(lab.folder / _FILE), type=tuple[Applied, ...])
@@ -55,7 +55,7 @@ def applied(lab: Lab) -> tuple[Applied, ...]:
 
 def apply(lab: Lab, fault: Fault, words: list[str]) -> Applied:
     """Inject a fault. Raises UsageError for arguments that do not fit the lab, CannotJudge if a tool fails here."""
-    before = applied(lab)
+    before = read_applied(lab)
     new = Applied(id=secrets.token_hex(2), fault=fault.name, words=fault.read(words))
     changes = _effects(lab, [new])
     standing = _effects(lab, before)
@@ -81,7 +81,7 @@ def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[Applied, ...]:
     Raises UsageError for a fault that is not in the lab, CannotJudge if a change could not be undone; the fault then
     stays in the list, and healing can be tried again.
     """
-    standing = applied(lab)
+    standing = read_applied(lab)
     known = [*(fault.id for fault in standing), *(fault.fault for fault in standing)]
     wanted = {word.replace("-", "_"): word for word in which}
     for name, word in wanted.items():
@@ -95,7 +95,7 @@ def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[Applied, ...]:
     _settle_ports(lab, _effects(lab, staying), changes)
     for effect in changes:
         if isinstance(effect, SlowCpu):
-            cpu.release(cpu.group_of(lab, effect.node))
+            cpu.release(cpu.cgroup_path(lab, effect.node))
     _write(lab, staying)
     return ending
 
@@ -108,7 +108,7 @@ def _effects(lab: Lab, faults: Iterable[Applied]) -> tuple[Effect, ...]:
     return tuple(
         effect
         for fault in faults
-        for effect in fault_named(fault.fault).effects(Values(plan=lab.plan, words=fault.words))
+        for effect in find_fault(fault.fault).effects(Values(plan=lab.plan, words=fault.words))
     )
 
 
@@ -126,7 +126,7 @@ def _refuse_conflict(standing: Iterable[Effect], changes: Iterable[Effect]) -> N
 
 def _settle_ports(lab: Lab, standing: tuple[Effect, ...], changes: tuple[Effect, ...]) -> None:
     """Set every port in `changes` to the state that the plan and all `standing` effects give it."""
-    for node, ports in touched(changes).items():
+    for node, ports in changed_ports(changes).items():
         for tool, script in port_scripts(lab.plan, standing, node, ports).items():
             _run_script(lab, node, tool, script)
 

@@ -19,14 +19,14 @@ _UNLIMITED = ("max", "-1")
 _EMPTY_S = 5.0
 
 
-def group_of(lab: Lab, node: str) -> Path:
+def cgroup_path(lab: Lab, node: str) -> Path:
     """Return the path of the node's cgroup. Raises CannotJudge if this machine has no CPU cgroups."""
     return _hierarchy() / lab.namespace(node)
 
 
 def slow(lab: Lab, node: str, share: float) -> Path:
     """Create the node's cgroup, limited to the share of one CPU. Raises CannotJudge if that fails."""
-    group = group_of(lab, node)
+    group = cgroup_path(lab, node)
     period_us = max(_SHORTEST_PERIOD_US, math.ceil(_LEAST_QUOTA_US / share))
     quota = str(max(int(share * period_us), _LEAST_QUOTA_US))
     lab.record("cgroup", str(group))
@@ -47,10 +47,10 @@ def slow(lab: Lab, node: str, share: float) -> Path:
     return group
 
 
-def quota_of(lab: Lab, node: str) -> float | None:
+def read_quota(lab: Lab, node: str) -> float | None:
     """Return the number of CPUs that the node's processes may use together; None if there is no limit."""
     try:
-        group = group_of(lab, node)
+        group = cgroup_path(lab, node)
         if _is_unified(group.parent):
             quota, period = (group / "cpu.max").read_text().split()
         else:
@@ -63,11 +63,11 @@ def quota_of(lab: Lab, node: str) -> float | None:
 def release(group: Path) -> None:
     """Move the node's processes to this process's cgroup and remove theirs. Raises CannotJudge if it stays."""
     home = _own(group.parent) / "cgroup.procs"
-    if not emptied(group, home.write_text, _EMPTY_S):
+    if not remove_cgroup(group, home.write_text, _EMPTY_S):
         raise CannotJudge(f"{group} cannot be removed", hint=f"see {group}/cgroup.procs")
 
 
-def emptied(group: Path, let_go: Callable[[str], object], within_s: float) -> bool:
+def remove_cgroup(group: Path, let_go: Callable[[str], object], within_s: float) -> bool:
     """Call `let_go` for every process of a cgroup and remove it. Returns False if it still exists after `within_s`."""
     end = time.monotonic() + within_s
     while group.exists():

@@ -27,7 +27,7 @@ _BGP_PORT = 179  # IANA; RFC 4271
 _DEFAULT_GSO_SEGMENTS = 65535  # the default of a veth
 
 
-def touched(effects: Iterable[Effect]) -> dict[str, tuple[str, ...]]:
+def changed_ports(effects: Iterable[Effect]) -> dict[str, tuple[str, ...]]:
     """Return the nodes with a changed port or filter, each with these ports."""
     found: dict[str, dict[str, None]] = {}
     for effect in effects:

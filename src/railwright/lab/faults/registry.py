@@ -34,7 +34,7 @@ FAULTS: tuple[Fault, ...] = tuple(
 )
 
 
-def fault_named(name: str) -> Fault:
+def find_fault(name: str) -> Fault:
     """Return the fault of that name; `-` counts as `_`. Raises UsageError with the nearest names."""
     for fault in FAULTS:
         if fault.name == name.replace("-", "_"):

@@ -18,7 +18,7 @@ from railwright.errors import UsageError
 from railwright.launch.containers.seccomp_filters import read_filters, uses_supervisor
 from railwright.launch.environment import is_recorded
 from railwright.topology.cpu_list import format_cpu_list
-from railwright.units import count
+from railwright.units import format_count
 
 HOST, CONTAINER = "host", "container"
 _OWN = Path("/proc/self")
@@ -65,9 +65,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         """The surroundings that are adopted, in words: `network`, `/dev`."""
         found = [words for name, words in _JOINED.items() if name in self.namespaces]
         found += ["/dev with /dev/shm", "/sys"] * ("mnt" in self.namespaces)
-        found += [count(len(self.cgroups), "cgroup")] * bool(self.cgroups)
+        found += [format_count(len(self.cgroups), "cgroup")] * bool(self.cgroups)
         found += ["limits", f"CPUs {format_cpu_list(self.cpus)}", f"capabilities {self.capabilities:x}"]
-        found += [count(len(self.filters), "seccomp filter")] * bool(self.filters)
+        found += [format_count(len(self.filters), "seccomp filter")] * bool(self.filters)
         found += [f"environment ({', '.join(sorted(self.environment))})"] * bool(self.environment)
         return tuple(found)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.launch.gpus.samples import GpuUse
-from railwright.process import ask
+from railwright.process import query
 from railwright.topology.devices import Device
 from railwright.units import format_size
 
@@ -65,7 +65,7 @@ def describe_use(gpu: GpuUse) -> str:
 
 def _ask() -> tuple[list[GpuUse], str]:
     """Read the state of each GPU from NVML, or return the reason why it is unknown."""
-    finished = ask(_PROGRAM, timeout_s=_TIMEOUT_S)
+    finished = query(_PROGRAM, timeout_s=_TIMEOUT_S)
     try:
         return msgspec.json.decode("".join(finished.output), type=list[GpuUse]), ""
     except msgspec.DecodeError:

@@ -22,9 +22,9 @@ from railwright.topology.sources.nvidia_nvml import (
     clock_hz,
     event_reasons,
     handles,
-    memory_of,
     power_w,
     process_count,
+    read_memory,
     temperature_c,
     utilisation,
 )
@@ -51,7 +51,7 @@ def read_use(gpus: list[tuple[str, object]]) -> list[GpuUse]:
     """Read the use of each GPU."""
     found = []
     for address, handle in gpus:
-        memory = memory_of(handle)
+        memory = read_memory(handle)
         used = memory.used if memory is not None else None
         found.append(GpuUse(address, process_count(handle), utilisation(handle), used))
     return found

@@ -42,7 +42,7 @@ class GpuWatch:
         self._said = ""
         if self._gpus and environment.get(SWITCH, "").lower() not in ("off", "0", "no"):
             lines: deque[str] = deque(maxlen=_MOST_SAMPLES)
-            taken = {job.cpu_of(rank) for rank in range(job.ranks)}
+            taken = {job.find_cpu(rank) for rank in range(job.ranks)}
             spare = ",".join(str(cpu) for cpu in job.cpus if cpu not in taken)
             argv = [
                 *_PROGRAM,

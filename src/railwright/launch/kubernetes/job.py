@@ -18,7 +18,7 @@ from railwright.launch.kubernetes.manifests import LABEL, NamedJob
 from railwright.launch.kubernetes.pods import Events, Pod, Pods, sort_pods
 from railwright.launch.scratch import scratch_folder
 from railwright.process import Child, run
-from railwright.terminal import visible
+from railwright.terminal import escape
 
 _TICK_S, _LOOK_EVERY_S = 0.1, (1.5, 5.0)
 """The polling interval for pods: until all of them run, and afterwards."""
@@ -99,7 +99,7 @@ class KubernetesJob:
                 self._watch(pods)
                 if log is not None and ended:
                     for line in log.complaints:
-                        self._say("kubectl logs", f"kubectl logs: {visible(line)[:_MOST_SAID]}")
+                        self._say("kubectl logs", f"kubectl logs: {escape(line)[:_MOST_SAID]}")
                     log = None
                     time.sleep(_ASK_EVERY_S)
                     pods = self._pods(pods)
@@ -118,7 +118,7 @@ class KubernetesJob:
         while log.output:
             line = log.output.popleft()
             if not self.reader.read(line) and line.strip():
-                self._say(f"log {line}", f"  {visible(line)[:400]}")
+                self._say(f"log {line}", f"  {escape(line)[:400]}")
         yield from self.reader.records()
 
     def _pods(self, before: list[Pod]) -> list[Pod]:

@@ -10,7 +10,7 @@ import msgspec
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.kubernetes.wanted import Kind
-from railwright.process import ask
+from railwright.process import query
 
 _WITHIN_S = 60.0
 _MOST_SAID = 300
@@ -30,7 +30,7 @@ def kubectl_command(*words: str, namespace: str = "") -> list[str]:
 def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
     """Run kubectl and return its output. Raises CannotJudge with its error message."""
     argv = kubectl_command(*words, namespace=namespace)
-    finished = ask(argv, timeout_s=_WITHIN_S, given=given, most_lines=_MOST_LINES)
+    finished = query(argv, timeout_s=_WITHIN_S, given=given, most_lines=_MOST_LINES)
     if finished.timed_out:
         reason = f"kubectl {words[0]} gave no answer within {_WITHIN_S:.0f} s"
         raise CannotJudge(reason, hint="try: kubectl version")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from railwright.errors import UsageError
-from railwright.units import count, format_duration
+from railwright.units import format_count, format_duration
 
 Kind = Literal["mpijob", "job"]
 GPU = "nvidia.com/gpu"
@@ -80,10 +80,8 @@ class KubernetesRequest:
 def describe_cost(wanted: KubernetesRequest, kind: Kind, namespace: str, limit_s: float, plan_s: float) -> str:
     """Describe the resources that the job occupies."""
     name = "an MPIJob" if kind == "mpijob" else "an Indexed Job"
-    words = (
-        f"Kubernetes: {name} of {count(wanted.nodes, 'pod')} on as many nodes, in namespace {namespace}, for at most "
-    )
-    words += f"{format_duration(limit_s)}: "
+    words = f"Kubernetes: {name} of {format_count(wanted.nodes, 'pod')} on as many nodes, "
+    words += f"in namespace {namespace}, for at most {format_duration(limit_s)}: "
     gpus = wanted.nodes * wanted.gpus_per_node
     if not gpus:
         return words + f"{wanted.nodes * limit_s / 3600:.2g} pod hours, no GPU hours"

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from railwright.benchmarks.sockets.addresses import addresses_of_host
+from railwright.benchmarks.sockets.addresses import list_addresses
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.mpi import Flavour
 from railwright.launch.remote import PROBE_COMMAND, RemoteReach, parse_answers
 from railwright.launch.slurm import agent as slurm_agent
-from railwright.process import Finished, ask, run
+from railwright.process import ChildResult, query, run
 
 _WITHIN_S = 60.0
 """A busy controller may delay a command by several times its MessageTimeout, which is 10 s by default."""
@@ -43,7 +43,7 @@ def is_inside_job(environment: Mapping[str, str]) -> bool:
     return "SLURM_JOB_ID" in environment
 
 
-def allocation(environment: Mapping[str, str]) -> Allocation:
+def read_allocation(environment: Mapping[str, str]) -> Allocation:
     """Read the job of the environment. Raises UsageError for jobs whose nodes cannot be measured together."""
     job = environment["SLURM_JOB_ID"]
     if "SLURM_HET_SIZE" in environment or "SLURM_PACK_SIZE" in environment:
@@ -90,14 +90,14 @@ def expand_nodes(listed: str) -> tuple[str, ...]:
     return names
 
 
-def ask_slurm(*words: str, given: bytes = b"") -> Finished:
+def ask_slurm(*words: str, given: bytes = b"") -> ChildResult:
     """Run a Slurm command to completion.
 
     Raises UsageError if Slurm is not installed, and CannotJudge with the command's error message if it fails.
     """
     if shutil.which(words[0]) is None:
         raise UsageError(f"{words[0]} is not installed", hint="--slurm needs Slurm's commands on this machine")
-    finished = ask(words, timeout_s=_WITHIN_S, given=given)
+    finished = query(words, timeout_s=_WITHIN_S, given=given)
     if finished.timed_out:
         raise CannotJudge(f"{words[0]} gave no answer within {_WITHIN_S:.0f} s", hint="try: scontrol ping")
     if finished.returncode != 0:
@@ -105,7 +105,7 @@ def ask_slurm(*words: str, given: bytes = b"") -> Finished:
     return finished
 
 
-def describe_failure(finished: Finished, program: str) -> str:
+def describe_failure(finished: ChildResult, program: str) -> str:
     """Return the first error message of a Slurm command, since later ones are consequences."""
     lines = [line.strip() for line in finished.output if line.strip()]
     errors = [line for line in lines if "error:" in line or "fatal:" in line]
@@ -138,7 +138,7 @@ class SlurmReach(RemoteReach):
     def addresses(self) -> tuple[str, ...]:
         """Return our addresses as the nodes saw them, then our other ones."""
         seen = [address for answer in self.answers().values() for address in answer.seen]
-        found = dict.fromkeys([*seen, *(address for name, address in addresses_of_host() if name != "lo")])
+        found = dict.fromkeys([*seen, *(address for name, address in list_addresses() if name != "lo")])
         if not found:
             raise CannotJudge("this host has no address that nodes can reach")
         return tuple(found)
@@ -186,7 +186,7 @@ class SlurmReach(RemoteReach):
         return found
 
     @staticmethod
-    def _silent(host: str, finished: Finished) -> str:
+    def _silent(host: str, finished: ChildResult) -> str:
         if finished.timed_out:
             return f"no answer within {_WITHIN_S:.0f} s"
         lines = [line.strip() for line in finished.output if line.strip()]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.launch.followed import FollowedFile
 from railwright.launch.slurm.allocation import ask_slurm, read_job_fields
-from railwright.units import count, format_duration
+from railwright.units import format_count, format_duration
 
 SUBMITTED = "RAILWRIGHT_SUBMITTED"
 """Set in the environment of a job that we submitted, so that its command line is run instead of submitted again."""
@@ -173,7 +173,7 @@ def describe_cost(wanted: SlurmRequest, groups: Sequence[NodeGroup], limit_s: fl
     gpus = wanted.gpus_per_node or max((group.gpus for group in usable), default=0)
     hours = wanted.nodes * limit_s / 3600
     where = f"partition {wanted.partition}" if wanted.partition else "the default partition"
-    words = f"Slurm: {count(wanted.nodes, 'node')} of {where} for at most {format_duration(limit_s)}: "
+    words = f"Slurm: {format_count(wanted.nodes, 'node')} of {where} for at most {format_duration(limit_s)}: "
     if not gpus:
         return words + f"{hours:.2g} node hours, no GPU hours"
     by_plan = wanted.nodes * gpus * plan_s / 3600

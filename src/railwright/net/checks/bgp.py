@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from railwright.net.view import NOT_ATTACHED, Address, Attached, Bad, Check, Note, Rail, Unseen, View, seen
+from railwright.net.view import NOT_ATTACHED, Address, Attached, Bad, Check, Note, Rail, Unseen, View, require_seen
 
 _PART = "PART_ROUTES"
 _REMEDY = "railwrightd status; vtysh -c 'show bgp summary' on the node; is the leaf's port up?"
@@ -21,7 +21,7 @@ def _judge(view: View, note: Note) -> str:
         # Without the daemon FRR still reports its advertisements; a missing one need not be a fault.
         if isinstance(attached, Unseen) and by_frr and all(by_frr.values()):
             return f"FRR has sent them to {' and '.join(sorted({peer for peers in by_frr.values() for peer in peers}))}"
-    attached, rail = seen(attached), seen(view.rail)
+    attached, rail = require_seen(attached), require_seen(view.rail)
     prefixes = " ".join(_prefix(one) for one in attached.addresses)
     later = view.attached_after if isinstance(view.attached_after, Attached) else attached
     # The state after all packets: a session that was down before may have come back.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from railwright.net.view import NOT_ATTACHED, Bad, Check, Note, Unseen, View, seen
+from railwright.net.view import NOT_ATTACHED, Bad, Check, Note, Unseen, View, require_seen
 
 _SPOOFED, _NO_LEAF = "spoofed", "no_leaf"
 
 
 def _judge(view: View, note: Note) -> str:
-    before, after = seen(view.attached), seen(view.attached_after)
-    before, after = seen(before or NOT_ATTACHED), seen(after or NOT_ATTACHED)
-    rail, rail_after = seen(view.rail), seen(view.rail_after)
+    before, after = require_seen(view.attached), require_seen(view.attached_after)
+    before, after = require_seen(before or NOT_ATTACHED), require_seen(after or NOT_ATTACHED)
+    rail, rail_after = require_seen(view.rail), require_seen(view.rail_after)
     if not after.dropped or not rail_after.dropped:
-        seen(Unseen("railwrightd has no counters for it", "railwrightd status"))
+        require_seen(Unseen("railwrightd has no counters for it", "railwrightd status"))
     own, of_rail = _moved(before.dropped, after.dropped), _moved(rail.dropped, rail_after.dropped)
     note("of it alone", _words(after.dropped, own), "railwrightd list")
     note(f"of all on {after.rail}", _words(rail_after.dropped, of_rail), "railwrightd status")

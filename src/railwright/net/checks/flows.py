@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from railwright.errors import CannotJudge
-from railwright.net.view import NOT_ATTACHED, Attached, Bad, Check, Note, Rail, View, seen
+from railwright.net.view import NOT_ATTACHED, Attached, Bad, Check, Note, Rail, View, require_seen
 
 _PART = "PART_FLOWS"
 _START_ANEW = "are ovs-provider or railwright-cni in the network's chain? restart the pod"
 
 
 def _judge(view: View, note: Note) -> str:
-    attached = seen(view.attached)
+    attached = require_seen(view.attached)
     if attached is None:
         raise Bad(f"{NOT_ATTACHED.why}: no flow lets its packets pass", _START_ANEW)
     # The state after all packets counts, or the first if the later one could not be read.

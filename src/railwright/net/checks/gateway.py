@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 
 from railwright.errors import CannotJudge
-from railwright.net.view import Address, Attached, Bad, Check, Neighbour, Note, Port, View, seen
+from railwright.net.view import Address, Attached, Bad, Check, Neighbour, Note, Port, View, require_seen
 
 
 def _judge(view: View, note: Note) -> str:
-    port, answers = view.existing_port(), seen(view.gateways)
+    port, answers = view.existing_port(), require_seen(view.gateways)
     if not answers:
         raise CannotJudge(f"no route of {port.name} has a gateway to ask", hint="see the check route")
     known = view.attached.gateway_mac if isinstance(view.attached, Attached) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.errors import CannotJudge
-from railwright.net.view import Bad, Check, Isolation, Note, View, seen
+from railwright.net.view import Bad, Check, Isolation, Note, View, require_seen
 
 _REMEDY = (
     "look for flows whose cookie does not begin with 0x7277, railwrightd's: ovs-ofctl -O OpenFlow14 dump-flows BRIDGE;"
@@ -12,7 +12,7 @@ _REMEDY = (
 
 
 def _judge(view: View, note: Note) -> str:
-    tried = seen(view.isolations)
+    tried = require_seen(view.isolations)
     for one in tried:
         words = f"{one.heard} of {one.sent} arrived; {_proves_nothing(one) or 'the gateways of both answer'}"
         note(f"{one.sender} to {one.receiver}", words, "a listener at the receiver's interface")

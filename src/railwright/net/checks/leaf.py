@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from railwright.net.view import Bad, Check, Note, View, seen
+from railwright.net.view import Bad, Check, Note, View, require_seen
 
 _REMEDY = "on the leaf: ip route; vtysh -c 'show bgp summary', its filters for this session, maximum-prefix"
 
 
 def _judge(view: View, note: Note) -> str:
-    routes = seen(view.leaf)
+    routes = require_seen(view.leaf)
     for address, route in routes.items():
         note(str(address), route.words, "ip route in the leaf's namespace")
     if missing := [str(address) for address, route in routes.items() if not route.forwards]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from railwright.net.view import Attached, Bad, Check, Echo, Note, View, seen
+from railwright.net.view import Attached, Bad, Check, Echo, Note, View, require_seen
 
 
 def _judge(view: View, note: Note) -> str:
@@ -16,7 +16,7 @@ def _judge(view: View, note: Note) -> str:
         if taken < port.mtu_bytes:
             says = f"{port.name} sends {port.mtu_bytes} bytes, and {other} takes no more than {taken}"
             raise Bad(says, view.inside(f"ip link set {shlex.quote(port.name)} mtu {taken}"))
-    echoes = seen(view.echoes)
+    echoes = require_seen(view.echoes)
     for one in echoes:
         note(str(one.target), _words(one), "echo requests that may not be fragmented")
     if narrow := [one for one in echoes if not one.full_answered]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from railwright.errors import CannotJudge
-from railwright.net.view import NOT_ATTACHED, Bad, Check, Note, View, seen
+from railwright.net.view import NOT_ATTACHED, Bad, Check, Note, View, require_seen
 
 _SHOWN = 3
 # ovs-vswitchd itself answers ARP and neighbour discovery (ICMPv6 133 to 137) on every datapath.
@@ -13,8 +13,8 @@ _ANSWERED = re.compile(r"eth_type\(0x0806\)|icmpv6\(type=13[3-7]")
 
 
 def _judge(view: View, note: Note) -> str:
-    attached = seen(view.attached or NOT_ATTACHED)
-    mine = [flow for flow in seen(view.cached) if flow.in_port == attached.host_interface]
+    attached = require_seen(view.attached or NOT_ATTACHED)
+    mine = [flow for flow in require_seen(view.cached) if flow.in_port == attached.host_interface]
     data = [flow for flow in mine if flow.actions != "drop" and not _ANSWERED.search(flow.match)]
     if not data:
         why = f"the datapath has no flow of {attached.host_interface} now: it has sent no data"

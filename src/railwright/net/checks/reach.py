@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from railwright.net.view import Bad, Check, Note, View, seen
+from railwright.net.view import Bad, Check, Note, View, require_seen
 from railwright.units import format_duration
 
 _REMEDY = "is the peer of the same tenant, and does it answer echo requests? run railwright net check for it as well"
 
 
 def _judge(view: View, note: Note) -> str:
-    echoes = seen(view.echoes)
+    echoes = require_seen(view.echoes)
     for one in echoes:
         took = f", {format_duration(one.round_trip_s)} there and back" if one.round_trip_s is not None else ""
         words = f"{one.answered} of {one.sent} answered{took}" + (f", {one.error}" if one.error else "")

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from railwright.checks.cufile_settings import Setting, Told
+from railwright.checks.cufile_settings import CheckedEntry, Setting
 from railwright.report.text.collectives import labelled
-from railwright.terminal import visible
+from railwright.terminal import escape
 
 _WIDTH = 100
 
 
 def render_cufile_json(name: str, settings: Iterable[Setting]) -> str:
     """Render the whole file for the machine of that name."""
-    lines = [f"// For {visible(name)}. Name it in CUFILE_ENV_PATH_JSON, or put it in /etc/cufile.json.", "{",
+    lines = [f"// For {escape(name)}. Name it in CUFILE_ENV_PATH_JSON, or put it in /etc/cufile.json.", "{",
              '    "properties": {']  # fmt: skip
     written = [list(_setting_lines(setting)) for setting in settings]
     for place, entry in enumerate(written):
@@ -26,12 +26,12 @@ def render_cufile_json(name: str, settings: Iterable[Setting]) -> str:
 
 def _setting_lines(setting: Setting) -> Iterator[str]:
     indent = " " * 8
-    yield from textwrap.wrap(visible(setting.why), _WIDTH, initial_indent=f"{indent}// ",
+    yield from textwrap.wrap(escape(setting.why), _WIDTH, initial_indent=f"{indent}// ",
                              subsequent_indent=f"{indent}// ", break_on_hyphens=False)  # fmt: skip
     yield f"{indent}{msgspec.json.encode(setting.key).decode()}: {msgspec.json.encode(setting.value).decode()}"
 
 
-def told_lines(checked: Iterable[Told]) -> Iterator[str]:
+def setting_lines(checked: Iterable[CheckedEntry]) -> Iterator[str]:
     """Yield a line for each checked setting, with its remedy."""
     for item in checked:
         yield from labelled(item.state, f"{item.key}: {item.seen}", indent=2)

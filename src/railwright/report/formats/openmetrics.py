@@ -46,12 +46,12 @@ def point_labels(host: str, points: Iterable[Judged]) -> list[Labels]:
     made = []
     for point in points:
         labels = {
-            "host": wording.visible(host), "benchmark": wording.visible(point.benchmark), "quantity": point.quantity,
-            "path": wording.visible(point.path), "ranks": str(point.ranks), "hosts": str(point.hosts),
+            "host": wording.escape(host), "benchmark": wording.escape(point.benchmark), "quantity": point.quantity,
+            "path": wording.escape(point.path), "ranks": str(point.ranks), "hosts": str(point.hosts),
         }  # fmt: skip
         for key, value in point.parameters.items():
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            labels[_label_name(key, labels)] = wording.visible(text)
+            labels[_label_name(key, labels)] = wording.escape(text)
         key_of_all = tuple(sorted(labels.items()))
         seen[key_of_all] = seen.get(key_of_all, 0) + 1
         if seen[key_of_all] > 1:
@@ -73,9 +73,9 @@ def _label_name(key: str, taken: Labels) -> str:
 def _families(view: View) -> Iterator[Metric]:
     """Yield all families that have a value. Verdicts are written even if nothing was measured."""
     run, context = view.run, view.run.context
-    host = {"host": wording.visible(context.host)}
+    host = {"host": wording.escape(context.host)}
     facts = {"version": run.railwright, "started_at": run.started_at, "kernel": context.kernel, "cpu": context.cpu}
-    about = {**host, **{key: wording.visible(text) for key, text in facts.items()}}
+    about = {**host, **{key: wording.escape(text) for key, text in facts.items()}}
     points = view.diagnosis.points
     labelled = list(zip(points, point_labels(context.host, points), strict=True))
     lost = context.noise.lost_fraction if context.noise is not None else None
@@ -102,9 +102,9 @@ def _families(view: View) -> Iterator[Metric]:
         {
             **host,
             "number": str(number),
-            "fault": wording.visible(finding.fault),
+            "fault": wording.escape(finding.fault),
             "certainty": finding.certainty,
-            "where": wording.visible(", ".join(finding.where)),
+            "where": wording.escape(", ".join(finding.where)),
         }
         for number, finding in enumerate(view.all_findings)
     ]

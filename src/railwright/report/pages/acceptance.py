@@ -11,7 +11,7 @@ def render_acceptance(sheet: Sheet) -> str:
     """Render the whole page."""
     fields = {
         "sheet": sheet,
-        "answer": acceptance_text.answer(sheet),
+        "answer": acceptance_text.summarize(sheet),
         "items": [(asked, state, acceptance_text.tally(lines), [_row(line) for line in lines])
                   for asked, state, lines in acceptance_text.items(sheet)],
         "signs": acceptance_text.SIGNS,

@@ -14,8 +14,8 @@ from railwright.report.pages.offline_page import mark_safe, render_page
 from railwright.report.pictures.locate import matrix_svg
 from railwright.report.text import between_hosts as between_words
 from railwright.report.text import wording
-from railwright.report.text.between_hosts import Found, find_notable_pairs, format_collective, format_pair
-from railwright.report.text.host_words import answer, column_name, describe_host, describe_lag
+from railwright.report.text.between_hosts import BetweenHostsResult, find_notable_pairs, format_collective, format_pair
+from railwright.report.text.host_words import column_name, describe_host, describe_lag, summarize
 from railwright.report.text.locate import suspect_words
 
 _MOST_TOLD = 12
@@ -33,7 +33,7 @@ class _Row(NamedTuple):
 
 
 def render_hosts_html(
-    table: HostTable, link_of: Callable[[str], str], found: Found | None = None, collectives_link: str = ""
+    table: HostTable, link_of: Callable[[str], str], found: BetweenHostsResult | None = None, collectives_link: str = ""
 ) -> str:
     """Render the whole page; `link_of` returns the link to a host's own report, empty if there is none.
 
@@ -41,7 +41,7 @@ def render_hosts_html(
     """
     outliers = [host for host in table.hosts if host.is_outlier]
     fields = {
-        "title": answer(table),
+        "title": summarize(table),
         "is_bad": bool(outliers) or (found is not None and found.said.is_bad),
         "outliers": [(host.name, link_of(host.name), describe_host(host, table),
                   [describe_lag(cell, table.columns[cell.column]) for cell in host.behind[1:_MOST_BEHIND]])
@@ -54,12 +54,12 @@ def render_hosts_html(
     return render_page("hosts.html.j2", [], fields)
 
 
-def _between(found: Found, link: str) -> dict[str, Any]:
+def _between(found: BetweenHostsResult, link: str) -> dict[str, Any]:
     """Return the fields of the section on measurements between hosts."""
     notable = find_notable_pairs(found)
     paths = found.collectives.paths if found.collectives is not None else ()
     return {
-        "answer": between_words.answer(found),
+        "answer": between_words.summarize(found),
         "suspects": [(suspect, suspect_words(suspect)) for suspect in found.said.suspects[:_MOST_TOLD]],
         "pairs": [format_pair(suspect) for suspect in notable[:_MOST_PAIRS]],
         "pairs_left_out": max(0, len(notable) - _MOST_PAIRS),

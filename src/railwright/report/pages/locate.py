@@ -9,7 +9,7 @@ from railwright.locate.search import Located
 from railwright.report.pages.offline_page import mark_safe, render_page
 from railwright.report.pictures.locate import fabric_svg, matrix_svg, times_svg
 from railwright.report.text.locate import cost_rows, suspect_words
-from railwright.units import count
+from railwright.units import format_count
 
 _MOST_LISTED = 200
 
@@ -19,7 +19,7 @@ def render_located_html(found: Located) -> str:
     listed = found.suspects[:_MOST_LISTED]
     fields = {
         "found": found,
-        "title": count(len(found.suspects), "suspect") if found.suspects else "no suspects",
+        "title": format_count(len(found.suspects), "suspect") if found.suspects else "no suspects",
         "suspects": [(suspect, suspect_words(suspect)) for suspect in listed],
         "left_out": len(found.suspects) - len(listed),
         "rows": list(cost_rows(found)),

@@ -95,7 +95,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["visible"] = wording.visible
+    environment.filters["visible"] = wording.escape
     environment.globals.update(words=wording, states=wording.STATES, version=railwright.__version__)
     return environment
 

@@ -25,7 +25,7 @@ def standard_output() -> Console:
 
 def escape_unprintable(text: str, console: Console) -> str:
     """Escape the characters that are not printable or that the console's encoding lacks."""
-    shown = wording.visible(text)
+    shown = wording.escape(text)
     try:
         return shown.encode(console.encoding, "backslashreplace").decode(console.encoding)
     except LookupError:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from railwright.diagnosis.peers.gpu_health import WATCHED, watched_words
+from railwright.diagnosis.peers.gpu_health import WATCHED, format_samples
 from railwright.errors import RailwrightError
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.report import storage_ways
 from railwright.report.pages.offline_page import mark_safe, render_page
 from railwright.report.pictures.figures import figures
@@ -19,7 +19,7 @@ from railwright.report.text import wording
 from railwright.report.view import View
 from railwright.results.records import Result
 from railwright.topology.devices import Scalar, Topology
-from railwright.units import count, format_size
+from railwright.units import format_count, format_size
 
 _SHOWN_VALUES = 4
 
@@ -40,7 +40,7 @@ def render_html(view: View) -> str:
         "state_meanings": [(wording.state_word(state), look.meaning) for state, look in wording.STATES.items()],
         "end": view.end,
         "view": view,
-        "methods": grouped(measured, lambda result: (result.benchmark, result.method, result.ranks, result.hosts)),
+        "methods": group_by_key(measured, lambda result: (result.benchmark, result.method, result.ranks, result.hosts)),
         "storage_ways": storage_ways,
         "settings_of": _settings,
         "check_of": _verified,
@@ -56,7 +56,7 @@ def _checked(drawing: str, topology: Topology) -> str:
         ET.fromstring(drawing)  # noqa: S314  # our own drawing; without a document type no entity can be expanded
     except ET.ParseError as error:
         raise RailwrightError(
-            f"the drawing of {wording.visible(topology.name)!r} is not well-formed: {error}",
+            f"the drawing of {wording.escape(topology.name)!r} is not well-formed: {error}",
             hint="please report this with the output of: railwright topo capture",
         ) from error
     return drawing
@@ -71,7 +71,7 @@ def _settings(results: list[Result]) -> str:
             if key not in WATCHED and value not in found:
                 found.append(value)
     held = ", ".join(f"{wording.key_words(key)} {_range_words(key, found)}" for key, found in values.items() if found)
-    seen = wording.visible(watched_words(results))
+    seen = wording.escape(format_samples(results))
     return ". ".join(words for words in (held, seen[:1].upper() + seen[1:]) if words)
 
 
@@ -89,6 +89,6 @@ def _verified(results: list[Result]) -> str:
     total = format_size(sum(check.bytes_checked for check in checks))
     wrong = sum(check.bytes_wrong for check in checks)
     unchecked = len(results) - len(checks)
-    missing = f", {count(unchecked, 'point')} not checked" if unchecked else ""
+    missing = f", {format_count(unchecked, 'point')} not checked" if unchecked else ""
     methods = ", ".join(sorted({check.method for check in checks}))
     return f"{total} checked ({methods}), {wrong} bytes wrong{missing}"

@@ -11,7 +11,7 @@ from typing import Any
 from railwright.diagnosis.iterations.samples import Curve
 from railwright.report.pages.offline_page import Figure, render_page
 from railwright.report.text.watch import source_lines, watched_lines
-from railwright.units import count, format_duration
+from railwright.units import format_count, format_duration
 from railwright.watch.seen import Watched
 
 _MOST_POINTS = 20_000
@@ -27,7 +27,7 @@ def render_watched_html(found: Watched, curves: Sequence[Curve]) -> str:
     lines = [line for line in watched_lines(found) if line and line not in sources]
     estimate = found.estimates[0] if found.estimates else None
     title = (
-        f"{count(estimate.iterations, 'iteration')} of {format_duration(estimate.period_s)}"
+        f"{format_count(estimate.iterations, 'iteration')} of {format_duration(estimate.period_s)}"
         if estimate
         else "no period here"
     )

@@ -10,8 +10,8 @@ from railwright.report.pages.offline_page import Figure, plotly_text, render_pag
 from railwright.report.pages.watch import AXIS, frame, marks, trace
 from railwright.report.text.watch import source_lines
 from railwright.report.text.watch_hosts import watched_hosts_lines
-from railwright.report.text.wording import visible
-from railwright.units import count
+from railwright.report.text.wording import escape
+from railwright.units import format_count
 from railwright.watch.seen_hosts import SeenHost, WatchedHosts
 
 _MOST_HOSTS = 16
@@ -27,11 +27,13 @@ def render_watched_hosts_html(found: WatchedHosts, curves: Mapping[str, Sequence
     unlike = [host.host for host in found.stragglers]
     drawable = sorted((host for host in found.hosts if curves.get(host.host)), key=lambda host: host.host not in unlike)
     shown = drawable[:_MOST_HOSTS]
-    verdict = f"{count(len(unlike), 'straggler')}: {', '.join(dict.fromkeys(unlike))}" if unlike else "no straggler"
-    title = f"{count(len(found.hosts), 'host')}, {verdict}"
+    verdict = (
+        f"{format_count(len(unlike), 'straggler')}: {', '.join(dict.fromkeys(unlike))}" if unlike else "no straggler"
+    )
+    title = f"{format_count(len(found.hosts), 'host')}, {verdict}"
     left_out = [f"{len(drawable) - len(shown)} more hosts are not drawn"] if len(drawable) > len(shown) else []
     sources = [line for host in shown if host.watched is not None
-               for line in (visible(host.host), *source_lines(host.watched))]  # fmt: skip
+               for line in (escape(host.host), *source_lines(host.watched))]  # fmt: skip
     fields = {"title": title, "lines": [*watched_hosts_lines(found), *left_out], "sources": sources}
     figures = [_figure(shown, curves, title)] if shown else []
     return render_page("watch.html.j2", figures, fields)

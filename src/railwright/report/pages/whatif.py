@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from railwright.expected.designs import Design, Question, front, price, speed
+from railwright.expected.designs import Design, Question, find_front, find_price, speed
 from railwright.report.pages.offline_page import Figure, plotly_text, render_page
 from railwright.report.pictures import axes
 from railwright.report.text import collectives as collective_text
 from railwright.report.text import whatif as whatif_text
 from railwright.report.text import wording
-from railwright.units import count
+from railwright.units import format_count
 
 _INK, _MUTED, _FIRST = "--ink", "--muted", "--series-1"
 _ROOM = 1.14
@@ -52,16 +52,16 @@ def render_designs_html(designs: Sequence[Design], question: Question) -> str:
 
 def _picture(designs: Sequence[Design], labels: Sequence[str], place: int) -> Figure:
     """Draw limit against cost: designs on the Pareto front are filled and joined, the others are open."""
-    best = front(designs, place)
+    best = find_front(designs, place)
     marks = [
-        _Mark(design, label, price(design), speed(design, place), design in best)
+        _Mark(design, label, find_price(design), speed(design, place), design in best)
         for design, label in zip(designs, labels, strict=True)
     ]
     marks.sort(key=lambda mark: not mark.is_best)
     sides = _sides(marks)
     front_line = {
         "type": "scatter", "mode": "lines", "showlegend": False, "hoverinfo": "skip",
-        "x": [price(design) for design in best], "y": [speed(design, place) for design in best],
+        "x": [find_price(design) for design in best], "y": [speed(design, place) for design in best],
         "line": {"color": _FIRST, "width": 1.5, "dash": "dot", "shape": "hv"},
     }  # fmt: skip
     kinds = ((True, "Pareto", "circle", _FIRST), (False, "beaten", "diamond-open", _INK))
@@ -117,7 +117,7 @@ def _trace(
 
 def _hover(mark: _Mark, place: int) -> str:
     rate, cost = mark.design.collectives[place].busbw_bytes_per_s, mark.design.cost
-    against = count(mark.design.parts.switch_ports, "switch port")
+    against = format_count(mark.design.parts.switch_ports, "switch port")
     lines = [
         f"<b>{plotly_text(mark.label)}</b>",
         f"limit {wording.quantity('bandwidth_bytes_per_s', rate.limit)}",
@@ -133,7 +133,7 @@ def _layout(marks: Sequence[_Mark]) -> dict[str, Any]:
     speeds = [mark.speed for mark in marks]
     layout = axes.dot_layout("bandwidth_bytes_per_s", speeds, [""])
     bandwidth = layout["xaxis"]
-    unit = plotly_text(f" {wording.visible(cost.currency)}") if cost is not None else ""
+    unit = plotly_text(f" {wording.escape(cost.currency)}") if cost is not None else ""
     ticks = axes.linear_ticks(dearest, room=1.1)
     words = [f"{_short(tick)}{unit if tick else ''}" for tick in ticks]
     title = {} if cost is not None else {"title": {"text": "switch ports in use", "font": {"color": _MUTED}}}

@@ -18,7 +18,7 @@ import msgspec
 
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.expected.nccl_collectives import decides_nothing
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.limits.limit import Limit, Quantity
 from railwright.report.pages.offline_page import Figure, Row, plotly_text
 from railwright.report.pictures import axes
@@ -52,15 +52,15 @@ def figures(points: Iterable[Judged]) -> tuple[Figure, ...]:
     # A logarithmic axis has no place for other points. The table of paths has them, with their verdicts.
     drawn = (point for point in points if _positive(point.value))
     made: list[Figure] = []
-    for (benchmark, quantity), group in grouped(drawn, lambda point: (point.benchmark, point.quantity)):
-        series = list(grouped(group, _path_and_varied))
+    for (benchmark, quantity), group in group_by_key(drawn, lambda point: (point.benchmark, point.quantity)):
+        series = list(group_by_key(group, _path_and_varied))
         one_path = len({path for (path, _), _ in series}) == 1
         for start in range(0, len(series), MAX_SERIES):
             curves = []
             for number, ((path, varied), found) in enumerate(series[start : start + MAX_SERIES], start=1):
-                name = varied if one_path and varied else ", ".join(filter(None, (wording.visible(path), varied)))
+                name = varied if one_path and varied else ", ".join(filter(None, (wording.escape(path), varied)))
                 curves.append(Series(name=name, number=number, points=tuple(sorted(found, key=_size))))
-            title = f"{wording.visible(benchmark)}, {wording.QUANTITY_WORDS[quantity]}"
+            title = f"{wording.escape(benchmark)}, {wording.QUANTITY_WORDS[quantity]}"
             if len(series) > MAX_SERIES:
                 title += f" ({start // MAX_SERIES + 1} of {math.ceil(len(series) / MAX_SERIES)})"
             made.append(_figure(title, quantity, curves))

@@ -257,7 +257,7 @@ class _Drawing:
         verdict = judge_link(rows, self._same_way)
         state = verdict.state
         sign = f"{wording.STATES[state].sign} " if state else ""
-        shown = wording.visible(name)
+        shown = wording.escape(name)
         room = 13 if style == "leaf" else 7
         shown = shown if len(shown) <= room else f"{shown[: room - 1]}\u2026"
         self._front.append(_linked(
@@ -315,7 +315,7 @@ def _linked(shape: str, verdict: LinkVerdict, head: list[str]) -> str:
     lines += [_title(row) for row in ordered[:_TITLED]]
     if len(ordered) > _TITLED:
         lines.append(f"and {len(ordered) - _TITLED} more")
-    title = f"<title>{escape(wording.visible(' | '.join(lines)).replace(' | ', chr(10)))}</title>"
+    title = f"<title>{escape(wording.escape(' | '.join(lines)).replace(' | ', chr(10)))}</title>"
     if not ordered:
         return f"<g>{title}{shape}</g>"
     return f'<a href="#path-{ordered[0].number}">{title}{shape}</a>'

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from railwright.diagnosis.nccl.paths import Ways
+from railwright.diagnosis.nccl.paths import ConnectionPaths
 from railwright.report.pictures.svg import MARGIN, WIDTH, Sheet
 from railwright.report.text.nccl import channel_words, order_words
 from railwright.report.text.topology_words import Tree, clean
@@ -72,7 +72,7 @@ class _Rings:
         self._sheet = sheet
         self._main = log.main
         self._found = found
-        self._ways = Ways(log, log.main, topology)
+        self._ways = ConnectionPaths(log, log.main, topology)
         self._host_of = {rank.rank: rank.host for rank in log.main.ranks}
         self._groups = _groups(topology) if topology is not None else ()
         self._spots: dict[tuple[str, str], _Spot] = {}

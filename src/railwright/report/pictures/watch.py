@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from railwright.report.text.watch import rate_words
-from railwright.report.text.wording import visible
-from railwright.watch.now import BIN_S, Bins, newest_s
+from railwright.report.text.wording import escape
+from railwright.watch.now import BIN_S, Bins, longest_s
 
 SPANS_S = (5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
 KEYS = "+ - zoom   < > move   f follow   q end"
@@ -55,7 +55,7 @@ def picture_lines(
     `watched` pairs a host's name, or "" for this host, with its bins or the reason for their absence.
     Curves that do not fit are counted.
     """
-    now_s = newest_s(watched)
+    now_s = longest_s(watched)
     end_s = now_s if view.end_s is None else min(view.end_s, now_s)
     begin_s = max(0.0, end_s - SPANS_S[view.zoom])
     stretch = f"{begin_s:.1f} to {end_s:.1f} s{'' if view.end_s is None else f' of {now_s:.1f} s, held'}"
@@ -78,7 +78,7 @@ def picture_lines(
 
 def _curves(name: str, bins: Bins | str, begin_s: float, end_s: float, width: int) -> Iterator[list[str]]:
     if isinstance(bins, str):
-        yield [f"{visible(name)}: {visible(bins)}"]
+        yield [f"{escape(name)}: {escape(bins)}"]
         return
     for kind, unit in bins.kinds:
         # The last bin is still being filled.
@@ -87,7 +87,7 @@ def _curves(name: str, bins: Bins | str, begin_s: float, end_s: float, width: in
         label = f"{name} {kind}".strip()
         least, most = f" {rate_words(unit, rates[-1])}", f" of {rate_words(unit, max(rates))} at most"
         yield [
-            f"{visible(label)[: _NAME_COLUMNS - 1]:{_NAME_COLUMNS}}{above}{least}",
+            f"{escape(label)[: _NAME_COLUMNS - 1]:{_NAME_COLUMNS}}{above}{least}",
             f"{'':{_NAME_COLUMNS}}{below}{most}",
         ]
 

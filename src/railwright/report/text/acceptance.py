@@ -5,34 +5,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from railwright.diagnosis.acceptance.lines import WORST_FIRST, Sheet, SheetLine, Standing, worst
-from railwright.groups import grouped
+from railwright.diagnosis.acceptance.lines import WORST_FIRST, LineState, Sheet, SheetLine, worst
+from railwright.groups import group_by_key
 from railwright.report.text import wording
-from railwright.units import count
+from railwright.units import format_count
 
-SIGNS: dict[Standing, str] = {"met": wording.STATES["ok"].sign, "not met": wording.STATES["slow"].sign,
+SIGNS: dict[LineState, str] = {"met": wording.STATES["ok"].sign, "not met": wording.STATES["slow"].sign,
                               "not judged": wording.STATES["unknown"].sign}  # fmt: skip
 _MOST_TOLD = 4
-_MEANING: dict[Standing, str] = {"met": "every line of the sheet is met", "not met": "a line of the sheet is not met",
+_MEANING: dict[LineState, str] = {"met": "every line of the sheet is met", "not met": "a line of the sheet is not met",
                                  "not judged": "a line of the sheet could not be judged"}  # fmt: skip
 
 
-def items(sheet: Sheet) -> list[tuple[str, Standing, list[SheetLine]]]:
+def items(sheet: Sheet) -> list[tuple[str, LineState, list[SheetLine]]]:
     """Return each requirement with its standing and its lines, unmet lines first."""
     found = []
-    for _, lines in grouped(sheet.lines, lambda line: (line.item, line.asked)):
+    for _, lines in group_by_key(sheet.lines, lambda line: (line.item, line.asked)):
         ordered = sorted(lines, key=lambda line: WORST_FIRST.index(line.state))
         found.append((lines[0].asked, worst(line.state for line in lines), ordered))
     return found
 
 
-def answer(sheet: Sheet) -> str:
+def summarize(sheet: Sheet) -> str:
     """Summarize the sheet in one sentence."""
     states = Counter(state for _, state, _ in items(sheet))
     counted = ", ".join(f"{number} {state}" for state, number in states.most_common())
-    return (
-        f"{'Accepted' if sheet.state == 'met' else 'Not accepted'}: of {count(sum(states.values()), 'line')} {counted}"
-    )
+    answer = "Accepted" if sheet.state == "met" else "Not accepted"
+    return f"{answer}: of {format_count(sum(states.values()), 'line')} {counted}"
 
 
 def closing_words(sheet: Sheet) -> str:
@@ -43,7 +42,7 @@ def closing_words(sheet: Sheet) -> str:
 def subject(line: SheetLine) -> str:
     """Name the host, the path and the parameters of a line."""
     varied = wording.parameter_words(line.parameters)
-    return ", ".join(filter(None, (wording.visible(line.host), f"{line.benchmark} {line.path}".strip(), varied)))
+    return ", ".join(filter(None, (wording.escape(line.host), f"{line.benchmark} {line.path}".strip(), varied)))
 
 
 def quantity_words(line: SheetLine, value: float | None) -> str:
@@ -59,10 +58,10 @@ def tally(lines: Sequence[SheetLine]) -> str:
 def text_lines(sheet: Sheet) -> Iterator[str]:
     """Yield the sheet for a terminal."""
     yield ""
-    yield wording.visible(", ".join(filter(None, (sheet.title, sheet.reference))))
-    yield answer(sheet)
+    yield wording.escape(", ".join(filter(None, (sheet.title, sheet.reference))))
+    yield summarize(sheet)
     for asked, state, lines in items(sheet):
-        yield f"  {SIGNS[state]} {wording.visible(asked)}: {tally(lines) if len(lines) > 1 else lines[0].state}"
+        yield f"  {SIGNS[state]} {wording.escape(asked)}: {tally(lines) if len(lines) > 1 else lines[0].state}"
         bad = [line for line in lines if line.state != "met"]
         for line in bad[:_MOST_TOLD]:
             yield "      " + ": ".join(filter(None, (subject(line), _seen(line))))
@@ -72,4 +71,4 @@ def text_lines(sheet: Sheet) -> Iterator[str]:
 
 def _seen(line: SheetLine) -> str:
     value = "" if line.value is None else f"{quantity_words(line, line.value)}, "
-    return f"{value}{wording.visible(line.why)}"
+    return f"{value}{wording.escape(line.why)}"

@@ -13,12 +13,12 @@ from railwright.locate.search import Located
 from railwright.report.text import wording
 from railwright.report.text.locate import suspect_lines
 from railwright.results.statistics import quantile
-from railwright.units import count, format_bandwidth, format_duration
+from railwright.units import format_bandwidth, format_count, format_duration
 
 _MOST_PAIRS = 12
 
 
-class Found(NamedTuple):
+class BetweenHostsResult(NamedTuple):
     """All results between hosts."""
 
     said: BetweenHosts
@@ -31,7 +31,7 @@ class Found(NamedTuple):
     """The judged collectives over all hosts."""
 
 
-def answer(found: Found) -> str:
+def summarize(found: BetweenHostsResult) -> str:
     """Summarize the pairs in one sentence: number, verdicts and rates."""
     values = sorted(pair.value for pair in found.pairs if pair.value)
     if not values:
@@ -40,10 +40,10 @@ def answer(found: Found) -> str:
     judged = ", ".join(f"{number} {wording.state_word(state)}" for state, number in states.most_common())
     rates = f"{format_bandwidth(values[0])} to {format_bandwidth(values[-1])}"
     middle = format_bandwidth(quantile(values, 0.5))
-    return f"{count(len(found.pairs), 'pair')}: {judged}; median {middle}, {rates}"
+    return f"{format_count(len(found.pairs), 'pair')}: {judged}; median {middle}, {rates}"
 
 
-def find_notable_pairs(found: Found) -> list[PairJudged]:
+def find_notable_pairs(found: BetweenHostsResult) -> list[PairJudged]:
     """Return the pairs that are slow, suspicious, failed or behind and have no suspect as an end."""
     named = {suspect.id.partition(":")[0] for suspect in found.said.suspects if suspect.kind in ("host", "nic")}
     return [
@@ -58,19 +58,21 @@ def format_pair(pair: PairJudged) -> str:
     """Format a pair with its verdict and the reason."""
     value = wording.ABSENT if pair.value is None else format_bandwidth(pair.value)
     part = (
-        f", {pair.part:.2f} of the other pairs in {count(pair.tries, 'try', 'tries')}" if pair.part is not None else ""
+        f", {pair.part:.2f} of the other pairs in {format_count(pair.tries, 'try', 'tries')}"
+        if pair.part is not None
+        else ""
     )
     behind = ", behind them" if pair.standing == "behind" else ""
     state, ends = wording.state_word(pair.verdict.state), f"{pair.source} to {pair.destination}"
     return f"{state}: {ends}: {value}{part}{behind}; {pair.verdict.why}"
 
 
-def format_limits(found: Found) -> list[str]:
+def format_limits(found: BetweenHostsResult) -> list[str]:
     """List the limits of the pairs, each reason once."""
     reasons = Counter(
         f"{format_bandwidth(pair.limit)}: {pair.because}" if pair.limit else pair.because for pair in found.pairs
     )
-    return [f"{text} ({count(number, 'pair')})" for text, number in reasons.most_common(4)]
+    return [f"{text} ({format_count(number, 'pair')})" for text, number in reasons.most_common(4)]
 
 
 def format_collective(path: JudgedPath) -> tuple[str, str, str, State]:
@@ -82,13 +84,16 @@ def format_collective(path: JudgedPath) -> tuple[str, str, str, State]:
     return name, value, limit, path.verdict.state
 
 
-def rows(found: Found) -> Iterator[tuple[str, str]]:
+def rows(found: BetweenHostsResult) -> Iterator[tuple[str, str]]:
     """Yield cost, limits and gaps of the measurement as pairs of label and text."""
     summary = found.said
     if summary.rounds:
         yield (
             "cost",
-            f"{count(summary.rounds, 'round')}, {format_duration(summary.seconds)}, {summary.sent_bytes / 1e9:.3g} GB",
+            (
+                f"{format_count(summary.rounds, 'round')}, {format_duration(summary.seconds)}, "
+                f"{summary.sent_bytes / 1e9:.3g} GB"
+            ),
         )
     for text in format_limits(found):
         yield "limit", text
@@ -102,16 +107,16 @@ def rows(found: Found) -> Iterator[tuple[str, str]]:
         yield "cannot tell", text
 
 
-def between_lines(found: Found) -> Iterator[str]:
+def between_lines(found: BetweenHostsResult) -> Iterator[str]:
     """Yield the whole report as text."""
-    yield f"Between hosts: {answer(found)}"
+    yield f"Between hosts: {summarize(found)}"
     if found.said.suspects:
         yield from suspect_lines(found.said.suspects)
     notable = find_notable_pairs(found)
     for pair in notable[:_MOST_PAIRS]:
         yield f"  {format_pair(pair)}"
     if len(notable) > _MOST_PAIRS:
-        yield f"  and {count(len(notable) - _MOST_PAIRS, 'pair')} more: --json prints all"
+        yield f"  and {format_count(len(notable) - _MOST_PAIRS, 'pair')} more: --json prints all"
     for path in found.collectives.paths if found.collectives is not None else ():
         name, value, limit, state = format_collective(path)
         yield f"  {name:<44}  {value:>10}  of {limit:>10}  {wording.state_word(state)}"

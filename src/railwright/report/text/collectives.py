@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from railwright.expected.collective_rows import CollectiveLimit
 from railwright.limits.rates import Algorithm, Rate, Share
-from railwright.report.text.wording import visible
+from railwright.report.text.wording import escape
 from railwright.terminal import text_width
-from railwright.units import count, format_bandwidth, format_duration, format_size
+from railwright.units import format_bandwidth, format_count, format_duration, format_size
 
 LABEL = 10
 
@@ -19,7 +19,7 @@ def labelled(label: str, *texts: str, indent: int = 0) -> Iterator[str]:
     for text in texts:
         first = " " * indent + f"{label:{LABEL}}"
         yield from textwrap.wrap(
-            visible(text), text_width(), initial_indent=first, subsequent_indent=" " * (indent + LABEL),
+            escape(text), text_width(), initial_indent=first, subsequent_indent=" " * (indent + LABEL),
             break_on_hyphens=False, break_long_words=False,
         ) or [first.rstrip()]  # fmt: skip
         label = ""
@@ -39,7 +39,7 @@ def render_collective(found: CollectiveLimit) -> str:
 
 def _lines(found: CollectiveLimit) -> Iterator[str]:
     size = f", {format_size(found.size_bytes)}" if found.size_bytes else ", large sizes"
-    on = f"on {count(found.hosts, 'host')} of {visible(found.cluster)}"
+    on = f"on {format_count(found.hosts, 'host')} of {escape(found.cluster)}"
     yield f"{found.collective} {on}, {found.ranks} ranks{size}"
     yield ""
     yield f"{'':10}{'limit':>12}   expected"

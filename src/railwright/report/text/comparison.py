@@ -9,12 +9,12 @@ from rich.table import Column
 from rich.text import Text
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.report.pages.page import Page
 from railwright.report.text import wording
 from railwright.results.compare import ComparedPoint, Comparison, OneSided, Side, Statement
 from railwright.results.fairness import Difference
-from railwright.units import count
+from railwright.units import format_count
 
 STATEMENT_STYLE: dict[Statement, str] = {
     "slower": "bold yellow",
@@ -84,7 +84,7 @@ class _Printer(Page):
             return
         self.line(_interval_legend(points), "dim", indent=_INDENT)
         self._row([self.text(name.strip(), "dim") for name in (*_WIDTHS, "statement")])
-        for title, group in grouped(points, _curve_words):
+        for title, group in group_by_key(points, _curve_words):
             self.line(title, "bold")
             shown: set[str] = set()  # a reason is printed once for each curve; every row has its numbers
             for point in group:
@@ -117,7 +117,7 @@ class _Printer(Page):
             if not found:
                 continue
             self.heading(f"Only in {side.upper()}")
-            curves = grouped(found, lambda item: (_curve_words(item), item.other, item.why))
+            curves = group_by_key(found, lambda item: (_curve_words(item), item.other, item.why))
             for (title, other, why), group in curves:
                 sizes = wording.sizes_words(group, listed=_SHOWN_PLACES)
                 self.line(f"{title}  {sizes}".rstrip(), indent=_INDENT)
@@ -134,7 +134,7 @@ def closing_words(comparison: Comparison, meaning: str = "") -> str:
     """Format `12 points: 1 slower, 11 within noise. Exit status 1: something is slower beyond noise.`"""
     found = [point.statement for point in comparison.points]
     counted = ", ".join(f"{found.count(word)} {word}" for word in STATEMENT_STYLE if word in found)
-    counts = f"{count(len(found), 'point')}: {counted}" if found else "no point could be compared"
+    counts = f"{format_count(len(found), 'point')}: {counted}" if found else "no point could be compared"
     ratios = [point.ratio for point in comparison.points if point.ratio and point.statement in ("faster", "slower")]
     range_words = (
         f"; B/A from {wording.ratio(min(ratios))} to {wording.ratio(max(ratios))} where it differs" if ratios else ""
@@ -146,7 +146,7 @@ def closing_words(comparison: Comparison, meaning: str = "") -> str:
 def _curve_words(point: ComparedPoint | OneSided) -> str:
     varied = wording.parameter_words(point.parameters, without=("size_bytes",))
     parts = (point.benchmark, point.path, varied, wording.QUANTITY_WORDS[point.quantity])
-    return "  ".join(wording.visible(part) for part in parts if part)
+    return "  ".join(wording.escape(part) for part in parts if part)
 
 
 def _interval_words(point: ComparedPoint) -> str:

@@ -18,9 +18,9 @@ from railwright.explain.topology_matrix import SEEN
 from railwright.limits.limit import Limit, NoLimit
 from railwright.report.text import wording
 from railwright.report.text.collectives import labelled
-from railwright.results.records import size_of
+from railwright.results.records import find_size
 from railwright.terminal import text_width
-from railwright.units import count, format_size
+from railwright.units import format_count, format_size
 
 _WIDEST_NAME, _WIDEST_NAME_WITH_ROOM = 38, 62
 _LONG_WORD = 20
@@ -63,11 +63,11 @@ def _lines(found: Explained) -> Iterator[str]:
 
 
 def _title(found: Explained) -> str:
-    ranks = f", {count(found.ranks, 'rank')}" if found.ranks else ""
-    hosts = f" on {count(found.hosts, 'host')}" if found.hosts else ""
-    against = f", compared with {wording.visible(found.machine)}" if found.machine else ", no machine given"
+    ranks = f", {format_count(found.ranks, 'rank')}" if found.ranks else ""
+    hosts = f" on {format_count(found.hosts, 'host')}" if found.hosts else ""
+    against = f", compared with {wording.escape(found.machine)}" if found.machine else ", no machine given"
     test = "" if found.test == found.tool.rpartition(" ")[2].lower() else found.test
-    return f"{wording.visible(' '.join(filter(None, (found.tool, found.version, test))))}{ranks}{hosts}{against}"
+    return f"{wording.escape(' '.join(filter(None, (found.tool, found.version, test))))}{ranks}{hosts}{against}"
 
 
 def _held_against(found: Explained) -> Iterator[str]:
@@ -134,7 +134,7 @@ def _table(found: Explained) -> Iterator[str]:
         share = f"{row.fraction_of_limit:.3f}" if row.fraction_of_limit is not None else ""
         band = wording.band_words(row.expected, _OPEN_BAND)
         state = wording.state_word(row.verdict.state)
-        table.append((name, wording.visible(shown)[:_WIDEST_SHOWN], value, share, band, state))
+        table.append((name, wording.escape(shown)[:_WIDEST_SHOWN], value, share, band, state))
     wide = max(len(row[4]) for row in table)
     # A narrow terminal drops the tool's own string first, then the share of the limit.
     wanted = (0 if found.bandwidths_are else _WIDEST_SHOWN + 2, 10 * judged, (wide + 1) * judged)
@@ -168,12 +168,12 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
     most = max(_WIDEST_NAME, min(_WIDEST_NAME_WITH_ROOM, text_width() - _BESIDE_NAME))
     names = []
     for row in rows:
-        size = size_of(row.parameters)
+        size = find_size(row.parameters)
         words = [f"{format_size(size):9}"] if size is not None else []
         pairs = ((key, row.parameters[key]) for key in varied if key in row.parameters)
         words += [value.replace("_", " ") if isinstance(value, str) else f"{key}={value}" for key, value in pairs]
         words += [row.quantity.partition("_")[0]] if quantities else []
-        names.append(wording.visible(" ".join(words))[:most].rstrip())
+        names.append(wording.escape(" ".join(words))[:most].rstrip())
     return names
 
 

@@ -7,19 +7,19 @@ from collections.abc import Iterator, Sequence
 from railwright.checks.check import Way
 from railwright.checks.finding import Finding
 from railwright.checks.outcome import CheckOutcome, Slowed, State
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.report.text import wording
 from railwright.units import format_bandwidth
 
 
 def finding_lines(finding: Finding) -> Iterator[str]:
     """Yield a finding's statement, places, cost, evidence and remedy."""
-    yield f"{finding.certainty}: {wording.visible(finding.says)}"
-    yield f"  where   {wording.visible(', '.join(finding.where))}"
+    yield f"{finding.certainty}: {wording.escape(finding.says)}"
+    yield f"  where   {wording.escape(', '.join(finding.where))}"
     if finding.costs:
         yield f"  costs   {finding.costs}"
     for seen in finding.evidence:
-        yield f"  seen    {wording.visible(f'{seen.claim} {seen.value} ({seen.seen})')}"
+        yield f"  seen    {wording.escape(f'{seen.claim} {seen.value} ({seen.seen})')}"
     if finding.remedy:
         yield f"  remedy  {finding.remedy}"
 
@@ -33,7 +33,7 @@ def slowed_lines(slows: Sequence[Slowed]) -> Iterator[str]:
     for loss in slows[:_MOST_SLOWED]:
         names = wording.join_first(loss.what, _MOST_PATHS)
         now, best = (format_bandwidth(rate) for rate in (loss.with_fault_bytes_per_s, loss.without_bytes_per_s))
-        yield f"limit   {wording.visible(names)}: {now}, without this fault {best}"
+        yield f"limit   {wording.escape(names)}: {now}, without this fault {best}"
     if len(slows) > _MOST_SLOWED:
         yield f"limit   and {len(slows) - _MOST_SLOWED} other losses: --json prints all"
 
@@ -43,10 +43,10 @@ _ANSWER_WORDS = {True: "yes", False: "no", None: "not known"}
 
 def checklist_lines(way: Way) -> Iterator[str]:
     """Yield the verdict on a way, then each of its conditions."""
-    yield f"{way.way}: {way.verdict}" + (f": {wording.visible(way.because)}" if way.because else "")
+    yield f"{way.way}: {way.verdict}" + (f": {wording.escape(way.because)}" if way.because else "")
     for condition in way.asked:
-        seen = f" ({wording.visible(condition.seen)})" if condition.seen else ""
-        yield f"  {_ANSWER_WORDS[condition.there]:<9} {wording.visible(condition.what)}{seen}"
+        seen = f" ({wording.escape(condition.seen)})" if condition.seen else ""
+        yield f"  {_ANSWER_WORDS[condition.there]:<9} {wording.escape(condition.what)}{seen}"
 
 
 _STATE_WORDS: dict[State, str] = {
@@ -71,7 +71,7 @@ def audit_lines(name: str, outcomes: Sequence[CheckOutcome]) -> Iterator[str]:
             yield from (f"    {line}" for finding in outcome.findings for line in finding_lines(finding))
             yield from (f"      {line}" for line in slowed_lines(outcome.slows))
             yield from (f"    {line}" for way in outcome.checklist for line in checklist_lines(way))
-    for reason, group in grouped(by_state["does not apply"], lambda outcome: outcome.because):
+    for reason, group in group_by_key(by_state["does not apply"], lambda outcome: outcome.because):
         yield f"  {reason}: {', '.join(outcome.fault for outcome in group)}"
     if not by_state["fine"] and not by_state["found"]:
         yield ""

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from railwright.diagnosis.fleet.settings import Difference, Fleet, FleetFault
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.report.text import wording
-from railwright.topology.gpus import runs
-from railwright.units import count
+from railwright.topology.gpus import format_runs
+from railwright.units import format_count
 
 _MOST_FAULTS = 12
 _MOST_BLIND = 4
@@ -28,8 +28,8 @@ def render_fleet(fleet: Fleet, faults: Sequence[FleetFault], found: Sequence[Dif
     blind = [item for item in faults if item.certainty == "could not look"]
     unread = f", {len(fleet.unread)} could not be read" if fleet.unread else ""
     yield (
-        f"audit of {count(fleet.hosts, 'host')}: {count(len(wrong), 'fault')} found,"
-        f" {count(len(found), 'difference')}, {count(len(odd), 'host')} unlike most{unread}"
+        f"audit of {format_count(fleet.hosts, 'host')}: {format_count(len(wrong), 'fault')} found,"
+        f" {format_count(len(found), 'difference')}, {format_count(len(odd), 'host')} unlike most{unread}"
     )
     yield from _section("could not be read:", (f"{host}: {why}" for host, why in fleet.unread.items()), _MOST_UNREAD)
     yield from _section("found:", (_fault(item, fleet.hosts) for item in wrong), _MOST_FAULTS)
@@ -79,7 +79,7 @@ def _split(found: Sequence[Difference]) -> Iterator[str]:
 
 def _unsaid(found: Sequence[Difference]) -> Iterator[str]:
     """Yield the missing values grouped by hosts, because a silent host lacks many values at once."""
-    for hosts, differences in grouped(
+    for hosts, differences in group_by_key(
         (difference for difference in found if difference.unsaid), lambda difference: difference.unsaid
     ):
         lacking = [difference.what for difference in differences]
@@ -90,7 +90,7 @@ def _hosts(names: Sequence[str], total: int = 0) -> str:
     """Format hosts as `host3, host17` or `all 8 hosts`, or as a number if the list is long."""
     if len(names) == total:
         return f"all {total} hosts"
-    listed = runs(names)
+    listed = format_runs(names)
     if len(listed) <= _LONGEST_HOSTS:
         return listed
     cut = listed[:_LONGEST_HOSTS].rpartition(",")[0] or listed[:_LONGEST_HOSTS]
@@ -98,5 +98,5 @@ def _hosts(names: Sequence[str], total: int = 0) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    shown = wording.visible(text)
+    shown = wording.escape(text)
     return shown if len(shown) <= most else f"{shown[: most - 4]} ..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright.diagnosis.peers.growth import merges, state_of, words
+from railwright.diagnosis.peers.growth import format_merge, merges, state_of
 from railwright.results.host_list import format_hosts
 from railwright.results.records import Result
 
@@ -14,7 +14,8 @@ def lines(results: Sequence[Result]) -> list[str]:
     all_merges = merges(results)
     states = {merge: state_of(merge, all_merges) for merge in all_merges}
     found = [
-        f"{format_hosts(merge.first.members)} + {format_hosts(merge.second.members)}: {words(merge)}, {states[merge]}"
+        f"{format_hosts(merge.first.members)} + {format_hosts(merge.second.members)}: "
+        f"{format_merge(merge)}, {states[merge]}"
         for merge in all_merges
     ]
     gained = [merge.together.members for merge in all_merges if states[merge] == "gains"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.diagnosis.fleet.host_table import Cell, Column, HostSeen, HostTable
 from railwright.report.text import wording
-from railwright.units import count
+from railwright.units import format_count
 
 
 def column_name(column: Column) -> str:
@@ -29,17 +29,17 @@ def describe_host(host: HostSeen, table: HostTable) -> str:
     if not notable:
         return "like the others"
     first, column = notable[0], table.columns[notable[0].column]
-    more = f", and {count(len(notable) - 1, 'path')} more" if len(notable) > 1 else ""
+    more = f", and {format_count(len(notable) - 1, 'path')} more" if len(notable) > 1 else ""
     if host.behind:
         return f"behind at {describe_lag(first, column)}{more}"
     return f"{wording.state_word(first.state)}: {column_name(column)}{more}, like its siblings"
 
 
-def answer(table: HostTable) -> str:
+def summarize(table: HostTable) -> str:
     """Summarize the table in one sentence."""
     troubled = sum(bool(host.trouble) for host in table.hosts)
     behind = sum(bool(host.behind and not host.trouble) for host in table.hosts)
-    parts = [count(len(table.hosts), "host")]
+    parts = [format_count(len(table.hosts), "host")]
     parts += [f"{troubled} without results"] if troubled else []
     parts += [f"{behind} behind the others"] if behind else []
     return ", ".join(parts if troubled or behind else [*parts, "none behind the others"])

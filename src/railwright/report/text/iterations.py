@@ -10,12 +10,12 @@ import statistics
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from railwright.report.text.wording import state_word, visible
-from railwright.results.declarations import Declarations, benchmarks_with
+from railwright.report.text.wording import escape, state_word
+from railwright.results.declarations import Declarations, find_benchmarks
 from railwright.results.records import Result
 from railwright.results.statistics import quantile
 from railwright.results.workload import Collective
-from railwright.units import count, format_bandwidth, format_duration
+from railwright.units import format_bandwidth, format_count, format_duration
 
 PARTS = ("iteration", "compute", "exposed", "communication")
 
@@ -49,7 +49,7 @@ class _Way(NamedTuple):
 
 def render_iterations(results: Iterable[Result], declarations: Declarations, width: int = 120) -> str:
     """Render bars and table of all iterations that reduce gradients, `width` columns wide; empty without any."""
-    training = benchmarks_with(Collective, declarations, in_buckets=True)
+    training = find_benchmarks(Collective, declarations, in_buckets=True)
     ways: dict[_Key, _Way] = {}
     for result in results:
         if result.benchmark in training:
@@ -60,14 +60,14 @@ def render_iterations(results: Iterable[Result], declarations: Declarations, wid
 
 def _add(ways: dict[_Key, _Way], result: Result) -> None:
     model, dtype, buckets, overlap = (
-        visible(str(result.parameters.get(name, ""))) for name in ("model", "dtype", "buckets", "overlap")
+        escape(str(result.parameters.get(name, ""))) for name in ("model", "dtype", "buckets", "overlap")
     )
     way = ways.setdefault((model, dtype, buckets, overlap), _Way({}, [], [], result))
     absurd = [sample for sample in result.samples if abs(sample) > _MOST]
     if result.outcome != "measured" or absurd:
-        reason = f"{state_word(result.outcome)}: {visible(result.reason)}"
+        reason = f"{state_word(result.outcome)}: {escape(result.reason)}"
         if absurd:
-            part = visible(str(result.parameters.get("part", "a step")))
+            part = escape(str(result.parameters.get("part", "a step")))
             reason = f"left out: {absurd[0]:g} is not a plausible sample of {part}"
         if reason not in way.reasons:
             way.reasons.append(reason)
@@ -105,14 +105,14 @@ def _model_lines(ways: dict[_Key, _Way], model: str, width: int) -> Iterator[str
 
 def _title(model: str, result: Result) -> str:
     if not model:
-        return visible(result.benchmark)
+        return escape(result.benchmark)
     parameters = result.settings.get("parameters")
     size = f"{parameters:,} parameters, " if isinstance(parameters, int) else ""
     compute = result.settings.get("compute")
-    compute_words = f", compute by {visible(str(compute))}" if compute else ""
+    compute_words = f", compute by {escape(str(compute))}" if compute else ""
     because = result.settings.get("compute_because")
-    why = f" ({visible(str(because))})" if because else ""
-    return f"{visible(result.benchmark)} {model}: {size}{count(result.ranks, 'GPU')}{compute_words}{why}"
+    why = f" ({escape(str(because))})" if because else ""
+    return f"{escape(result.benchmark)} {model}: {size}{format_count(result.ranks, 'GPU')}{compute_words}{why}"
 
 
 def _name(key: _Key) -> str:

@@ -13,7 +13,7 @@ from railwright.units import format_bandwidth
 
 def render_limits(topology: Topology, rows: Iterable[PathLimit]) -> str:
     """Render each path with its limit, band, narrowest link, derivation and sources."""
-    head = f"limits of {wording.visible(topology.name)}, each direction"
+    head = f"limits of {wording.escape(topology.name)}, each direction"
     return "\n".join([head, "", *(line for row in rows for line in _row_lines(row))])
 
 
@@ -21,11 +21,11 @@ def _row_lines(row: PathLimit) -> Iterator[str]:
     name = f"{row.path}  {row.kind}"
     if not isinstance(row.limit, Limit):
         yield f"{name:26} unknown"
-        yield f"{'':8}{wording.visible(row.limit.why)}"
+        yield f"{'':8}{wording.escape(row.limit.why)}"
         return
     expected = f"   expected {wording.band_words(row.expected, '{} and up')}" if row.expected is not None else ""
     yield f"{name:26} {format_bandwidth(row.limit.value):>10}{expected}"
-    yield f"{'':8}because   {wording.visible(row.limit.because)}"
+    yield f"{'':8}because   {wording.escape(row.limit.because)}"
     for step in row.limit.derivation:
-        yield f"{'':8}          {step.value:>10}  {wording.visible(step.text)}"
+        yield f"{'':8}          {step.value:>10}  {wording.escape(step.text)}"
     yield f"{'':8}source    {'; '.join(map(str, row.limit.sources))}"

@@ -11,16 +11,16 @@ from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Simulated, Tested
 from railwright.locate.search import Located
 from railwright.locate.ways import WORDS
-from railwright.report.text.wording import visible
+from railwright.report.text.wording import escape
 from railwright.results.statistics import quantile
-from railwright.units import count, format_duration
+from railwright.units import format_count, format_duration
 
 _MOST_LISTED = 20
 
 
 def simulated_lines(found: Simulated) -> Iterator[str]:
     """Yield a simulated search: suspects, precision and recall, cost, and the links it did not test."""
-    yield f"{visible(found.fabric)}: {count(found.hosts, 'host')}, {found.nics} NICs, {found.switches} switches"
+    yield f"{escape(found.fabric)}: {format_count(found.hosts, 'host')}, {found.nics} NICs, {found.switches} switches"
     yield ""
     yield from suspect_lines(found.suspects)
     yield ""
@@ -47,13 +47,13 @@ def suspect_lines(suspects: Iterable[Suspect]) -> Iterator[str]:
         yield "no suspects"
     for suspect in listed[:_MOST_LISTED]:
         words = f"{suspect_words(suspect)}, at {suspect.capacity:.0%}, confidence {suspect.confidence:.1%}"
-        yield f"{suspect.verdict:<16}  {visible(words)}"
-        yield f"{'':<16}  seen    {visible(suspect.evidence)}"
+        yield f"{suspect.verdict:<16}  {escape(words)}"
+        yield f"{'':<16}  seen    {escape(suspect.evidence)}"
         if suspect.alternatives:
-            others = visible(", ".join(suspect.alternatives[:4]))
+            others = escape(", ".join(suspect.alternatives[:4]))
             yield f"{'':<16}  or      {others}: these paths do not distinguish them"
-        yield f"{'':<16}  next    {visible(suspect.action)}"
-        yield f"{'':<16}  verify  {visible(suspect.verify)}"
+        yield f"{'':<16}  next    {escape(suspect.action)}"
+        yield f"{'':<16}  verify  {escape(suspect.verify)}"
     if len(listed) > _MOST_LISTED:
         yield f"and {len(listed) - _MOST_LISTED} more: see --json"
 
@@ -84,7 +84,7 @@ def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
     if found.not_measured:
         yield (
             "not run",
-            f"{count(found.not_measured, 'flow')}: no source port took the chosen path, or an end was silent",
+            f"{format_count(found.not_measured, 'flow')}: no source port took the chosen path, or an end was silent",
         )
     yield "routing", found.routing
     yield "probes", WORDS.get(found.probe, found.probe)
@@ -94,12 +94,15 @@ def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
         parts = (f"median {quantile(ratios, 0.5):.1%}", f"lowest hundredth {quantile(ratios, 0.01):.1%}")
         yield (
             "rates",
-            f"{', '.join(parts)}, deviation {spread:.1%} of the expected rate, over {count(len(ratios), 'flow')}",
+            (
+                f"{', '.join(parts)}, deviation {spread:.1%} of the expected rate, "
+                f"over {format_count(len(ratios), 'flow')}"
+            ),
         )
     yield from _load_rows(found.load)
     yield from _latency_rows(found)
     if found.resumed_phases:
-        yield "resumed", f"{count(found.resumed_phases, 'launch', 'launches')} of an earlier run"
+        yield "resumed", f"{format_count(found.resumed_phases, 'launch', 'launches')} of an earlier run"
     for reason in found.cannot_tell:
         yield "cannot tell", reason
     for reason in found.unjudged:
@@ -108,15 +111,15 @@ def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
 
 def cabling_lines(found: CablingChecked) -> Iterator[str]:
     """Yield each difference from the plan with the next step, and the devices that were not checked."""
-    yield f"{found.right} of {count(found.planned, 'planned cable')} are in the planned place"
+    yield f"{found.right} of {format_count(found.planned, 'planned cable')} are in the planned place"
     for finding in found.findings[:_MOST_LISTED]:
-        yield f"{finding.kind:<16}  {visible(finding.evidence)}"
-        yield f"{'':<16}  next    {visible(finding.action)}"
+        yield f"{finding.kind:<16}  {escape(finding.evidence)}"
+        yield f"{'':<16}  next    {escape(finding.action)}"
     if len(found.findings) > _MOST_LISTED:
         yield f"and {len(found.findings) - _MOST_LISTED} more: see --json"
     if found.not_looked_at:
         names = ", ".join(found.not_looked_at[:_MOST_LISTED])
-        yield f"not checked: {visible(names)}{' ...' if len(found.not_looked_at) > _MOST_LISTED else ''}"
+        yield f"not checked: {escape(names)}{' ...' if len(found.not_looked_at) > _MOST_LISTED else ''}"
 
 
 _HOPS = {1: "below one leaf", 3: "across a spine", 5: "across a core"}
@@ -154,23 +157,23 @@ def _latency_rows(found: Located) -> Iterator[tuple[str, str]]:
         times = f"{format_duration(hop_class.median_s)}, spread {format_duration(hop_class.spread_s)}"
         yield (
             "" if place else "round trip",
-            f"{times} {hop_words(hop_class.switches)}, of {count(hop_class.pairs, 'pair')}",
+            f"{times} {hop_words(hop_class.switches)}, of {format_count(hop_class.pairs, 'pair')}",
         )
     for slow in latency.slow_pairs[:_MOST_SLOW_PAIRS]:
         took = f"{format_duration(slow.round_trip_s)}, {slow.times:g} times the median of its class"
         yield "late", f"{slow.source} to {slow.destination}: {took}, in all of {slow.tries} tries"
     if latency.tried_once:
-        yield "", f"{count(latency.tried_once, 'pair')} more looked late in their only try: see --latency"
+        yield "", f"{format_count(latency.tried_once, 'pair')} more looked late in their only try: see --latency"
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, text in rows:
-        yield f"{name:<12}{visible(text)}"
+        yield f"{name:<12}{escape(text)}"
 
 
 def located_lines(found: Located) -> Iterator[str]:
     """Yield a search with real probes: the fabric, its suspects, the coverage and the cost."""
-    yield visible(found.fabric)
+    yield escape(found.fabric)
     yield ""
     yield from _picture(found)
     yield ""
@@ -197,6 +200,6 @@ def _picture(found: Located) -> Iterator[str]:
 
     for leaf in sorted(hosts, key=lambda name: (len(name), name)):
         above = "  ".join(f"{s}{mark(f'{leaf}-{s}', s)}" for s in sorted(spines.get(leaf, ())))
-        yield visible(f"{leaf}{mark(leaf)}  up: {above or 'nothing'}")
+        yield escape(f"{leaf}{mark(leaf)}  up: {above or 'nothing'}")
         below = (f"{h}{mark(h, h.partition(':')[0])}" for h in sorted(hosts[leaf], key=lambda n: (len(n), n)))
-        yield visible(f"    {'  '.join(below)}")
+        yield escape(f"    {'  '.join(below)}")

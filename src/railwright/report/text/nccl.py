@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from railwright.checks.finding import Finding
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.report.text.findings import finding_lines
-from railwright.report.text.wording import ABSENT, join_first, visible
+from railwright.report.text.wording import ABSENT, escape, join_first
 from railwright.results.readers.nccl_log.model import Communicator, NcclLog, Ring
 from railwright.results.readers.nccl_log.summary import Hop, Shape, SizeRange, algorithms, shapes, traffic, transports
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.devices import Topology
-from railwright.units import count, format_bandwidth, format_size
+from railwright.units import format_bandwidth, format_count, format_size
 
 _MAX_LISTED = 8
 _MAX_RANKS = 64
@@ -55,7 +55,7 @@ def order_words(ring: Ring, hosts: dict[int, str]) -> str:
 
 
 def _row(label: str, words: str) -> str:
-    return "\n".join(_folded(f"  {label:<{_LABEL}}{visible(words)}".rstrip(), 2 + _LABEL))
+    return "\n".join(_folded(f"  {label:<{_LABEL}}{escape(words)}".rstrip(), 2 + _LABEL))
 
 
 def _rows(label: str, items: Sequence[str], rest: str = "... {} more") -> Iterator[str]:
@@ -77,7 +77,7 @@ def _head(log: NcclLog) -> Iterator[str]:
     plugins = dict.fromkeys(entry.says for entry in log.networks if entry.state == "plugin")
     words = ", ".join(used) or "not logged"
     yield _row("network", words + (f" (provider {', '.join(plugins)})" if plugins else ""))
-    nics = grouped(log.nics, lambda nic: nic.host)
+    nics = group_by_key(log.nics, lambda nic: nic.host)
     listed = (
         (", ".join(f"{entry.index} {entry.name} {entry.link}".rstrip() for entry in entries), host)
         for host, entries in nics
@@ -91,15 +91,15 @@ def _ranks(log: NcclLog) -> Iterator[str]:
     main = log.main
     hosts = main.nodes or len(main.hosts)
     sure = main.nodes or len(main.ranks) == main.size
-    on_hosts = f"{'' if sure else 'at least '}{count(hosts, 'host')}" if hosts else "hosts not logged"
-    words = f"{count(main.size, 'rank')} on {on_hosts}"
+    on_hosts = f"{'' if sure else 'at least '}{format_count(hosts, 'host')}" if hosts else "hosts not logged"
+    words = f"{format_count(main.size, 'rank')} on {on_hosts}"
     if len(main.ranks) < main.size:
         words += f", {len(main.ranks)} of them in the log"
     if len(log.communicators) > 1:
         words += f"; the largest of {len(log.communicators)} communicators"
     yield _row("ranks", words)
     hosts_listed = []
-    for host, ranks in grouped(main.ranks, lambda rank: rank.host or "not logged"):
+    for host, ranks in group_by_key(main.ranks, lambda rank: rank.host or "not logged"):
         hosts_listed.append(
             f"{host}: {'rank' if len(ranks) == 1 else 'ranks'} {channel_words(rank.rank for rank in ranks)}"
         )
@@ -109,7 +109,7 @@ def _ranks(log: NcclLog) -> Iterator[str]:
 def _with_hosts(items: Iterable[tuple[str, str]]) -> list[str]:
     """Merge equal items of several hosts, with the names of up to three hosts."""
     rows = []
-    for words, pairs in grouped(items, lambda pair: pair[0]):
+    for words, pairs in group_by_key(items, lambda pair: pair[0]):
         hosts = [host for host in dict.fromkeys(host for _, host in pairs) if host]
         rows.append(f"{words}  on {join_first(hosts, 3)}" if hosts else words)
     return rows
@@ -124,7 +124,7 @@ def _built(main: Communicator) -> Iterator[str]:
         yield _row("channels", words)
     search = next((item for item in main.searches if item.pattern == 4), None)
     if search is not None:
-        words = f"{count(search.channels, 'ring')} of {format_bandwidth(search.intra_bytes_per_s)}"
+        words = f"{format_count(search.channels, 'ring')} of {format_bandwidth(search.intra_bytes_per_s)}"
         words += f" over {search.intra_kind} inside"
         if main.nodes != 1:
             words += f", {format_bandwidth(search.inter_bytes_per_s)} over {search.inter_kind} to the NICs"
@@ -162,8 +162,8 @@ def _gdr(hop: Hop) -> str:
 
 
 def _trees(main: Communicator) -> Iterator[str]:
-    by_channel = grouped(main.trees, lambda node: node.channel)
-    alike = grouped(by_channel, lambda tree: tuple((node.rank, node.up) for node in tree[1]))
+    by_channel = group_by_key(main.trees, lambda node: node.channel)
+    alike = group_by_key(by_channel, lambda tree: tuple((node.rank, node.up) for node in tree[1]))
     for pairs, trees in list(alike)[:_MAX_LISTED]:
         roots = ", ".join(str(rank) for rank, up in pairs if up < 0) or ABSENT
         words = f"root {roots}, depth {_depth(dict(pairs))}"
@@ -194,7 +194,7 @@ def _used(main: Communicator) -> Iterator[str]:
     proxied = [item for item in main.connections if item.proxy is not None]
     if proxied:
         proxies = channel_words({item.proxy for item in proxied if item.proxy is not None})
-        yield _row("PXN", f"{count(len(proxied), 'send')} through the NIC of another rank: {proxies}")
+        yield _row("PXN", f"{format_count(len(proxied), 'send')} through the NIC of another rank: {proxies}")
     elif main.pxn is not None:
         yield _row("PXN", "allowed, no ring uses it" if main.pxn else "rings do not use it")
     items = [
@@ -225,7 +225,7 @@ def _range(sizes_range: SizeRange) -> str:
     sizes = format_size(sizes_range.first_bytes)
     if sizes_range.last_bytes != sizes_range.first_bytes:
         sizes += f" to {format_size(sizes_range.last_bytes)}"
-    channels = f", {count(sizes_range.channels, 'channel')}" if sizes_range.channels else ""
+    channels = f", {format_count(sizes_range.channels, 'channel')}" if sizes_range.channels else ""
     return _row(
         sizes_range.operation[: _LABEL - 1],
         f"{sizes:<22}{sizes_range.algorithm} {sizes_range.protocol}{channels}  x{sizes_range.times}",
@@ -236,7 +236,7 @@ def _found(findings: Sequence[Finding], topology: Topology | None) -> Iterator[s
     real = [finding for finding in findings if finding.certainty != "could not look"]
     blind = [finding for finding in findings if finding.certainty == "could not look"]
     machine = f"compared with {topology.name}" if topology else "no machine given: only the log's own tables"
-    yield f"Contradictions ({visible(machine)})"
+    yield f"Contradictions ({escape(machine)})"
     for finding in real:
         for line in finding_lines(finding):
             yield from _folded(f"  {line}", 12 if line.startswith(" ") else 4)
@@ -246,6 +246,6 @@ def _found(findings: Sequence[Finding], topology: Topology | None) -> Iterator[s
         yield ""
         yield "Could not look"
         for finding in blind:
-            yield from _folded(f"  {visible(finding.fault)}: {visible(finding.says)}", 4)
+            yield from _folded(f"  {escape(finding.fault)}: {escape(finding.says)}", 4)
         for remedy in dict.fromkeys(finding.remedy for finding in blind):
-            yield from _folded(f"  next: {visible(remedy)}", 8)
+            yield from _folded(f"  next: {escape(remedy)}", 8)

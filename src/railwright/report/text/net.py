@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.net.view import Line, State
-from railwright.report.text.wording import visible
-from railwright.units import count
+from railwright.report.text.wording import escape
+from railwright.units import format_count
 
 _MEANING = {
     EXIT_OK: "everything is ok",
@@ -25,10 +25,10 @@ def net_lines(lines: Iterable[Line], *, evidence: bool) -> Iterator[str]:
     `evidence` shows them for all checks. Checks that share a reason for not being made show the remedy once.
     """
     shown: set[tuple[str, str]] = set()
-    for (interface, rail), group in grouped(lines, lambda line: (line.interface, line.rail)):
-        yield visible(interface) + (f", {visible(rail)}" if rail else "")
+    for (interface, rail), group in group_by_key(lines, lambda line: (line.interface, line.rail)):
+        yield escape(interface) + (f", {escape(rail)}" if rail else "")
         for line in group:
-            yield f"  {line.state:<{_STATE_WIDTH}}  {line.check:<{_NAME_WIDTH}}  {visible(line.says)}"
+            yield f"  {line.state:<{_STATE_WIDTH}}  {line.check:<{_NAME_WIDTH}}  {escape(line.says)}"
             if line.state == "bad" or evidence or (line.state != "ok" and (line.says, line.remedy) not in shown):
                 yield from _details(line)
             shown.add((line.says, line.remedy))
@@ -37,9 +37,9 @@ def net_lines(lines: Iterable[Line], *, evidence: bool) -> Iterator[str]:
 def _details(line: Line) -> Iterator[str]:
     indent = " " * (2 + _STATE_WIDTH + 2)
     for seen in line.evidence:
-        yield f"{indent}{'seen':<{_NAME_WIDTH}}  {visible(f'{seen.claim}: {seen.value} ({seen.seen})')}"
+        yield f"{indent}{'seen':<{_NAME_WIDTH}}  {escape(f'{seen.claim}: {seen.value} ({seen.seen})')}"
     if line.remedy:
-        yield f"{indent}{'remedy':<{_NAME_WIDTH}}  {visible(line.remedy)}"
+        yield f"{indent}{'remedy':<{_NAME_WIDTH}}  {escape(line.remedy)}"
 
 
 def closing_line(lines: Iterable[Line], without: Iterable[str], status: int) -> str:
@@ -47,4 +47,4 @@ def closing_line(lines: Iterable[Line], without: Iterable[str], status: int) -> 
     states = [line.state for line in lines]
     counted = ", ".join(f"{states.count(state)} {state}" for state in _STATES if state in states)
     left_out = f", left out: {', '.join(sorted(without))}" if without else ""
-    return f"{count(len(states), 'check')}: {counted}{left_out}. Exit status {status}: {_MEANING[status]}."
+    return f"{format_count(len(states), 'check')}: {counted}{left_out}. Exit status {status}: {_MEANING[status]}."

@@ -13,7 +13,7 @@ from rich.table import Column
 from rich.text import Text
 
 from railwright.checks.finding import Finding
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.report import storage_ways
 from railwright.report.pages.page import Page
 from railwright.report.text import growth as growth_text
@@ -22,7 +22,7 @@ from railwright.report.text.iterations import render_iterations
 from railwright.report.view import Absent, Group, Row, View
 from railwright.results.declarations import Declarations
 from railwright.results.records import Run
-from railwright.units import count
+from railwright.units import format_count
 
 _WIDE_COLUMNS = 120
 _NUMBER_WIDTHS = {"measured": 10, "spread": 6, "limit": 10, "of limit": 8, "verdict": 10}
@@ -172,7 +172,7 @@ class _Printer(Page):
             return
         self.heading(heading)
         self.cells(*(self.text(name, "dim") for name in ("varied", *_NUMBER_WIDTHS, "because")))
-        for (benchmark, path, kind), group in grouped(rows, lambda row: (row.benchmark, row.path, row.kind)):
+        for (benchmark, path, kind), group in group_by_key(rows, lambda row: (row.benchmark, row.path, row.kind)):
             title = self.text(f"{benchmark}  ", "bold")
             ranks = wording.ranks_words(row.head.ranks for row in group if row.head)
             common = group[0].common if self.wide or self.verbose else ""
@@ -236,4 +236,4 @@ def _unreadable(run: Run) -> str:
     unknown = run.topology.unknown
     if not unknown:
         return ""
-    return f"{count(len(unknown), 'fact')} of this machine (railwright topo lists them)"
+    return f"{format_count(len(unknown), 'fact')} of this machine (railwright topo lists them)"

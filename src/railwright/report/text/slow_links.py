@@ -12,7 +12,7 @@ from typing import NamedTuple
 from railwright.diagnosis.verdicts.judged import State
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST
 from railwright.report.view import Row
-from railwright.units import count
+from railwright.units import format_count
 
 
 class LinkVerdict(NamedTuple):
@@ -29,7 +29,7 @@ class LinkVerdict(NamedTuple):
         """A note on the cleared slow paths; empty if there are none."""
         if not self.cleared:
             return ""
-        crossing = count(len(self.cleared), "slow path")
+        crossing = format_count(len(self.cleared), "slow path")
         verb, need = ("cross", "they need") if len(self.cleared) > 1 else ("crosses", "it needs")
         return f"{crossing} {verb} it and must be slow elsewhere: other paths over it reached the rate that {need}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.topology.devices import (
     C2cLink,
     Device,
@@ -22,7 +22,7 @@ from railwright.topology.devices import (
     Topology,
     XgmiLink,
 )
-from railwright.topology.gpus import runs
+from railwright.topology.gpus import format_runs
 from railwright.topology.paths import KIND_ORDER, Affinity
 from railwright.units import format_line_rate, format_size
 
@@ -101,8 +101,8 @@ class Tree:
 
     def links_beside(self, describe: Callable[[Link], tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
         """Yield the sideways links grouped by device and kind: `nvswitch0`, `gpu0-7`, `18x NVLink 4 each`."""
-        for (first, words), links in grouped(self.sideways, describe):
-            yield first, runs(link.b for link in links), f"{words}{' each' if len(links) > 1 else ''}"
+        for (first, words), links in group_by_key(self.sideways, describe):
+            yield first, format_runs(link.b for link in links), f"{words}{' each' if len(links) > 1 else ''}"
 
 
 def find_kinds(affinity: Affinity) -> list[PathKind]:

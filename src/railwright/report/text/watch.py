@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.trial import SimulatedJob
 from railwright.process import describe_status
-from railwright.report.text.wording import visible
-from railwright.units import count, format_bandwidth, format_duration
+from railwright.report.text.wording import escape
+from railwright.units import format_bandwidth, format_count, format_duration
 from railwright.watch.cost import Cost
 from railwright.watch.now import BIN_S, Bins
 from railwright.watch.seen import Watched
@@ -22,7 +22,7 @@ def simulated_job_lines(found: SimulatedJob) -> Iterator[str]:
     yield " ".join(f"{name}={value:g}" for name, value in found.words.items())
     yield ""
     shares = f"compute {truth.compute:.1%}, communication {truth.communication:.1%}, exposed {truth.exposed:.1%}"
-    yield line("true", f"{count(truth.iterations, 'iteration')} of {format_duration(truth.period_s)}, {shares}")
+    yield line("true", f"{format_count(truth.iterations, 'iteration')} of {format_duration(truth.period_s)}, {shares}")
     if found.estimate is None:
         yield line("seen", f"no period here: {found.why_none}")
         return
@@ -32,9 +32,9 @@ def simulated_job_lines(found: SimulatedJob) -> Iterator[str]:
 
 def cost_lines(found: Cost) -> Iterator[str]:
     """Yield the cost of a monitor, its confidence interval, and the number of pairs that would decide."""
-    yield f"{visible(found.monitor)}, next to a tight load on {count(found.threads, 'core')}"
+    yield f"{escape(found.monitor)}, next to a tight load on {format_count(found.threads, 'core')}"
     between = f"95 % interval {found.slowed_by_low:+.2%} to {found.slowed_by_high:+.2%}"
-    pairs = f"{count(len(found.pairs), 'pair')} of {format_duration(found.load_s)}"
+    pairs = f"{format_count(len(found.pairs), 'pair')} of {format_duration(found.load_s)}"
     yield line("the load", f"{found.slowed_by:+.2%} longer, {between}, {pairs}")
     if found.sampling_cpu_share is not None:
         yield line("sampling", f"took {found.sampling_cpu_share:.2%} of one core")
@@ -62,21 +62,21 @@ def now_line(bins: Bins) -> str:
 def watched_lines(found: Watched) -> Iterator[str]:
     """Yield a recording's scope, its iterations, the counters, and the sources that could not be read."""
     lost = f", {found.lost_ticks} left out" if found.lost_ticks else ""
-    yield f"{visible(found.scope)}, {found.seconds:.1f} s, {found.ticks} ticks at {1 / found.interval_s:.0f} Hz{lost}"
+    yield f"{escape(found.scope)}, {found.seconds:.1f} s, {found.ticks} ticks at {1 / found.interval_s:.0f} Hz{lost}"
     if found.command_status:
         yield line("the command", f"ended with {describe_status(found.command_status)}")
     if found.cut:
-        yield line("the recording", visible(found.cut))
+        yield line("the recording", escape(found.cut))
     yield ""
     if not found.estimates:
-        yield line("iterations", f"no period here: {visible(found.why_none)}")
+        yield line("iterations", f"no period here: {escape(found.why_none)}")
     for estimate in found.estimates:
         yield from estimate_lines(estimate)
     yield from gpu_lines(found)
     yield ""
     yield from source_lines(found)
     for name, reason in found.missing.items():
-        yield line("not read", f"{visible(name)}: {visible(reason)}")
+        yield line("not read", f"{escape(name)}: {escape(reason)}")
     if found.sampling_cpu_share is not None:
         yield line("sampling", f"took {found.sampling_cpu_share:.2%} of one core")
 
@@ -85,15 +85,13 @@ def gpu_lines(found: Watched) -> Iterator[str]:
     """Yield the GPUs that were throttled or slower than their siblings."""
     for held in found.held_back:
         since = f"from {held.from_s:.1f} s on, {held.fraction:.0%} of the time since"
-        yield line("held back", f"{visible(held.gpu)} by {visible(held.by)}, {since}")
+        yield line("held back", f"{escape(held.gpu)} by {escape(held.by)}, {since}")
     for slow in found.slower_gpus:
         why = (
-            f"held back by {' and '.join(map(visible, slow.why))}"
-            if slow.why
-            else "none of its counters gives a reason"
+            f"held back by {' and '.join(map(escape, slow.why))}" if slow.why else "none of its counters gives a reason"
         )
         clocks = f"{slow.clock_hz / 1e6:.0f} MHz, its siblings {slow.siblings_hz / 1e6:.0f} MHz"
-        yield line("slower", f"{visible(slow.gpu)} from {slow.from_s:.1f} to {slow.to_s:.1f} s: {clocks}; {why}")
+        yield line("slower", f"{escape(slow.gpu)} from {slow.from_s:.1f} to {slow.to_s:.1f} s: {clocks}; {why}")
 
 
 def source_lines(found: Watched) -> Iterator[str]:
@@ -105,14 +103,14 @@ def source_lines(found: Watched) -> Iterator[str]:
     for source in moved:
         rests = "steady" if source.unit in ("W", "Hz", "C", "%") else "hardly moves"
         updates = f"updated every {format_duration(source.update_s)}" if source.update_s else rests
-        shared = f", counts {visible(source.shared)}" if source.shared else ""
+        shared = f", counts {escape(source.shared)}" if source.shared else ""
         role = f" ({source.stands_for})" if source.stands_for else ""
         rate = (
             f"{source.mean_per_s:.0%} of it"
             if ".held_back." in source.name
             else rate_words(source.unit, source.mean_per_s)
         )
-        yield line(visible(source.name), f"{rate:>12}  {updates}{shared}{role}")
+        yield line(escape(source.name), f"{rate:>12}  {updates}{shared}{role}")
 
 
 def rate_words(unit: str, per_s: float) -> str:
@@ -139,7 +137,7 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
     if found.compute is not None or not found.why_no_shares:
         yield _share("compute", found.compute, found.compute_half_width)
     if found.why_no_shares:
-        yield line("shares", f"unknown: {visible(found.why_no_shares)}")
+        yield line("shares", f"unknown: {escape(found.why_no_shares)}")
         return
     yield _share("communication", found.communication, found.communication_half_width)
     yield _share("exposed", found.exposed, found.exposed_half_width)

@@ -8,8 +8,8 @@ from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.stragglers import Straggler
 from railwright.process import describe_status
 from railwright.report.text.watch import NAME_COLUMNS, line
-from railwright.report.text.wording import visible
-from railwright.units import count, format_duration
+from railwright.report.text.wording import escape
+from railwright.units import format_count, format_duration
 from railwright.watch.seen_hosts import SeenHost, WatchedHosts
 
 _HEADS = ("iterations", "period", "computes", "longer", "longest", "later")
@@ -19,29 +19,29 @@ _COLUMNS = (12, 11, 11, 20, 9, 20)
 def watched_hosts_lines(found: WatchedHosts) -> Iterator[str]:
     """Yield a table of the hosts, the stragglers, and the gaps of the observation."""
     there = [host for host in found.hosts if host.watched is not None]
-    yield f"{count(len(there), 'host')} of {len(found.hosts)} watched, on one time axis"
+    yield f"{format_count(len(there), 'host')} of {len(found.hosts)} watched, on one time axis"
     if found.command:
         ended = "" if found.command_status is None else f" ended with {describe_status(found.command_status)}"
-        yield line("command", visible(" ".join(found.command))[:100] + ended)
+        yield line("command", escape(" ".join(found.command))[:100] + ended)
     yield ""
     if there:
         yield _row("", _HEADS)
     for host in there:
-        yield _row(visible(host.host), _cells(host))
+        yield _row(escape(host.host), _cells(host))
     yield ""
     for host in there:
         if host.watched is not None and host.watched.estimates:
-            yield line(visible(host.host), _shares(host.watched.estimates[0]))
+            yield line(escape(host.host), _shares(host.watched.estimates[0]))
         elif host.watched is not None:
-            yield line(visible(host.host), f"no period here: {visible(host.watched.why_none)}")
+            yield line(escape(host.host), f"no period here: {escape(host.watched.why_none)}")
     yield from _straggler_lines(found)
     yield from _clocks(there)
     for host in found.hosts:
         if host.trouble:
-            yield line("trouble", f"{visible(host.host)}: {visible(host.trouble)}")
+            yield line("trouble", f"{escape(host.host)}: {escape(host.trouble)}")
         yield from _gpu_lines(host)
     if found.why_not:
-        yield line("unknown", visible(found.why_not))
+        yield line("unknown", escape(found.why_not))
     if any(host.compared is not None for host in there):
         yield ""
         yield "longer, later: than the median of the others; longest: share of the iterations with the longest compute"
@@ -67,7 +67,7 @@ def _clocks(there: Sequence[SeenHost]) -> Iterator[str]:
         return
     moved = max(abs(host.clock_drift_s or 0.0) for host in there)
     known = f"known to ± {format_duration(worst.clock_half_width_s)}, half of the shortest round trip"
-    yield line("clocks", f"{known} ({visible(worst.host)}); they moved {format_duration(moved)} at most meanwhile")
+    yield line("clocks", f"{known} ({escape(worst.host)}); they moved {format_duration(moved)} at most meanwhile")
 
 
 def _signed(value_s: float, half_width_s: float) -> str:
@@ -77,7 +77,7 @@ def _signed(value_s: float, half_width_s: float) -> str:
 def _shares(found: Estimate) -> str:
     lasts = f"from {found.from_s:.1f} to {found.to_s:.1f} s of its recording"
     if found.exposed is None or found.compute is None or found.communication is None:
-        return f"{lasts}, shares unknown: {visible(found.why_no_shares)}"
+        return f"{lasts}, shares unknown: {escape(found.why_no_shares)}"
     shares = f"compute {found.compute:.1%}, communication {found.communication:.1%}, exposed {found.exposed:.1%}"
     return f"{shares}; {lasts}"
 
@@ -89,7 +89,7 @@ def _straggler_lines(found: WatchedHosts) -> Iterator[str]:
             yield line("stragglers", f"none: the {held} hosts compute equally long and begin together")
         return
     for straggler in found.stragglers:
-        yield line("straggler", f"{visible(straggler.host)} {straggler_words(straggler)}")
+        yield line("straggler", f"{escape(straggler.host)} {straggler_words(straggler)}")
 
 
 def straggler_words(straggler: Straggler) -> str:
@@ -111,12 +111,12 @@ def _gpu_lines(host: SeenHost) -> Iterator[str]:
     if host.watched is None:
         return
     for held in host.watched.held_back:
-        yield line("held back", f"{visible(host.host)} {visible(held.gpu)} by {visible(held.by)}, from "
+        yield line("held back", f"{escape(host.host)} {escape(held.gpu)} by {escape(held.by)}, from "
                                  f"{held.from_s + (host.begins_s or 0):.1f} s on")  # fmt: skip
     for slow in host.watched.slower_gpus:
         since_s = slow.from_s + (host.begins_s or 0.0)
         clock = f"{slow.clock_hz / 1e6:.0f} MHz"
-        yield line("slower", f"{visible(host.host)} {visible(slow.gpu)} from {since_s:.1f} s on: {clock}")
+        yield line("slower", f"{escape(host.host)} {escape(slow.gpu)} from {since_s:.1f} s on: {clock}")
 
 
 def _row(name: str, cells: tuple[str, ...]) -> str:

@@ -10,7 +10,7 @@ from railwright.limits.limit import Limit
 from railwright.limits.switches import SwitchTier
 from railwright.report.text import wording
 from railwright.report.text.collectives import rate_words
-from railwright.units import count, format_bandwidth
+from railwright.units import format_bandwidth, format_count
 
 _WIDTH = 100
 _MOST_LABEL = 24
@@ -43,12 +43,12 @@ def render_designs(designs: Sequence[Design], question: Question) -> str:
 
 def title_words(designs: Sequence[Design]) -> str:
     """Format the title, like `3 designs of 16 hosts`."""
-    return f"{count(len(designs), 'design')} of {count(designs[0].hosts, 'host')}"
+    return f"{format_count(len(designs), 'design')} of {format_count(designs[0].hosts, 'host')}"
 
 
 def labels(designs: Sequence[Design]) -> tuple[str, ...]:
     """Label the designs by the words that not all of them share, or as `design 2` if those are long."""
-    words = [wording.visible(design.name).split() for design in designs]
+    words = [wording.escape(design.name).split() for design in designs]
     shared = set.intersection(*map(set, words)) if len(words) > 1 else set()
     found = [" ".join(word for word in name if word not in shared) or " ".join(name) for name in words]
     if max(map(len, found)) > _MOST_LABEL or len(set(found)) < len(found):
@@ -58,7 +58,7 @@ def labels(designs: Sequence[Design]) -> tuple[str, ...]:
 
 def tier_words(tiers: Sequence[SwitchTier]) -> str:
     """Format the switches of all tiers, like `4 leaf and 2 spine switches`."""
-    parts = [f"{tier.switches} {wording.visible(tier.name)}" for tier in tiers]
+    parts = [f"{tier.switches} {wording.escape(tier.name)}" for tier in tiers]
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"{listed} {'switch' if sum(tier.switches for tier in tiers) == 1 else 'switches'}"
 
@@ -94,7 +94,7 @@ def saving_words(saving: Saving) -> str:
 
 def money(amount: float, currency: str) -> str:
     """Format an amount of money, like `1,234,567 EUR`."""
-    return f"{amount:,.0f} {wording.visible(currency)}"
+    return f"{amount:,.0f} {wording.escape(currency)}"
 
 
 def mark_words(design: Design, named: dict[str, str]) -> str:
@@ -110,13 +110,13 @@ def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
     found = [f"the fabric is {fabric}" for fabric in fabrics]
     found.append(_OPTICS_WORDS[question.optics])
     if question.prices is not None:
-        found.append(f"prices: {wording.visible(question.prices.title)}")
+        found.append(f"prices: {wording.escape(question.prices.title)}")
     return (*found, *cautions(designs, question.prices))
 
 
 def _named(rows: _Rows) -> Iterator[str]:
     for label, design in rows:
-        name = wording.visible(design.name)
+        name = wording.escape(design.name)
         full_name = "" if label.rstrip() == name else f"{name}, "
         yield f"  {label}  {full_name}{design.gpus} GPUs, {tier_words(design.parts.tiers)}"
 

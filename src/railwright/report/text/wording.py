@@ -11,13 +11,13 @@ from railwright.diagnosis.verdicts.verdict import WORST_FIRST, format_quantity
 from railwright.diagnosis.verdicts.verdict import state_word as state_word
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
 from railwright.expected.nccl_collectives import decides_nothing
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.limits.limit import Expected, Limit, NoLimit
 from railwright.results.compare import ComparedPoint, OneSided
 from railwright.results.records import Context, End
-from railwright.terminal import visible as visible  # templates and pages use it through this module
+from railwright.terminal import escape as escape  # templates and pages use it through this module
 from railwright.topology.devices import Scalar, Topology
-from railwright.units import count, format_duration, format_size
+from railwright.units import format_count, format_duration, format_size
 
 ABSENT = "-"
 """The placeholder for a missing value."""
@@ -68,7 +68,7 @@ def scalar(key: str, value: Scalar) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        return visible(value)
+        return escape(value)
     if not math.isfinite(value):
         return ABSENT
     if key.endswith("_bytes"):
@@ -86,7 +86,7 @@ def key_words(key: str) -> str:
     """Format a parameter's name without the unit, which its value shows."""
     for unit in ("_bytes", "_s"):
         key = key.removesuffix(unit)
-    return visible(key.replace("_", " "))
+    return escape(key.replace("_", " "))
 
 
 def quantity(name: str, value: float | None) -> str:
@@ -127,9 +127,9 @@ def because(limit: Limit | NoLimit) -> str:
     """Format the kind of limit and its reason, or the reason why there is none."""
     if isinstance(limit, NoLimit):
         missing = f" (missing: {', '.join(limit.missing)})" if limit.missing else ""
-        return visible(f"no limit: {limit.why}{missing}")
+        return escape(f"no limit: {limit.why}{missing}")
     kind = "derived" if limit.kind == "derived" else "measured"
-    return visible(f"limit ({kind}): {limit.because}")
+    return escape(f"limit ({kind}): {limit.because}")
 
 
 def band_words(expected: Expected | None, low_only: str = "from {}") -> str:
@@ -142,7 +142,7 @@ def band_words(expected: Expected | None, low_only: str = "from {}") -> str:
 
 def why_words(path: JudgedPath) -> str:
     """Return the verdict's reason, or an empty string if it repeats why there is no limit."""
-    why = visible(path.verdict.why)
+    why = escape(path.verdict.why)
     return "" if path.headline is not None and why in because(path.headline.limit) else why
 
 
@@ -179,7 +179,7 @@ def ranks_words(ranks: Iterable[int]) -> str:
 
 def moved_words(end: End | None) -> list[tuple[str, str]]:
     """Return the counters that changed, sorted by name, each with its signed change."""
-    return [(visible(name), f"{moved:+d}") for name, moved in sorted(end.counters_moved.items())] if end else []
+    return [(escape(name), f"{moved:+d}") for name, moved in sorted(end.counters_moved.items())] if end else []
 
 
 def state_counts(states: Iterable[State]) -> tuple[tuple[State, int], ...]:
@@ -195,7 +195,7 @@ def closing_words(diagnosis: Diagnosis) -> str:
         meaning = f"of the required paths, {meaning}" if diagnosis.exit_status else "all required paths are ok"
     states = state_counts(path.verdict.state for path in diagnosis.paths)
     counted = ", ".join(f"{number} {state_word(state)}" for state, number in states)
-    paths = f"{count(len(diagnosis.paths), 'path')}: {counted}" if states else "no path was measured"
+    paths = f"{format_count(len(diagnosis.paths), 'path')}: {counted}" if states else "no path was measured"
     return f"{paths}. Exit status {diagnosis.exit_status}: {meaning}."
 
 
@@ -203,7 +203,7 @@ def cut_off_words(end: End | None) -> str:
     """Explain why the run is incomplete; empty if it ran to its end."""
     if end is None:
         return "The run was cut off: its records have no last line, so measurements may be missing."
-    return f"The run ended early: {visible(end.interrupted)}." if end.interrupted else ""
+    return f"The run ended early: {escape(end.interrupted)}." if end.interrupted else ""
 
 
 def noise_words(context: Context) -> str:
@@ -222,9 +222,9 @@ def busy_words(context: Context) -> str:
 
 def machine_words(context: Context) -> str:
     """Format the machine, like `vm-1, 2 cores, 24 GiB`."""
-    parts = [visible(context.host)]
+    parts = [escape(context.host)]
     if context.cores:
-        parts.append(count(context.cores, "core"))
+        parts.append(format_count(context.cores, "core"))
     if context.memory_bytes:
         parts.append(format_size(context.memory_bytes))
     return ", ".join(parts)
@@ -235,7 +235,7 @@ def gpu_words(topology: Topology) -> str:
     gpus = topology.of_kind("gpu")
     if not gpus:
         return ""
-    named = [f"{len(group)} x {name or 'GPU'}" for name, group in grouped(gpus, lambda gpu: gpu.name)]
+    named = [f"{len(group)} x {name or 'GPU'}" for name, group in group_by_key(gpus, lambda gpu: gpu.name)]
     facts = next((host.facts for host in topology.of_kind("host")), {})
     known = (("driver", facts.get("nvidia_driver")), ("CUDA", facts.get("cuda")))
-    return visible(", ".join([*named, *(f"{label} {value}" for label, value in known if value)]))
+    return escape(", ".join([*named, *(f"{label} {value}" for label, value in known if value)]))

@@ -20,8 +20,8 @@ import re
 
 import msgspec
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
-from railwright.results.readers.pasted.log_lines import Line, by_origin, last_row, lines_of, refusal
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files
+from railwright.results.readers.pasted.log_lines import Line, group_by_origin, last_row, refusal, split_lines
 from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Copy
 from railwright.topology.devices import Scalar
@@ -71,8 +71,8 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every stream of lines. Raises UsageError for a matrix whose rows and header differ in width."""
-    return files_of(
-        map(_run, by_origin(lines_of(text))),
+    return collect_files(
+        map(_run, group_by_origin(split_lines(text))),
         "the output of p2pBandwidthLatencyTest or bandwidthTest must contain a value, got none",
         "give the output from its first heading on",
     )

@@ -9,7 +9,7 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
-from railwright.results.readers.pasted.log_lines import bounded, cut_short, refusal
+from railwright.results.readers.pasted.log_lines import check_length, describe_truncation, refusal
 from railwright.results.readers.pasted.printed_numbers import Number
 from railwright.results.records import Result, Summary, Verification
 from railwright.results.statistics import summarise
@@ -71,7 +71,7 @@ class Reader(Protocol):
         ...
 
 
-class Measured(NamedTuple):
+class MeasuredValue(NamedTuple):
     """A value of a row in SI units, and the text that the tool printed for it, with the tool's own unit."""
 
     quantity: Quantity
@@ -81,19 +81,19 @@ class Measured(NamedTuple):
     """None if the tool printed a single number."""
 
 
-def bandwidth(rate: Number, bytes_per_s: float, unit: str) -> Measured:
+def bandwidth(rate: Number, bytes_per_s: float, unit: str) -> MeasuredValue:
     """Convert a printed rate, whose unit is `bytes_per_s` bytes/s."""
-    return Measured("bandwidth_bytes_per_s", rate.value * bytes_per_s, f"{rate.text} {unit}")
+    return MeasuredValue("bandwidth_bytes_per_s", rate.value * bytes_per_s, f"{rate.text} {unit}")
 
 
-def latency(time: Number, unit: str, seconds: float = 1e-6) -> Measured:
+def latency(time: Number, unit: str, seconds: float = 1e-6) -> MeasuredValue:
     """Convert a printed time, in microseconds or in a unit of `seconds`."""
-    return Measured("latency_s", time.value * seconds, f"{time.text} {unit}")
+    return MeasuredValue("latency_s", time.value * seconds, f"{time.text} {unit}")
 
 
-def operations(rate: Number, unit: str = "IOPS") -> Measured:
+def operations(rate: Number, unit: str = "IOPS") -> MeasuredValue:
     """Convert a printed number of operations per second."""
-    return Measured("operations_per_s", rate.value, f"{rate.text} {unit}")
+    return MeasuredValue("operations_per_s", rate.value, f"{rate.text} {unit}")
 
 
 class Draft(msgspec.Struct, kw_only=True):
@@ -152,7 +152,7 @@ class Draft(msgspec.Struct, kw_only=True):
             return True
         if line != self.last_line or found > expected:
             raise refusal(line, f"{found} columns where {others} {expected}")
-        self.notes.append(cut_short(line, found, expected))
+        self.notes.append(describe_truncation(line, found, expected))
         return False
 
     def rise_to(self, size: int, line: int, *, may_repeat: bool = False) -> None:
@@ -164,7 +164,7 @@ class Draft(msgspec.Struct, kw_only=True):
     def add(
         self,
         line: int,
-        values: Iterable[Measured],
+        values: Iterable[MeasuredValue],
         parameters: Mapping[str, Scalar],
         settings: Mapping[str, Scalar] = {},
         verification: Verification | None = None,
@@ -224,7 +224,7 @@ def mpi_collective(name: str) -> Collective | None:
     return Collective(operation=operation, by="mpi", of_each_rank=of_each_rank) if operation else None
 
 
-def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignFile, ...]:
+def collect_files(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignFile, ...]:
     """Return the runs that have results, in the order of the text. Raises UsageError with `nothing` if none has."""
     found: list[Draft] = []
     for draft in drafts:
@@ -236,7 +236,7 @@ def files_of(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignF
     return tuple(draft.file() for draft in found)
 
 
-def decoded(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
+def decode_json(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
     """Decode the JSON file of a tool. Raises UsageError if the text is not JSON, or not of this type."""
     try:
         return msgspec.json.decode(text.encode(), type=kind)
@@ -244,10 +244,10 @@ def decoded(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
         raise UsageError(f"not a whole {what}: {error}", hint=hint) from error
 
 
-def decoded_among(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
-    """Decode the JSON in a text that has other lines before or after it, with the errors of `decoded`."""
-    begin, end = bounded(text).find("{"), text.rfind("}")
-    return decoded(text[begin : end + 1], kind, what, hint)
+def decode_embedded_json(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
+    """Decode the JSON in a text that has other lines before or after it, with the errors of `decode_json`."""
+    begin, end = check_length(text).find("{"), text.rfind("}")
+    return decode_json(text[begin : end + 1], kind, what, hint)
 
 
 def percentiles(count: int, minimum: float, median: float, p99: float, maximum: float) -> Summary:

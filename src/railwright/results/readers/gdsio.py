@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of, latency
-from railwright.results.readers.pasted.log_lines import lines_of, refusal
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files, latency
+from railwright.results.readers.pasted.log_lines import refusal, split_lines
 from railwright.results.readers.pasted.printed_numbers import Number, number
 from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
@@ -43,7 +43,7 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read all runs into one file, each with a bandwidth and a mean latency. Raises UsageError for a contradiction."""
-    lines = lines_of(text)
+    lines = split_lines(text)
     draft = Draft(tool="gdsio", test="gdsio", workload=Files())
     command: dict[str, str] = {}
     for place, line in enumerate(lines):
@@ -68,7 +68,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         draft.notes.append(
             "GPUD is the cuFile call: gdsio does not print whether nvidia-fs, P2PDMA or compatibility mode ran"
         )
-    return files_of(
+    return collect_files(
         [draft],
         "gdsio's output must contain a result line (IoType: ... total_time ... secs), got none",
         "give the line as gdsio printed it",

@@ -26,8 +26,8 @@ import re
 
 import msgspec
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.pasted.log_lines import Line, in_order_of_origin, refusal
+from railwright.results.readers.foreign_file import Draft, ForeignFile, MeasuredValue, collect_files
+from railwright.results.readers.pasted.log_lines import Line, refusal, sort_by_origin
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
 
 _RATE = re.compile(
@@ -59,7 +59,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every result. Raises UsageError for a result that HPCG itself calls invalid."""
     draft = Draft(tool="HPCG", test="hpcg")
     raw: tuple[str, int] | None = None
-    for line in in_order_of_origin(text):
+    for line in sort_by_origin(text):
         if found := _RAW.search(line.text):
             raw = found[1], line.number
         elif found := _OF_NVIDIA.search(line.text):
@@ -73,7 +73,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         _add(draft, number(rate, "GFLOP/s", place), "GFLOP/s", place)
         draft.notes.append("a raw total: the text lacks HPCG's last line, which says whether the result is valid")
     draft.notes.append("HPCG is limited by memory bandwidth: its baseline is STREAM on the same machine")
-    return files_of(
+    return collect_files(
         [draft],
         "HPCG's output must contain a result (Final Summary::HPCG result is VALID), got none",
         "give its whole file",
@@ -111,7 +111,7 @@ def _rated(draft: Draft, found: re.Match[str], line: int) -> None:
 
 
 def _add(draft: Draft, rate: Number, unit: str, line: int) -> None:
-    draft.add(line, [Measured("flop_per_s", rate.value * 1e9, f"{rate.text} {unit}")], {})
+    draft.add(line, [MeasuredValue("flop_per_s", rate.value * 1e9, f"{rate.text} {unit}")], {})
 
 
 def _of_nvidia(draft: Draft, found: re.Match[str], line: int) -> None:

@@ -17,9 +17,16 @@ from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of, latency, mpi_collective
-from railwright.results.readers.pasted.command_line import environment_of, launched
-from railwright.results.readers.pasted.log_lines import Line, columns_of, last_row, refusal, runs_of
+from railwright.results.readers.foreign_file import (
+    Draft,
+    ForeignFile,
+    bandwidth,
+    collect_files,
+    latency,
+    mpi_collective,
+)
+from railwright.results.readers.pasted.command_line import parse_environment, parse_launch_command
+from railwright.results.readers.pasted.log_lines import Line, last_row, parse_columns, refusal, split_runs
 from railwright.results.readers.pasted.printed_numbers import Number, Range, number, overlap, refuse_outside, whole
 from railwright.results.workload import Message, Workload
 from railwright.topology.devices import Scalar
@@ -56,13 +63,13 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every table. Raises UsageError for a rate that is not the bytes over the time."""
     tables: list[Draft] = []
     above: list[str] = []
-    for part in runs_of(text, lambda line: _NAMED.search(line.text) is not None):
+    for part in split_runs(text, lambda line: _NAMED.search(line.text) is not None):
         tables += _tables(part, above)
         above += [line.text for line in part]
     version = next((found[1] for line in above if (found := _VERSION.search(line))), "")
     for table in tables:
         table.version = version
-    return files_of(tables, "the output of the Intel MPI Benchmarks must contain a row of a table, got none",
+    return collect_files(tables, "the output of the Intel MPI Benchmarks must contain a row of a table, got none",
                     "give the output from '# Benchmarking ...' to the last size")  # fmt: skip
 
 
@@ -76,7 +83,7 @@ class _Row(NamedTuple):
 def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
     """Yield a table per benchmark and number of processes."""
     named = _NAMED.search(part[0].text)
-    command = launched(above[-_ABOVE:])
+    command = parse_launch_command(above[-_ABOVE:])
     table, rows, ranks = Draft(tool="IMB"), list[_Row](), command.ranks
     for line in part:
         text = line.text.strip()
@@ -86,11 +93,11 @@ def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
             ranks = int(found[1]) * int(found[2])
         elif text.startswith(("#bytes", "#repetitions")):
             yield _filled(table, rows)
-            columns = columns_of(text, _COLUMN, line.number, least=2)
+            columns = parse_columns(text, _COLUMN, line.number, least=2)
             table = Draft(tool="IMB", test=named[1] if named else _test_of(columns), columns=columns, ranks=ranks)
             table.ranks = table.ranks or (2 if "t[usec]" in columns else None)  # only single transfers have this column
             table.hosts = command.hosts if command.ranks == table.ranks else None
-            table.environment, table.last_line = environment_of(above[-_ABOVE:]), last_row(part)
+            table.environment, table.last_line = parse_environment(above[-_ABOVE:]), last_row(part)
             rows = []
         elif table.columns and _ROW.fullmatch(text) and (row := _row(table, text.split(), line.number)):
             rows.append(row)

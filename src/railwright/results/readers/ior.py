@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of, operations
-from railwright.results.readers.pasted.log_lines import Line, in_order_of_origin, lines_of, refusal
-from railwright.results.readers.pasted.printed_numbers import disagree, mean_of, number
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files, operations
+from railwright.results.readers.pasted.log_lines import Line, refusal, sort_by_origin, split_lines
+from railwright.results.readers.pasted.printed_numbers import disagree, number, parse_mean
 from railwright.results.workload import Files
 
 _VERSION = re.compile(r"IOR-(\d{1,3}[\w.+-]{1,24}): MPI Coordinated Test")
@@ -51,7 +51,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Read all passes of each run. Raises UsageError for a bandwidth that is not the size over the time."""
     runs: list[Draft] = []
     sizes: dict[str, int] = {}
-    for line in in_order_of_origin(text):
+    for line in sort_by_origin(text):
         words = line.text.strip().removeprefix("# ").strip()
         if not runs or _VERSION.search(words) or ("bw(MiB/s)" in words and runs[-1].results):
             runs.append(_begun(line, runs[-1] if runs else None, words))
@@ -62,7 +62,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             _take_row(runs[-1], row, line.number, sizes.get("aggregate filesize"))
     if not any(run.results for run in runs):
         runs = [_summary(text)]
-    return files_of(
+    return collect_files(
         runs,
         "IOR's output must contain a row of its table (write, read), got none",
         "give the output starting with the line 'access'",
@@ -73,9 +73,9 @@ def _summary(text: str) -> Draft:
     """Read the summary of a text without passes: the mean of each operation, or the best if there is no mean."""
     draft = Draft(tool="IOR", test="ior", workload=Files(), notes=["MiB is 2^20 bytes"])
     best: list[tuple[int, str, str]] = []
-    for line in lines_of(text):
+    for line in split_lines(text):
         if found := _SUMMARY.search(line.text):
-            mean = mean_of(found[2].split()[:3], "bandwidth", line.number)
+            mean = parse_mean(found[2].split()[:3], "bandwidth", line.number)
             draft.add(line.number, [bandwidth(mean, 2**20, "MiB/s mean")], {"operation": found[1]})
         elif found := _BEST.search(line.text):
             best.append((line.number, found[1].lower(), found[2]))

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.groups import grouped
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded, files_of
-from railwright.results.readers.pasted.log_lines import Line, refusal, runs_of
+from railwright.groups import group_by_key
+from railwright.results.readers.foreign_file import Draft, ForeignFile, MeasuredValue, collect_files, decode_json
+from railwright.results.readers.pasted.log_lines import Line, refusal, split_runs
 from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
@@ -101,14 +101,14 @@ def _is_json(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every run. Raises UsageError for a rate that contradicts its bytes."""
     if _is_json(text):
-        return files_of(
+        return collect_files(
             _of_json(text),
             "iperf3's report must contain the sum of the bytes sent, got none",
             "give the report of a whole run",
         )
-    runs = runs_of(text, lambda line: line.text.lstrip().startswith(("Connecting to host", "Client conn")))
+    runs = split_runs(text, lambda line: line.text.lstrip().startswith(("Connecting to host", "Client conn")))
     hint = "give the output to the end, with the lines of sender and receiver"
-    return files_of(
+    return collect_files(
         map(_run, runs), "iperf's output must contain a row ([ ID] Interval ... sec ... bits/sec), got none", hint
     )
 
@@ -181,7 +181,7 @@ def _standing(rows: list[_Row]) -> list[_Row]:
 def _together(rows: list[_Row]) -> list[_Row]:
     """Sum the streams of each interval, as the line [SUM] does."""
     found = []
-    for _, same in grouped(rows, lambda row: (row.end, row.interval)):
+    for _, same in group_by_key(rows, lambda row: (row.end, row.interval)):
         if len({row.stream for row in same}) < max(len(same), 2):  # a single stream, or several runs of it
             found += same
             continue
@@ -193,7 +193,7 @@ def _together(rows: list[_Row]) -> list[_Row]:
 
 
 def _add(draft: Draft, line: int, bytes_per_s: float, shown: str, way: str, settings: dict[str, Scalar]) -> None:
-    value = Measured("bandwidth_bytes_per_s", bytes_per_s, shown)
+    value = MeasuredValue("bandwidth_bytes_per_s", bytes_per_s, shown)
     draft.add(line, [value], {"direction": way} if way else {}, settings)
 
 
@@ -201,7 +201,7 @@ def _of_json(text: str) -> list[Draft]:
     """Read the report. From a truncated report or several in a row, read every end that is readable."""
     try:
         hint = "give the report whole, braces included"
-        report = decoded(text[text.index("{") :], _Report, "report of iperf3 -J", hint)
+        report = decode_json(text[text.index("{") :], _Report, "report of iperf3 -J", hint)
     except UsageError:
         ends = list(_ends(text))
         if not ends:

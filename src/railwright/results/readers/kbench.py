@@ -15,8 +15,8 @@ from __future__ import annotations
 import re
 
 from railwright.limits.limit import Quantity
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.pasted.log_lines import in_order_of_origin
+from railwright.results.readers.foreign_file import Draft, ForeignFile, MeasuredValue, collect_files
+from railwright.results.readers.pasted.log_lines import sort_by_origin
 from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Files
 
@@ -39,7 +39,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every summary. Raises UsageError if none has a row."""
     runs = [_draft()]
     part, operations = "", _BOTH
-    for line in in_order_of_origin(text):
+    for line in sort_by_origin(text):
         words = line.text.strip()
         if "FIO Benchmark Summary" in words and runs[-1].results:
             runs.append(_draft())
@@ -48,7 +48,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             operations = tuple(name.lower() for name in found.groups()[1:] if name) or _BOTH
         elif part and (row := _ROW.search(words)):
             _take_row(runs[-1], row, part, operations, line.number)
-    return files_of(
+    return collect_files(
         runs, "kbench's summary must contain a row (Random: 28,832 / 5,730), got none", "give the whole summary"
     )
 
@@ -64,5 +64,5 @@ def _take_row(draft: Draft, row: re.Match[str], part: str, operations: tuple[str
         if printed is None:
             continue
         if value := number(printed.replace(",", ""), part, line).value:
-            measured = Measured(quantity, value * unit, f"{printed} {shown}")
+            measured = MeasuredValue(quantity, value * unit, f"{printed} {shown}")
             draft.add(line, [measured], {"operation": f"{row[1].lower()} {operation}"})

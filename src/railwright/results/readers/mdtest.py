@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, files_of, operations
-from railwright.results.readers.pasted.log_lines import in_order_of_origin
-from railwright.results.readers.pasted.printed_numbers import mean_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, collect_files, operations
+from railwright.results.readers.pasted.log_lines import sort_by_origin
+from railwright.results.readers.pasted.printed_numbers import parse_mean
 
 _BEGIN = re.compile(r"mdtest-(\S{1,24}) was launched with (\d{1,8}) total task\(s\) on (\d{1,7}) node\(s\)")
 _COUNT = re.compile(r"\d{1,8} tasks, (\d{1,15}) files")
@@ -36,7 +36,7 @@ def recognises(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every summary. Raises UsageError for a mean outside its minimum and maximum."""
     runs = [Draft(tool="mdtest", test="mdtest")]
-    for line in in_order_of_origin(text):
+    for line in sort_by_origin(text):
         words = line.text.strip()
         if "SUMMARY" in words and runs[-1].results:
             runs.append(Draft(tool="mdtest", test="mdtest", version=runs[-1].version))
@@ -49,7 +49,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             runs[-1].settings["files"] = int(found[1])
         elif row := _ROW.match(words):
             _take_row(runs[-1], row, line.number)
-    return files_of(
+    return collect_files(
         runs,
         "mdtest's output must contain a rate (File creation : ...), got none",
         "give the output starting with SUMMARY",
@@ -58,6 +58,6 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 def _take_row(draft: Draft, row: re.Match[str], line: int) -> None:
     words = row[2].split()[:3]
-    mean = mean_of(words, row[1], line)
+    mean = parse_mean(words, row[1], line)
     if float(words[0]):
         draft.add(line, [operations(mean, "a second")], {"operation": row[1].lower()})

@@ -14,15 +14,15 @@ from collections.abc import Iterator
 
 from msgspec import field
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files
 from railwright.results.readers.pasted.log_lines import (
     Line,
-    by_origin,
-    columns_of,
+    group_by_origin,
     last_row,
-    lines_of,
+    parse_columns,
     refusal,
     sections,
+    split_lines,
 )
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, whole
 from railwright.results.records import Verification
@@ -95,8 +95,8 @@ def _workload(parameters: dict[str, Scalar]) -> Workload | None:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every table of the text. Raises UsageError for a contradictory table."""
-    return files_of(
-        (run for stream in by_origin(lines_of(text)) for run in _runs(stream)),
+    return collect_files(
+        (run for stream in group_by_origin(split_lines(text)) for run in _runs(stream)),
         "nixlbench's output must contain a row (Block Size, Batch Size, B/W ...), got none",
         "give the initiator's output, with the configuration above the table",
     )
@@ -124,7 +124,7 @@ def _run(part: list[Line], options: dict[str, str], largest: str) -> _Run:
     for line in part:
         text = line.text.strip()
         if _is_header(text):
-            run.columns = columns_of(text, _COLUMN, line.number)
+            run.columns = parse_columns(text, _COLUMN, line.number)
             largest = run.options.get("max_block_size", largest)
             if largest.isdecimal() and len(largest) < 19:
                 run.settings |= {"last_size_bytes": int(largest), "step_factor": 2}

@@ -16,9 +16,16 @@ from collections.abc import Iterator
 
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, latency, mpi_collective
-from railwright.results.readers.pasted.command_line import environment_of, launched
-from railwright.results.readers.pasted.log_lines import Line, columns_of, last_row, refusal, runs_of, sections
+from railwright.results.readers.foreign_file import (
+    Draft,
+    ForeignFile,
+    MeasuredValue,
+    collect_files,
+    latency,
+    mpi_collective,
+)
+from railwright.results.readers.pasted.command_line import parse_environment, parse_launch_command
+from railwright.results.readers.pasted.log_lines import Line, last_row, parse_columns, refusal, sections, split_runs
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, refuse_outside, whole
 from railwright.results.records import Verification
 from railwright.results.workload import Message, Workload, is_gpu_memory
@@ -106,7 +113,7 @@ def _workload(test: _Test) -> Workload | None:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every known test of the text. Raises UsageError for an unreadable table, and if no test is known."""
-    parts = runs_of(text, _begins)
+    parts = split_runs(text, _begins)
     above: list[Line] = []
     tests: list[_Test] = []
     unknown: list[UsageError] = []
@@ -125,7 +132,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         raise unknown[0]
     for test in tests:
         test.notes += [error.message for error in unknown]
-    return files_of(
+    return collect_files(
         tests,
         "OSU's output must contain a row of a table, got none",
         "give the output from '# OSU MPI ... Test v' to the last size",
@@ -200,8 +207,8 @@ def _test(test: _Test, part: list[Line], above: list[str]) -> None:
 
 def _launched(test: _Test, above: list[str]) -> None:
     """Read ranks and hosts from the command line above the test."""
-    command = launched(above)
-    test.environment = environment_of(above)
+    command = parse_launch_command(above)
+    test.environment = parse_environment(above)
     if test.ranks is None and command.ranks is not None:
         test.ranks, test.hosts = command.ranks, command.hosts
     elif command.ranks == test.ranks:
@@ -222,9 +229,9 @@ def _comment(test: _Test, text: str, line: int) -> None:
     elif found := _DATATYPE.search(text):
         test.settings["datatype"] = found[1]
     elif rest.startswith("Size"):
-        test.columns = columns_of(rest, _COLUMN, line, shown=rest[:80], least=2)
+        test.columns = parse_columns(rest, _COLUMN, line, shown=rest[:80], least=2)
     elif rest.startswith(("Avg Lat", "Overall(", "Overall (")):  # a barrier, which has no sizes
-        test.columns = columns_of(rest, _COLUMN, line, shown=rest[:80])
+        test.columns = parse_columns(rest, _COLUMN, line, shown=rest[:80])
 
 
 def _barrier(test: _Test, words: list[str], line: int) -> None:
@@ -269,7 +276,7 @@ def _add(test: _Test, cells: dict[str, str], line: int, which: dict[str, Scalar]
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
     _check(numbers, size, line)
     values = (
-        Measured(quantity, cell.value * scale, f"{cell.text} {unit}")
+        MeasuredValue(quantity, cell.value * scale, f"{cell.text} {unit}")
         for name, cell in numbers.items()
         for begins, quantity, scale, unit in _VALUES
         if name.startswith(begins)

@@ -13,9 +13,9 @@ from railwright.errors import UsageError
 from railwright.results.readers.foreign_file import ForeignFile, Reader
 from railwright.results.readers.nccl_tests import text as nccl_tests
 from railwright.results.readers.nccl_tests.rows import has_rows
-from railwright.results.readers.pasted.command_line import environment_of
-from railwright.results.readers.pasted.log_lines import bounded
-from railwright.results.readers.pasted.prefixes import without_common
+from railwright.results.readers.pasted.command_line import parse_environment
+from railwright.results.readers.pasted.log_lines import check_length
+from railwright.results.readers.pasted.prefixes import remove_common_prefix
 
 _NUMBER = re.compile(r"[\d.,:+-]*\d[\d.,:%a-zA-Z/]*")
 _LEAST_WORDS = 2
@@ -73,7 +73,7 @@ FORMATS = (
 
 def recognise(text: str) -> tuple[Format, ...]:
     """Return the formats whose fixed words are in the text. Raises UsageError if there is none."""
-    if found := tuple(_known(bounded(text))):
+    if found := tuple(_known(check_length(text))):
         return found
     raise UsageError(
         f"the text matches no known tool; looked for {', '.join(known.tool for known in FORMATS)}",
@@ -112,7 +112,7 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     try:
         return _read(text, collective)
     except UsageError:
-        bare = without_common(text)
+        bare = remove_common_prefix(text)
         if bare == text:
             raise
         try:
@@ -146,7 +146,7 @@ def _first_line(file: ForeignFile) -> int:
 
 def _of(known: Format, text: str, collective: str) -> Iterator[ForeignFile]:
     files = nccl_tests.read(text, collective) if known is _NCCL_TESTS else known.reader.read(text)
-    shared = environment_of(text.splitlines()) if len(files) == 1 else {}
+    shared = parse_environment(text.splitlines()) if len(files) == 1 else {}
     for file in files:
         yield replace(file, environment={**shared, **file.environment})
 

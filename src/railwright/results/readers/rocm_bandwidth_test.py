@@ -15,8 +15,8 @@ import re
 
 import msgspec
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
-from railwright.results.readers.pasted.log_lines import Line, by_origin, last_row, lines_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files
+from railwright.results.readers.pasted.log_lines import Line, group_by_origin, last_row, split_lines
 from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Copy
 
@@ -37,8 +37,8 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every stream of lines. Raises UsageError for a matrix whose rows and header differ in width."""
-    return files_of(
-        map(_run, by_origin(lines_of(text))),
+    return collect_files(
+        map(_run, group_by_origin(split_lines(text))),
         "the output of rocm_bandwidth_test must contain a matrix (copy peak bandwidth GB/s), got none",
         "give the output starting with its list of devices",
     )

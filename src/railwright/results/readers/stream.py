@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
-from railwright.results.readers.pasted.log_lines import Line, refusal, runs_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files
+from railwright.results.readers.pasted.log_lines import Line, refusal, split_runs
 from railwright.results.readers.pasted.printed_numbers import number, overlap
 from railwright.results.workload import Memory
 
@@ -41,8 +41,8 @@ def recognises(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every run. Raises UsageError for a rate that is not its bytes over its minimum time."""
     hint = "give the output from its header to the line of Triad"
-    return files_of(
-        map(_run, runs_of(text, _begins)),
+    return collect_files(
+        map(_run, split_runs(text, _begins)),
         "STREAM's output must contain a row (Copy, Scale, Add, Triad with a rate and times), got none",
         hint,
     )

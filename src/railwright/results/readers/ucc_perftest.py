@@ -22,9 +22,9 @@ from typing import NamedTuple
 from msgspec import field
 from msgspec.structs import replace
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, files_of, latency, mpi_collective
-from railwright.results.readers.pasted.command_line import Launched, environment_of, launched
-from railwright.results.readers.pasted.log_lines import Line, last_row, lines_of, refusal, runs_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, collect_files, latency, mpi_collective
+from railwright.results.readers.pasted.command_line import LaunchCommand, parse_environment, parse_launch_command
+from railwright.results.readers.pasted.log_lines import Line, last_row, refusal, split_lines, split_runs
 from railwright.results.readers.pasted.printed_numbers import Number, Range, number, overlap, refuse_outside, whole
 from railwright.results.workload import Unlimited, Workload
 from railwright.topology.devices import Scalar
@@ -90,11 +90,11 @@ def _workload(table: _Table) -> Workload | None:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every table. Raises UsageError for bandwidths that are not the bytes over the time."""
-    devices = [(line.number, found) for line in lines_of(text) if (found := _DEVICE.search(line.text))]
+    devices = [(line.number, found) for line in split_lines(text) if (found := _DEVICE.search(line.text))]
     tables: list[_Table] = []
     above: list[Line] = []
     end = 0
-    for part in runs_of(text, lambda line: _HEADER.search(line.text) is not None):
+    for part in split_runs(text, lambda line: _HEADER.search(line.text) is not None):
         if _HEADER.search(part[0].text):
             table = _table(part, above[-_ABOVE:], end)
             begin, end = end, table.rows[-1].line if table.rows else part[0].number
@@ -102,7 +102,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             _fill(table)
             tables.append(table)
         above += part
-    return files_of(
+    return collect_files(
         tables,
         "the output of ucc_perftest must contain a row of a table, got none",
         "give the output from 'Collective:' to the last size",
@@ -122,7 +122,7 @@ def _table(part: list[Line], above: list[Line], end: int) -> _Table:
         table.columns += _BANDWIDTHS
     table.is_since_1_5 = any(_SINCE_1_5.search(line.text) for line in (*above, *part))
     command = _launched(words)
-    table.ranks, table.hosts, table.environment = command.ranks, command.hosts, environment_of(words)
+    table.ranks, table.hosts, table.environment = command.ranks, command.hosts, parse_environment(words)
     table.settings |= {name: said[name] for name in ("memorytype", "datatype", "reduction", "inplace") if name in said}
     own += [line.text for line in part if line.number < table.last_line]
     if said.get("memorytype") == "cuda" and any(map(_NCCL.search, own)):
@@ -134,9 +134,9 @@ def _table(part: list[Line], above: list[Line], end: int) -> _Table:
     return table
 
 
-def _launched(above: list[str]) -> Launched:
+def _launched(above: list[str]) -> LaunchCommand:
     """Parse the launcher's options only, because ucc_perftest has options of the same letters."""
-    return launched([_OPTIONS.sub("", line) for line in above])
+    return parse_launch_command([_OPTIONS.sub("", line) for line in above])
 
 
 def _ranks_of_devices(table: _Table, devices: list[re.Match[str]]) -> None:

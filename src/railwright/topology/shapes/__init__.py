@@ -9,7 +9,7 @@ from railwright.errors import UsageError, unknown_name
 from railwright.topology.shapes import amd, aws, azure, gcp, grace, laptop, nvidia, oci, pcie
 from railwright.topology.shapes.names import MAX_NAME, Named, Names
 from railwright.topology.shapes.parts import Shape
-from railwright.units import count
+from railwright.units import format_count
 
 _FAMILIES = (nvidia, aws, azure, gcp, oci, grace, amd, pcie, laptop)
 
@@ -50,7 +50,7 @@ def nearest_names(name: str) -> tuple[str, ...]:
     return _NAMES.offered(name)
 
 
-def not_a_change(word: str, name: str) -> UsageError:
+def invalid_change(word: str, name: str) -> UsageError:
     """Return the error for a word after a name that changes nothing; it may belong to another name or be a number of
     hosts.
     """
@@ -65,7 +65,7 @@ def unknown_shape(name: str, kind: str = "shape") -> UsageError:
     """Return the error for an unknown name, with the nearest names or else all canonical ones."""
     several = _NAMES.hosts(name)
     if several is not None:
-        message = f"{name[:MAX_NAME]!r} is {count(several[1], 'host')}, but a shape is one host"
+        message = f"{name[:MAX_NAME]!r} is {format_count(several[1], 'host')}, but a shape is one host"
         return UsageError(message, hint=f"did you mean {several[0]} with --count {several[1]}?")
     near = nearest_names(name)
     if not near:

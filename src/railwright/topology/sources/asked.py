@@ -9,7 +9,7 @@ from railwright.topology.sources.root import Root, Unreadable
 Ask = Callable[[], bytes | Unreadable]
 
 
-class AskedRoot(Root):
+class ProbedRoot(Root):
     """A root with `documents`: unlisted paths, each with the function that produces it. A capture keeps them like
     files.
     """

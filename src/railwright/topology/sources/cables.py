@@ -8,21 +8,21 @@ from pathlib import Path
 from railwright.errors import UsageError
 from railwright.topology.cabling import Cabling
 from railwright.topology.sources import lldp
-from railwright.topology.sources.ibnetdiscover import MOST_BYTES, cabling_of
+from railwright.topology.sources.ibnetdiscover import MOST_BYTES, parse_cabling
 from railwright.topology.sources.root import read_bounded
-from railwright.topology.sources.subnet import subnet_of
+from railwright.topology.sources.subnet import parse_subnet
 from railwright.topology.subnet import Subnet
 
 
 def read_cabling(seen: Path) -> Cabling:
     """Read the cables from ibnetdiscover's file, or a folder of lldpctl's files. Raises UsageError."""
     if not seen.is_dir():
-        return cabling_of(_text(seen))
+        return parse_cabling(_text(seen))
     files = sorted(islice(seen.glob("*.json"), lldp.MOST_FILES))
     if not files:
         raise UsageError(f"{str(seen)[:200]} has no .json file", hint="on each node: lldpctl -f json > NAME.json")
     texts = {file.stem: read_bounded(file, lldp.MOST_BYTES).decode("utf-8", "replace") for file in files}
-    return lldp.cabling_of_lldp(texts)
+    return lldp.parse_lldp_cabling(texts)
 
 
 def read_subnet(cabling: Path, forwarding: Path | None) -> Subnet:
@@ -30,7 +30,7 @@ def read_subnet(cabling: Path, forwarding: Path | None) -> Subnet:
 
     Raises UsageError.
     """
-    return subnet_of(_text(cabling), _text(forwarding) if forwarding is not None else "")
+    return parse_subnet(_text(cabling), _text(forwarding) if forwarding is not None else "")
 
 
 def _text(file: Path) -> str:

@@ -15,7 +15,7 @@ from railwright.errors import UsageError
 from railwright.topology.devices import Topology
 from railwright.topology.sources.counters import read_counters
 from railwright.topology.sources.machine import discover
-from railwright.topology.sources.openvswitch import DATABASES, reduced
+from railwright.topology.sources.openvswitch import DATABASES, reduce_database
 from railwright.topology.sources.redact import Redactor
 from railwright.topology.sources.root import (
     MANIFEST,
@@ -88,7 +88,7 @@ class _Recorder(Root):
     def read_bytes(self, path: str) -> bytes | Unreadable:
         answer = self._root.read_bytes(path)
         if isinstance(answer, bytes):
-            self.files[path] = reduced(answer) if path in DATABASES else answer
+            self.files[path] = reduce_database(answer) if path in DATABASES else answer
         elif not answer.is_absent:
             self.unreadable[path] = answer.reason
         return answer

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from railwright.errors import UsageError
-from railwright.topology.cluster import Cluster, cluster_of
+from railwright.topology.cluster import Cluster, build_cluster
 from railwright.topology.devices import Topology
 from railwright.topology.shapes import split_name, unknown_shape
-from railwright.topology.sources.cluster_text import decoded, shown
+from railwright.topology.sources.cluster_text import decode_cluster_file, format_shown
 from railwright.topology.sources.load import load
 
 MAX_SERVERS = 100_000
@@ -20,7 +20,7 @@ MAX_SERVERS = 100_000
 
 def load_cluster(file: Path) -> Cluster:
     """Read and check a cluster file. A saved topology or capture that it names is next to it. Raises UsageError."""
-    found = decoded(file)
+    found = decode_cluster_file(file)
     storage = None
     if found.storage is not None:
         servers = found.storage.servers
@@ -31,7 +31,7 @@ def load_cluster(file: Path) -> Cluster:
         storage = (servers, _machine(found.storage.host, file))
     host = _machine(found.host, file)
     try:
-        return cluster_of(host, found.hosts, found.fabric, storage, found.name)
+        return build_cluster(host, found.hosts, found.fabric, storage, found.name)
     except UsageError as error:
         raise UsageError(f"{file}: {error.message}", hint=error.hint) from error
 
@@ -54,6 +54,6 @@ def _machine(text: str, file: Path) -> Topology:
         return load(str(folder / named))
     hint = "give a shape like 'hgx-h100 nics=4', or the name of a saved topology in the folder of the cluster file"
     if is_beside and "/" not in text and not named.suffix:
-        raise unknown_shape(shown(words[0]), "shape, or file beside the cluster file,")
+        raise unknown_shape(format_shown(words[0]), "shape, or file beside the cluster file,")
     problem = "does not exist" if is_beside else "is not beside the cluster file"
-    raise UsageError(f"{file}: the host {shown(text)!r} {problem}", hint=hint)
+    raise UsageError(f"{file}: the host {format_shown(text)!r} {problem}", hint=hint)

@@ -15,7 +15,7 @@ _MAX_NAME = 80
 _HINT = "see docs/cluster-file.md; the minimum is two lines: hosts = 16 and host = 'hgx-h100'"
 
 
-def decoded(file: Path) -> ClusterFile:
+def decode_cluster_file(file: Path) -> ClusterFile:
     """Decode a cluster file without looking at the machines that it names. Raises UsageError."""
     if file.is_dir():
         raise UsageError(f"{file} is a folder", hint="give the cluster file in it")
@@ -28,14 +28,14 @@ def decoded(file: Path) -> ClusterFile:
     try:
         found = decode(raw, type=ClusterFile)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{file} is not a cluster file: {shown(str(error))}", hint=_HINT) from error
+        raise UsageError(f"{file} is not a cluster file: {format_shown(str(error))}", hint=_HINT) from error
     for name in (found.name, *(tier.name for tier in found.fabric.tiers)):
         if len(name) > _MAX_NAME or not name.isprintable():
-            message = f"{file}: the name {shown(name)!r} is too long or has characters that do not print"
+            message = f"{file}: the name {format_shown(name)!r} is too long or has characters that do not print"
             raise UsageError(message, hint=f"give names of up to {_MAX_NAME} printable characters")
     return found
 
 
-def shown(text: str) -> str:
+def format_shown(text: str) -> str:
     """Return the text of a file as one printable line for a message."""
     return printable(text[:200].replace("\n", " ").encode("utf-8", "replace"))

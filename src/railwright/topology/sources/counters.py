@@ -83,7 +83,7 @@ def read_counters(root: Root, paths: CounterPaths | None = None) -> dict[str, in
     return counters
 
 
-def moved(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+def subtract_counters(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
     """Return the difference of each counter, without unchanged ones.
 
     A counter that went back was reset in between (a driver reload): its new value is returned. A new counter counts

@@ -32,7 +32,7 @@ class Row(NamedTuple):
     """The rest of the line, with LIDs and the rate."""
 
 
-def cabling_of(text: str) -> Cabling:
+def parse_cabling(text: str) -> Cabling:
     """Parse all nodes and cables. Raises UsageError for other text, and for two nodes of one name."""
     nodes, rows = read_nodes(text)
     if not nodes:

@@ -20,7 +20,7 @@ MOST_FILES = 20_000
 _MOST_NAME = 80
 
 
-def cabling_of_lldp(texts: Mapping[str, str]) -> Cabling:
+def parse_lldp_cabling(texts: Mapping[str, str]) -> Cabling:
     """Parse all cables, each once, from the text of each node by name.
 
     Raises UsageError for other text, and if two neighbours are heard at one port.

@@ -11,7 +11,7 @@ from railwright.errors import UsageError
 from railwright.topology.devices import Topology
 from railwright.topology.expand import expand
 from railwright.topology.plan import NIC_PROTOCOLS
-from railwright.topology.shapes import SHAPES, not_a_change, split_name, unknown_shape
+from railwright.topology.shapes import SHAPES, invalid_change, split_name, unknown_shape
 from railwright.topology.sources.root import ARCHIVE
 
 _A_RATE = re.compile(r"\d+(\.\d+)?[GT](b(it)?(ps|/s)?)?", re.IGNORECASE)
@@ -73,7 +73,7 @@ def _changes(words: list[str], text: str) -> dict[str, str]:
     for word in itertools.chain.from_iterable(map(_bare, words)):
         key, equals, value = word.partition("=")
         if not equals or not key or not value:
-            raise not_a_change(word, " ".join(part for part in text.split() if "=" not in part))
+            raise invalid_change(word, " ".join(part for part in text.split() if "=" not in part))
         if key in changes:
             raise UsageError(f"{key[:60]} is given twice", hint="give it once")
         changes[key] = value

@@ -7,13 +7,13 @@ from pathlib import Path
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.devices import NetworkLink, Topology
 from railwright.topology.gpu_models import is_model
-from railwright.topology.matrix import Matrix, matrix_of, topology_of
-from railwright.topology.plan import port_with
+from railwright.topology.matrix import Matrix, build_topology, parse_matrix
+from railwright.topology.plan import change_port
 from railwright.topology.shapes import SHAPES
 from railwright.topology.shapes.parts import Shape
-from railwright.topology.sources.asked import AskedRoot
+from railwright.topology.sources.asked import ProbedRoot
 from railwright.topology.sources.machine import discover
-from railwright.topology.sources.nccl_xml import MOST_CHARACTERS, is_nccl_xml, topology_of_xml
+from railwright.topology.sources.nccl_xml import MOST_CHARACTERS, is_nccl_xml, parse_topology_xml
 from railwright.topology.sources.nvidia import ask_nvidia
 from railwright.topology.sources.nvidia_model import PROBE
 from railwright.topology.sources.root import (
@@ -35,21 +35,21 @@ def look() -> Topology:
     return discover(this_machine(), "live")
 
 
-def looked_over() -> Topology:
+def look_with_tools() -> Topology:
     """Return the machine that this runs on, with the answers of its programs."""
     return discover(this_machine_with_tools(), "live")
 
 
 def this_machine() -> Root:
     """Return the machine that this process runs on, with the answers of NVIDIA's libraries."""
-    return AskedRoot(live_root(), {PROBE: ask_nvidia})
+    return ProbedRoot(live_root(), {PROBE: ask_nvidia})
 
 
 def this_machine_with_tools() -> Root:
     """Return the same with the answers of its programs about software, which take seconds, for callers that need
     settings.
     """
-    return AskedRoot(this_machine(), {TOOLS: ask_tools})
+    return ProbedRoot(this_machine(), {TOOLS: ask_tools})
 
 
 def open_capture(path: Path) -> CapturedRoot:
@@ -90,11 +90,11 @@ def load_text(path: Path, changes: dict[str, str]) -> Topology | None:
         if changes:
             hint = "leave the changes out: the file is complete"
             raise UsageError(f"{path} is NCCL's topology file, which cannot be changed", hint=hint)
-        return topology_of_xml(text, path.name)
-    matrix = matrix_of(text)
+        return parse_topology_xml(text, path.name)
+    matrix = parse_matrix(text)
     if matrix is None:
         return None
-    return topology_of(matrix, path.name, *_shape_and_port(matrix, changes))
+    return build_topology(matrix, path.name, *_shape_and_port(matrix, changes))
 
 
 def _shape_and_port(matrix: Matrix, changes: dict[str, str]) -> tuple[Shape | None, NetworkLink | None]:
@@ -108,5 +108,5 @@ def _shape_and_port(matrix: Matrix, changes: dict[str, str]) -> tuple[Shape | No
     if "gpu" in changes and not shapes:
         raise UsageError(f"gpu must be a known GPU, got {model[:60]!r}", hint="give a model like H100, A100 or B200")
     fitting = [shape for shape in shapes if matrix.nvlinks == (shape.nvlink.link.links if shape.nvlink else 0)]
-    port = port_with(matrix.port, changes) if "nic-rate" in changes else None
+    port = change_port(matrix.port, changes) if "nic-rate" in changes else None
     return next(iter([*fitting, *shapes]), None), port

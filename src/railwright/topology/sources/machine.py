@@ -29,7 +29,7 @@ from railwright.topology.sources.memory import read_channels, share
 from railwright.topology.sources.network import NicPort, find_ports
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.nvidia import read_probe
-from railwright.topology.sources.nvidia_merge import with_nvidia
+from railwright.topology.sources.nvidia_merge import add_nvidia_answers
 from railwright.topology.sources.pci import scan_pci
 from railwright.topology.sources.pci_devices import PciDevices, drive_facts, find_units, port_facts
 from railwright.topology.sources.pci_settings import read_pci_settings
@@ -61,7 +61,7 @@ def discover(root: Root, source: SourceKind) -> Topology:
         parts.add("fabric", device_id=FABRIC)
     devices, links = tuple(_add_priorities(device, of_ports) for device in parts.devices()), parts.links()
     if gpus := [device for device in devices if device.kind == "gpu" and is_nvidia(device)]:
-        devices, links = with_nvidia(parts, gpus, read_probe(root), notes)
+        devices, links = add_nvidia_answers(parts, gpus, read_probe(root), notes)
     refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
     return Topology(name=root.name, source=source, devices=devices, links=links, unknown=(*notes.unknown(), *refused))
 

@@ -47,7 +47,7 @@ def is_nccl_xml(text: str) -> bool:
     return "<system" in text[:4096] and "<cpu" in text
 
 
-def topology_of_xml(text: str, name: str) -> Topology:
+def parse_topology_xml(text: str, name: str) -> Topology:
     """Build the machine. Raises UsageError for a damaged file, or a file that NCCL did not write."""
     if len(text) > MOST_CHARACTERS:
         raise UsageError(f"{name} must be at most {MOST_CHARACTERS // 2**20} MiB", hint=_HINT)

@@ -39,7 +39,7 @@ def throttle_names(event_reasons: int) -> tuple[str, ...]:
     return tuple(name for bit, name in THROTTLES.items() if event_reasons & bit)
 
 
-def with_nvidia(
+def add_nvidia_answers(
     parts: Parts, gpus: Iterable[Device], answer: Probe | Unreadable, notes: Notes
 ) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
     """Return all devices and links, with the answers of NVIDIA's libraries about `gpus`, NVLinks and the host's

@@ -21,7 +21,7 @@ def ask(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN40
         return None
 
 
-def address_of(pci: Any) -> str:  # noqa: ANN401 - a C structure of pynvml
+def format_address(pci: Any) -> str:  # noqa: ANN401 - a C structure of pynvml
     """Return `0000:1b:00.0`, in the kernel's form."""
     return f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
 
@@ -33,11 +33,11 @@ def handles() -> list[tuple[str, Any]]:
         handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)  # None for a GPU that has fallen off the bus
         pci = ask(pynvml.nvmlDeviceGetPciInfo_v3, handle) if handle is not None else None
         if pci is not None:
-            found.append((address_of(pci), handle))
+            found.append((format_address(pci), handle))
     return found
 
 
-def scaled(answer: int | None, factor: float) -> float | None:
+def scale(answer: int | None, factor: float) -> float | None:
     """Return the answer in base units."""
     return None if answer is None else round(answer * factor, 3)
 
@@ -52,12 +52,12 @@ def event_reasons(handle: object) -> int | None:
 
 def clock_hz(handle: object, which: int) -> float | None:
     """Return the current clock in Hz: `which` is NVML_CLOCK_SM or NVML_CLOCK_MEM."""
-    return scaled(ask(pynvml.nvmlDeviceGetClockInfo, handle, which), 1e6)
+    return scale(ask(pynvml.nvmlDeviceGetClockInfo, handle, which), 1e6)
 
 
 def power_w(handle: object) -> float | None:
     """Return the current power in W."""
-    return scaled(ask(pynvml.nvmlDeviceGetPowerUsage, handle), 1e-3)
+    return scale(ask(pynvml.nvmlDeviceGetPowerUsage, handle), 1e-3)
 
 
 def temperature_c(handle: object) -> int | None:
@@ -66,7 +66,7 @@ def temperature_c(handle: object) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def memory_of(handle: object) -> Any:  # noqa: ANN401 - a C structure of pynvml
+def read_memory(handle: object) -> Any:  # noqa: ANN401 - a C structure of pynvml
     """Return `total` and `used` in bytes; older drivers count their own reserve as used."""
     found = ask(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
     return found if found is not None else ask(pynvml.nvmlDeviceGetMemoryInfo, handle)

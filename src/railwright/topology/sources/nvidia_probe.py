@@ -20,7 +20,7 @@ from railwright.process import die_with_parent
 from railwright.topology.sources import nvidia_nvml
 from railwright.topology.sources.nvidia_cuda import ask_cuda
 from railwright.topology.sources.nvidia_model import MOST_PAIRED, NO_ADDRESS, Gpu, Nvlink, NvmlAnswer, Pair, Remote
-from railwright.topology.sources.nvidia_nvml import ask, scaled
+from railwright.topology.sources.nvidia_nvml import ask, scale
 
 _DEVICES = Path("/dev")
 # Keys are the numbers of nvml.h.
@@ -79,7 +79,7 @@ def _gpu(address: str, handle: object) -> Gpu:
     capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     fabric_state, fabric_problem = _fabric(handle)
     count, nvlinks = _nvlinks(handle)
-    memory = nvidia_nvml.memory_of(handle)
+    memory = nvidia_nvml.read_memory(handle)
     return Gpu(
         address=address,
         name=_text(ask(pynvml.nvmlDeviceGetName, handle)),
@@ -115,13 +115,13 @@ def _health(handle: object) -> dict[str, Any]:
         "row_remap_pending": bool(rows[2]) if rows else None,
         "row_remap_failed": bool(rows[3]) if rows else None,
         "sm_clock_hz": nvidia_nvml.clock_hz(handle, sm),
-        "sm_clock_max_hz": scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, sm), 1e6),
-        "sm_clock_application_hz": scaled(ask(pynvml.nvmlDeviceGetApplicationsClock, handle, sm), 1e6),
+        "sm_clock_max_hz": scale(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, sm), 1e6),
+        "sm_clock_application_hz": scale(ask(pynvml.nvmlDeviceGetApplicationsClock, handle, sm), 1e6),
         "memory_clock_hz": nvidia_nvml.clock_hz(handle, memory),
-        "memory_clock_max_hz": scaled(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, memory), 1e6),
+        "memory_clock_max_hz": scale(ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, memory), 1e6),
         "power_w": nvidia_nvml.power_w(handle),
-        "power_limit_w": scaled(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle), 1e-3),
-        "power_default_w": scaled(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle), 1e-3),
+        "power_limit_w": scale(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle), 1e-3),
+        "power_default_w": scale(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle), 1e-3),
         "temperature_c": nvidia_nvml.temperature_c(handle),
         "event_reasons": nvidia_nvml.event_reasons(handle),
         "persistence": None if persistence is None else bool(persistence),
@@ -146,7 +146,7 @@ def _nvlinks(handle: object) -> tuple[int | None, tuple[Nvlink, ...]]:
 
 def _active_nvlink(handle: object, link: int, speed_mb_per_s: int | None) -> Nvlink:
     pci = ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
-    address = nvidia_nvml.address_of(pci) if pci is not None else None
+    address = nvidia_nvml.format_address(pci) if pci is not None else None
     return Nvlink(
         link=link,
         active=True,

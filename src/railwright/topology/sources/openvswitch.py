@@ -32,7 +32,7 @@ def hw_offload(root: Root) -> str | Unreadable:
     return first or Unreadable(DATABASES[0], ABSENT)
 
 
-def reduced(raw: bytes) -> bytes:
+def reduce_database(raw: bytes) -> bytes:
     """Return a database with only that setting; empty for other files."""
     setting = _setting(raw.decode("utf-8", errors="replace"))
     if setting is None:

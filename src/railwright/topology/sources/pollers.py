@@ -52,15 +52,15 @@ _KNOWN: dict[str, tuple[_Known, ...]] = {
 }  # fmt: skip
 
 
-def pollers(proc: Path = _PROC) -> tuple[Poller, ...]:
+def find_pollers(proc: Path = _PROC) -> tuple[Poller, ...]:
     """Return the running programs whose command lines are readable; each program with its interval once."""
-    found = {poller for words in _commands(proc) if (poller := poller_of(words)) is not None}
+    found = {poller for words in _commands(proc) if (poller := find_poller(words)) is not None}
     return tuple(sorted(found, key=lambda poller: (poller.interval_s is None, poller.interval_s, poller.program)))[
         :MOST
     ]
 
 
-def poller_of(words: Sequence[str]) -> Poller | None:
+def find_poller(words: Sequence[str]) -> Poller | None:
     """Return the poller of a command's words; None if it queries the driver once or never."""
     names = [word.rpartition("/")[2] for word in words[:2]]  # a script has its interpreter before it
     at = next((place for place, name in enumerate(names) if name in _KNOWN), None)

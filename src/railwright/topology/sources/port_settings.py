@@ -38,18 +38,18 @@ def ask_ports(run_tool: Callable[..., str | None]) -> tuple[PortSettings, ...]:
 
 def ask_port(run_tool: Callable[..., str | None], netdev: str) -> PortSettings:
     """Return the settings of a netdev; `mlnx_qos` fills the gaps of `dcb`."""
-    lossless = lossless_of_dcb(run_tool("dcb", "-j", "pfc", "show", "dev", netdev) or "")
-    dscp = dscp_of_dcb(run_tool("dcb", "-j", "app", "show", "dev", netdev) or "")
+    lossless = parse_dcb_lossless(run_tool("dcb", "-j", "pfc", "show", "dev", netdev) or "")
+    dscp = parse_dcb_dscp(run_tool("dcb", "-j", "app", "show", "dev", netdev) or "")
     if lossless is None or dscp is None:
         qos = run_tool("mlnx_qos", "-i", netdev) or ""
-        lossless = lossless_of_mlnx_qos(qos) if lossless is None else lossless
-        dscp = dscp_of_mlnx_qos(qos) if dscp is None else dscp
+        lossless = parse_mlnx_qos_lossless(qos) if lossless is None else lossless
+        dscp = parse_mlnx_qos_dscp(qos) if dscp is None else dscp
     return PortSettings(
         netdev=netdev,
         lossless=lossless,
         dscp=dscp,
-        pause=pause_of(run_tool("ethtool", "--json", "-a", netdev) or ""),
-        tc_offload=tc_offload_of(run_tool("ethtool", "--json", "-k", netdev) or ""),
+        pause=parse_pause(run_tool("ethtool", "--json", "-a", netdev) or ""),
+        tc_offload=parse_tc_offload(run_tool("ethtool", "--json", "-k", netdev) or ""),
     )
 
 
@@ -61,7 +61,7 @@ def is_representor(netdev: Path) -> bool:
         return False
 
 
-def lossless_of_dcb(output: str) -> tuple[int, ...] | None:
+def parse_dcb_lossless(output: str) -> tuple[int, ...] | None:
     """Parse the lossless priorities from `dcb -j pfc show`: `{"prio_pfc": [false, ... true ...]}`; None for other
     text.
     """
@@ -71,7 +71,7 @@ def lossless_of_dcb(output: str) -> tuple[int, ...] | None:
     return tuple(number for number, lossless in enumerate(flags) if lossless)
 
 
-def dscp_of_dcb(output: str) -> tuple[tuple[int, int], ...] | None:
+def parse_dcb_dscp(output: str) -> tuple[tuple[int, int], ...] | None:
     """Parse `dcb -j app show`: `{"dscp_prio": [[26, 3]]}`; empty if none is set, None for other text."""
     app = _object(output)
     try:
@@ -82,13 +82,13 @@ def dscp_of_dcb(output: str) -> tuple[tuple[int, int], ...] | None:
     return tuple(sorted(set(pairs))) if well else None
 
 
-def lossless_of_mlnx_qos(output: str) -> tuple[int, ...] | None:
+def parse_mlnx_qos_lossless(output: str) -> tuple[int, ...] | None:
     """Parse the lossless priorities from `mlnx_qos -i`: `enabled 0 0 0 1 0 0 0 0`; None for other text."""
     rows = _ENABLED.findall(output)
     return tuple(number for number, word in enumerate(rows[0].split()) if word == "1") if len(rows) == 1 else None
 
 
-def dscp_of_mlnx_qos(output: str) -> tuple[tuple[int, int], ...] | None:
+def parse_mlnx_qos_dscp(output: str) -> tuple[tuple[int, int], ...] | None:
     """Parse the table `prio:3 dscp:26,` of a port that trusts DSCP, else return an empty one; None for other text."""
     trust = _TRUST.findall(output)
     if trust == ["pcp"]:
@@ -102,14 +102,14 @@ def dscp_of_mlnx_qos(output: str) -> tuple[tuple[int, int], ...] | None:
     return tuple(sorted(pairs)) if well else None
 
 
-def pause_of(output: str) -> tuple[bool, bool] | None:
+def parse_pause(output: str) -> tuple[bool, bool] | None:
     """Return whether the port honours and sends pause frames, from `ethtool --json -a`; None for other text."""
     pause = _object(output) or {}
     heeds, sends = pause.get("rx"), pause.get("tx")
     return (heeds, sends) if isinstance(heeds, bool) and isinstance(sends, bool) else None
 
 
-def tc_offload_of(output: str) -> bool | None:
+def parse_tc_offload(output: str) -> bool | None:
     """Return whether the NIC offloads flows of tc, from `ethtool --json -k`; None if the driver lacks the feature."""
     feature = (_object(output) or {}).get("hw-tc-offload")
     if not isinstance(feature, dict) or not isinstance(active := feature.get("active"), bool):

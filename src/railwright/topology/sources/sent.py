@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from railwright.errors import UsageError
 from railwright.topology.devices import Topology
-from railwright.topology.sources.look import looked_over
+from railwright.topology.sources.look import look_with_tools
 from railwright.topology.sources.saved import decode_topology, encode_topology
 
 _MARK = "railwright-topology:"
@@ -21,7 +21,7 @@ _LINE = 3000
 _MOST_BYTES = 32 * 2**20
 
 
-def lines_of(topology: Topology) -> Iterator[str]:
+def encode_lines(topology: Topology) -> Iterator[str]:
     """Yield the lines, each shorter than `process` keeps."""
     packed = base64.b64encode(zlib.compress(encode_topology(topology), 9)).decode("ascii")
     for start in range(0, len(packed), _LINE):
@@ -29,7 +29,7 @@ def lines_of(topology: Topology) -> Iterator[str]:
     yield f"{_MARK}."
 
 
-def topology_of(lines: Iterable[str]) -> Topology:
+def decode_lines(lines: Iterable[str]) -> Topology:
     """Decode the topology that a machine sent. Raises UsageError for other lines."""
     packed = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
     if not packed or packed[-1] != ".":
@@ -46,7 +46,7 @@ def topology_of(lines: Iterable[str]) -> Topology:
 
 def main() -> None:
     """Print this machine."""
-    for line in lines_of(looked_over()):
+    for line in encode_lines(look_with_tools()):
         sys.stdout.write(f"{line}\n")
 
 

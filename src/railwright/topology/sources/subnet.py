@@ -27,7 +27,7 @@ _DROPPED = 255
 _MOST_ENTRIES = 50_000_000
 
 
-def subnet_of(cables: str, tables: str = "") -> Subnet:
+def parse_subnet(cables: str, tables: str = "") -> Subnet:
     """Parse a subnet. Raises UsageError for other text, and for tables of other switches."""
     nodes, rows = read_nodes(cables)
     wires: dict[frozenset[Plug], Wire] = {}

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.process import ask
+from railwright.process import query
 from railwright.topology.devices import Scalar
 from railwright.topology.settings import NONE, SETTING
 from railwright.topology.sources.notes import Notes
-from railwright.topology.sources.pollers import pollers
+from railwright.topology.sources.pollers import find_pollers
 from railwright.topology.sources.port_settings import ask_ports, port_settings
 from railwright.topology.sources.root import Root, Unreadable, printable
 from railwright.topology.sources.tools_model import MOST, TOOLS, Mpi, Tools, Ucx
@@ -40,7 +40,7 @@ def ask_tools() -> bytes | Unreadable:
     """Return the document. A program that hangs is ended, and only its answer is missing."""
     problems: dict[str, str] = {}
     found = Tools(
-        pollers=pollers(),
+        pollers=find_pollers(),
         ucx=_ucx(problems),
         mpi=_mpi(problems),
         ports=ask_ports(lambda program, *words: _run_tool(problems, program, program, *words)),
@@ -56,7 +56,7 @@ def _run_tool(problems: dict[str, str], name: str, program: str, *words: str) ->
     if path is None:
         return None
     try:
-        finished = ask((path, *words), timeout_s=TIMEOUT_S, most_lines=_MOST_LINES)
+        finished = query((path, *words), timeout_s=TIMEOUT_S, most_lines=_MOST_LINES)
     except UsageError as error:
         problems[name] = error.message[:200]
         return None
@@ -69,10 +69,10 @@ def _run_tool(problems: dict[str, str], name: str, program: str, *words: str) ->
 
 def _ucx(problems: dict[str, str]) -> Ucx | None:
     version, listed = (_run_tool(problems, "ucx", "ucx_info", word) for word in ("-v", "-d"))
-    return ucx_of(version, listed) if version is not None and listed is not None else None
+    return parse_ucx(version, listed) if version is not None and listed is not None else None
 
 
-def ucx_of(version: str, listed: str) -> Ucx:
+def parse_ucx(version: str, listed: str) -> Ucx:
     """Parse the output of `ucx_info -v` and `ucx_info -d`."""
     version_line = re.search(r"(?m)^#?\s*(?:Library version:|Version)\s+(\S{1,40})", version)
     each = {name: tuple(dict.fromkeys(line.findall(listed)))[:MOST] for name, line in _LINES.items()}

@@ -94,17 +94,17 @@ def audit(
 def _audit(machine: str | None, as_json: bool, bad: Sequence[KnownBad]) -> int:
     """Audit one machine, print the outcomes, and return the exit status."""
     from railwright.checks.check import Facts
-    from railwright.checks.known_bad import known_bad
+    from railwright.checks.known_bad import check_known_bad
     from railwright.faults.every_check import EVERY_CHECK
     from railwright.launch.environment import read_environment
     from railwright.report.text.findings import audit_lines
-    from railwright.topology.sources.look import looked_over
+    from railwright.topology.sources.look import look_with_tools
 
     # Our environment applies only to this machine.
-    topology = looked_over() if machine is None else load_machine(machine)
+    topology = look_with_tools() if machine is None else load_machine(machine)
     facts = Facts(topology=topology, environment=read_environment() if machine is None else {})
     outcomes = [_run_check(check, facts) for check in EVERY_CHECK if not check.needs_results or facts.environment]
-    outcomes += [known_bad(entry, topology) for entry in bad]
+    outcomes += [check_known_bad(entry, topology) for entry in bad]
     print_answer(outcomes, lambda: audit_lines(topology.name, outcomes), as_json=as_json)
     return _status(outcomes)
 
@@ -114,12 +114,12 @@ def _run_check(check: Check, facts: Facts) -> CheckOutcome:
     from msgspec.structs import replace
 
     from railwright.checks.outcome import look_for
-    from railwright.faults.slowed import slowed
+    from railwright.faults.slowed import find_slowed
 
     outcome = look_for(check, facts)
     if check.mend is None or not any(finding.certainty != "could not look" for finding in outcome.findings):
         return outcome
-    return replace(outcome, slows=slowed(check.mend, facts.topology))
+    return replace(outcome, slows=find_slowed(check.mend, facts.topology))
 
 
 def _status(outcomes: Sequence[CheckOutcome]) -> int:

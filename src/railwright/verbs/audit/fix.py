@@ -13,7 +13,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError, unk
 from railwright.faults.every_check import EVERY_CHECK
 from railwright.launch.kernel_setting import Write, apply, hold, plan_writes, undo
 from railwright.options.machine import load_machine
-from railwright.terminal import visible
+from railwright.terminal import escape
 
 ROOT = Path("/")
 _MOST_SHOWN = 8
@@ -37,11 +37,11 @@ def audit_fix(name: str, how: str) -> int:
     outcome = look_for(check, Facts(topology=topology))
     if outcome.state != "found":
         click.echo(
-            f"{name}: {outcome.state}{f' ({visible(outcome.because)})' if outcome.because else ''}: nothing to change"
+            f"{name}: {outcome.state}{f' ({escape(outcome.because)})' if outcome.because else ''}: nothing to change"
         )
         return EXIT_UNJUDGED if outcome.state == "could not look" else EXIT_OK
     writes = plan_writes(check.change(topology), ROOT)
-    click.echo(f"{name}: {visible(outcome.findings[0].says)}")
+    click.echo(f"{name}: {escape(outcome.findings[0].says)}")
     _show(writes, forward=True)
     if not writes:
         click.echo("This kernel does not have that setting.")
@@ -70,6 +70,6 @@ def _restore(name: str) -> int:
 def _show(writes: Sequence[Write], *, forward: bool) -> None:
     for write in writes[:_MOST_SHOWN]:
         old, new = (write.before, write.after) if forward else (write.after, write.before)
-        click.echo(f"  /{write.file}: {visible(old[:80])} -> {new}")
+        click.echo(f"  /{write.file}: {escape(old[:80])} -> {new}")
     if len(writes) > _MOST_SHOWN:
         click.echo(f"  and {len(writes) - _MOST_SHOWN} files more of the same kind")

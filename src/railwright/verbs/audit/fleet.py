@@ -7,9 +7,16 @@ from functools import partial
 from typing import NamedTuple
 
 from railwright.checks.check import Facts
-from railwright.checks.known_bad import KnownBad, known_bad
+from railwright.checks.known_bad import KnownBad, check_known_bad
 from railwright.checks.outcome import CheckOutcome, look_for
-from railwright.diagnosis.fleet.settings import Difference, Fleet, FleetFault, differences, faults_of, told_of
+from railwright.diagnosis.fleet.settings import (
+    Difference,
+    Fleet,
+    FleetFault,
+    collect_faults,
+    describe_host,
+    differences,
+)
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.faults.every_check import EVERY_CHECK
 from railwright.launch.hosts import Hosts
@@ -58,9 +65,9 @@ def _loaded(text: str, bad: Sequence[KnownBad]) -> _Audited | str:
 
 def _seen(topology: Topology, bad: Sequence[KnownBad]) -> _Audited:
     outcomes = [look_for(check, Facts(topology=topology)) for check in _SETTING_CHECKS]
-    outcomes += [known_bad(entry, topology) for entry in bad]
+    outcomes += [check_known_bad(entry, topology) for entry in bad]
     return _Audited(
-        told_of(topology), tuple(outcome for outcome in outcomes if outcome.state in ("found", "could not look"))
+        describe_host(topology), tuple(outcome for outcome in outcomes if outcome.state in ("found", "could not look"))
     )
 
 
@@ -81,7 +88,7 @@ def _tell(given: Iterable[tuple[str, _Audited | str]], as_json: bool) -> int:
     seen = {name: audit for name, audit in audits.items() if isinstance(audit, _Audited)}
     settings = {name: audit.told for name, audit in seen.items()}
     fleet = Fleet(hosts=len(settings), unread=unread)
-    faults, found = faults_of({name: audit.checks for name, audit in seen.items()}), differences(settings)
+    faults, found = collect_faults({name: audit.checks for name, audit in seen.items()}), differences(settings)
     print_answer((fleet, *faults, *found), lambda: render_fleet(fleet, faults, found), as_json=as_json)
     return _status(fleet, faults, found)
 

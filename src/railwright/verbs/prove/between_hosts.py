@@ -14,11 +14,11 @@ from railwright.benchmarks.options import Options
 from railwright.benchmarks.registry import DECLARATIONS, EVERY
 from railwright.diagnosis.fleet.between_hosts import (
     BetweenHosts,
-    Joined,
+    HostNetwork,
     PairTried,
-    accused,
+    doubt_shared,
+    filter_suspects,
     judge_pairs,
-    unless_shared,
 )
 from railwright.diagnosis.localise.pairs import most_hosts
 from railwright.diagnosis.localise.procedure import Rounds
@@ -26,13 +26,13 @@ from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts
-from railwright.locate.host_fabric import tree_of_cluster
-from railwright.locate.place import Place, place_of_hosts, place_of_lab
+from railwright.locate.host_fabric import read_cluster_tree
+from railwright.locate.place import Place, make_hosts_place, make_lab_place
 from railwright.locate.search import Located, search
 from railwright.locate.ways import COVER_STREAM_S
 from railwright.options.arguments import Arguments
-from railwright.report.text.between_hosts import Found
-from railwright.results.declarations import benchmarks_with
+from railwright.report.text.between_hosts import BetweenHostsResult
+from railwright.results.declarations import find_benchmarks
 from railwright.results.records import Fabric
 from railwright.results.store import load
 from railwright.results.workload import Collective
@@ -41,7 +41,7 @@ from railwright.runs.judged import note, write_page
 from railwright.runs.measuring import parse_benchmarks
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
-from railwright.units import count, format_duration, format_line_rate, format_size
+from railwright.units import format_count, format_duration, format_line_rate, format_size
 
 FOLDER, PAIRS_FILE = "between", "pairs.jsonl"
 _START_S, _START_OF_EACH_S = 2.0, 0.25
@@ -52,7 +52,7 @@ _TOLD_EVERY = 8
 
 def find_collectives() -> tuple[AnyBenchmark, ...]:
     """Return the collectives that run on any host."""
-    named = benchmarks_with(Collective, DECLARATIONS, by="mpi")
+    named = find_benchmarks(Collective, DECLARATIONS, by="mpi")
     return tuple(benchmark for benchmark in EVERY if benchmark.spans_hosts and benchmark.name in named)
 
 
@@ -115,7 +115,7 @@ class Between:
                 proof = self._proof(self.hosts, None)
                 moved = sum(one.plan.moved_bytes for one in proof.plan)
                 named = ", ".join(one.name for one, _ in self.chosen)
-                launches = count(self.arguments.launches, "launch", "launches")
+                launches = format_count(self.arguments.launches, "launch", "launches")
                 lines += [
                     f"collectives: {named} over all {names} hosts, {launches} each",
                     f"  about {format_duration(proof.seconds)}, {format_size(moved)}; load: all hosts at once",
@@ -142,17 +142,17 @@ class Between:
             return fabric.flow_bytes_per_s
         machine = self.cluster.host if self.cluster is not None else self.here
         tried = PairTried("a", "a", ())
-        limit, _ = Joined({"a": machine}, self.hosts.interfaces).of_pair(tried)
+        limit, _ = HostNetwork({"a": machine}, self.hosts.interfaces).pair_bounds(tried)
         return getattr(limit, "value", 0.0)
 
-    def run(self, machines: Mapping[str, Topology], left_out: Mapping[str, str], *, resume: bool) -> Found:
+    def run(self, machines: Mapping[str, Topology], left_out: Mapping[str, str], *, resume: bool) -> BetweenHostsResult:
         """Measure pairs, then collectives, between the hosts that are not left out."""
         names = tuple(name for name in self.hosts.names if name not in left_out)
         if len(names) < _LEAST:
-            why = f"{count(len(names), 'host')} of {len(self.hosts.names)} could be measured"
+            why = f"{format_count(len(names), 'host')} of {len(self.hosts.names)} could be measured"
             said = BetweenHosts(described="nothing between hosts", hosts=names, left_out=dict(left_out),
                                 not_measured=dict.fromkeys(sorted(self.parts), why))  # fmt: skip
-            return Found(said)
+            return BetweenHostsResult(said)
         self.folder.mkdir(parents=True, exist_ok=True)
         hosts = self.hosts.part(names)
         compare = not hosts.reach.shares_cpus
@@ -160,8 +160,8 @@ class Between:
             machines = dict.fromkeys(names, self.cluster.host)
         elif not compare:
             machines = {}  # the hosts are parts of one machine and are not connected by its ports
-        joined = Joined(machines, hosts.interfaces, hosts.fabric, compare)
-        found = Found(BetweenHosts(described=f"{len(names)} hosts", hosts=names, left_out=dict(left_out)))
+        joined = HostNetwork(machines, hosts.interfaces, hosts.fabric, compare)
+        found = BetweenHostsResult(BetweenHosts(described=f"{len(names)} hosts", hosts=names, left_out=dict(left_out)))
         if "pairs" in self.parts:
             found = self._pairs(found, hosts, joined, resume=resume)
         if "collectives" in self.parts:
@@ -169,7 +169,9 @@ class Between:
             found = self._collectives(found, names, joined)
         return found
 
-    def _pairs(self, found: Found, hosts: Hosts, joined: Joined, *, resume: bool) -> Found:
+    def _pairs(
+        self, found: BetweenHostsResult, hosts: Hosts, joined: HostNetwork, *, resume: bool
+    ) -> BetweenHostsResult:
         journal = self.folder / PAIRS_FILE
         if not resume:
             journal.unlink(missing_ok=True)
@@ -181,7 +183,7 @@ class Between:
             located = search(place, wanted, seed=0, cover="hosts", tell=self._tell, journal=str(journal))
         except RailwrightError as error:
             return _not_measured(found, "pairs", error.message)
-        suspects, doubted = accused(located.suspects, compare=joined.compare)
+        suspects, doubted = filter_suspects(located.suspects, compare=joined.compare)
         pairs = judge_pairs(list(_tried(located)), joined)
         said = replace(
             found.said,
@@ -198,12 +200,12 @@ class Between:
 
     def _place(self, hosts: Hosts) -> Place:
         if isinstance(hosts.reach, LabReach):
-            return place_of_lab(hosts.reach.lab, hosts.names)
+            return make_lab_place(hosts.reach.lab, hosts.names)
         if self.cluster is None:
-            return place_of_hosts(hosts)
-        tree = tree_of_cluster(hosts.names, self.cluster)
+            return make_hosts_place(hosts)
+        tree = read_cluster_tree(hosts.names, self.cluster)
         above = self.cluster.fabric.tiers[0].oversubscription if tree is not None else 1.0
-        return place_of_hosts(hosts, tree=tree, oversubscription=max(1.0, above))
+        return make_hosts_place(hosts, tree=tree, oversubscription=max(1.0, above))
 
     def _tell(self, text: str) -> None:
         """Print messages. Launches repeat their messages, so only some launches are reported."""
@@ -214,11 +216,11 @@ class Between:
             if self._launched % _TOLD_EVERY == 1:
                 note(f"pairs: launch {self._launched}")
 
-    def _collectives(self, found: Found, names: Sequence[str], joined: Joined) -> Found:
+    def _collectives(self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork) -> BetweenHostsResult:
         if self.load < 1:
             return _not_measured(found, "collectives", f"they load all hosts, but --max-load is {self.load:g}")
         if len(names) < _LEAST:
-            return _not_measured(found, "collectives", f"{count(len(names), 'host')} left to measure")
+            return _not_measured(found, "collectives", f"{format_count(len(names), 'host')} left to measure")
         hosts = self.hosts.part(tuple(names))
         measured = [pair for pair in found.pairs if pair.source in names and pair.destination in names]
         proof = self._proof(hosts, joined.fabric(names, measured))
@@ -228,7 +230,7 @@ class Between:
             file = load(self.folder)
         except RailwrightError as error:
             return _not_measured(found, "collectives", error.message)
-        diagnosis = unless_shared(diagnose(file, DECLARATIONS), compare=joined.compare)
+        diagnosis = doubt_shared(diagnose(file, DECLARATIONS), compare=joined.compare)
         write_page(file, diagnosis, self.folder)
         said = replace(found.said, left_out=found.said.left_out | proof.lost)
         if any(machine.of_kind("gpu") for machine in joined.machines.values()):
@@ -250,7 +252,7 @@ class Between:
         )
 
 
-def _not_measured(found: Found, part: str, why: str) -> Found:
+def _not_measured(found: BetweenHostsResult, part: str, why: str) -> BetweenHostsResult:
     note(f"{part}: {why}")
     return found._replace(said=replace(found.said, not_measured=found.said.not_measured | {part: why}))
 

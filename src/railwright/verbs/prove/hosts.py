@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.registry import BENCHMARKS, DECLARATIONS, find
 from railwright.diagnosis.acceptance.lines import Sheet
-from railwright.diagnosis.fleet.between_hosts import paths_of_hosts, unless_shared
+from railwright.diagnosis.fleet.between_hosts import doubt_shared, summarize_hosts
 from railwright.diagnosis.fleet.host_table import HostTable, host_table
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.diagnosis.verdicts.judged import Diagnosis
@@ -24,7 +24,7 @@ from railwright.options.machine import load_planned_cluster
 from railwright.options.output import write
 from railwright.report.formats.json_line import json_line
 from railwright.report.pages.hosts import render_hosts_html
-from railwright.report.text.between_hosts import Found
+from railwright.report.text.between_hosts import BetweenHostsResult
 from railwright.report.text.hosts import lines
 from railwright.results.store import load
 from railwright.run.exclusive import measuring_alone
@@ -122,7 +122,7 @@ class HostsReport:
         self.found: dict[str, _Host] = {}
         self.lost: dict[str, str] = {}
         """The hosts whose measurement is incomplete, each with the reason."""
-        self.there: Found | None = None
+        self.there: BetweenHostsResult | None = None
 
     def judge(self, troubles: Mapping[str, str]) -> None:
         """Judge each host's records, and write its report. `troubles` maps every host to its failure or to ''."""
@@ -151,7 +151,7 @@ class HostsReport:
         try:
             file = load(folder / RESULTS)
             compare = _compares(self.screen.hosts)
-            diagnosis = unless_shared(diagnose(file, DECLARATIONS, self.required), compare=compare)
+            diagnosis = doubt_shared(diagnose(file, DECLARATIONS, self.required), compare=compare)
             write_page(file, diagnosis, folder)
             if self.evidence is not None:
                 self.evidence.add(folder / RESULTS, file, diagnosis, host)
@@ -182,7 +182,7 @@ class HostsReport:
         lost = dict.fromkeys(self.found, "") | self.lost
         if self.there is not None:
             lost |= {host: why for host, why in self.there.said.left_out.items() if not lost.get(host)}
-            for host, paths in paths_of_hosts(self.there.pairs).items():
+            for host, paths in summarize_hosts(self.there.pairs).items():
                 diagnosis = judged.get(host)
                 if isinstance(diagnosis, Diagnosis):
                     judged[host] = replace(diagnosis, paths=(*diagnosis.paths, *paths))
@@ -258,7 +258,7 @@ def show_plan(
     note(f"  about {format_duration(seconds)} in total; {hours}, if the hosts are like {like}")
 
 
-def _json(table: HostTable, there: Found | None) -> Iterator[str]:
+def _json(table: HostTable, there: BetweenHostsResult | None) -> Iterator[str]:
     records: list[object] = [*table.columns, *table.hosts]
     if there is not None:
         records += [there.said, *there.pairs, *(there.collectives.paths if there.collectives else ())]

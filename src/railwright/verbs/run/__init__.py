@@ -115,14 +115,14 @@ def _words(arguments: Arguments) -> list[str]:
 
 def _list() -> int:
     """Print the benchmarks with their options."""
-    from railwright.benchmarks.options import options_of
+    from railwright.benchmarks.options import list_options
     from railwright.benchmarks.registry import BENCHMARKS, EVERY
 
     for benchmark in EVERY:
         place = "" if benchmark in BENCHMARKS else " (not part of prove)"
         click.echo(f"{benchmark.name:18} {benchmark.summary}{place}")
         click.echo(f"{'':18} method: {benchmark.method}")
-        for name, (_, option) in options_of(benchmark.options).items():
+        for name, (_, option) in list_options(benchmark.options).items():
             default = benchmark.defaults.get(name, option.default)
             click.echo(f"{'':18} -o {benchmark.name}.{name}={default}    {option.help}")
     return EXIT_OK

@@ -126,10 +126,10 @@ def _refuse_mixed(arguments: Arguments, things: list[str]) -> None:
 
 def _simulate(arguments: Arguments) -> int:
     from railwright.diagnosis.iterations.simulate import parse_job
-    from railwright.diagnosis.iterations.trial import tried
+    from railwright.diagnosis.iterations.trial import run_trial
     from railwright.report.text.watch import simulated_job_lines
 
-    found = tried(parse_job(arguments.simulate.split()))
+    found = run_trial(parse_job(arguments.simulate.split()))
     print_answer([found], lambda: simulated_job_lines(found), as_json=arguments.as_json)
     return EXIT_OK
 
@@ -138,11 +138,11 @@ def _cost(arguments: Arguments) -> int:
     """Measure the cost of a monitor. Returns 0 below the threshold, 1 above it, 3 if inconclusive."""
     from railwright.report.text.watch import cost_lines
     from railwright.run.exclusive import measuring_alone
-    from railwright.watch.cost import Other, Own, cost
+    from railwright.watch.cost import CommandMonitor, OwnMonitor, measure_cost
 
-    monitor = Own() if arguments.cost_of is None else Other(_words(arguments.cost_of))
+    monitor = OwnMonitor() if arguments.cost_of is None else CommandMonitor(_words(arguments.cost_of))
     with measuring_alone(arguments.force):
-        found = cost(monitor, arguments.pairs, lambda text: click.echo(text, err=True))
+        found = measure_cost(monitor, arguments.pairs, lambda text: click.echo(text, err=True))
     print_answer([found], lambda: cost_lines(found), as_json=arguments.as_json)
     if found.slowed_by_high < found.threshold:
         return EXIT_OK

@@ -14,11 +14,11 @@ from railwright.report.pages.watch import render_watched_html
 from railwright.report.text.watch import now_line, watched_lines
 from railwright.runs.hosts import resolve_hosts
 from railwright.sampling.recording import Recorded, read_recording
-from railwright.sampling.sources import Whose
+from railwright.sampling.sources import CpuOwner
 from railwright.verbs.watch.live import HostBins, Live
 from railwright.watch.follow import Watch, follow
 from railwright.watch.now import Bins
-from railwright.watch.seen import Run, curves_of, seen
+from railwright.watch.seen import Run, analyse, compute_curves
 
 _STANDARD_OUTPUT, _OURS = "-", 1
 _LEAST_TICKS = 15
@@ -43,7 +43,7 @@ def watch(arguments: Arguments) -> int:
 def build_watch(arguments: Arguments) -> Watch:
     """Build the settings of a watch."""
     return Watch(
-        whose=Whose(pid=arguments.pid, cgroup=arguments.cgroup, job=arguments.job, namespace=arguments.here),
+        whose=CpuOwner(pid=arguments.pid, cgroup=arguments.cgroup, job=arguments.job, namespace=arguments.here),
         command=arguments.command,
         seconds=arguments.seconds,
         output_to_error=arguments.as_json,
@@ -67,9 +67,9 @@ def _line(told: HostBins) -> str:
 
 
 def _show(recorded: Recorded, run: Run, arguments: Arguments) -> int:
-    watched = seen(recorded, run)
+    watched = analyse(recorded, run)
     if arguments.output is not None:
-        write(arguments.output, render_watched_html(watched, curves_of(recorded, run)))
+        write(arguments.output, render_watched_html(watched, compute_curves(recorded, run)))
     print_answer([watched], lambda: watched_lines(watched), as_json=arguments.as_json)
     return EXIT_UNJUDGED if watched.ticks < _LEAST_TICKS or watched.command_status else EXIT_OK
 

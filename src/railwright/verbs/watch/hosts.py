@@ -19,11 +19,18 @@ from railwright.runs.hosts import resolve_hosts
 from railwright.sampling.recording import read_recording
 from railwright.verbs.watch.here import build_watch
 from railwright.verbs.watch.live import HostBins, Live
-from railwright.watch.afar import Afar
+from railwright.watch.afar import WatchedHost
 from railwright.watch.follow import Watch
-from railwright.watch.follow_hosts import file_of, follow_hosts
+from railwright.watch.follow_hosts import follow_hosts, recording_file
 from railwright.watch.now import Bins
-from railwright.watch.seen_hosts import CommonTime, OneHost, WatchedHosts, common_curves, has_one_clock, seen_together
+from railwright.watch.seen_hosts import (
+    CommonTime,
+    HostRecording,
+    WatchedHosts,
+    align_curves,
+    analyse_hosts,
+    has_one_clock,
+)
 
 _MOST_SHOWN = 3
 
@@ -48,21 +55,21 @@ def watch_hosts(hosts: Hosts, wanted: Watch, folder: str | None, output: str | N
     bins = {host: Bins() for host in hosts.names}
     with Live(partial(_told, bins), _line, quiet=bool(wanted.command)) as live:
         afar, status = follow_hosts(hosts, wanted, _folder(folder, hosts), live)
-    told = {one.host: OneHost(recorded=one.recorded(), trouble=one.trouble) for one in afar}
-    found = seen_together(told, wanted.command, status)
+    told = {one.host: HostRecording(recorded=one.recorded(), trouble=one.trouble) for one in afar}
+    found = analyse_hosts(told, wanted.command, status)
     return _show(found, told, output, as_json=as_json)
 
 
 def replay(arguments: Arguments) -> int:
     """Print the analysis of recordings, and return the exit status. Raises UsageError."""
-    told: dict[str, OneHost] = {}
+    told: dict[str, HostRecording] = {}
     for file in arguments.command:
         recorded = read_recording(Path(file))
         host = recorded.about.host or Path(file).stem
         if host in told:
             raise UsageError(f"{file} is a second recording of {host[:60]}", hint="give one recording per host")
-        told[host] = OneHost(recorded=recorded)
-    return _show(seen_together(told), told, arguments.output, as_json=arguments.as_json)
+        told[host] = HostRecording(recorded=recorded)
+    return _show(analyse_hosts(told), told, arguments.output, as_json=arguments.as_json)
 
 
 def _enter_job(job: int | None) -> None:
@@ -74,7 +81,7 @@ def _enter_job(job: int | None) -> None:
         raise UsageError("--slurm requires a surrounding job or --job", hint="add --job 4711")
 
 
-def _show(found: WatchedHosts, told: dict[str, OneHost], output: str | None, *, as_json: bool) -> int:
+def _show(found: WatchedHosts, told: dict[str, HostRecording], output: str | None, *, as_json: bool) -> int:
     if output is not None:
         recordings = {
             host: recording.recorded
@@ -85,7 +92,7 @@ def _show(found: WatchedHosts, told: dict[str, OneHost], output: str | None, *, 
         zero_s = min(
             (CommonTime(recording, clock)(recording.times_s[0]) for recording in recordings.values()), default=0.0
         )
-        curves = {host: common_curves(recording, zero_s, one_clock=clock) for host, recording in recordings.items()}
+        curves = {host: align_curves(recording, zero_s, one_clock=clock) for host, recording in recordings.items()}
         write(output, render_watched_hosts_html(found, curves))
     print_answer([found], lambda: watched_hosts_lines(found), as_json=as_json)
     if found.stragglers:
@@ -100,7 +107,7 @@ def _folder(folder: str | None, hosts: Hosts) -> Path | None:
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        file_of(path, hosts.names[0]).open("wb").close()
+        recording_file(path, hosts.names[0]).open("wb").close()
     except OSError as error:
         raise UsageError(
             f"cannot write to {folder}: {error.strerror}", hint="with several hosts --record must name a folder"
@@ -108,11 +115,11 @@ def _folder(folder: str | None, hosts: Hosts) -> Path | None:
     return path
 
 
-def _told(bins: dict[str, Bins], afar: Sequence[Afar]) -> HostBins:
+def _told(bins: dict[str, Bins], afar: Sequence[WatchedHost]) -> HostBins:
     return [(host.host, _told_by(host, bins[host.host])) for host in afar]
 
 
-def _told_by(host: Afar, bins: Bins) -> Bins | str:
+def _told_by(host: WatchedHost, bins: Bins) -> Bins | str:
     recorded = host.recorded()
     if host.trouble or recorded is None:
         return host.trouble or "nothing yet"

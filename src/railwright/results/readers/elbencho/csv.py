@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from railwright.results.readers.foreign_file import (
     Draft,
     ForeignFile,
-    Measured,
+    MeasuredValue,
     bandwidth,
-    files_of,
+    collect_files,
     latency,
     operations,
 )
-from railwright.results.readers.pasted.log_lines import bounded, refusal
+from railwright.results.readers.pasted.log_lines import check_length, refusal
 from railwright.results.readers.pasted.printed_numbers import disagree, number
 from railwright.results.workload import Files
 
@@ -45,7 +45,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     draft = Draft(tool="elbencho", test="elbencho", workload=Files())
     draft.notes += ["MiB is 2^20 bytes", "the data was not checked"]
     live: dict[tuple[str, str], Row] = {}
-    for line, row in _rows(bounded(text)):
+    for line, row in _rows(check_length(text)):
         if "RuntimeMS" in row:
             if row["Rank"] == "Total":
                 live[row["Phase"], row["MixType"]] = line, row
@@ -55,7 +55,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         _so_far(draft, line, row, mixed or phase)
     if live:
         draft.notes.append("the rate is all bytes over the time since the phase began, from the last line of the phase")
-    return files_of([draft], "elbencho's CSV must contain a rate, got none", "give the file with its header")
+    return collect_files([draft], "elbencho's CSV must contain a rate, got none", "give the file with its header")
 
 
 def _rows(text: str) -> Iterator[Row]:
@@ -80,7 +80,7 @@ def _so_far(draft: Draft, line: int, row: dict[str, str], operation: str) -> Non
     if operation.upper() not in _MOVE_DATA or not moved.value or not taken.value:
         return
     rate = moved.value / (taken.value / 1e3)
-    values = [Measured("bandwidth_bytes_per_s", rate, f"{moved.text} B, {taken.text} ms")]
+    values = [MeasuredValue("bandwidth_bytes_per_s", rate, f"{moved.text} B, {taken.text} ms")]
     if (time := number(row.get("Lat IO us", "0"), "Lat IO us", line)).value:
         values.append(latency(time, "us"))
     draft.add(line, values, {"operation": operation.lower()}, {"duration_s": taken.value / 1e3})

@@ -17,8 +17,15 @@ import re
 import msgspec
 
 from railwright.results.readers.elbencho import csv as elbencho_csv
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, bandwidth, files_of, operations
-from railwright.results.readers.pasted.log_lines import in_order_of_origin, refusal
+from railwright.results.readers.foreign_file import (
+    Draft,
+    ForeignFile,
+    MeasuredValue,
+    bandwidth,
+    collect_files,
+    operations,
+)
+from railwright.results.readers.pasted.log_lines import refusal, sort_by_origin
 from railwright.results.readers.pasted.printed_numbers import Number, disagree, number
 from railwright.results.workload import Files
 
@@ -61,7 +68,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         return elbencho_csv.read(text)
     draft = Draft(tool="elbencho", test="elbencho", notes=["MiB is 2^20 bytes", "the data was not checked"])
     phase: _Phase | None = None
-    for line in in_order_of_origin(text):
+    for line in sort_by_origin(text):
         if "elbencho" in line.text and (command := _COMMAND.search(line.text)):
             _take_command(draft, command[1])
         elif found := _PHASE.match(line.text):
@@ -74,7 +81,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     _finish(draft, phase)
     draft.workload = Files(to_gpu=any(result.settings.get("crosses") for result in draft.results))
     hint = "give the output from the line OPERATION on"
-    return files_of([draft], "elbencho's output must contain a phase that reads or writes, got none", hint)
+    return collect_files([draft], "elbencho's output must contain a phase that reads or writes, got none", hint)
 
 
 def _take_command(draft: Draft, words: str) -> None:
@@ -111,5 +118,5 @@ def _finish(draft: Draft, phase: _Phase | None) -> None:
     values = [bandwidth(rate, 2**20, "MiB/s")]
     values += [operations(phase.cells["IOPS"])] if "IOPS" in phase.cells else []
     if phase.latency_us:
-        values.append(Measured("latency_s", phase.latency_us * 1e-6, f"{phase.latency_us} us mean"))
+        values.append(MeasuredValue("latency_s", phase.latency_us * 1e-6, f"{phase.latency_us} us mean"))
     draft.add(phase.line, values, {"operation": phase.name.lower()}, {"duration_s": phase.seconds})

@@ -9,7 +9,14 @@ from __future__ import annotations
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded_among, files_of, percentiles
+from railwright.results.readers.foreign_file import (
+    Draft,
+    ForeignFile,
+    MeasuredValue,
+    collect_files,
+    decode_embedded_json,
+    percentiles,
+)
 from railwright.results.records import Summary, Verification
 from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
@@ -65,7 +72,7 @@ def recognises(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read all jobs into one file; `line` is the number of the job, from 1. Raises UsageError."""
     hint = "give one file of fio --output-format=json, without --status-interval"
-    file = decoded_among(text, _File, "JSON file of fio", hint)
+    file = decode_embedded_json(text, _File, "JSON file of fio", hint)
     version = file.version.removeprefix("fio-")
     if not version.startswith(("2.", "3.")):
         raise UsageError(
@@ -85,7 +92,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
                 _add(draft, place, job, options, name, side)
     if any(result.verification is None for result in draft.results):
         draft.notes.append("the data was not checked (fio --verify)")
-    return files_of(
+    return collect_files(
         [draft], "a fio file must contain a job that moved bytes, got none", "give a run that reads or writes"
     )
 
@@ -126,12 +133,12 @@ def _add(draft: Draft, place: int, job: _Job, options: dict[str, str], name: str
         "error": job.error,
     }
     values = [
-        Measured("bandwidth_bytes_per_s", side.bw_bytes, f"bw_bytes {side.bw_bytes:.0f}"),
-        Measured("operations_per_s", side.iops, f"iops {side.iops:g}"),
+        MeasuredValue("bandwidth_bytes_per_s", side.bw_bytes, f"bw_bytes {side.bw_bytes:.0f}"),
+        MeasuredValue("operations_per_s", side.iops, f"iops {side.iops:g}"),
     ]
     if latency := _latency(name, side, job):
         shown = f"clat_ns 50.000000 {latency.median * 1e9:.0f}"
-        values.append(Measured("latency_s", latency.median, shown, latency))
+        values.append(MeasuredValue("latency_s", latency.median, shown, latency))
     draft.add(place, values, _parameters(name, options), settings, _verification(job, options))
 
 

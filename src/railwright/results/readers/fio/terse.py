@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of, operations
-from railwright.results.readers.pasted.log_lines import bounded, refusal
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files, operations
+from railwright.results.readers.pasted.log_lines import check_length, refusal
 from railwright.results.readers.pasted.printed_numbers import disagree, number
 from railwright.results.workload import Files
 
@@ -29,13 +29,13 @@ def recognises(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read all jobs into one file. Raises UsageError for a bandwidth that is not bytes over time."""
     draft = Draft(tool="fio", test="fio", workload=Files(), notes=["KiB is 1024 bytes", "the data was not checked"])
-    for line_number, line in enumerate(bounded(text).split("\n"), 1):
+    for line_number, line in enumerate(check_length(text).split("\n"), 1):
         if found := _LINE.search(line):
             draft.version = found[1].removeprefix("fio-")
             fields = line[found.start() :].strip().split(";")
             for side, operation in enumerate(("read", "write")):
                 _add(draft, fields[_FIRST + side * _SIDE :][:4], operation, found, line_number)
-    return files_of(
+    return collect_files(
         [draft],
         "the output of fio --minimal must contain a rate, got none",
         "give the whole line, starting with its version",

@@ -16,8 +16,8 @@ import msgspec
 
 from railwright.results.readers.fio import json as fio_json
 from railwright.results.readers.fio import terse as fio_terse
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, percentiles
-from railwright.results.readers.pasted.log_lines import Line, lines_of, refusal
+from railwright.results.readers.foreign_file import Draft, ForeignFile, MeasuredValue, collect_files, percentiles
+from railwright.results.readers.pasted.log_lines import Line, refusal, split_lines
 from railwright.results.readers.pasted.printed_numbers import number, overlap
 from railwright.results.records import Summary, Verification
 from railwright.results.workload import Files
@@ -85,7 +85,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     if fio_terse.recognises(text):
         return fio_terse.read(text)
     draft = Draft(tool="fio", test="fio", workload=Files())
-    lines = lines_of(text)
+    lines = split_lines(text)
     definitions, jobs = _parsed(draft, lines)
     for job in jobs:
         for operation in job.operations:
@@ -96,7 +96,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         "MiB is 2^20 bytes; bandwidths are printed to four digits at most: use --output-format=json for more",
         "the text does not say that the data was checked",
     ]
-    return files_of(
+    return collect_files(
         [draft],
         "fio's output must contain a rate (read: IOPS=..., BW=...), got none",
         "give the output starting with 'fio-3', or JSON",
@@ -154,12 +154,12 @@ def _add(draft: Draft, definition: dict[str, Scalar], job: _Job, operation: _Ope
     rate = _rate("BW", printed, line, ": the units were changed")
     operations_per_s = number(iops, "IOPS", line).value * _THOUSANDS[thousands]
     values = [
-        Measured("bandwidth_bytes_per_s", rate, "{}{}/s ({}{}/s)".format(*printed)),
-        Measured("operations_per_s", operations_per_s, f"{iops}{thousands} IOPS"),
+        MeasuredValue("bandwidth_bytes_per_s", rate, "{}{}/s ({}{}/s)".format(*printed)),
+        MeasuredValue("operations_per_s", operations_per_s, f"{iops}{thousands} IOPS"),
     ]
     if summary := _latency(operation, job):
         shown = f"50.00th={operation.percentiles['50.00']:g} {operation.unit}"
-        values.append(Measured("latency_s", summary.median, shown, summary))
+        values.append(MeasuredValue("latency_s", summary.median, shown, summary))
     failed = None
     if abs(job.error) == fio_json.WRONG_CHECKSUM:  # fio does not print the number of wrong blocks
         failed = Verification(method="fio verify", bytes_checked=1, bytes_wrong=1)
@@ -175,7 +175,7 @@ def _add_groups(draft: Draft, lines: list[Line]) -> None:
         if found := _GROUP.match(line.text.strip()):
             name, *printed = found.groups()
             rate = _rate("bw", printed, line.number)
-            value = Measured("bandwidth_bytes_per_s", rate, f"{printed[0]}{printed[1]}/s of the group")
+            value = MeasuredValue("bandwidth_bytes_per_s", rate, f"{printed[0]}{printed[1]}/s of the group")
             draft.add(line.number, [value], {"operation": name.lower()})
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of, latency
-from railwright.results.readers.pasted.log_lines import lines_of, refusal
+from railwright.results.readers.foreign_file import Draft, ForeignFile, MeasuredValue, collect_files, latency
+from railwright.results.readers.pasted.log_lines import refusal, split_lines
 from railwright.results.readers.pasted.printed_numbers import disagree, number
 from railwright.results.workload import Files
 from railwright.topology.devices import Scalar
@@ -49,7 +49,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     definitions: dict[str, dict[str, Scalar]] = {}
     parameters: dict[str, Scalar] = {}
     operation = ""
-    for line in lines_of(text):
+    for line in split_lines(text):
         words = line.text.strip()
         if found := _VERSION.match(words):
             draft.version = found[1]
@@ -70,13 +70,13 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     if not draft.results:
         _add_groups(draft, text)
     hint = "give the output starting with the name of the job"
-    return files_of(
+    return collect_files(
         [draft], "fio's output must contain a rate (read : io=..., bw=..., iops=..., runt=...), got none", hint
     )
 
 
 def _add_groups(draft: Draft, text: str) -> None:
-    for line in lines_of(text):
+    for line in split_lines(text):
         if found := _GROUP.match(line.text.strip()):
             name, moved, moved_unit, rate, rate_unit, milliseconds = found.groups()
             value = number(rate, "aggrb", line.number).value * _UNITS[rate_unit]
@@ -84,7 +84,7 @@ def _add_groups(draft: Draft, text: str) -> None:
             if int(milliseconds) >= _LONG_ENOUGH_MS and disagree(value, about, 2 * _AGREEMENT):
                 what = f"aggrb={rate}{rate_unit}B/s is not io={moved}{moved_unit}B / {milliseconds} ms"
                 raise refusal(line.number, what)
-            measured = Measured("bandwidth_bytes_per_s", value, f"{rate}{rate_unit}B/s of the group")
+            measured = MeasuredValue("bandwidth_bytes_per_s", value, f"{rate}{rate_unit}B/s of the group")
             draft.add(line.number, [measured], {"operation": name.lower()}, {"duration_s": int(milliseconds) / 1e3})
 
 
@@ -97,7 +97,7 @@ def _add(draft: Draft, parameters: dict[str, Scalar], found: re.Match[str], line
         raise refusal(line, f"bw={found[4]}{found[5]}B/s is not io={found[2]}{found[3]}B / {milliseconds} ms")
     operations = number(found[6], "iops", line).value * _THOUSANDS[found[7]]
     values = [
-        Measured("bandwidth_bytes_per_s", value, f"{found[4]}{found[5]}B/s"),
-        Measured("operations_per_s", operations, f"{found[6]}{found[7]} iops"),
+        MeasuredValue("bandwidth_bytes_per_s", value, f"{found[4]}{found[5]}B/s"),
+        MeasuredValue("operations_per_s", operations, f"{found[6]}{found[7]} iops"),
     ]
     draft.add(line, values, parameters, {"duration_s": milliseconds / 1e3})

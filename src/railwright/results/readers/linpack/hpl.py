@@ -14,8 +14,8 @@ import re
 
 import msgspec
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.pasted.log_lines import Line, by_origin, lines_of, refusal
+from railwright.results.readers.foreign_file import Draft, ForeignFile, MeasuredValue, collect_files
+from railwright.results.readers.pasted.log_lines import Line, group_by_origin, refusal, split_lines
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
 from railwright.results.records import Verification
 from railwright.results.workload import Linpack
@@ -46,7 +46,7 @@ def recognises(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read all runs into one file. Raises UsageError for a row whose rate is not its size over its time."""
     draft = Draft(tool="HPL", test="hpl", workload=Linpack(by_vendor=True))
-    for run in [run for stream in by_origin(lines_of(text)) for run in _runs(stream)]:
+    for run in [run for stream in group_by_origin(split_lines(text)) for run in _runs(stream)]:
         _add(draft, run)
     ranks = {result.ranks for result in draft.results}
     draft.ranks = ranks.pop() if len(ranks) == 1 else None
@@ -57,7 +57,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         draft.notes.append("an HPC Challenge file: only its HPL and STREAM sections are read")
     failed = len(_FAILED.findall(text))
     wrong = f", and {failed} residuals FAILED: those solutions are wrong" if failed else ""
-    return files_of(
+    return collect_files(
         [draft],
         f"HPL's output must contain a row (WR..., N, NB, P, Q, time, Gflops), got none{wrong}",
         "give HPL.out, or the output with the line that begins with W",
@@ -123,7 +123,7 @@ def _add(draft: Draft, run: _Run) -> None:
         # The residual checks the whole solution vector, not its single values.
         wrong = 0 if passed else 8 * order
         checked = Verification(method="HPL scaled residual", bytes_checked=8 * order, bytes_wrong=wrong)
-    value = Measured("flop_per_s", gflops.value * 1e9, f"{gflops.text} Gflops")
+    value = MeasuredValue("flop_per_s", gflops.value * 1e9, f"{gflops.text} Gflops")
     parameters: dict[str, Scalar] = {"n": order, "nb": block, "p": rows, "q": columns, "variant": row[1]}
     draft.add(line, [value], parameters, settings, checked)
 

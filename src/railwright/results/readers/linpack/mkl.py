@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, files_of
-from railwright.results.readers.pasted.log_lines import in_order_of_origin, refusal
+from railwright.results.readers.foreign_file import Draft, ForeignFile, MeasuredValue, collect_files
+from railwright.results.readers.pasted.log_lines import refusal, sort_by_origin
 from railwright.results.readers.pasted.printed_numbers import number, overlap
 from railwright.results.records import Verification
 from railwright.results.workload import Linpack
@@ -34,7 +34,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Read all sizes and trials into one file. Raises UsageError for a rate that is not its size over its time."""
     draft = Draft(tool="Intel LINPACK", test="hpl", ranks=1, hosts=1, workload=Linpack(by_vendor=True))
     is_table = False
-    for line in in_order_of_origin(text):
+    for line in sort_by_origin(text):
         words = line.text.strip()
         if found := _THREADS.search(words):
             draft.settings["threads"] = int(found[1])
@@ -44,7 +44,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             _take_row(draft, row, line.number)
         elif words:
             is_table = False
-    return files_of(
+    return collect_files(
         [draft],
         "the output of Intel's LINPACK must contain a row, got none",
         "give the output starting with the line 'Size LDA'",
@@ -66,5 +66,5 @@ def _take_row(draft: Draft, row: re.Match[str], line: int) -> None:
         checked = Verification(method="LINPACK residual", bytes_checked=8 * order, bytes_wrong=wrong)
     else:
         draft.notes.append(f"line {line} does not say whether the solution was right")
-    value = Measured("flop_per_s", gflops.value * 1e9, f"{gflops.text} GFlops")
+    value = MeasuredValue("flop_per_s", gflops.value * 1e9, f"{gflops.text} GFlops")
     draft.add(line, [value], {"n": order}, {"duration_s": seconds.value}, checked)

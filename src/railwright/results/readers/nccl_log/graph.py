@@ -10,7 +10,7 @@ import re
 from msgspec.structs import replace
 
 from railwright.results.readers.nccl_log.lines import Message
-from railwright.results.readers.nccl_log.messages import PROTOCOLS, decimal, rate, spelled
+from railwright.results.readers.nccl_log.messages import PROTOCOLS, decimal, normalize_name, rate
 from railwright.results.readers.nccl_log.model import System, SystemNode, SystemPath, Tuning
 from railwright.topology.devices import PathKind
 from railwright.topology.paths import KIND_ORDER
@@ -85,10 +85,10 @@ class TuningTable:
             return False
         head = cells[0].strip()
         if head == "Algorithm":
-            self._columns = [(spelled(cell.strip()), protocol) for cell in cells[1:] for protocol in PROTOCOLS]
+            self._columns = [(normalize_name(cell.strip()), protocol) for cell in cells[1:] for protocol in PROTOCOLS]
         elif head == "Latency/AlgBw":
             pairs = [cell.partition("/") for cell in cells[1:]]
-            self._columns = [(spelled(one.strip()), spelled(other.strip())) for one, _, other in pairs]
+            self._columns = [(normalize_name(one.strip()), normalize_name(other.strip())) for one, _, other in pairs]
         elif head in _OPERATIONS and self._owner is not None and len(self.estimates) < MAX_ROWS:
             for (algorithm, protocol), cell in zip(self._columns, cells[1:], strict=False):
                 if found := _ESTIMATE.fullmatch(cell):

@@ -59,10 +59,10 @@ class _Piece(NamedTuple):
 
 def split(text: str) -> Iterator[Message]:
     """Yield all messages of a text, in order."""
-    return messages_of(enumerate(text.split("\n"), 1))
+    return read_messages(enumerate(text.split("\n"), 1))
 
 
-def messages_of(lines: Iterable[tuple[int, str]]) -> Iterator[Message]:
+def read_messages(lines: Iterable[tuple[int, str]]) -> Iterator[Message]:
     """Yield all messages of numbered lines, in order."""
     hosts: set[str] = set()
     for number, line in lines:

@@ -17,7 +17,7 @@ from railwright.results.readers.nccl_log import graph as nccl_log_graph
 from railwright.results.readers.nccl_log import messages as nccl_log_messages
 from railwright.results.readers.nccl_log import model
 from railwright.results.readers.nccl_log.drafts import Drafts
-from railwright.results.readers.nccl_log.lines import Message, messages_of
+from railwright.results.readers.nccl_log.lines import Message, read_messages
 from railwright.results.readers.nccl_log.messages import Driver, Fact, OfCommunicator
 
 MAX_FACTS = 200_000
@@ -55,7 +55,7 @@ def read(text: str) -> model.NcclLog:
 def read_lines(lines: Iterable[tuple[int, str]]) -> model.NcclLog:
     """Read the facts in numbered lines without holding any of them. Raises the same errors as `read`."""
     reader = _Reader()
-    for message in messages_of(reader.counted(lines)):
+    for message in read_messages(reader.counted(lines)):
         reader.take(message)
     return reader.finish()
 

@@ -185,7 +185,7 @@ def rate(text: str) -> float:
     return decimal(text) * 1e9
 
 
-def spelled(word: str, names: tuple[str, ...] = (*_ALGORITHMS, *PROTOCOLS)) -> str:
+def normalize_name(word: str, names: tuple[str, ...] = (*_ALGORITHMS, *PROTOCOLS)) -> str:
     """Normalize the spelling of all versions: `RING`, `Ring` and `1` become Ring. Unknown words are unchanged."""
     if word.isascii() and word.isdigit():
         return names[int(word)] if int(word) < len(names) else word
@@ -306,7 +306,10 @@ def _setting(found: re.Match[str], message: Message) -> Sequence[model.Setting]:
 
 def _choice(found: re.Match[str], message: Message) -> Sequence[model.Choice]:
     low, high, time = found["low"], found["high"], found["time"]
-    names = {"algorithm": spelled(found["algorithm"], _ALGORITHMS), "protocol": spelled(found["protocol"], PROTOCOLS)}
+    names = {
+        "algorithm": normalize_name(found["algorithm"], _ALGORITHMS),
+        "protocol": normalize_name(found["protocol"], PROTOCOLS),
+    }
     channels = int(high) - int(low) + 1 if low and high else None
     estimate_s = decimal(time) * 1e-6 if time else None
     return [_fact(model.Choice, message, found, channels=channels, estimate_s=estimate_s, **names)]

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from railwright.groups import grouped
+from railwright.groups import group_by_key
 from railwright.results.readers.nccl_log.model import Communicator, Connection, NcclLog, Ring
 
 
@@ -98,7 +98,7 @@ class Wiring:
 def shapes(communicator: Communicator) -> tuple[Shape, ...]:
     """Return the shapes of the rings, the most frequent first."""
     wiring = Wiring(communicator)
-    alike = grouped(communicator.rings, lambda ring: (ring.ranks, tuple(hop.label for hop in wiring.hops(ring))))
+    alike = group_by_key(communicator.rings, lambda ring: (ring.ranks, tuple(hop.label for hop in wiring.hops(ring))))
     found = [Shape(tuple(one.channel for one in rings), rings[0], wiring.hops(rings[0])) for _, rings in alike]
     return tuple(sorted(found, key=lambda shape: (-len(shape.channels), shape.channels)))
 
@@ -127,7 +127,7 @@ def traffic(communicator: Communicator) -> tuple[Traffic, ...]:
     networked = (one for one in communicator.connections if one.transport == "NET" and one.nic is not None)
     return tuple(
         Traffic(*way, len(group), sum(one.gdr for one in group), sum(one.proxy is not None for one in group))
-        for way, group in sorted(grouped(networked, way_of))
+        for way, group in sorted(group_by_key(networked, way_of))
     )
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.results.readers.foreign_file import ForeignFile, decoded
+from railwright.results.readers.foreign_file import ForeignFile, decode_json
 from railwright.results.readers.nccl_tests.rows import OPERATION_OF, Row, Timing
 from railwright.results.readers.nccl_tests.table import Table
-from railwright.results.readers.pasted.log_lines import bounded
+from railwright.results.readers.pasted.log_lines import check_length
 from railwright.results.readers.pasted.printed_numbers import Number
 
 _SIX_DECIMALS = 0.5e-6  # printf %lf
@@ -95,7 +95,7 @@ def recognises(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read the single run of the file; rows are counted as lines, from 1. Raises UsageError."""
     hint = "a run that died does not close the file; give its text output instead"
-    file = decoded(bounded(text), _File, "-J file of nccl-tests", hint)
+    file = decode_json(check_length(text), _File, "-J file of nccl-tests", hint)
     if file.version not in _KNOWN_VERSIONS:
         why = f"-J file version must be {_KNOWN_VERSIONS[0]} to {_KNOWN_VERSIONS[-1]}, got {file.version}"
         raise UsageError(why, hint="give the text output of the same run")

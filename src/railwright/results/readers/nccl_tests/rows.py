@@ -102,7 +102,7 @@ def is_header(text: str) -> bool:
     )
 
 
-def columns_of_row(words: Sequence[str]) -> list[str]:
+def infer_columns(words: Sequence[str]) -> list[str]:
     """Derive the columns of a table without header from the words of a row. Returns none if it is not a row."""
     if not begins_row(words):
         return []
@@ -116,7 +116,7 @@ def columns_of_row(words: Sequence[str]) -> list[str]:
     return ["size", "count", "type", *redop, *root, *["time", "algbw", "busbw", wrong] * halves]
 
 
-def lanes_of(rows: Sequence[Row]) -> list[list[Row]]:
+def split_lanes(rows: Sequence[Row]) -> list[list[Row]]:
     """Split rows by table. Returns nothing unless all tables have the same, rising sizes."""
     lanes: list[list[Row]] = []
     for row in (row for row in rows if row.sends):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from railwright import busbw
 from railwright.errors import UsageError
-from railwright.results.readers.foreign_file import Draft, Measured
+from railwright.results.readers.foreign_file import Draft, MeasuredValue
 from railwright.results.readers.nccl_tests.rows import TYPE_BYTES, Row, Timing
 from railwright.results.readers.pasted.log_lines import refusal
 from railwright.results.readers.pasted.printed_numbers import Number, Range, overlap
@@ -197,7 +197,7 @@ def _check_timing(table: Table, row: Row, timing: Timing) -> None:
     if time.value <= 0:
         raise refusal(row.line, f"time must be above 0 us, got {time.text}")
     low, high = algbw.range()
-    share = None if table.ranks is None else float(busbw.factor(table.test, table.ranks))
+    share = None if table.ranks is None else float(busbw.busbw_factor(table.test, table.ranks))
     if table.is_computed:
         size = float(busbw.counted_bytes(table.test, row.size_bytes, table.ranks or 1))
         # bytes/us is MB/s
@@ -237,7 +237,7 @@ def _add(table: Table, row: Row, timing: Timing) -> None:
     settings: dict[str, Scalar] = {"duration_s": seconds, **timing.extras}
     if table.ranks is not None:
         settings["busbw_bytes_per_s"] = busbw.bus_bandwidth(table.test, table.ranks, value)
-    measured = Measured("bandwidth_bytes_per_s", value, f"{timing.busbw.text} GB/s busbw")
+    measured = MeasuredValue("bandwidth_bytes_per_s", value, f"{timing.busbw.text} GB/s busbw")
     table.add(row.line, [measured], parameters, settings, _verification(table, row, timing), launch=row.cycle)
 
 

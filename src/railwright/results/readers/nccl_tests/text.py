@@ -27,13 +27,20 @@ from railwright.results.readers.nccl_tests.rows import (
     Row,
     Timing,
     begins_row,
-    columns_of_row,
+    infer_columns,
     is_header,
-    lanes_of,
+    split_lanes,
 )
 from railwright.results.readers.nccl_tests.table import Table
-from railwright.results.readers.nccl_tests.torn import TornRow, output_of, writers_of
-from railwright.results.readers.pasted.log_lines import Line, by_origin, cut_short, last_row, lines_of, refusal
+from railwright.results.readers.nccl_tests.torn import TornRow, extract_output, find_writers
+from railwright.results.readers.pasted.log_lines import (
+    Line,
+    describe_truncation,
+    group_by_origin,
+    last_row,
+    refusal,
+    split_lines,
+)
 from railwright.results.readers.pasted.printed_numbers import number, whole
 
 _PARAMETERS = re.compile(
@@ -71,9 +78,9 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     """
     if nccl_tests_json.recognises(text):
         return nccl_tests_json.read(text)
-    lines = lines_of(text)
-    writers = writers_of(lines)
-    every = [section for stream in by_origin(lines) for section in _sections(stream, writers)]
+    lines = split_lines(text)
+    writers = find_writers(lines)
+    every = [section for stream in group_by_origin(lines) for section in _sections(stream, writers)]
     sections = sorted((section for section in every if section.rows), key=lambda section: section.line)
     if not sections:
         raise _no_row(every)
@@ -115,7 +122,7 @@ def _parts(section: _Section) -> list[_Section]:
                 raise refusal(row.line, "a row after the end of its table", "give each table with its header")
             section.add_row(row)
     except UsageError:
-        lanes = lanes_of(rows)
+        lanes = split_lanes(rows)
         if not lanes:
             raise
         if not section.devices and len({row.size_bytes for row in rows}) == 1:
@@ -167,7 +174,7 @@ def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
                 sections.append(_Section(last_line=last_line, line=line.number))
             _comment(sections[-1], text, line.number)
         elif text[:1].isdigit() and (sections[-1].columns or _take_columns(sections[-1], text)):
-            output, is_cut = output_of(text, writers)
+            output, is_cut = extract_output(text, writers)
             if output:
                 _output(sections[-1], output.split(), line.number, is_cut=is_cut)
     _end_torn(sections[-1], text_ends=True)
@@ -202,7 +209,7 @@ def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
         section.first_halves += 1
         _add_row(section, section.columns[: torn.starts[1]], torn.words, torn.line)
     elif text_ends:
-        section.notes.append(cut_short(torn.line, len(torn.words), torn.width))
+        section.notes.append(describe_truncation(torn.line, len(torn.words), torn.width))
     else:
         raise refusal(torn.line, f"a row must have {torn.width} columns, got {len(torn.words)}")
 
@@ -222,7 +229,7 @@ def _take_columns(section: _Section, text: str) -> bool:
     """Report whether a row without a header reveals its columns."""
     if section.devices or section.closing_line:
         return False
-    section.columns = columns_of_row(text.split())
+    section.columns = infer_columns(text.split())
     if section.columns:
         section.wrong_column = "error" if "error" in section.columns else "#wrong"
         section.notes.append("the table has no header: its columns are inferred from the number of words in a row")
@@ -280,7 +287,7 @@ def _row(section: _Section, words: list[str], line: int) -> None:
             raise refusal(line, f"type must be an NCCL type, got {words[2][:40]!r}")
         if line == section.last_line and not section.closing_line:
             # A time stamp is a single column of the header.
-            section.notes.append(cut_short(line, len(words), len(section.columns) + section.stamp // 2))
+            section.notes.append(describe_truncation(line, len(words), len(section.columns) + section.stamp // 2))
         return
     if len(words) == len(section.columns) + section.stamp:
         words = words[: len(section.columns)]

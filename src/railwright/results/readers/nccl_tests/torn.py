@@ -26,7 +26,7 @@ _DEVICE = re.compile(r"\[-?\d{1,4}\]")
 _ONE_NUMBER = re.compile(r"-?\d{1,24}(?:\.\d{1,24})?(?:e[+-]?\d{1,3})?|N/A")
 
 
-def writers_of(lines: Iterable[Line]) -> frozenset[str]:
+def find_writers(lines: Iterable[Line]) -> frozenset[str]:
     """Return the `host:pid` of lines that only NCCL wrote."""
     writers: set[str] = set()
     for line in lines:
@@ -36,7 +36,7 @@ def writers_of(lines: Iterable[Line]) -> frozenset[str]:
     return frozenset(writers)
 
 
-def output_of(text: str, writers: frozenset[str]) -> tuple[str, bool]:
+def extract_output(text: str, writers: frozenset[str]) -> tuple[str, bool]:
     """Return the program's part of a line, and whether NCCL's log cut it off there.
 
     Returns the whole line if no known host marks the end of the last number.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from railwright.results.readers.foreign_file import decoded_among
+from railwright.results.readers.foreign_file import decode_embedded_json
 
 _MOST_CASES, _WIDEST = 200, 512
 _WORD = 200
@@ -37,7 +37,7 @@ def recognises(text: str) -> bool:
 
 def as_printed(text: str) -> str:
     """Convert the JSON to the text that nvbandwidth prints without `-j`. Raises UsageError for any other text."""
-    file = decoded_among(text, _File, "JSON file of nvbandwidth", "give the whole output of nvbandwidth -j")
+    file = decode_embedded_json(text, _File, "JSON file of nvbandwidth", "give the whole output of nvbandwidth -j")
     return "\n".join(_lines(file.body))
 
 

@@ -18,9 +18,9 @@ import re
 
 import msgspec
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, files_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files
 from railwright.results.readers.nvbandwidth import json as nvbandwidth_json
-from railwright.results.readers.pasted.log_lines import Line, last_row, refusal, runs_of
+from railwright.results.readers.pasted.log_lines import Line, last_row, refusal, split_runs
 from railwright.results.readers.pasted.printed_numbers import Number, number
 from railwright.results.workload import Copy
 
@@ -57,8 +57,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every run. Raises UsageError for a matrix that contradicts its sum."""
     if nvbandwidth_json.recognises(text):
         text = nvbandwidth_json.as_printed(text)
-    return files_of(
-        map(_run, runs_of(text, lambda line: "nvbandwidth Version" in line.text)),
+    return collect_files(
+        map(_run, split_runs(text, lambda line: "nvbandwidth Version" in line.text)),
         "nvbandwidth's output must contain a matrix (memcpy CE ... bandwidth (GB/s)), got none",
         "give the output starting with the line 'Running NAME.'",
     )

@@ -22,7 +22,7 @@ _MOST_LINES = 40
 _MOST_VARIABLES = 64
 
 
-class Launched(NamedTuple):
+class LaunchCommand(NamedTuple):
     """Processes and hosts from the options of the launcher, or None, and the words of the command."""
 
     ranks: int | None = None
@@ -30,14 +30,14 @@ class Launched(NamedTuple):
     words: str = ""
 
 
-def launched(above: Sequence[str]) -> Launched:
+def parse_launch_command(above: Sequence[str]) -> LaunchCommand:
     """Parse the last launcher command in these lines. The result is empty if there is none."""
     for place in range(len(above) - 1, max(-1, len(above) - 1 - _MOST_LINES), -1):
         found = _LAUNCHER.search(above[place])
         if found is not None:
             words = " ".join([found[2], *_continued(above, place)])
             return _of_words(found[1], words)
-    return Launched()
+    return LaunchCommand()
 
 
 def _continued(above: Sequence[str], place: int) -> list[str]:
@@ -49,7 +49,7 @@ def _continued(above: Sequence[str], place: int) -> list[str]:
     return lines
 
 
-def _of_words(launcher: str, words: str) -> Launched:
+def _of_words(launcher: str, words: str) -> LaunchCommand:
     words = words.replace("\\", " ")
     ranks, hosts, each = _number(_RANKS, words), _number(_HOSTS, words), _number(_EACH, words)
     if launcher != "srun" and hosts is not None:  # Open MPI's -N is the number of processes per host
@@ -58,7 +58,7 @@ def _of_words(launcher: str, words: str) -> Launched:
         ranks = hosts * (each or 1)
     if hosts is None and ranks is not None and each and not ranks % each:
         hosts = ranks // each
-    return Launched(ranks, hosts, words)
+    return LaunchCommand(ranks, hosts, words)
 
 
 def _number(pattern: re.Pattern[str], words: str) -> int | None:
@@ -67,7 +67,7 @@ def _number(pattern: re.Pattern[str], words: str) -> int | None:
     return number or None
 
 
-def environment_of(lines: Iterable[str]) -> dict[str, str]:
+def parse_environment(lines: Iterable[str]) -> dict[str, str]:
     """Return the variables of communication libraries on which all lines that set them agree.
 
     A parameter of Open MPI, `--mca btl tcp`, is under the name of its variable, OMPI_MCA_btl.

@@ -30,7 +30,7 @@ _LEAST_BY_COLON = 3
 _LINES_LOOKED_AT = 400
 
 
-def plain(text: str) -> str:
+def extract_text(text: str) -> str:
     """Return the text as the tool printed it, or unchanged. A line that the source broke stays broken."""
     if not text.isascii():
         text = text.translate(_SPACES)

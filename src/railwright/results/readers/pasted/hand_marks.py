@@ -18,7 +18,7 @@ _SIGNS = ("**", "`", "~~", "<", ">", "//", "# ", "!!", "*", "\u2190", "\u21d0", 
 _LONGEST = 400
 
 
-def unmarked(line: str) -> str:
+def remove_marks(line: str) -> str:
     """Remove manual marks from a row. Other lines are unchanged."""
     if len(line) > _LONGEST or not any(sign in line for sign in _SIGNS) or "NCCL " in line:
         return line  # an NCCL message that may be torn into a row; the row is joined later

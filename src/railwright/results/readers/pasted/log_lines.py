@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from railwright.errors import UsageError
-from railwright.groups import grouped
-from railwright.results.readers.pasted.hand_marks import unmarked
-from railwright.results.readers.pasted.prefixes import Prefixes, unwrapped
+from railwright.groups import group_by_key
+from railwright.results.readers.pasted.hand_marks import remove_marks
+from railwright.results.readers.pasted.prefixes import Prefixes, unwrap_lines
 
 MAX_CHARACTERS = 16 * 2**20
 MAX_LINES = 200_000
@@ -52,7 +52,7 @@ def refusal(line: int, reason: str, hint: str = "") -> UsageError:
     )
 
 
-def bounded(text: str) -> str:
+def check_length(text: str) -> str:
     """Return the text. Raises UsageError if it is too large."""
     _refuse_more(len(text), "characters", MAX_CHARACTERS)
     return text
@@ -65,10 +65,10 @@ def _refuse_more(found: int, unit: str, most: int) -> None:
         )
 
 
-def lines_of(text: str) -> list[Line]:
+def split_lines(text: str) -> list[Line]:
     """Return all lines, cleaned. Raises UsageError for a text that is too large."""
-    bounded(text)
-    text = unwrapped(text.rstrip().replace("\r\n", "\n"))
+    check_length(text)
+    text = unwrap_lines(text.rstrip().replace("\r\n", "\n"))
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
     _refuse_more(text.count("\n"), "lines", MAX_LINES)
@@ -99,7 +99,7 @@ def _line(number: int, raw: str, prefixes: Prefixes) -> Line:
             break
         origin = found[1] if found.re.groups and not origin else origin
         raw = raw[found.end() :]
-    return Line(number, origin, unmarked(raw.rstrip()))
+    return Line(number, origin, remove_marks(raw.rstrip()))
 
 
 def _begins_plainly(raw: str) -> bool:
@@ -110,19 +110,19 @@ def _begins_plainly(raw: str) -> bool:
     return raw[:1] in " \t" and ": " not in raw[:16] and "]<std" not in raw[:120]
 
 
-def by_origin(lines: Iterable[Line]) -> list[list[Line]]:
+def group_by_origin(lines: Iterable[Line]) -> list[list[Line]]:
     """Group the lines by origin, in the order of their first lines. Unlabeled lines are an origin too."""
-    return [group for _, group in grouped(lines, lambda line: line.origin)]
+    return [group for _, group in group_by_key(lines, lambda line: line.origin)]
 
 
-def in_order_of_origin(text: str) -> list[Line]:
+def sort_by_origin(text: str) -> list[Line]:
     """Return all lines, grouped by origin."""
-    return [line for stream in by_origin(lines_of(text)) for line in stream]
+    return [line for stream in group_by_origin(split_lines(text)) for line in stream]
 
 
-def runs_of(text: str, begins: Callable[[Line], bool]) -> list[list[Line]]:
+def split_runs(text: str, begins: Callable[[Line], bool]) -> list[list[Line]]:
     """Return the lines of each run. Labeled ranks are read separately."""
-    return [part for stream in by_origin(lines_of(text)) for part in sections(stream, begins) if part]
+    return [part for stream in group_by_origin(split_lines(text)) for part in sections(stream, begins) if part]
 
 
 def sections(lines: Iterable[Line], begins: Callable[[Line], bool]) -> list[list[Line]]:
@@ -143,7 +143,7 @@ def last_row(lines: list[Line]) -> int:
     return next((line.number for line in reversed(lines) if line.text.lstrip()[:1].isdigit()), lines[-1].number)
 
 
-def columns_of(header: str, known: re.Pattern[str], line: int, shown: str = "", least: int = 1) -> list[str]:
+def parse_columns(header: str, known: re.Pattern[str], line: int, shown: str = "", least: int = 1) -> list[str]:
     """Return the columns of a header. Raises UsageError if it has words that are not known columns."""
     columns = known.findall(header)
     if "".join(columns).replace(" ", "") != header.replace(" ", "") or len(columns) < least:
@@ -155,6 +155,6 @@ ENDED_BY_ERROR = "the run ended by an error"
 ENDS_INSIDE = "the text ends inside line "
 
 
-def cut_short(line: int, found: int, expected: int) -> str:
+def describe_truncation(line: int, found: int, expected: int) -> str:
     """Return the note for a truncated last row."""
     return f"{ENDS_INSIDE}{line} ({found} of {expected} columns): that row is left out"

@@ -130,9 +130,9 @@ class Prefixes:
         return end
 
 
-def without_common(text: str) -> str:
+def remove_common_prefix(text: str) -> str:
     """Return the text without document formats and without a common prefix that ends in a log's sign."""
-    text = unwrapped(text)
+    text = unwrap_lines(text)
     lines = text.split("\n")
     common: list[str] = []
     filled = [line for line in lines if line.strip()]
@@ -169,7 +169,7 @@ def _alike(part: str) -> str:
     return "0" if part[0].isdigit() else " " if part.isspace() else part
 
 
-def unwrapped(text: str) -> str:
+def unwrap_lines(text: str) -> str:
     """Return the lines as they were printed, if another format wraps them.
 
     The formats are bare carriage returns, JSON log lines, Ansible's lists of lines, and markdown quotes.

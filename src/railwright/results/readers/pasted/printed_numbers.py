@@ -71,7 +71,7 @@ def disagree(told: float, counted: float, part: float, slack: float = 0.0) -> bo
     return abs(told - counted) > part * max(told, counted) + slack
 
 
-def mean_of(words: Sequence[str], what: str, line: int) -> Number:
+def parse_mean(words: Sequence[str], what: str, line: int) -> Number:
     """Return the mean that follows the maximum and the minimum. Raises UsageError if it is not between them."""
     most, least, mean = (number(word, what, line) for word in words)
     refuse_outside("mean", mean, least, most, line)

@@ -10,7 +10,13 @@ import re
 import msgspec
 
 from railwright.errors import UsageError
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, decoded_among, files_of
+from railwright.results.readers.foreign_file import (
+    Draft,
+    ForeignFile,
+    MeasuredValue,
+    collect_files,
+    decode_embedded_json,
+)
 from railwright.results.readers.pasted.printed_numbers import disagree
 from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
@@ -44,7 +50,7 @@ def recognises(text: str) -> bool:
 
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read the single size of a file. Raises UsageError if no known unit makes the rate agree with the messages."""
-    file = decoded_among(text, _File, "JSON file of perftest", "give the whole file of --out_json_file")
+    file = decode_embedded_json(text, _File, "JSON file of perftest", "give the whole file of --out_json_file")
     found = _TEST.search(str(file.test_info.get("test", "")).replace("RDMA_", ""))
     draft = Draft(tool="perftest", test=f"ib_{found[1].lower()}_{found[2].lower()}" if found else "ib_bw", ranks=2)
     draft.notes.append("the data was not checked")
@@ -66,11 +72,11 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     if result.peak > 0:
         settings["peak_bytes_per_s"] = result.peak * _UNITS[unit]
     values = [
-        Measured("bandwidth_bytes_per_s", result.average * _UNITS[unit], f"{result.average} {unit}"),
-        Measured("messages_per_s", result.rate * 1e6, f"{result.rate} Mpps"),
+        MeasuredValue("bandwidth_bytes_per_s", result.average * _UNITS[unit], f"{result.average} {unit}"),
+        MeasuredValue("messages_per_s", result.rate * 1e6, f"{result.rate} Mpps"),
     ]
     draft.add(1, values, {"size_bytes": result.size}, settings)
-    return files_of(
+    return collect_files(
         [draft], "perftest's file must contain a result, got none", "give the whole file of --out_json_file"
     )
 

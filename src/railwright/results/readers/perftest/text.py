@@ -19,13 +19,20 @@ from itertools import pairwise
 from railwright.results.readers.foreign_file import (
     Draft,
     ForeignFile,
-    Measured,
+    MeasuredValue,
     bandwidth,
-    files_of,
+    collect_files,
     latency,
     percentiles,
 )
-from railwright.results.readers.pasted.log_lines import ENDED_BY_ERROR, Line, columns_of, last_row, refusal, runs_of
+from railwright.results.readers.pasted.log_lines import (
+    ENDED_BY_ERROR,
+    Line,
+    last_row,
+    parse_columns,
+    refusal,
+    split_runs,
+)
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, whole
 from railwright.results.readers.perftest import json as perftest_json
 from railwright.results.workload import Message
@@ -108,8 +115,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """
     if perftest_json.recognises(text):
         return perftest_json.read(text)
-    return files_of(
-        map(_test, runs_of(text, _begins)),
+    return collect_files(
+        map(_test, split_runs(text, _begins)),
         "perftest's output must contain a row (#bytes, #iterations, ...), got none",
         "give the client's output starting with the line '... BW Test' or '... Latency Test'",
     )
@@ -132,7 +139,7 @@ def _test(part: list[Line]) -> _Test:
         text = line.text
         if found := _HEADER.search(text):
             header = f"#bytes{_BARE.sub('#iterations', text[found.end() :])}".expandtabs()
-            test.columns = columns_of(header, _COLUMN, line.number, shown=text.strip()[:100])
+            test.columns = parse_columns(header, _COLUMN, line.number, shown=text.strip()[:100])
             if found := _UNIT.search(text):
                 test.unit = found[1]
                 if test.unit not in _BYTES_PER_S:
@@ -200,7 +207,7 @@ def _add_bandwidth(test: _Test, numbers: dict[str, Number], size: int, iteration
         if not overlap(average.range(), rate.range(1e6 * size / scale)):
             computed = f"{rate.text} Mpps x {size} bytes = {rate.value * 1e6 * size / scale:.2f} {unit}"
             raise refusal(line, f"average {average.text} {unit} is not {computed}")
-        values.append(Measured("messages_per_s", rate.value * 1e6, f"{rate.text} Mpps"))
+        values.append(MeasuredValue("messages_per_s", rate.value * 1e6, f"{rate.text} Mpps"))
     test.add(line, values, {"size_bytes": size}, settings)
 
 
@@ -215,7 +222,7 @@ def _add_latency(test: _Test, numbers: dict[str, Number], size: int, iterations:
                 raise refusal(line, f"min, typical, 99 % and max must rise, got {after.text} us after {before.text} us")
         least, median, p99, p99_9, most = (numbers.get(name, typical).value * 1e-6 for name in _ORDER)
         summary = percentiles(iterations, least, median, p99, most)
-        value = Measured("latency_s", median, f"{typical.text} usec t_typical", summary)
+        value = MeasuredValue("latency_s", median, f"{typical.text} usec t_typical", summary)
         if _ORDER[3] in numbers:
             settings["p99_9_s"] = p99_9
     test.add(line, [value], {"size_bytes": size}, settings)

@@ -16,8 +16,8 @@ import re
 
 from msgspec import field
 
-from railwright.results.readers.foreign_file import Draft, ForeignFile, Measured, bandwidth, files_of, latency
-from railwright.results.readers.pasted.log_lines import Line, cut_short, last_row, refusal, runs_of
+from railwright.results.readers.foreign_file import Draft, ForeignFile, MeasuredValue, bandwidth, collect_files, latency
+from railwright.results.readers.pasted.log_lines import Line, describe_truncation, last_row, refusal, split_runs
 from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
 from railwright.results.workload import Message, is_gpu_memory
 from railwright.topology.devices import Scalar
@@ -68,7 +68,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     above: list[Line] = []
     runs = []
     is_csv = False
-    for part in runs_of(text, _begins):
+    for part in split_runs(text, _begins):
         is_csv = _CSV.search(part[0].text) is not None or (is_csv and _HEAD.search(part[0].text) is None)
         run = _run(part, above[-_ABOVE:], is_csv)
         runs.append(run)
@@ -76,7 +76,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     nothing = "the output of ucx_perftest must contain a line of results, got none"
     if any(run.is_cut for run in runs):
         nothing = "the text ends inside its only line of results"
-    return files_of(runs, nothing, "give the client's whole output, starting with its header")
+    return collect_files(runs, nothing, "give the client's whole output, starting with its header")
 
 
 def _begins(line: Line) -> bool:
@@ -103,7 +103,7 @@ def _row(run: _Run, stage: str, words: list[str], line: int) -> None:
     if len(words) != len(_COLUMNS):
         if line == run.last_line and len(words) < len(_COLUMNS):
             run.is_cut = True
-            run.notes.append(cut_short(line, len(words), len(_COLUMNS)))
+            run.notes.append(describe_truncation(line, len(words), len(_COLUMNS)))
         return
     values = {name: number(word, name, line) for name, word in zip(_COLUMNS, words, strict=True)}
     _check(values, line)
@@ -214,7 +214,7 @@ def _add(run: _Run, line: int, values: dict[str, Number], over: dict[str, str]) 
         return
     rate = values["rate_overall"]
     found = [bandwidth(values["bandwidth_overall"], _MB, "MB/s")]
-    found += [Measured("messages_per_s", rate.value, f"{rate.text} msg/s")] if rate.value else []
+    found += [MeasuredValue("messages_per_s", rate.value, f"{rate.text} msg/s")] if rate.value else []
     run.add(line, found, at, held)
 
 
