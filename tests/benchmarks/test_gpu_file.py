@@ -36,7 +36,7 @@ SILENCE_S = 120.0
 SITE = """
 import os
 from railwright.native import cufile
-cufile.unusable = lambda: os.environ.get("TEST_CUFILE_UNUSABLE", "")
+cufile.explain_unusable = lambda: os.environ.get("TEST_CUFILE_UNUSABLE", "")
 """
 
 

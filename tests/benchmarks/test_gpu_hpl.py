@@ -82,10 +82,10 @@ def test_it_solves_and_checks_in_true_fp64(measure, grid, two_gpus):
 @pytest.mark.parametrize(
     ("faults", "outcome", "said"),
     [
-        ({"STANDIN_SCALAPACK_FAULT": "wrong"}, "failed", "the scaled residual is"),
+        ({"STANDIN_SCALAPACK_FAULT": "wrong"}, "failed", "the scaled residual must be below 16"),
         ({"STANDIN_SCALAPACK_FAULT": "dies"}, "failed", "rank 1 "),
         ({"STANDIN_CUBLAS_WRONG": "1"}, "failed", "rows of a product are wrong on rank 0"),
-        ({"STANDIN_CUSOLVERMP_MODE": "4"}, "waived", "computes in math mode 4 and not in FP64"),
+        ({"STANDIN_CUSOLVERMP_MODE": "4"}, "waived", "must compute in FP64 (math mode 1), got math mode 4"),
         ({"STANDIN_CUSOLVERMP_VERSION": "601"}, "waived", "cuSOLVERMp 0.6.1 is older than 0.7.2"),
         ({"STANDIN_CUSOLVERMP_REFUSES": "1"}, "failed", "execution failed (cuSOLVER status 6)"),
     ],

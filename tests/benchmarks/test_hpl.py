@@ -186,7 +186,7 @@ def test_a_named_xhpl_is_run_and_its_output_becomes_a_record(run, railwright, mp
         ({"said": "FAILED"}, "xhpl calls FAILED"),
         ({"before": "kill -9 $$"}, "signal 9"),
         ({"before": "exit 0"}, "it printed nothing"),
-        ({"n": "4000"}, "it has not read our HPL.dat"),
+        ({"n": "4000"}, "it did not read this run's HPL.dat"),
     ],
 )
 def test_an_xhpl_that_fails_is_never_a_speed(run, railwright, mpiruns, xhpl, given, said):

@@ -280,7 +280,7 @@ def test_prove_runs_it():
 SITE = """
 import os
 from railwright.native import nixl_memory
-nixl_memory.memory_of = lambda buffer: nixl_memory.HOST
+nixl_memory.describe_memory = lambda buffer: nixl_memory.HOST
 if "TEST_MOVES_NOTHING" in os.environ:
     from railwright.native import nixl
     nixl.Request.time = lambda self, *, warm, iterations, patience_s: ([1e-3] * iterations, [1e-4] * iterations)

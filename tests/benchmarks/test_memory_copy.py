@@ -146,7 +146,7 @@ def test_a_container_that_may_not_place_memory_is_told_what_it_lacks_and_nothing
     assert (outcome, path) == ("waived", "memory0>memory0")
     what = "place memory on NUMA node 0" if call == "mbind" else "see on which NUMA node memory lies"
     assert reason.startswith(f"cannot {what}: Operation not permitted (a container needs CAP_SYS_NICE")
-    assert reason.endswith("as by `docker run --cap-add SYS_NICE`)")
+    assert reason.endswith("as with `docker run --cap-add SYS_NICE`)")
 
 
 def test_pages_that_are_elsewhere_after_the_copies_make_the_result_failed(monkeypatch) -> None:

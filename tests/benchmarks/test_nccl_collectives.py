@@ -162,7 +162,7 @@ def test_without_nccl_it_is_waived_by_the_loader_s_own_words(measure, stand_ins,
 def test_a_library_that_is_no_nccl_is_waived_by_name(measure, stand_ins):
     (result,) = measure("nccl_all_reduce", ranks_in="threads", library=str(stand_ins / "libcuda.so.1"))
     assert result.outcome == "waived"
-    assert "libcuda.so.1 is no NCCL" in result.reason
+    assert "libcuda.so.1 must be NCCL 2.7 or later" in result.reason
 
 
 def test_a_library_that_is_not_there_is_waived_before_anything_starts(measure):
@@ -195,7 +195,7 @@ def test_an_old_nccl_does_what_it_can(measure, old_nccl):
     assert (settings["nccl"], settings["made_of"]) == ("2.18.5", "ncclSend and ncclRecv")
     assert settings["allocated_by"] == "cuMemAlloc"
     assert plain[0].evidence == (
-        Evidence(claim="algorithm", value="unknown", seen="NCCL 2.18.5 cannot switch its log on while it runs"),
+        Evidence(claim="algorithm", value="unknown", seen="NCCL 2.18.5 cannot enable its log while it runs"),
     )
     assert [(one.parameters["buffers"], one.reason) for one in results if one.outcome == "waived"] == [
         ("registered", "NCCL 2.18.5 has no ncclCommRegister: registered buffers are not possible"),
@@ -218,7 +218,7 @@ def test_a_window_that_nccl_does_not_give_is_waived(measure):
     options = {"buffers": "symmetric", "ranks_in": "threads", "faults": {"STANDIN_NCCL_NO_WINDOW": "1"}}
     (result,) = measure("nccl_all_reduce", **options)
     assert result.outcome == "waived"
-    assert result.reason.startswith("NCCL gives no symmetric window here")
+    assert result.reason.startswith("NCCL offers no symmetric window here")
 
 
 def test_algorithms_and_protocols_are_forced_one_launch_each_and_refusals_are_nccl_s_own(measure):

@@ -108,7 +108,7 @@ def test_a_dry_run_touches_nothing(railwright):
     before = sorted(str(path) for path in railwright.folder.rglob("*"))
     done = railwright("prove", "--dry-run", "-o", "file-size=8M")
     assert done.status == 0
-    for name in ("memory_copy", "mpi_latency shm", "mpi_bandwidth tcp", "kv_transfer", "file_read", "all together"):
+    for name in ("memory_copy", "mpi_latency shm", "mpi_bandwidth tcp", "kv_transfer", "file_read", "in total"):
         assert name in done.err
     assert "writes a nameless file of 8 MiB in ." in done.err
     assert sorted(str(path) for path in railwright.folder.rglob("*")) == before
@@ -192,8 +192,8 @@ def test_a_disk_that_fills_up_while_measuring_keeps_whole_records_and_says_so(ra
     disk = small_disk("disk", "size=256k")
     done = railwright("run", "mpi_latency", "-o", "sizes=8:512:x2", "-o", "transports=shm", "--force", "-O", str(disk))
     assert done.status == 2
-    assert f"cannot go on writing {disk}/results.jsonl: No space left on device" in done.message()
-    assert "what was measured is kept" in done.message()
+    assert f"cannot write to {disk}/results.jsonl: No space left on device" in done.message()
+    assert "all results so far are kept" in done.message()
     records = railwright.records(disk)
     assert records[0].context.host == os.uname().nodename
     assert railwright.results("mpi_latency", disk)[0].outcome == "measured"

@@ -207,7 +207,7 @@ def test_a_dry_run_prints_the_plan_and_makes_nothing():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("up", "hgx-h100"), "number of hosts"),
+        (("up", "hgx-h100"), "a shape requires --count"),
         (("up", "hgx-h100", "--count", "2", "--rate", "fast"), "not a rate"),
         (("up", "hgx-h100", "--count", "2", "--name", "a/b", "--dry-run"), "is not a valid name"),
         (("exec", "--name", "nosuch", "host0", "--", "true"), "no lab"),

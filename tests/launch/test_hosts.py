@@ -286,7 +286,7 @@ def test_a_host_that_lets_nobody_in_is_an_error_with_its_cause(railwright, hosts
         (("--hosts", "host0,a b"), "host must be a name or an address, got"),
         (("--ranks-per-host", "4"), "requires --hosts"),
         (("--hosts", "host0,host1", "-o", "transports=shm"), "shared memory does not work between hosts"),
-        (("--hosts", "host0,host1", "-o", "ranks=5"), "is to have 5 ranks"),
+        (("--hosts", "host0,host1", "-o", "ranks=5"), "ranks is 5 for mpi_all_reduce"),
         (("--hosts", "host0,host1", "--interfaces", "a/b"), "interface must be a name, got"),
         (("--hosts", "host0,host1", "--ssh-config", "/none"), "--ssh-config exclude each other"),
     ],

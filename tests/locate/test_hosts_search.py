@@ -92,7 +92,7 @@ def test_under_adaptive_routing_no_way_is_called_covered(place: Place) -> None:
     adaptive = make_hosts_place(Hosts(names, 1, NetnsReach(names)), "adaptive")
     assert adaptive.routing == "adaptive"
     assert any("spreads a flow over many" in one for one in adaptive.cannot_tell)
-    with pytest.raises(UsageError, match="no routes between leaves"):
+    with pytest.raises(UsageError, match="a route cover needs at least two leaves, got one"):
         RouteCover(adaptive.fabric, "pair")
 
 

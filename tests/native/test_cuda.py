@@ -148,7 +148,7 @@ def test_collectives_are_checked_on_the_gpu_by_the_pattern_that_mpi_s_are(child)
 
 @pytest.mark.parametrize(("code", "words"), [("100", "no CUDA-capable device is detected"), ("803", "unsupported")])
 def test_why_no_gpu_can_be_used_is_said_in_the_driver_s_words(child, code, words):
-    said = child("print(cuda.problem())\nprint(cuda.problem())", STANDIN_CUDA_INIT=code)
+    said = child("print(cuda.explain_missing_gpu())\nprint(cuda.explain_missing_gpu())", STANDIN_CUDA_INIT=code)
     assert said.count(words) == 2
     assert said.startswith("the NVIDIA driver cannot be used: ")
     said = child("cuda.Device(a)", fails=True, STANDIN_CUDA_INIT=code)
@@ -158,7 +158,7 @@ def test_why_no_gpu_can_be_used_is_said_in_the_driver_s_words(child, code, words
 def test_a_driver_that_lacks_a_function_is_too_old(child, tmp_path):
     library = tmp_path / "libcuda.so.1"
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", str(library), "-"], input=b"int cuInit;", check=True)
-    said = child("print(cuda.problem())", folder=tmp_path)
+    said = child("print(cuda.explain_missing_gpu())", folder=tmp_path)
     assert said == "the NVIDIA driver is too old: its libcuda.so.1 has no cuDriverGetVersion\n"
 
 

@@ -33,7 +33,7 @@ import ctypes
 
 folder, way, write = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "write"
 SIZE, BLOCK, SEED = 1 << 20, 1 << 16, 7
-cufile.unusable = lambda: ""  # of the machine that the tests run on nothing is to be learnt
+cufile.explain_unusable = lambda: ""  # of the machine that the tests run on nothing is to be learnt
 fd = os.open(folder / "file", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
 with Buffer(SIZE) as host:
     host.fill(SEED if not write else SEED + 1)
@@ -124,7 +124,7 @@ def test_a_version_without_counters_is_no_error(moved):
 @pytest.mark.parametrize("verb", ["read", "write"])
 def test_host_memory_is_no_gpu_s_and_the_kernel_still_counts_its_bytes(moved, verb):
     said = moved("cufile compat", verb, STANDIN_CUFILE_HOST="1")
-    assert (said["seen"], said["uncounted"]) == (None, "libcufile's counters name no way")
+    assert (said["seen"], said["uncounted"]) == (None, "libcufile's counters do not tell the path")
     assert SIZE <= said["called"] < 1.1 * SIZE
 
 
@@ -199,8 +199,8 @@ def test_the_first_error_of_cufile_s_log_is_told_without_its_time(tmp_path, name
 def test_a_file_that_is_refused_for_want_of_udev_s_database_is_told_with_the_remedy(moved):
     said = moved("cufile compat", STANDIN_CUFILE_NO_UDEV="vda")["error"]
     assert said == (
-        "cuFile on the test file: it does not take this file (cuFile error 5027); udev's database does not tell the "
-        "file system on vda: give the container /run/udev"
+        "cuFile on the test file: cuFile does not support this file (cuFile error 5027); udev's database lacks the "
+        "file system on vda: give the container access to /run/udev"
     )
 
 
@@ -208,7 +208,10 @@ def test_a_file_that_is_refused_for_want_of_udev_s_database_is_told_with_the_rem
     ("faults", "said"),
     [
         ({}, "works: write "),
-        ({"STANDIN_CUFILE_NO_UDEV": "vda"}, "cuFileHandleRegister: it does not take this file (cuFile error 5027)"),
+        (
+            {"STANDIN_CUFILE_NO_UDEV": "vda"},
+            "cuFileHandleRegister: cuFile does not support this file (cuFile error 5027)",
+        ),
         ({"STANDIN_CUFILE_OPEN": "5001"}, "cuFileDriverOpen: the nvidia-fs driver is not loaded (cuFile error 5001)"),
         ({"STANDIN_CUFILE_CORRUPT": "1"}, "WRONG DATA: 8 bytes in the GPU's memory, 4 in the file"),
     ],
@@ -228,7 +231,7 @@ def test_one_variant_of_try_cufile_names_the_step_that_failed(stand_ins, tmp_pat
 ONE_USE = """
 import runpy, sys
 from railwright.native import cufile
-cufile.unusable = lambda: ""
+cufile.explain_unusable = lambda: ""
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

@@ -187,7 +187,7 @@ except ValueError as error:
     print(error)
 """
     )
-    assert said == "ncclMemAlloc an operation of 131072 bytes in buffers of 65536"
+    assert said == "ncclMemAlloc an operation of 131072 bytes exceeds buffers of 65536"
 
 
 def test_in_place_each_rank_sends_or_receives_its_own_share_of_one_buffer(rank):
@@ -227,9 +227,9 @@ print("NCCL_DEBUG_FILE" in os.environ)
 @pytest.mark.parametrize(
     ("before", "problem"),
     [
-        ("os.environ['NCCL_DEBUG_FILE'] = '/tmp/mine'", "NCCL_DEBUG_FILE is set: the log is yours"),
-        ("library.has = lambda name: False", "NCCL 2.28.9 cannot switch its log on while it runs"),
-        ("folder = '/tmp/100%'", "the folder for NCCL's log has a % in its name, which NCCL replaces"),
+        ("os.environ['NCCL_DEBUG_FILE'] = '/tmp/mine'", "NCCL_DEBUG_FILE is set, so the log belongs to the user"),
+        ("library.has = lambda name: False", "NCCL 2.28.9 cannot enable its log while it runs"),
+        ("folder = '/tmp/100%'", "the folder for NCCL's log must not have a % in its name, which NCCL replaces"),
     ],
 )
 def test_where_the_log_cannot_be_had_the_reason_is_kept(rank, before, problem):

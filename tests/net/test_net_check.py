@@ -219,7 +219,7 @@ def test_inside_a_pod_it_says_what_it_cannot_see(fabric: Fabric) -> None:
     told = [line.split() for line in done.stdout.splitlines() if line.startswith("  ok")]
     assert {words[1] for words in told} >= {"interface", "address", "route", "gateway", "reach", "mtu"}
     assert "on the pod's node, as root: railwright net check --pod NAMESPACE/NAME" in done.stdout
-    assert "Exit status 3: something could not be looked at" in done.stdout
+    assert "Exit status 3: something could not be checked" in done.stdout
 
 
 def test_packets_that_are_not_the_pods_own_are_told(fabric: Fabric) -> None:
@@ -267,7 +267,7 @@ def test_misuse_is_told_with_the_next_step(fabric: Fabric) -> None:
     for words, message in [
         (("--pod", "red-1/nobody"), "there is no pod on this node named 'red-1/nobody'"),
         (("--pod", "a/b", "--netns", "x"), "--pod and --netns exclude each other"),
-        ((), "no pod is named, and this is a node"),
+        ((), "on a node the pod must be named"),
         (("--netns", "/etc/passwd"), "/etc/passwd is not a network namespace"),
         (("--netns", fabric.pod["netns"], "--to", "fe80::1"), "--to must be a pod's address, got fe80::1"),
         (("--netns", fabric.pod["netns"], "--without", "mtus"), "there is no check named 'mtus'"),

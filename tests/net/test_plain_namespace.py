@@ -72,7 +72,7 @@ def test_a_namespace_without_an_interface_cannot_be_judged() -> None:
     try:
         status, lines, err = check()
         assert (status, lines) == (3, {})
-        assert "has no interface but the loopback" in err
+        assert "has only the loopback interface" in err
         assert check("--interface", "net9")[0] == 2
     finally:
         run("ip", "netns", "del", POD)

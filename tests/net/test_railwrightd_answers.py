@@ -51,7 +51,7 @@ def test_an_older_daemon_that_says_less_is_understood(tmp_path: Path) -> None:
 def test_nonsense_is_not_looked(tmp_path: Path, prints: str) -> None:
     found = daemon(tmp_path, prints).attached()
     assert isinstance(found, Unseen)
-    assert found.why.startswith("railwrightd list says ")
+    assert found.why.startswith("cannot parse the output of railwrightd list: ")
     assert len(found.why) < 1000
 
 

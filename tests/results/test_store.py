@@ -94,7 +94,7 @@ def test_a_record_that_does_not_fit_leaves_no_part_of_itself(tmp_path, small_dis
     before = (disk / "results.jsonl").read_bytes()
     with pytest.raises(StoreFull, match="No space left on device") as caught:
         writer.append(large)
-    assert "what was measured is kept" in caught.value.hint
+    assert "all results so far are kept" in caught.value.hint
     assert (disk / "results.jsonl").read_bytes() == before
     writer.append(END)  # a small record still fits, and stands where the large one would have
     writer.close()

@@ -235,7 +235,7 @@ def test_peers_that_the_driver_refuses_are_a_fault_where_nvlink_joins_them(tmp_p
     topology = machine_with(tmp_path, ask(stand_ins, STANDIN_NVML_PEER="4"))
     (finding,) = look("p2p_disabled", topology)
     assert (finding.certainty, finding.where) == ("seen", ("gpu0", "gpu1"))
-    assert finding.says == "gpu0, gpu1 may not reach each other's memory (disabled by regkey)"
+    assert finding.says == "gpu0, gpu1 may not access each other's memory (disabled by regkey)"
 
 
 def test_a_gpu_that_the_fabric_manager_left_out_is_seen(tmp_path, stand_ins):  # noqa: F811

@@ -25,15 +25,15 @@ def other_version(line: bytes) -> bytes:
 
 
 CASES = {
-    "empty": (lambda lines: b"", "does not begin with a `run` record"),
-    "garbage": (lambda lines: os.urandom(4096) + b"\n", "line 1 is no record"),
-    "other JSON": (lambda lines: b'{"a": 1}\n', "line 1 is no record"),
-    "cut first line": (lambda lines: lines[0][:300], "line 1 is no record"),
-    "no first line": (lambda lines: b"".join(lines[1:]), "does not begin with a `run` record"),
-    "a broken line within": (lambda lines: lines[0] + lines[1][:50] + b"\n" + lines[2], "line 2 is no record"),
-    "other version": (lambda lines: other_version(lines[0]) + lines[1], "is of schema version 99"),
-    "two runs": (lambda lines: b"".join(lines + lines), "holds two runs"),
-    "an unknown field": (lambda lines: lines[0] + lines[1].replace(b"{", b'{"x":1,', 1), "line 2 is no record"),
+    "empty": (lambda lines: b"", "must begin with a `run` record"),
+    "garbage": (lambda lines: os.urandom(4096) + b"\n", "line 1 is not a valid record"),
+    "other JSON": (lambda lines: b'{"a": 1}\n', "line 1 is not a valid record"),
+    "cut first line": (lambda lines: lines[0][:300], "line 1 is not a valid record"),
+    "no first line": (lambda lines: b"".join(lines[1:]), "must begin with a `run` record"),
+    "a broken line within": (lambda lines: lines[0] + lines[1][:50] + b"\n" + lines[2], "line 2 is not a valid record"),
+    "other version": (lambda lines: other_version(lines[0]) + lines[1], "has schema version 99"),
+    "two runs": (lambda lines: b"".join(lines + lines), "must hold one run, got two"),
+    "an unknown field": (lambda lines: lines[0] + lines[1].replace(b"{", b'{"x":1,', 1), "line 2 is not a valid record"),
 }  # fmt: skip
 
 

@@ -135,7 +135,7 @@ def test_the_cost_of_a_monitor_is_told_with_its_interval(answer, monkeypatch: py
         below, above = found["slowed_by_high"] < 0.005, found["slowed_by_low"] > 0.005
         assert done.status == (0 if below else 1 if above else 3)
     assert "cannot start" in answer("watch", "--cost-of", "/nonexistent/monitor", "--pairs", "2", "--force").err
-    assert "has no command" in answer("watch", "--cost-of", " ").err
+    assert "--cost-of must be a command, got an empty one" in answer("watch", "--cost-of", " ").err
     assert "exclude each other" in answer("watch", "--cost", "--pid", "1").err
 
 

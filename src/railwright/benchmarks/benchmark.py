@@ -152,7 +152,7 @@ class Benchmark(Generic[O, C]):
         return msgspec.json.decode(raw, type=Job[self.options, self.case])  # type: ignore[name-defined]
 
     def blank(self, path: str, case: Case | None = None, **more: Any) -> Result:  # noqa: ANN401 - fields of Result
-        """Return a record without samples, for `record.measured` or `record.waived` to complete."""
+        """Return a record without samples, for `record.complete` or `record.waived` to complete."""
         parameters = {} if case is None else case.parameters()
         return Result(
             benchmark=self.name, quantity=self.quantity, path=path, method=self.method, parameters=parameters, **more

@@ -19,11 +19,11 @@ from railwright.errors import UsageError
 _MARK = "railwright:"
 _PROGRAM = (
     "import json, os, pathlib, railwright; "
-    "from railwright.benchmarks.sockets.addresses import addresses_of_host; "
+    "from railwright.benchmarks.sockets.addresses import list_addresses; "
     "boot = pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip(); "
     "seen = (os.environ.get('SLURM_LAUNCH_NODE_IPADDR') or os.environ.get('SSH_CONNECTION', '')).split()[:3:2]; "
     f"print('{_MARK}' + json.dumps(dict(version=railwright.__version__, boot=boot, "
-    "host=os.environ.get('SLURMD_NODENAME', ''), seen=seen, has=list(addresses_of_host())[:64])))"
+    "host=os.environ.get('SLURMD_NODENAME', ''), seen=seen, has=list(list_addresses())[:64])))"
 )
 PROBE_COMMAND = (sys.executable, "-P", "-c", _PROGRAM)
 """The program that runs on a host and prints its answer."""

@@ -15,7 +15,7 @@ from railwright.topology.possible import refuse_impossible
 
 _ROUNDING = 1e-5
 """The relative tolerance. Samples are kept to six significant digits, but the summary is made before rounding
-(`statistics.rounded`)."""
+(`statistics.round_samples`)."""
 _KEPT = "samples_kept"
 """The setting that marks a record that keeps only some of its samples."""
 _STATISTICS = ("minimum", "median_low", "median", "median_high", "p99", "maximum")
