@@ -144,7 +144,7 @@ def test_a_container_that_may_not_place_memory_is_told_what_it_lacks_and_nothing
     assert done.returncode == 0, done.stderr
     outcome, reason, path = json.loads(done.stdout)
     assert (outcome, path) == ("waived", "memory0>memory0")
-    what = "place memory on NUMA node 0" if call == "mbind" else "see on which NUMA node memory lies"
+    what = "place memory on NUMA node 0" if call == "mbind" else "determine the NUMA node of memory"
     assert reason.startswith(f"cannot {what}: Operation not permitted (a container needs CAP_SYS_NICE")
     assert reason.endswith("as with `docker run --cap-add SYS_NICE`)")
 

@@ -33,7 +33,8 @@ CASES = {
     "a broken line within": (lambda lines: lines[0] + lines[1][:50] + b"\n" + lines[2], "line 2 is not a valid record"),
     "other version": (lambda lines: other_version(lines[0]) + lines[1], "has schema version 99"),
     "two runs": (lambda lines: b"".join(lines + lines), "must hold one run, got two"),
-    "an unknown field": (lambda lines: lines[0] + lines[1].replace(b"{", b'{"x":1,', 1), "line 2 is not a valid record"),
+    "an unknown field": (lambda lines: lines[0] + lines[1].replace(b"{", b'{"x":1,', 1),
+                         "line 2 is not a valid record"),
 }  # fmt: skip
 
 
