@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from tests.stand_ins import stand_ins  # noqa: F401 - a fixture
 from tests.tiers import pytest_collection_modifyitems, pytest_configure, pytest_runtest_protocol  # noqa: F401 - hooks
 
-from railwright.cli.main import run_command
+from railwright.main import run_command
 from railwright.results.records import End, Record, Result, Run
 from railwright.run.context import NOISE_SWITCH
 

@@ -18,8 +18,8 @@ import pytest
 from click.testing import CliRunner
 from tests.schemas import fits
 
-from railwright.cli.main import cli
 from railwright.errors import RailwrightError
+from railwright.main import cli
 from railwright.topology.sources.cluster_file import load_cluster
 
 ROOT = Path(__file__).parents[1]

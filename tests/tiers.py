@@ -17,8 +17,8 @@ LONGEST = (
     *("net/test_net_check.py", "launch/test_hosts.py", "launch/test_faults.py", "benchmarks/test_kv_transfer.py"),
     *("benchmarks/test_mpi_collectives.py", "lab/test_faults.py", "benchmarks/test_benchmarks.py"),
     *("locate/test_lab_search.py", "benchmarks/test_train_step.py", "lab/test_lab_up_down.py"),
-    *("benchmarks/test_kv_vram.py", "cli/test_interruptions.py", "benchmarks/test_nccl_collectives.py"),
-    *("benchmarks/test_kv_moves_nothing.py", "cli/test_refusals.py", "lab/test_traffic.py"),
+    *("benchmarks/test_kv_vram.py", "main/test_interruptions.py", "benchmarks/test_nccl_collectives.py"),
+    *("benchmarks/test_kv_moves_nothing.py", "main/test_refusals.py", "lab/test_traffic.py"),
     *("benchmarks/test_kv_cache.py", "lab/test_faults_on_other_hosts.py", "benchmarks/test_gpu_file.py"),
 )
 """Of the machine: workers take these first, file by file, so that none is left with a long one at the end."""

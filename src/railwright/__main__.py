@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.cli.main import main
+from railwright.main import main
 
 if __name__ == "__main__":
     main()

@@ -9,8 +9,8 @@ from railwright.checks import needs
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
 from railwright.checks.registry import CHECKS
-from railwright.cli.main import run_command
 from railwright.faults.every_check import EVERY_CHECK
+from railwright.main import run_command
 from railwright.topology.devices import Unknown
 from railwright.topology.expand import expand
 from railwright.topology.shapes import SHAPES

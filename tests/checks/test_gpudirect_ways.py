@@ -4,7 +4,7 @@ import pytest
 from tests.checks.machines import tuned, with_facts
 
 from railwright.checks.gpudirect_ways import gpudirect_ways
-from railwright.cli.main import run_command
+from railwright.main import run_command
 from railwright.topology.expand import expand
 from railwright.topology.sources.saved import encode_topology
 

@@ -6,8 +6,8 @@ import pytest
 from tests.checks.machines import tuned, with_facts
 
 from railwright.checks.known_bad import KnownBad, check_known_bad, decode_known_bad
-from railwright.cli.main import run_command
 from railwright.errors import UsageError
+from railwright.main import run_command
 from railwright.topology.expand import expand
 from railwright.topology.sources.saved import encode_topology
 

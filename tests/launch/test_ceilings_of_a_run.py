@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright.errors import UsageError
-from railwright.runs.measuring import add_ceilings, parse_benchmarks
+from railwright.workflows.measuring import add_ceilings, parse_benchmarks
 
 
 def test_ceilings_come_before_what_they_are_for_and_between_hosts_only_those_that_span_them():

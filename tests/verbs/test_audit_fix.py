@@ -11,10 +11,10 @@ from tests.conftest import ROOT, wait_until
 
 from railwright.checks.check import Facts
 from railwright.checks.outcome import look_for
-from railwright.cli.main import run_command
 from railwright.faults.every_check import EVERY_CHECK
 from railwright.launch import kernel_setting
 from railwright.launch.kernel_setting import Write
+from railwright.main import run_command
 from railwright.verbs.audit import fix as audit_fix
 
 BALANCING = "proc/sys/kernel/numa_balancing"

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from tests.checks.machines import tuned, with_facts
 
-from railwright.cli.main import run_command
+from railwright.main import run_command
 from railwright.topology.sources.saved import encode_topology
 from railwright.topology.sources.sent import decode_lines, encode_lines
 

@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 from tests.report.records_again import place_of
 from tests.schemas import fits
 
-from railwright.cli.main import cli
 from railwright.errors import RailwrightError
 from railwright.explain.table import Explained, explain
+from railwright.main import cli
 from railwright.results.records import Context, Run
 from railwright.results.store import Writer
 from railwright.topology.sources.load import load

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 from tests.verbs.test_explain_command import ROOT, TABLE, TABLE_IN_LOG, TORN_IN_LOG, explained
 
-from railwright.cli.main import cli
 from railwright.errors import UsageError
 from railwright.explain.paste import read_paste
+from railwright.main import cli
 from railwright.results.readers import registry
 from railwright.results.readers.nccl_log import log as nccl_log
 from railwright.results.readers.pasted.long_text import read_long

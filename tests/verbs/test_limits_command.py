@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from tests.schemas import fits
 
 from railwright.busbw import busbw_factor
-from railwright.cli.main import cli
 from railwright.errors import RailwrightError
+from railwright.main import cli
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import encode_topology
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from railwright.cli.main import run_command
+from railwright.main import run_command
 
 RECORDED = Path(__file__).parents[2] / "testdata/external/ibnetdiscover"
 CLUSTER = """

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.schemas import fits
 
-from railwright.cli.main import run_command
+from railwright.main import run_command
 
 WORDS = "period=0.3 compute=0.6 communication=0.5 exposed=0.4 noise=0.1 drift=0.01 missing=0.02 seconds=10 seed=7"
 

@@ -30,7 +30,7 @@ def compare(a: str, b: str, across: tuple[str, ...], as_json: bool) -> int:
 
     from railwright.results.compare import compare as compare_runs
     from railwright.results.store import load
-    from railwright.runs.compared import show
+    from railwright.workflows.compared import show
 
     first, second = load(Path(a)), load(Path(b))
     known = {key for file in (first, second) for result in file.results for key in result.parameters}

@@ -128,7 +128,7 @@ def _show_our_own(file: str, *, as_json: bool) -> int:
     from railwright.benchmarks.registry import DECLARATIONS
     from railwright.diagnosis.runs.diagnose import diagnose
     from railwright.results.store import load
-    from railwright.runs.judged import show, view_file
+    from railwright.workflows.judged import show, view_file
 
     found = load(Path(file))
     diagnosis = diagnose(found, DECLARATIONS)

@@ -22,9 +22,9 @@ def judge(
     from pathlib import Path
 
     from railwright.results.store import RESULTS_NAME, load
-    from railwright.runs.acceptance import load_spec
-    from railwright.runs.judged import report
-    from railwright.runs.requirements import load_requirements
+    from railwright.workflows.acceptance import load_spec
+    from railwright.workflows.judged import report
+    from railwright.workflows.requirements import load_requirements
 
     path, spec = Path(results), load_spec(accept, require)
     file = load(path)

@@ -128,8 +128,8 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     from railwright.report.pages.locate import render_located_html
     from railwright.report.text.locate import located_lines
     from railwright.run.exclusive import measuring_alone
-    from railwright.runs.hosts import resolve_hosts
-    from railwright.runs.searched import choose_rounds, search_status
+    from railwright.workflows.hosts import resolve_hosts
+    from railwright.workflows.searched import choose_rounds, search_status
 
     arguments = Arguments(**typed)
     if (arguments.lab is None) == (arguments.hosts is None):

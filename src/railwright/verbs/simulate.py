@@ -52,7 +52,7 @@ def simulate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     from railwright.diagnosis.localise import trial
     from railwright.diagnosis.localise.simulate import Weather
     from railwright.report.text.locate import simulated_lines
-    from railwright.runs.searched import choose_rounds, search_status
+    from railwright.workflows.searched import choose_rounds, search_status
 
     arguments = Arguments(**typed)
     text = " ".join(arguments.fabric)

@@ -22,8 +22,8 @@ from railwright.results.cited import cite
 from railwright.results.records import Context, End, Result, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.results.store import Writer, load
-from railwright.runs.acceptance import load_spec
 from railwright.topology.expand import expand
+from railwright.workflows.acceptance import load_spec
 
 MIB = 2**20
 GB = 1e9

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from railwright.diagnosis.verdicts.judged import JudgedPath, Verdict
 from railwright.diagnosis.verdicts.policy import parse_requirements, required_status, unmet
 from railwright.errors import UsageError
-from railwright.runs.requirements import load_requirements
+from railwright.workflows.requirements import load_requirements
 
 KNOWN = ("mpi_latency", "gpu_copy", "memory_copy")
 

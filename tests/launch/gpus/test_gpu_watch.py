@@ -26,11 +26,11 @@ from railwright.launch.session import PlannedLaunch, Session
 from railwright.results.declarations import Declaration
 from railwright.results.records import Result
 from railwright.results.workload import Unlimited
-from railwright.runs import measuring
 from railwright.topology.devices import Device
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.sources import nvidia
 from railwright.topology.sources.load import load
+from railwright.workflows import measuring
 
 ADDRESSES = ("0000:00:06.0", "0000:00:07.0")
 IDLE, POWER_CAP, APPLICATION_CLOCKS, THERMAL = 0x01, 0x04, 0x02, 0x40

@@ -30,7 +30,7 @@ def test_what_a_reader_recognises_has_a_mark_of_it(known) -> None:
 def test_explain_of_a_table_and_a_shape_loads_what_they_need_alone() -> None:
     table = EXTERNAL / "nccl_tests/2.19.6-all_reduce-2xh200.txt"
     words = ["explain", str(table), "--host", "hgx-h200", "gpus=2"]
-    script = f"import sys; from railwright.cli.main import run_command; run_command({words}); print(*sys.modules)"
+    script = f"import sys; from railwright.main import run_command; run_command({words}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "railwright.faults.registry" in loaded

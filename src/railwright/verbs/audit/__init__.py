@@ -64,10 +64,10 @@ def audit(
     from pathlib import Path
 
     from railwright.checks.known_bad import decode_known_bad
-    from railwright.runs.hosts import resolve_hosts
     from railwright.topology.sources.root import read_bounded
     from railwright.verbs.audit.fix import audit_fix
     from railwright.verbs.audit.fleet import audit_fleet, audit_hosts
+    from railwright.workflows.hosts import resolve_hosts
 
     if fix is not None or how is not None:
         if fix is None or machine is not None or hosts is not None or bad_file is not None or as_json or more:

@@ -55,11 +55,11 @@ def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
     railwright prove --hosts node1,node2,node3,node4 --parts pairs --max-load 0.5
     """
     from railwright.benchmarks.registry import BENCHMARKS
-    from railwright.runs.container import measure_container
-    from railwright.runs.hosts import resolve_hosts
-    from railwright.runs.measuring import measure
     from railwright.verbs.prove.hosts import prove_hosts
     from railwright.verbs.prove.pods import prove_pods
+    from railwright.workflows.container import measure_container
+    from railwright.workflows.hosts import resolve_hosts
+    from railwright.workflows.measuring import measure
 
     arguments = Arguments(**typed)
     _refuse_mixed(arguments)
@@ -82,8 +82,8 @@ def _refuse_mixed(arguments: Arguments) -> None:
     import os
 
     from railwright.launch.slurm.allocation import is_inside_job
-    from railwright.runs import kubernetes
-    from railwright.runs.container import refuse_incomplete
+    from railwright.workflows import kubernetes
+    from railwright.workflows.container import refuse_incomplete
 
     refuse_incomplete(arguments)
     kubernetes.refuse_mixed(arguments)

@@ -37,11 +37,11 @@ from railwright.results.records import Fabric
 from railwright.results.store import load
 from railwright.results.workload import Collective
 from railwright.run.proof import Proof
-from railwright.runs.judged import note, write_page
-from railwright.runs.measuring import parse_benchmarks
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
 from railwright.units import format_count, format_duration, format_line_rate, format_size
+from railwright.workflows.judged import note, write_page
+from railwright.workflows.measuring import parse_benchmarks
 
 FOLDER, PAIRS_FILE = "between", "pairs.jsonl"
 _START_S, _START_OF_EACH_S = 2.0, 0.25

@@ -31,10 +31,6 @@ from railwright.run.exclusive import measuring_alone
 from railwright.run.host_screen import HostScreen
 from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
-from railwright.runs.acceptance import Evidence, load_spec, sheet_lines
-from railwright.runs.judged import note, write_page
-from railwright.runs.measuring import option_words, parse_benchmarks
-from railwright.runs.requirements import load_requirements
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration, format_size
@@ -46,6 +42,10 @@ from railwright.verbs.prove.between_hosts import (
     parse_collectives,
     split_options,
 )
+from railwright.workflows.acceptance import Evidence, load_spec, sheet_lines
+from railwright.workflows.judged import note, write_page
+from railwright.workflows.measuring import option_words, parse_benchmarks
+from railwright.workflows.requirements import load_requirements
 
 _PAGE = "report.html"
 _TIMES_PLAN, _BESIDE_S = 5.0, 300.0

@@ -14,7 +14,7 @@ from railwright.options.measuring import launches_option, measuring_options
 
 if TYPE_CHECKING:
     from railwright.launch.hosts import Hosts
-    from railwright.runs.measuring import PendingJob
+    from railwright.workflows.measuring import PendingJob
 
 
 @click.command()
@@ -55,9 +55,9 @@ def run(**typed: Any) -> int:  # noqa: ANN401 - the options above
 
 def _run(arguments: Arguments) -> int:
     """Measure, judge and report, or list the benchmarks if none is named. Returns the exit status."""
-    from railwright.runs.container import measure_container, refuse_incomplete
-    from railwright.runs.hosts import choose_sort_key, refuse_no_hosts, refuse_shared_memory
-    from railwright.runs.measuring import PendingJob, add_ceilings, measure
+    from railwright.workflows.container import measure_container, refuse_incomplete
+    from railwright.workflows.hosts import choose_sort_key, refuse_no_hosts, refuse_shared_memory
+    from railwright.workflows.measuring import PendingJob, add_ceilings, measure
 
     names = arguments.names
     refuse_incomplete(arguments, "screen", "grow")
@@ -83,9 +83,9 @@ def _run(arguments: Arguments) -> int:
 def _placed(arguments: Arguments) -> Hosts | PendingJob | None:
     """Return the hosts, or the job that will provide them."""
     from railwright.launch.hosts import parse_interfaces
-    from railwright.runs import kubernetes, slurm
-    from railwright.runs.hosts import resolve_hosts
-    from railwright.runs.measuring import PendingJob
+    from railwright.workflows import kubernetes, slurm
+    from railwright.workflows.hosts import resolve_hosts
+    from railwright.workflows.measuring import PendingJob
 
     kubernetes.refuse_mixed(arguments)
     if not arguments.slurm:

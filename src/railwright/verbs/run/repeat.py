@@ -18,10 +18,10 @@ from railwright.options.arguments import Arguments
 from railwright.results.compare import compare
 from railwright.results.records import Run
 from railwright.results.store import load
-from railwright.runs import compared as comparisons
-from railwright.runs.judged import note
-from railwright.runs.kubernetes import NAMES as KUBERNETES_NAMES
-from railwright.runs.slurm import NAMES
+from railwright.workflows import compared as comparisons
+from railwright.workflows.judged import note
+from railwright.workflows.kubernetes import NAMES as KUBERNETES_NAMES
+from railwright.workflows.slurm import NAMES
 
 _FILES = ("library", "solver", "program", "dat")
 """Options of benchmarks that name a file."""

@@ -12,13 +12,13 @@ from railwright.options.arguments import Arguments
 from railwright.options.output import print_answer, write
 from railwright.report.pages.watch import render_watched_html
 from railwright.report.text.watch import now_line, watched_lines
-from railwright.runs.hosts import resolve_hosts
 from railwright.sampling.recording import Recorded, read_recording
 from railwright.sampling.sources import CpuOwner
 from railwright.verbs.watch.live import HostBins, Live
 from railwright.watch.follow import Watch, follow
 from railwright.watch.now import Bins
 from railwright.watch.seen import Run, analyse, compute_curves
+from railwright.workflows.hosts import resolve_hosts
 
 _STANDARD_OUTPUT, _OURS = "-", 1
 _LEAST_TICKS = 15

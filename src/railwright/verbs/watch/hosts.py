@@ -15,7 +15,6 @@ from railwright.options.output import print_answer, write
 from railwright.report.pages.watch_hosts import render_watched_hosts_html
 from railwright.report.text.watch import now_line
 from railwright.report.text.watch_hosts import watched_hosts_lines
-from railwright.runs.hosts import resolve_hosts
 from railwright.sampling.recording import read_recording
 from railwright.verbs.watch.here import build_watch
 from railwright.verbs.watch.live import HostBins, Live
@@ -31,6 +30,7 @@ from railwright.watch.seen_hosts import (
     analyse_hosts,
     has_one_clock,
 )
+from railwright.workflows.hosts import resolve_hosts
 
 _MOST_SHOWN = 3
 

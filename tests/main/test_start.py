@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from tests.cli.test_help import commands
+from tests.main.test_help import commands
 
-from railwright.cli.main import cli
+from railwright.main import cli
 
 pytestmark = pytest.mark.machine
 
@@ -34,7 +34,7 @@ def test_the_package_root_loads_nothing_of_weight():
 
 HELP = """
 sys.argv = ["railwright", *{arguments}]
-from railwright.cli.main import main
+from railwright.main import main
 try: main()
 except SystemExit as end: assert end.code == 0, end.code
 """
@@ -48,9 +48,9 @@ def test_help_loads_nothing_of_weight(arguments):
     assert not HEAVY & modules
     verbs = {name.split(".")[2] for name in modules if name.startswith("railwright.verbs.")}
     assert verbs <= set(arguments)
-    others = ("railwright.verbs", "railwright.options", "railwright.cli", "railwright.errors", "railwright.terminal")
+    others = ("railwright.verbs", "railwright.options", "railwright.main", "railwright.errors", "railwright.terminal")
     assert not [name for name in modules if name.startswith("railwright.") and not name.startswith(others)]
-    assert "railwright.cli.main" in modules
+    assert "railwright.main" in modules
 
 
 def test_help_names_every_verb_and_the_exit_status(railwright):

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from railwright import verbs
-from railwright.cli.main import VERBS, cli
+from railwright.main import VERBS, cli
 
 
 def commands(group: click.Group, *words: str) -> Iterator[tuple[str, ...]]:

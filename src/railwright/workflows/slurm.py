@@ -21,8 +21,8 @@ from railwright.launch.slurm.job import (
 )
 from railwright.options.arguments import Arguments
 from railwright.results.store import RESULTS_NAME, load
-from railwright.runs.judged import note, report
-from railwright.runs.requirements import load_requirements
+from railwright.workflows.judged import note, report
+from railwright.workflows.requirements import load_requirements
 
 NAMES = ("slurm", "nodes", "partition", "account", "limit", "gpus_per_node", "more", "start_by", "no_wait")
 """The parameters of `slurm_options` and `job_options`."""

@@ -21,8 +21,8 @@ from railwright.launch.kubernetes.wanted import KubernetesRequest, describe_cost
 from railwright.launch.slurm.job import parse_limit
 from railwright.options.arguments import Arguments
 from railwright.results.store import load
-from railwright.runs.judged import note, report
-from railwright.runs.requirements import load_requirements
+from railwright.workflows.judged import note, report
+from railwright.workflows.requirements import load_requirements
 
 NAMES = ("kubernetes", "namespace", "image", "rdma", "networks", "node_selector", "start_within", "job_kind")
 """The parameters of `kubernetes_options`."""

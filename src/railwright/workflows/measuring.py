@@ -23,11 +23,11 @@ from railwright.results.declarations import list_ceilings, must_share_options
 from railwright.results.records import ResultFile
 from railwright.run.plan import PlannedProof, SortKey
 from railwright.run.proof import Proof
-from railwright.runs.acceptance import load_spec
-from railwright.runs.judged import note, report
-from railwright.runs.requirements import load_requirements
 from railwright.topology.sources.load import load
 from railwright.units import format_count, format_duration, format_size
+from railwright.workflows.acceptance import load_spec
+from railwright.workflows.judged import note, report
+from railwright.workflows.requirements import load_requirements
 
 
 def add_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from railwright.benchmarks.benchmark import Plan
-from railwright.runs.measuring import _Display
+from railwright.workflows.measuring import _Display
 
 
 def launch(seconds: float, waived: str = "", name: str = "memory_copy") -> SimpleNamespace:

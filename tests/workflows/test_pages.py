@@ -9,7 +9,7 @@ from tests.report import sample
 
 from railwright.errors import RailwrightError
 from railwright.results.records import ResultFile
-from railwright.runs import judged
+from railwright.workflows import judged
 
 FILE = ResultFile(run=sample.run(), results=sample.results(), end=sample.end())
 
@@ -21,7 +21,7 @@ def test_a_mistake_in_a_page_leaves_the_report(
     def broken(*_: object) -> str:
         raise OverflowError("in a figure")
 
-    monkeypatch.setattr("railwright.runs.judged.render_html", broken)
+    monkeypatch.setattr("railwright.workflows.judged.render_html", broken)
     with pytest.raises(OverflowError, match="in a figure"):
         judged.report(FILE, tmp_path, as_json=as_json)
     said = capsys.readouterr().out

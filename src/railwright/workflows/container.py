@@ -28,10 +28,10 @@ from railwright.results.store import Writer, load
 from railwright.run.host_screen import HostScreen
 from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
-from railwright.runs.judged import note, write_page
-from railwright.runs.measuring import option_words, parse_benchmarks
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration
+from railwright.workflows.judged import note, write_page
+from railwright.workflows.measuring import option_words, parse_benchmarks
 
 _TIMES_PLAN, _BESIDE_S = 5.0, 300.0
 _ROUNDS, _SIDES = "rounds", "hosts"

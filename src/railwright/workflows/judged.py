@@ -24,8 +24,8 @@ from railwright.report.text.run import render
 from railwright.report.view import View, build_view
 from railwright.results.records import ResultFile
 from railwright.results.store import RESULTS_NAME
-from railwright.runs.acceptance import Evidence, sheet_lines
 from railwright.terminal import drop_output
+from railwright.workflows.acceptance import Evidence, sheet_lines
 
 
 def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Requirement, ...] = (),
