@@ -93,7 +93,7 @@ def processes_with(mark: str) -> list[Process]:
 
 @dataclass(frozen=True)
 class Done:
-    """How the command ended, and what it said."""
+    """The end of a command: its status and its output."""
 
     status: int
     out: str
@@ -208,7 +208,7 @@ class Driver:
                 os.kill(process.pid, signal.SIGKILL)
 
     def _files_of_launchers(self) -> set[str]:
-        """What launchers and libraries keep outside TMPDIR, less what lives with a running process of another test."""
+        """Files that launchers and libraries keep outside TMPDIR, except those of a running process of another test."""
         found = set()
         for base in (SHARED_MEMORY, Path("/tmp")):
             for name in (path.name for path in base.iterdir()):
@@ -258,7 +258,7 @@ def railwright(tmp_path: Path) -> Iterator[Driver]:
 
 @pytest.fixture(scope="module")
 def driver_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """One driver for what a whole module reads and no test changes."""
+    """A driver shared by a module, for answers that no test changes."""
     driver = Driver(tmp_path_factory.mktemp("shared"))
     try:
         yield driver

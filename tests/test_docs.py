@@ -1,4 +1,4 @@
-"""What README.md and the pages of docs/ say: their commands run, their output is what is printed, their links lead
+"""README.md and the pages of docs/: their commands run, their output is what is printed, their links lead
 somewhere. Commands that measure are only parsed.
 """
 

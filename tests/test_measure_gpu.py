@@ -27,7 +27,7 @@ PUBLISHED = {
     "all_reduce | processes-plain": "0.947 (0.860 to 1.035) | 1.001 (0.985 to 1.045) | 60 of 62 | 2 void, 0 above",
     "all_reduce | processes-graph": "1.006 (0.890 to 1.041) | 0.999 (0.953 to 1.015) | 58 of 62 | 1 void, 3 above",
 }
-"""What was published of these records on the day, 2026-11-22."""
+"""The figures published from these records on 2026-11-22."""
 TELLS = """#!/bin/sh
 echo "$(basename "$0") [$CUDA_VISIBLE_DEVICES] $*" >> "$CALLS"
 """
@@ -63,7 +63,7 @@ def recorded(tmp_path_factory):
 
 
 def called(folder, *arguments, **environment):
-    """What the script started, line by line, and what it said."""
+    """The lines that the script started, and its output."""
     programs, calls = folder / "bin", folder / "calls"
     programs.mkdir(exist_ok=True)
     for name, text in PROGRAMS.items():

@@ -21,7 +21,7 @@ LONGEST = (
     *("benchmarks/test_kv_moves_nothing.py", "main/test_refusals.py", "lab/test_traffic.py"),
     *("benchmarks/test_kv_cache.py", "lab/test_faults_on_other_hosts.py", "benchmarks/test_gpu_file.py"),
 )
-"""Of the machine: workers take these first, file by file, so that none is left with a long one at the end."""
+"""Files of the machine tier: workers take these first, so that none is left with a long one at the end."""
 STARTING_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
 _pure = False

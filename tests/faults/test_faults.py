@@ -24,7 +24,7 @@ LAID = {
     "nic_across_sockets": ("host0", tuple(f"gpu{number}" for number in range(8))),
     "mtu_small": ("nic3", ("nic3", "nic3--fabric0")),
 }
-"""Where a fault is laid, and where it is then seen."""
+"""A case: the place of a fault, and the place where it must be seen."""
 LEAVES_NO_TRACE = ("nic_unused", "tcp_fallback", "p2p_disabled")
 """Laid in by taking something away: what is not there does not say that it should be."""
 

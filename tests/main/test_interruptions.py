@@ -80,7 +80,7 @@ def test_ctrl_c_before_anything_was_measured_says_so_and_writes_nothing(railwrig
     [(End(finished_at="later"), 0), (End(finished_at="later", interrupted="interrupted by Ctrl-C"), 3), (None, 3)],
 )
 def test_a_run_that_was_cut_off_is_never_all_ok(end, status):
-    """One read of a healthy drive is all ok; what the same run did not reach is not, if it was cut off."""
+    """A read of a healthy drive is ok; results that the same run did not reach are not, if it was cut off."""
     drive = Result(benchmark="device_read", quantity="bandwidth_bytes_per_s", path="nvme0n1>memory0",
                    parameters={"size_bytes": 2**20, "depth": 4})  # fmt: skip
     run = Run(railwright="0", started_at="now", command=("railwright",), context=Context(host="h", kernel="k"),

@@ -1,4 +1,4 @@
-"""What others take of the CPUs while a launch runs is told apart from what we take, and makes nothing slow."""
+"""CPU time of other processes during a launch is separated from our own, and makes nothing slow."""
 
 from __future__ import annotations
 

@@ -35,13 +35,13 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(source: str, library: Path, *flags: str) -> None:
-    """One stand-in, under the name by which it is looked for."""
+    """A stand-in library, under the name that the loader searches."""
     soname = f"-Wl,-soname,{library.name}"
     subprocess.run(["cc", *FLAGS, soname, *flags, "-o", str(library), str(FOLDER / source), "-ldl"], check=True)
 
 
 def environment(folder: Path, *addresses: str, **faults: str) -> dict[str, str]:
-    """What a child needs to find them: GPUs at those PCI addresses, and the faults that they shall have."""
+    """The environment in which a child finds them: GPUs at those PCI addresses, and the faults to show."""
     before = os.environ.get("LD_LIBRARY_PATH", "")
     return {
         "LD_LIBRARY_PATH": f"{folder}:{before}" if before else str(folder),

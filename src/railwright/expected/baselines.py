@@ -66,7 +66,7 @@ class Baselines:
 
     def __init__(self, results: Iterable[Result], declarations: Declarations) -> None:
         self._copies: dict[tuple[str, str, int], Ceiling] = {}
-        """One thread's memory copies, in bytes/s, by path, pages and size."""
+        """Memory copies by a single thread, in bytes/s, by path, pages and size."""
         self._others: dict[tuple[Baseline, Hashable], Ceiling] = {}
         reads: list[Result] = []
         for result in results:

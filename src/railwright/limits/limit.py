@@ -50,7 +50,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     value: float
     kind: LimitKind
     because: str
-    """One clause that names the narrowest link: `PCIe 5.0 x16, MaxPayload 256 B, between gpu0 and switch1`."""
+    """A clause that names the narrowest link: `PCIe 5.0 x16, MaxPayload 256 B, between gpu0 and switch1`."""
     bottleneck: str = ""
     """The id of that link or device; empty for a measured ceiling."""
     varies: float = 1.0

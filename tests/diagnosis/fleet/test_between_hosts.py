@@ -24,7 +24,7 @@ from railwright.topology.sources.load import load
 TEN = load("laptop nics=1 nic-rate=10Gb/s nic-protocol=ethernet")
 FAST = load("hgx-h100 nics=1")
 PAYLOAD = 1.18e9
-"""What TCP leaves of 10 Gb/s, about."""
+"""About the payload rate of TCP at 10 Gb/s."""
 HOSTS = ("a", "b", "c", "d")
 
 

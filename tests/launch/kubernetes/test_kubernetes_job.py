@@ -40,7 +40,7 @@ class Cluster:
         new.replace(self.folder / "pods.json")
 
     def log(self, number: int, lines: list[str], *, hold: bool = False) -> None:
-        """What the log has when it is asked for the so-manieth time."""
+        """The log's content at each successive read."""
         if hold:
             (self.folder / f"hold.{number}").touch()
         (self.folder / f"log.{number}").write_text("".join(f"{line}\n" for line in lines))

@@ -64,7 +64,7 @@ NodeName=g[1-2] NodeAddr={address}.250 CPUs=8 Gres=gpu:h100:8 State=FUTURE
 
 
 def lacking() -> str:
-    """What the machine lacks of it; empty where it has all."""
+    """The missing parts of Slurm on this machine; empty if it has all."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     return ", ".join(name for name in NEEDED if shutil.which(name) is None)
@@ -84,7 +84,7 @@ class Bed:
         return {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def ask(self, *words: str) -> str:
-        """What a command of Slurm's says; fails where it fails."""
+        """Return the output of a Slurm command; fail the test if the command fails."""
         done = subprocess.run(words, env=os.environ | self.environment, text=True, capture_output=True, timeout=120)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout

@@ -38,7 +38,7 @@ class Nvlink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: Small | None = None
     """NVML's own numbering (nvml.h, NVML_NVLINK_VERSION_*): 6 is NVLink 4."""
     bytes_per_s: BytesPerS | None = None
-    """One direction, as the link is clocked, before its own overhead: 26.562e9 where the datasheet counts 25e9."""
+    """The clocked rate of a direction, before its own overhead: 26.562e9 where the datasheet counts 25e9."""
     remote: Remote = "unknown"
     remote_address: Address | None = None
     """The PCI address of the other end, not readable in most virtual machines."""
@@ -69,7 +69,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The PCIe link of the GPU in its slot."""
     pcie_max_width: Small | None = None
     pcie_max_generation_of_gpu: Small | None = None
-    """Of the GPU alone."""
+    """The maximum PCIe generation of the GPU itself, whatever its slot."""
     nvlink_count: Small | None = None
     """Number of NVLinks of the GPU, active or not."""
     nvlinks: Annotated[tuple[Nvlink, ...], msgspec.Meta(max_length=64)] = ()

@@ -71,7 +71,7 @@ class Between:
     hosts: Hosts
     arguments: Arguments
     parts: frozenset[str]
-    """Of `pairs` and `find_collectives`."""
+    """The benchmarks of `pairs` and `find_collectives`."""
     cluster: Cluster | None
     chosen: list[tuple[AnyBenchmark, Options]]
     """The collectives with their options."""

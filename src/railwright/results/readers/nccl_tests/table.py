@@ -33,7 +33,7 @@ class Table(Draft, kw_only=True):
     average: Number | None = None
     algbw_is_busbw: bool = False
     named_ranks: int | None = None
-    """One more than the highest rank in the device lines if some lines are missing. It is a lower bound on the ranks.
+    """The highest rank in the device lines plus one, if some lines are missing. It is a lower bound on the ranks.
     """
 
     @property
