@@ -49,7 +49,7 @@ def bus_bandwidth(operation: str, ranks: int, algorithm_bytes_per_s: float) -> f
     return float(busbw_factor(operation, ranks)) * algorithm_bytes_per_s
 
 
-def ranks_between(operation: str, low: float, high: float) -> tuple[int, int] | None:
+def bound_ranks(operation: str, low: float, high: float) -> tuple[int, int] | None:
     """Return the minimum and maximum number of ranks whose factor is within [low, high].
 
     None if the factor does not depend on the ranks.

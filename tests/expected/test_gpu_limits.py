@@ -8,7 +8,7 @@ from tests.expected.finders import Finder
 from tests.topology.machines import archive
 
 from railwright.diagnosis.verdicts.verdict import judge
-from railwright.expected.links import expect_over
+from railwright.expected.links import expect_narrowest
 from railwright.expected.machine import Machine
 from railwright.expected.nccl_collectives import decides_nothing, select_gpus
 from railwright.limits.limit import NoLimit
@@ -80,7 +80,7 @@ def test_a_drive_that_is_slower_than_its_link_is_never_called_slow(benchmark, pa
     drives = Finder(expand("hgx-h100", {}), ())
     on_the_way = drives.path(path)
     assert on_the_way is not None
-    assert expect_over(expand("hgx-h100", {}), on_the_way)[1] is not None, (
+    assert expect_narrowest(expand("hgx-h100", {}), on_the_way)[1] is not None, (
         "the links alone have a band, which no drive need reach"
     )
     assert state(drives, benchmark, path, gigabytes * 1e9, {"size_bytes": 2**20, "way": "bounce"}) == expected

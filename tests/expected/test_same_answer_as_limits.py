@@ -9,7 +9,7 @@ import pytest
 from railwright.expected.collective_rows import collective_row
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
-from railwright.expected.path_rows import rows_between
+from railwright.expected.path_rows import list_network_rows
 from railwright.results.workload import Collective, Message
 from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
@@ -40,4 +40,4 @@ def test_messages_have_the_limit_of_the_path_that_limits_prints(shape) -> None:
         for size in SIZES:
             workload = Message(by="verbs", from_gpu=first, to_gpu=last, size_bytes=size)
             limit, _ = expect(workload, Machine(cluster=cluster))
-            assert limit == rows_between(Machine(cluster=cluster), path)[0].limit, (path, size)
+            assert limit == list_network_rows(Machine(cluster=cluster), path)[0].limit, (path, size)

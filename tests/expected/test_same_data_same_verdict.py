@@ -21,7 +21,7 @@ from railwright.diagnosis.verdicts.verdict import judge_result
 from railwright.expected.bands import scale_band
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
-from railwright.explain.rows import busbw_scale, judge_rows, machine_for
+from railwright.explain.rows import busbw_scale, fit_machine, judge_rows
 from railwright.limits.limit import Limit
 from railwright.results.declarations import find_workload
 from railwright.results.readers import registry
@@ -253,7 +253,7 @@ def compared(name: str) -> Iterator[tuple[str, Judged, Judged]]:
         ours = min(results, key=lambda result: distance(result, row))
         scale = busbw_scale(file)
         assert value(ours) == pytest.approx(row.summary.median, rel=0.01)
-        limit, band = expect(carried(find_workload(ours, DECLARATIONS)), machine_for(file, machine))
+        limit, band = expect(carried(find_workload(ours, DECLARATIONS)), fit_machine(file, machine))
         limit = replace(limit, value=limit.value * scale) if isinstance(limit, Limit) else limit
         band = scale_band(band, scale, scale) if band is not None else None
         mine = judge_result(ours, row.summary.median * scale, (limit, band), None, must_check=False)
@@ -261,7 +261,7 @@ def compared(name: str) -> Iterator[tuple[str, Judged, Judged]]:
 
 
 def judged_as_text(file: ForeignFile, machine: Machine) -> tuple[Judged, ...]:
-    return judge_rows(file, machine_for(file, machine))
+    return judge_rows(file, fit_machine(file, machine))
 
 
 def distance(result: Result, row: Result) -> float:

@@ -18,7 +18,7 @@ from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import RailwrightError
 from railwright.expected.collective_rows import collective_row
 from railwright.expected.machine import Machine
-from railwright.expected.path_rows import rows_inside
+from railwright.expected.path_rows import list_host_rows
 from railwright.explain.paste import read_paste
 from railwright.report.text.explain import render_explained
 from railwright.report.text.nccl import render_nccl_log
@@ -132,7 +132,7 @@ def test_a_broken_topology_is_judged_or_refused(shape, texts):
         try:
             host = decode_topology(msgspec.json.encode(broken), "it")
             cluster = build_cluster(host, 1 + seed % 3)
-            rows_inside(Machine(cluster=build_cluster(host, 1)), list_main_paths(host))
+            list_host_rows(Machine(cluster=build_cluster(host, 1)), list_main_paths(host))
             collective_row(cluster, "all_reduce", "auto", None)
             read_paste(chance.choice(texts), Machine(cluster=cluster))
         except RailwrightError:

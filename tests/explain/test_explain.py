@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from railwright.errors import UsageError
 from railwright.expected.machine import Machine
-from railwright.explain.rows import shapes_for
+from railwright.explain.rows import list_shapes
 from railwright.explain.table import Explained, explain
 from railwright.limits.limit import Limit
 from railwright.limits.storage import file_limit
@@ -324,7 +324,7 @@ def test_a_path_is_for_tables_between_two_devices() -> None:
 def test_shapes_are_found_by_the_gpu_that_a_table_names(gpu: str, has: set[str], has_not: set[str]) -> None:
     (file,) = tables(recorded("nccl_tests/2.18.3-all_gather-2xgb10-healthy.txt").replace("NVIDIA GB10", gpu))
     assert file.gpus == (gpu,)
-    found = set(shapes_for(file))
+    found = set(list_shapes(file))
     assert has <= found
     assert not has_not & found
 
@@ -332,7 +332,7 @@ def test_shapes_are_found_by_the_gpu_that_a_table_names(gpu: str, has: set[str],
 def test_a_shape_with_too_few_gpus_is_not_proposed() -> None:
     text = recorded("nccl_tests/2.18.3-alltoall-16xrtx6000d-slow.txt")
     (file,) = tables(text.replace("NVIDIA RTX 6000D", "NVIDIA GH200 480GB"))
-    assert shapes_for(file) == ()
+    assert list_shapes(file) == ()
 
 
 def test_files_are_held_against_the_least_of_drives_and_ports() -> None:

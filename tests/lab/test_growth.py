@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import PATIENCE_S, Driver
 from tests.stand_ins import build
 
-from railwright.diagnosis.peers.growth import losing_merges, merges, state_of
+from railwright.diagnosis.peers.growth import judge_merge, losing_merges, merges
 from railwright.lab import build as lab_build
 from railwright.lab import remove
 from railwright.lab.faults.applied import apply
@@ -46,7 +46,7 @@ def test_groups_1_and_2_merge_3_and_4_gain_nothing_and_the_fourth_is_named(railw
     )  # fmt: skip
     results = railwright.results("hpl")
     every = merges(results)
-    states = {(*one.first.members, "+", *one.second.members): state_of(one, every) for one in every}
+    states = {(*one.first.members, "+", *one.second.members): judge_merge(one, every) for one in every}
     assert states["host2", "+", "host3"] == "loses", done.out
     assert states["host0", "+", "host1"] == "gains", done.out
     (finding,) = losing_merges(results)

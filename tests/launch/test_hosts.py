@@ -54,7 +54,7 @@ class Hosts:
     def processes(self) -> dict[int, str]:
         """Whatever runs in a namespace of the lab."""
         found = {}
-        for pid in remove.processes_in(self.lab.namespace(node.name) for node in self.lab.plan.nodes):
+        for pid in remove.find_processes(self.lab.namespace(node.name) for node in self.lab.plan.nodes):
             try:
                 found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
             except OSError:  # it ended meanwhile

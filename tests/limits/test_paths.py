@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from railwright.errors import CannotJudge, UsageError
 from railwright.expected.collective_rows import collective_row
 from railwright.expected.machine import Machine
-from railwright.expected.path_rows import PathLimit, rows_between, rows_inside
+from railwright.expected.path_rows import PathLimit, list_host_rows, list_network_rows
 from railwright.limits.limit import Limit, NoLimit
 from railwright.topology.cluster import Cluster, build_cluster
 from railwright.topology.devices import (
@@ -48,11 +48,11 @@ def two_sockets(*, gpu_link: PcieLink = GEN5, nic_link: PcieLink = GEN5, between
 
 
 def rows(host: Topology, paths: Iterable[str]) -> tuple[PathLimit, ...]:
-    return rows_inside(Machine(cluster=build_cluster(host, 1)), paths)
+    return list_host_rows(Machine(cluster=build_cluster(host, 1)), paths)
 
 
 def apart(cluster: Cluster, path: str) -> tuple[PathLimit, ...]:
-    return rows_between(Machine(cluster=cluster), path)
+    return list_network_rows(Machine(cluster=cluster), path)
 
 
 def test_the_narrowest_link_is_named() -> None:

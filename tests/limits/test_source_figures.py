@@ -9,7 +9,7 @@ from railwright.diagnosis.verdicts.verdict import judge
 from railwright.expected.collective_rows import collective_row
 from railwright.expected.linpack import expect_hpl
 from railwright.expected.machine import Machine
-from railwright.expected.path_rows import rows_between, rows_inside
+from railwright.expected.path_rows import list_host_rows, list_network_rows
 from railwright.limits.limit import Expected, Limit
 from railwright.limits.storage import file_limit
 from railwright.topology.cluster import Storage, build_cluster
@@ -71,7 +71,7 @@ def test_the_firmware_that_gives_every_gpu_a_nic_keeps_receivers_off_the_cpu():
 def test_the_five_paths_of_a_kv_cache():
     cluster = build_cluster(load("hgx-h100"), 2)
     machine = Machine(cluster=cluster)
-    peer, down = rows_inside(machine, ("gpu0>gpu1", "gpu0>memory0"))
+    peer, down = list_host_rows(machine, ("gpu0>gpu1", "gpu0>memory0"))
     assert peer.limit.value == 450e9
     assert verdict(400e9, peer.limit, peer.expected) == "ok"
     assert down.limit.value == pytest.approx(57.5e9, rel=5e-3)
@@ -80,7 +80,7 @@ def test_the_five_paths_of_a_kv_cache():
         0.96, abs=0.01
     )  # "about 50": 4 % below the band for MaxPayload 256
     remote, memory, both = (
-        rows_between(machine, path)[0] for path in ("gpu0:gpu0@1", "gpu0:memory0@1", "memory0:memory0@1")
+        list_network_rows(machine, path)[0] for path in ("gpu0:gpu0@1", "gpu0:memory0@1", "memory0:memory0@1")
     )
     for row in (remote, memory, both):
         assert row.limit.value == pytest.approx(49.7e9, rel=2e-3)

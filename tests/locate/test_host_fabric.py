@@ -8,7 +8,7 @@ from railwright.diagnosis.localise import trial
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.localise.records import Fault, Suspect
 from railwright.diagnosis.localise.simulate import Weather
-from railwright.diagnosis.localise.truth import truth_of
+from railwright.diagnosis.localise.truth import apply_faults
 from railwright.errors import UsageError
 from railwright.locate.host_fabric import build_host_fabric, find_uniform_suspects
 from railwright.locate.switch_tree import SwitchTree
@@ -20,7 +20,7 @@ TREE = SwitchTree(LEAVES, ("spine0",))
 
 def suspects(tree: SwitchTree | None, *faults: Fault, oversubscription: float = 1.0) -> tuple[Suspect, ...]:
     fabric = build_host_fabric(NAMES, ("eth0",), tree, oversubscription)
-    truth = truth_of(fabric, list(faults))
+    truth = apply_faults(fabric, list(faults))
     found = trial.run(fabric, "", truth, Weather(), seed=1, rounds=Rounds(), cover=None, with_baselines=False)
     return found.suspects
 

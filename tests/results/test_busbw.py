@@ -41,14 +41,14 @@ def test_an_unknown_operation_or_no_rank_has_no_factor() -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7, 8, 72, 1024])
 def test_the_ranks_follow_from_their_factor(operation: str, ranks: int) -> None:
     exact = float(busbw.busbw_factor(operation, ranks))
-    assert busbw.ranks_between(operation, exact, exact) == (ranks, ranks)
+    assert busbw.bound_ranks(operation, exact, exact) == (ranks, ranks)
 
 
 def test_a_wide_ratio_leaves_several_ranks_and_an_impossible_one_none() -> None:
-    assert busbw.ranks_between("all_reduce", 1.74, 1.88) == (8, 16)
-    least, most = busbw.ranks_between("all_reduce", 2.1, 2.2) or (0, 0)
+    assert busbw.bound_ranks("all_reduce", 1.74, 1.88) == (8, 16)
+    least, most = busbw.bound_ranks("all_reduce", 2.1, 2.2) or (0, 0)
     assert least > most
-    assert busbw.ranks_between("broadcast", 1, 1) is None
+    assert busbw.bound_ranks("broadcast", 1, 1) is None
 
 
 def test_hypercube_does_not_count_a_ranks_own_part() -> None:

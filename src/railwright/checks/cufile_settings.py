@@ -55,7 +55,7 @@ class _Near(msgspec.Struct, frozen=True):
     """GPUs that reach these NICs only through the CPU."""
 
 
-def near_nics(topology: Topology) -> _Near:
+def find_nearest_nics(topology: Topology) -> _Near:
     """Return the RDMA NICs nearest to each GPU. Raises UsageError if there is no NVIDIA GPU."""
     gpus = [gpu for gpu in topology.of_kind("gpu") if is_nvidia(gpu)]
     if not gpus:
@@ -93,7 +93,7 @@ def recommend_settings(topology: Topology, addresses: Mapping[str, str]) -> tupl
 
     Raises UsageError without a GPU, and CannotJudge if the address of a required NIC is unknown.
     """
-    near = near_nics(topology)
+    near = find_nearest_nics(topology)
     unknown = [format_nic(nic) for nic in near.nics if nic.id not in addresses]
     if unknown:
         some = ", ".join(unknown[:4])
@@ -162,7 +162,7 @@ def check(
     topology: Topology, properties: Mapping[str, object], addresses: Mapping[str, str]
 ) -> tuple[CheckedEntry, ...]:
     """Compare a file with the machine. `addresses` maps NIC ids to the known IPv4 addresses."""
-    near = near_nics(topology)
+    near = find_nearest_nics(topology)
     return (
         *_addresses_told(topology, near, properties.get(ADDRESSES, []), addresses),
         _routing_told(near, properties.get(ROUTING, False)),

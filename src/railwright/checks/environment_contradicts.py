@@ -87,7 +87,7 @@ def _devices(environment: Environment, topology: Topology) -> Told:
     wanted = environment.get("NCCL_IB_HCA", "").strip()
     if known and wanted and not wanted.startswith("^"):
         exact = wanted.startswith("=")
-        names = [_before_port(name) for name in wanted.lstrip("=").split(",")[:_MOST_NAMES]]
+        names = [_strip_port(name) for name in wanted.lstrip("=").split(",")[:_MOST_NAMES]]
         absent = [
             name for name in names if not any(device == name if exact else device.startswith(name) for device in known)
         ]
@@ -96,7 +96,7 @@ def _devices(environment: Environment, topology: Topology) -> Told:
     devices = [name for name in environment.get("UCX_NET_DEVICES", "").split(",")[:_MOST_NAMES] if ":" in name]
     # Patterns and ranges match several devices, and a caret inverts the list.
     plain = [name for name in devices if not set("*[^") & set(name)]
-    absent = [name for name in map(_before_port, plain) if name not in known]
+    absent = [name for name in map(_strip_port, plain) if name not in known]
     if known and absent:
         says = f"UCX_NET_DEVICES names {short(', '.join(absent))}, the machine has {_listed(known)}"
         yield ("UCX_NET_DEVICES",), says
@@ -117,7 +117,7 @@ def _pml(environment: Environment, _: Topology) -> Told:
         )
 
 
-def _before_port(name: str) -> str:
+def _strip_port(name: str) -> str:
     return name.strip().partition(":")[0]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from railwright.checks.check import Prerequisite, Way
 from railwright.checks.host_settings import setting, whole
-from railwright.checks.ways import at_least, open_module, way
+from railwright.checks.ways import open_module, require_version, way
 from railwright.limits.limit import Constant, Source
 from railwright.topology.devices import Topology
 from railwright.topology.gpus import is_nvidia
@@ -41,10 +41,13 @@ def gpudirect_ways(topology: Topology) -> tuple[Way, ...]:
         way(
             "dma-buf",
             (
-                at_least("Linux", LINUX, setting(topology, "kernel")),
+                require_version("Linux", LINUX, setting(topology, "kernel")),
                 open_module(topology),
-                at_least("a driver for CUDA", CUDA, setting(topology, "cuda")),
-                *(at_least("compute capability", TURING, capability) for capability in dict.fromkeys(capabilities)),
+                require_version("a driver for CUDA", CUDA, setting(topology, "cuda")),
+                *(
+                    require_version("compute capability", TURING, capability)
+                    for capability in dict.fromkeys(capabilities)
+                ),
                 Prerequisite(what="the CUDA driver shares the GPUs' memory", there=told, seen="CUDA device attribute"),
             ),
             decided=told,

@@ -98,7 +98,7 @@ def grouped(gpus: Iterable[Device], told: Callable[[Device], Told | None]) -> di
     return found
 
 
-def above(topology: Topology, device_id: str) -> Link | None:
+def find_uplink(topology: Topology, device_id: str) -> Link | None:
     """Return the link from a device towards the CPU, skipping its card; `a` is the end nearer the CPU."""
     cards = {card.id for card in topology.of_kind("card")}
     kinds = {device.id: device.kind for device in topology.devices}
@@ -119,7 +119,7 @@ def above(topology: Topology, device_id: str) -> Link | None:
     return link
 
 
-def pcie_above(topology: Topology, devices: Iterable[Device]) -> tuple[Link, ...]:
+def list_pcie_uplinks(topology: Topology, devices: Iterable[Device]) -> tuple[Link, ...]:
     """Return the upstream PCIe links of the devices or of their cards, without duplicates."""
-    found = (above(topology, device.id) for device in devices)
+    found = (find_uplink(topology, device.id) for device in devices)
     return tuple({link.id: link for link in found if link is not None and isinstance(link.protocol, PcieLink)}.values())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.parts import above, grouped
+from railwright.checks.parts import find_uplink, grouped
 from railwright.topology.cluster import ports
 from railwright.topology.devices import Device, Link, NetworkLink, PcieLink, Topology
 from railwright.topology.gpus import format_runs
@@ -43,7 +43,7 @@ def _rate(link: Link) -> float:
 
 
 def _request(topology: Topology, nic: Device) -> int | None:
-    link = above(topology, nic.id)
+    link = find_uplink(topology, nic.id)
     return link.protocol.max_read_request_bytes if link and isinstance(link.protocol, PcieLink) else None
 
 

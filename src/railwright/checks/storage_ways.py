@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from railwright.checks.check import Prerequisite, Way
 from railwright.checks.host_settings import is_arm, setting
-from railwright.checks.ways import at_least, open_module, way
+from railwright.checks.ways import open_module, require_version, way
 from railwright.limits.limit import Constant, Source
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import nvidia_gpus
@@ -46,9 +46,9 @@ def storage_ways(topology: Topology) -> tuple[Way, ...]:
         way(
             "PCI P2PDMA",
             (
-                at_least("Linux", _LINUX, setting(topology, "kernel")),
+                require_version("Linux", _LINUX, setting(topology, "kernel")),
                 open_module(topology),
-                *(at_least("compute capability", _AMPERE, capability) for capability in capabilities),
+                *(require_version("compute capability", _AMPERE, capability) for capability in capabilities),
                 Prerequisite(
                     what="NVMe multipathing is off",
                     there=None if multipath is None else multipath != "Y",

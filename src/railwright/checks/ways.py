@@ -10,7 +10,7 @@ from railwright.limits.limit import Constant
 from railwright.topology.devices import Scalar, Topology
 
 
-def version_below(text: str, least: tuple[Constant, ...]) -> bool | None:
+def is_older_version(text: str, least: tuple[Constant, ...]) -> bool | None:
     """Report whether a version such as `6.8.0-41-generic` is below `least`; None if it is not a version."""
     match = re.match(r"(\d{1,3})\.(\d{1,4})", text)
     return None if match is None else (int(match[1]), int(match[2])) < tuple(part.value for part in least)
@@ -36,9 +36,9 @@ def open_module(topology: Topology) -> Prerequisite:
     return Prerequisite(what="NVIDIA's open kernel modules", there=there, seen="/proc/driver/nvidia/version")
 
 
-def at_least(what: str, least: tuple[Constant, ...], value: Scalar | None) -> Prerequisite:
+def require_version(what: str, least: tuple[Constant, ...], value: Scalar | None) -> Prerequisite:
     """Return the prerequisite of a minimum version; a value of None was not readable."""
-    below = None if value is None else version_below(str(value), least)
+    below = None if value is None else is_older_version(str(value), least)
     wanted = ".".join(f"{part.value:g}" for part in least)
     there = None if below is None else not below
     return Prerequisite(what=f"{what} {wanted} or later", there=there, seen=str(value or "")[:80])

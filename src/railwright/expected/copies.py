@@ -8,7 +8,7 @@ from railwright.expected import gpu_copies, links
 from railwright.expected.bands import extend_doubt, half_band
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
-from railwright.limits.path import has_unknown_link, limit_inside
+from railwright.limits.path import has_unknown_link, limit_host_path
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Copy, Crossing
 from railwright.topology.devices import PcieLink
@@ -43,15 +43,15 @@ def expect_copy(workload: Copy, machine: Machine) -> Bounds:
         limit, band = links.expect_within_gpu(gpu)
         # Half of the memory's rate is the limit of all GPUs; the engines' share of it was measured on Hopper alone.
         return limit, _large(workload, band) if workload.size_bytes is not None else None
-    return _expect_between(workload, machine)
+    return _expect_path(workload, machine)
 
 
-def _expect_between(workload: Copy, machine: Machine) -> Bounds:
+def _expect_path(workload: Copy, machine: Machine) -> Bounds:
     path = machine.find_path(workload.path)
     if path is None:
         between = Crossing(quantity=workload.quantity, path=workload.path.replace(">", ":"))
         return links.expect_crossing(between, machine)[0], None
-    limit, band = links.expect_over(machine.host, path)
+    limit, band = links.expect_narrowest(machine.host, path)
     if not isinstance(limit, Limit):
         return limit, None
     over_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)
@@ -112,7 +112,7 @@ def _load(workload: Copy, machine: Machine) -> Bounds:
     gpu, path = machine.gpu(workload.path.partition(">")[2]), machine.find_path(workload.path)
     if own_load is None or gpu is None or path is None:
         return no_limit(workload, _NOT_MEASURED)
-    limit = limit_inside(machine.host, path)
+    limit = limit_host_path(machine.host, path)
     if isinstance(limit, NoLimit):
         return replace(limit, quantity="latency_s"), None
     is_pcie = any(isinstance(link.protocol, PcieLink) for link in path.links)

@@ -14,7 +14,7 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.expected.collective_rows import collective_row
 from railwright.expected.machine import Machine
-from railwright.expected.path_rows import PathLimit, rows_between
+from railwright.expected.path_rows import PathLimit, list_network_rows
 from railwright.limits.bill import Cost, Optics, Parts, Prices, compute_cost, count_parts, port_rate_bits_per_s
 from railwright.limits.rates import Rate
 from railwright.limits.software import far_gpus
@@ -112,7 +112,7 @@ def evaluate_design(name: str, cluster: Cluster, question: Question) -> Design:
         port_rate_bits_per_s=port_rate_bits_per_s(cluster.host),
         fabric=_fabric_words(cluster, question.radix),
         collectives=tuple(_reach(cluster, collective) for collective in question.collectives),
-        paths=tuple(row for path in _kv_paths(cluster) for row in rows_between(machine, path)),
+        paths=tuple(row for path in _kv_paths(cluster) for row in list_network_rows(machine, path)),
         far_gpu=_far_gpu(cluster),
         parts=parts,
         cost=compute_cost(parts, question.prices) if question.prices is not None else None,
@@ -173,8 +173,8 @@ def compare(designs: Sequence[Design]) -> tuple[Design, ...]:
                 for reach, most in zip(design.collectives, best, strict=True)
             ),
             saving=_saving(design, dearest),
-            pareto=not _beaten_by(design, designs),
-            beaten_by=_beaten_by(design, designs),
+            pareto=not _is_dominated(design, designs),
+            beaten_by=_is_dominated(design, designs),
         )
         for design in designs
     )
@@ -193,7 +193,9 @@ def speed(design: Design, place: int = 0) -> float:
 def find_front(designs: Iterable[Design], place: int = 0) -> tuple[Design, ...]:
     """Return the designs that no other beats in that collective, the cheapest first."""
     candidates = tuple(designs)
-    return tuple(sorted((design for design in candidates if not _beaten_by(design, candidates, place)), key=find_price))
+    return tuple(
+        sorted((design for design in candidates if not _is_dominated(design, candidates, place)), key=find_price)
+    )
 
 
 def _loss(limit: float, best: float) -> float:
@@ -201,7 +203,7 @@ def _loss(limit: float, best: float) -> float:
     return loss if loss > _SAME else 0.0
 
 
-def _beaten_by(design: Design, designs: Iterable[Design], place: int = 0) -> tuple[str, ...]:
+def _is_dominated(design: Design, designs: Iterable[Design], place: int = 0) -> tuple[str, ...]:
     found = []
     for other in designs:
         faster = speed(other, place) > speed(design, place) * (1 + _SAME)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from railwright.expected import mounts, overlapped
 from railwright.expected.bands import file_band, limit_from_baseline
 from railwright.expected.baselines import Baselines
-from railwright.expected.links import expect_over
+from railwright.expected.links import expect_narrowest
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds, Constant, Expected, NoLimit, Source
 from railwright.limits.storage import file_limit
@@ -45,7 +45,7 @@ def links(workload: Workload, machine: Machine) -> Bounds:
         return no_limit(workload, f"the topology has no path {workload.path}")
     if workload.quantity != "bandwidth_bytes_per_s":
         return no_limit(workload, "no document gives a latency or a rate of operations here")
-    return expect_over(machine.host, path)
+    return expect_narrowest(machine.host, path)
 
 
 def is_best_read(workload: Workload, baselines: Baselines) -> bool:

@@ -46,13 +46,13 @@ def pcie_band(band: Expected, *, by_kernel: bool, both_ways: bool, reads_host: b
         return _scale_band(band, BOTH_KERNELS_SHARE, "two kernels that copy at once")
     if by_kernel:
         found = _scale_band(band, KERNEL_SHARE, "a kernel that copies")
-        return _down_to(found, KERNEL_READS_AT_LEAST, band) if reads_host else found
+        return _extend_doubt(found, KERNEL_READS_AT_LEAST, band) if reads_host else found
     if both_ways:
-        return _down_to(_scale_band(band, BOTH_WAYS_SHARE, "both directions busy"), BOTH_WAYS_AT_LEAST, band)
+        return _extend_doubt(_scale_band(band, BOTH_WAYS_SHARE, "both directions busy"), BOTH_WAYS_AT_LEAST, band)
     return band
 
 
-def _down_to(found: Expected, share: Constant, band: Expected) -> Expected:
+def _extend_doubt(found: Expected, share: Constant, band: Expected) -> Expected:
     return replace(found, doubtful_to=share.value * band.low, sources=(*found.sources, share.source))
 
 

@@ -10,7 +10,7 @@ from railwright.errors import UsageError
 from railwright.expected.machine import Machine
 from railwright.limits import memory, pcie
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, bandwidth_band
-from railwright.limits.path import has_unknown_link, limit_inside, limit_over_nics
+from railwright.limits.path import has_unknown_link, limit_host_path, limit_over_nics
 from railwright.limits.sources import (
     EFA_MEASURED,
     H200_MEASURED,
@@ -48,18 +48,22 @@ def expect_crossing(workload: Crossing, machine: Machine) -> Bounds:
         return no_limit(workload, error.message)
     if len(path.devices) == 1:
         gpu = machine.gpu(path.devices[0])
-        return expect_within_gpu(gpu) if gpu is not None else (memory.limit_inside(machine.host, path.devices[0]), None)
+        return (
+            expect_within_gpu(gpu)
+            if gpu is not None
+            else (memory.limit_memory_copy(machine.host, path.devices[0]), None)
+        )
     if workload.nics > 1:
         return limit_over_nics(path, workload.nics), None
-    return expect_over(machine.host, path)
+    return expect_narrowest(machine.host, path)
 
 
-def expect_over(host: Topology, path: Path) -> Bounds:
+def expect_narrowest(host: Topology, path: Path) -> Bounds:
     """Return the narrowest link of a path of that host, whose ids may end in `@host`, and its band.
 
     A link of unknown rate may be narrower: then the limit holds, but there is no band.
     """
-    limit = limit_inside(host, path)
+    limit = limit_host_path(host, path)
     if isinstance(limit, NoLimit) or has_unknown_link(path):
         return limit, None
     return limit, find_band(next(link for link in path.links if link.id == limit.bottleneck), limit)

@@ -15,7 +15,7 @@ from railwright.results.records import Fabric
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Device, Path, Topology
 from railwright.topology.paths import Graph
-from railwright.topology.routes import path_between, path_inside
+from railwright.topology.routes import find_host_path, find_network_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +67,12 @@ class Machine:
 
     def inside(self, text: str) -> Path:
         """Return the path of `gpu0>nic0` inside one host. Raises UsageError."""
-        return path_inside(self.graph, text)
+        return find_host_path(self.graph, text)
 
     def between(self, text: str) -> Path:
         """Return the path of `gpu0:gpu0@2` between two hosts. Raises UsageError."""
         if text not in self._paths:
-            self._paths[text] = path_between(self.supposed.cluster, text)
+            self._paths[text] = find_network_path(self.supposed.cluster, text)
         return self._paths[text]
 
     def find_path(self, path_id: str) -> Path | None:

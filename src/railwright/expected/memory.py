@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from railwright.expected.files import links
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, Source
-from railwright.limits.memory import gpu_memory_limit, limit_inside
+from railwright.limits.memory import gpu_memory_limit, limit_memory_copy
 from railwright.limits.memory import limit as channels_limit
 from railwright.limits.path import has_unknown_link
 from railwright.results.declarations import no_limit
@@ -67,7 +67,7 @@ def _copied(workload: Memory, machine: Machine) -> Bounds:
         return no_limit(workload, f"a copy that touches {format_size(touched)} may stay in the caches")
     if len(machine.host.of_kind("memory")) > 1 and workload.threads != 1:
         return no_limit(workload, "threads on several NUMA nodes use several memories")
-    return limit_inside(machine.host, memory), None
+    return limit_memory_copy(machine.host, memory), None
 
 
 def _band(limit: Limit, share: float, doubtful: float) -> Expected:

@@ -11,7 +11,7 @@ from railwright.errors import UsageError
 from railwright.expected import gpu_copies, shared_memory
 from railwright.expected.bands import extend_doubt, half_band, scale_band
 from railwright.expected.baselines import Baselines
-from railwright.expected.links import expect_over, expect_within_gpu
+from railwright.expected.links import expect_narrowest, expect_within_gpu
 from railwright.expected.machine import Machine
 from railwright.expected.message_time import Start, add_start, find_start
 from railwright.expected.rails import limit_over_ports
@@ -21,7 +21,7 @@ from railwright.results.declarations import no_limit
 from railwright.results.workload import Message
 from railwright.topology.changes import change_links, convert_to_tcp
 from railwright.topology.devices import EfaLink, EthernetLink, Path
-from railwright.topology.routes import path_between
+from railwright.topology.routes import find_network_path
 from railwright.units import KIB, MIB, format_duration, format_size
 
 INSIDE = "memory0:memory0"
@@ -119,10 +119,10 @@ def _expect_sockets(workload: Message, machine: Machine) -> Bounds:
         return no_limit(workload, "no baseline is known inside one host; if it ran between two hosts, give --count 2")
     host = change_links(cluster.host, convert_to_tcp)
     try:
-        path = path_between(replace(cluster, host=host), machine.path or "memory0:memory0@1")
+        path = find_network_path(replace(cluster, host=host), machine.path or "memory0:memory0@1")
     except UsageError as error:
         return no_limit(workload, error.message)
-    limit, _ = expect_over(host, path)
+    limit, _ = expect_narrowest(host, path)
     return limit, tcp_band(limit) if isinstance(limit, Limit) else None
 
 
@@ -158,7 +158,7 @@ def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bound
     if source == target and (gpu := machine.gpu(source)) is not None:
         limit, band = expect_within_gpu(gpu)
     elif (path := machine.find_path(workload.path)) is not None:
-        limit, band = expect_over(machine.host, path)
+        limit, band = expect_narrowest(machine.host, path)
     else:
         return no_limit(workload, f"the topology has no path {workload.path}")
     is_large = (workload.size_bytes or 0) >= _TRANSFERS_JUDGED_FROM
@@ -171,7 +171,7 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     The band of one pair is that of one port, whatever the library stripes; several pairs are expected to spread.
     """
     way = machine.between(path)
-    found, band = expect_over(machine.host, way)
+    found, band = expect_narrowest(machine.host, way)
     if isinstance(found, NoLimit):
         return found, None
     single, band = _apply_assumptions(way, workload, machine, found, band)

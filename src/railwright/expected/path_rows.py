@@ -11,7 +11,7 @@ from railwright.expected.machine import Machine
 from railwright.limits.limit import Expected, Limit, NoLimit
 from railwright.results.workload import Crossing
 from railwright.topology.devices import Path, PathKind
-from railwright.topology.routes import equally_near
+from railwright.topology.routes import count_nearest
 
 
 class PathLimit(msgspec.Struct, frozen=True, kw_only=True, tag="limit", tag_field="record", omit_defaults=True,
@@ -25,16 +25,16 @@ class PathLimit(msgspec.Struct, frozen=True, kw_only=True, tag="limit", tag_fiel
     expected: Expected | None = None
 
 
-def rows_inside(machine: Machine, texts: Iterable[str]) -> tuple[PathLimit, ...]:
+def list_host_rows(machine: Machine, texts: Iterable[str]) -> tuple[PathLimit, ...]:
     """Return the row of each `source>target` of a host. Raises UsageError for an unknown path."""
     return tuple(_row(machine.inside(text), text, machine) for text in texts)
 
 
-def rows_between(machine: Machine, text: str) -> tuple[PathLimit, ...]:
+def list_network_rows(machine: Machine, text: str) -> tuple[PathLimit, ...]:
     """Return the row of `gpu0:gpu0@2`, and of the same over all NICs that are equally near. Raises UsageError."""
     path = machine.between(text)
     row = _row(path, text, machine)
-    nics = equally_near(machine.graph, path) if path.kind == "NET" and isinstance(row.limit, Limit) else 1
+    nics = count_nearest(machine.graph, path) if path.kind == "NET" and isinstance(row.limit, Limit) else 1
     return (row, _row(path, text, machine, nics)) if nics > 1 else (row,)
 
 

@@ -16,7 +16,7 @@ from railwright.limits.limit import Constant, Limit, Source
 from railwright.limits.path import link_limit
 from railwright.results.workload import Message
 from railwright.topology.devices import EthernetLink, Link, Path, PcieLink, Topology
-from railwright.topology.routes import equally_near
+from railwright.topology.routes import count_nearest
 
 _UCX = Source("UCX src/ucp/core/ucp_context.c, NIXL src/utils/ucx", "MAX_RNDV_RAILS 2, and MAX_RMA_RAILS 2 of NIXL")
 _RAILS = Constant(2, "devices over which UCX stripes one large message by default", _UCX)
@@ -35,7 +35,7 @@ def ports_used(workload: Message, machine: Machine, way: Path) -> int:
     if rails.isdecimal():
         wanted = int(rails[:3]) * workload.pairs
     else:
-        wanted = max(int(_RAILS.value), equally_near(machine.graph, way), workload.pairs)
+        wanted = max(int(_RAILS.value), count_nearest(machine.graph, way), workload.pairs)
     return max(1, min(all_ports, named, wanted))
 
 

@@ -22,10 +22,10 @@ _COLLAPSE = 3.0
 
 def find_in_curve(file: ForeignFile, machine: Machine | None, rows: Sequence[Judged]) -> tuple[Finding, ...]:
     """Return all findings; none without a machine."""
-    return () if machine is None else tuple(_seen_in(file, machine, rows))
+    return () if machine is None else tuple(_recognise(file, machine, rows))
 
 
-def _seen_in(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
+def _recognise(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
     yield from _fewer_nics_named(file, machine)
     yield from _copies_without_nvlink(file, machine, rows)
     fall = find_fall(rows)

@@ -93,7 +93,7 @@ Curve = dict[int, Point]
 
 def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
     """Return the healthy machine first, then the faults that fit the table clearly better, the nearest first."""
-    case = Case(cluster=machine.cluster, to_memory=_is_copies(file) or _to_memory(file, machine))
+    case = Case(cluster=machine.cluster, to_memory=_is_copies(file) or _ends_in_memory(file, machine))
     rows = _telling_rows(file, machine)
     if not rows:
         return ()
@@ -119,7 +119,7 @@ def _is_stream(file: ForeignFile) -> bool:
     return isinstance(file.workload, Message)
 
 
-def _to_memory(file: ForeignFile, machine: Machine) -> bool:
+def _ends_in_memory(file: ForeignFile, machine: Machine) -> bool:
     """Report whether messages go between a GPU and the memory of its own host."""
     workload = file.workload
     return isinstance(workload, Message) and machine.cluster.hosts == 1 and workload.from_gpu != workload.to_gpu

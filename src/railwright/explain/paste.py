@@ -51,7 +51,7 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
     log: NcclLog | None = None
     findings: tuple[Finding, ...] = ()
     try:
-        log = _log_of(given)
+        log = _read_log(given)
         findings = _contradictions(log, machine) if log else ()
     except UsageError:
         if not tables:  # a few log lines around a table may hold nothing to read
@@ -77,7 +77,7 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
         return Paste(log=log, findings=findings, refused=error)
 
 
-def _log_of(given: str | LongText) -> NcclLog | None:
+def _read_log(given: str | LongText) -> NcclLog | None:
     if isinstance(given, str):
         if not any(mark in given for mark in MARKS):
             return None

@@ -29,7 +29,7 @@ _MOST_MODELS = 8
 """The number of GPU names read from a table; a job has one or a few."""
 
 
-def machine_for(file: ForeignFile, machine: Machine) -> Machine:
+def fit_machine(file: ForeignFile, machine: Machine) -> Machine:
     """Return the machine with the table's number of hosts and GPUs. Raises UsageError if they do not fit.
 
     A table without a number of hosts is assumed to be of all given hosts.
@@ -107,7 +107,7 @@ def _differences(file: ForeignFile, machine: Machine, placed: Cluster) -> Iterat
         yield (f"{placed.gpus_per_host} of the {given.gpus_per_host} GPUs of each host took part; all NICs are counted")
 
 
-def shapes_for(file: ForeignFile) -> tuple[str, ...]:
+def list_shapes(file: ForeignFile) -> tuple[str, ...]:
     """Return the names of the shapes with the table's GPU and enough of them per host."""
     gpus = -(-file.ranks // (file.hosts or 1)) if file.ranks else 1
     return tuple(

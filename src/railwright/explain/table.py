@@ -21,9 +21,9 @@ from railwright.explain.rows import (
     busbw_scale,
     collective_name,
     differences,
+    fit_machine,
     is_busbw,
     judge_rows,
-    machine_for,
 )
 from railwright.explain.stated_machine import contradictions, suggest_line_rate
 from railwright.explain.topology_matrix import Surroundings
@@ -76,7 +76,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         raise UsageError(
             f"--path {machine.path[:80]!r} needs a test between two devices, got {file.test}", hint="omit --path"
         )
-    fitting = machine_for(file, machine) if machine is not None else None
+    fitting = fit_machine(file, machine) if machine is not None else None
     placed, told = correct_machine(file, fitting) if fitting is not None else (None, ())
     rows, headline, call = _judged_rows(file, placed, told, around.nccl)
     verdict = _verdict(rows, headline)
@@ -139,12 +139,12 @@ def _find_faults(file: ForeignFile, host: Topology, state: State) -> tuple[Findi
     facts = Facts(topology=host, environment=file.environment)
     operation = collective_name(file)
     unable = {fault.name for fault in FAULTS if not fault.can_affect(file.workload.transport, operation)}
-    looked = (finding for check in _checks_for(facts) if check.name not in unable for finding in check.look(facts))
+    looked = (finding for check in _select_checks(facts) if check.name not in unable for finding in check.look(facts))
     found = tuple(finding for finding in looked if finding.certainty != "could not look")
     return tuple(filter(_is_setting, found)) if state in ("ok", "suspicious") and host.source == "shape" else found
 
 
-def _checks_for(facts: Facts) -> tuple[Check, ...]:
+def _select_checks(facts: Facts) -> tuple[Check, ...]:
     """Return the checks that can find something: for a shape without settings only those of faults."""
     if facts.environment or facts.topology.source != "shape":
         from railwright.faults.every_check import EVERY_CHECK
@@ -192,10 +192,10 @@ def _verdict(rows: tuple[Judged, ...], headline: int | None) -> Verdict:
     state = min((row.verdict.state for row in telling), key=order.__getitem__, default=chosen.verdict.state)
     state = "failed" if wrong else state
     if state == chosen.verdict.state or state not in ("slow", "suspicious", "failed"):
-        return Verdict(state=chosen.verdict.state, why=_reason_at(chosen))
+        return Verdict(state=chosen.verdict.state, why=_build_reason(chosen))
     alike = [row for row in rows if row.verdict.state == state]
     worst = min(alike, key=_share_of_band) if state == "slow" else max(alike, key=_share_of_limit)
-    return Verdict(state=state, why=f"{len(alike)} of {len(rows)} rows, for example {_reason_at(worst)}")
+    return Verdict(state=state, why=f"{len(alike)} of {len(rows)} rows, for example {_build_reason(worst)}")
 
 
 def _share_of_band(row: Judged) -> float:
@@ -209,7 +209,7 @@ def _share_of_limit(row: Judged) -> float:
     return row.fraction_of_limit or 0.0
 
 
-def _reason_at(row: Judged) -> str:
+def _build_reason(row: Judged) -> str:
     """Return the reason with the row's size and placement."""
     size, placement = find_size(row.parameters), row.parameters.get("placement", "")
     if isinstance(row.limit, NoLimit) and row.verdict.state == "unknown":

@@ -29,11 +29,11 @@ _STANDS_BEFORE = {
 """Maps a fault to the check that follows it in reports, to keep checks of one part of a machine together."""
 
 
-def _in_order() -> Iterator[Check]:
+def _sort_checks() -> Iterator[Check]:
     for check in CHECKS:
         yield from (fault for fault in FAULTS if _STANDS_BEFORE.get(fault.name) == check.name)
         yield check
     yield from (fault for fault in FAULTS if fault.name not in _STANDS_BEFORE)
 
 
-EVERY_CHECK: tuple[Check, ...] = tuple(_in_order())
+EVERY_CHECK: tuple[Check, ...] = tuple(_sort_checks())

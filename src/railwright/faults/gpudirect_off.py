@@ -13,7 +13,7 @@ from railwright.checks.finding import Certainty, Finding
 from railwright.checks.gpudirect_ways import LINUX, PEERMEM, gpudirect_ways
 from railwright.checks.parts import rdma_ports
 from railwright.checks.settings import Cause, Settings, is_one_of
-from railwright.checks.ways import version_below
+from railwright.checks.ways import is_older_version
 from railwright.faults.cases import crosses_network, replace_host
 from railwright.faults.fault import NOT_VERBS, Fault, Ways
 from railwright.limits.case import Case
@@ -68,7 +68,7 @@ def _look_at_modules(topology: Topology, host: Device) -> Findings:
         seen = Evidence(claim="dma-buf", value=f"not supported by {gpus[0].id}", seen="CUDA device attribute")
         says = "nvidia-peermem is not loaded, and the driver does not share GPU memory as a dma-buf"
         yield _off(host, says, _NO_PEERMEM, seen)
-    elif modules and version_below(str(host.facts.get("kernel", "")), LINUX):
+    elif modules and is_older_version(str(host.facts.get("kernel", "")), LINUX):
         kernel = str(host.facts["kernel"])[:80]
         says = f"nvidia-peermem is not loaded, and Linux {kernel} is older than 5.12, which dma-buf needs"
         yield _off(host, says, _NO_PEERMEM, certainty="likely")

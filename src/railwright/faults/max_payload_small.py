@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.host_settings import is_virtual
-from railwright.checks.parts import above, pcie_above
+from railwright.checks.parts import find_uplink, list_pcie_uplinks
 from railwright.faults.cases import gpus_use_pcie, replace_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
@@ -52,7 +52,7 @@ def _signs(facts: Facts) -> Findings:
 def _way_up(topology: Topology, device_id: str) -> list[Link]:
     """Return the links between a device and its CPU, nearest first."""
     way: list[Link] = []
-    while (link := above(topology, device_id)) is not None and link not in way:
+    while (link := find_uplink(topology, device_id)) is not None and link not in way:
         way.append(link)
         device_id = link.a
     return way
@@ -79,7 +79,7 @@ def _ways(case: Case) -> Ways:
     """Suppose small payloads only for GPU links inside a host: the loss at NICs is within their bands."""
     if not gpus_use_pcie(case) or case.cluster.hosts > 1:
         return
-    links = pcie_above(case.cluster.host, case.cluster.host.of_kind("gpu"))
+    links = list_pcie_uplinks(case.cluster.host, case.cluster.host.of_kind("gpu"))
     large = [link.id for link in links if isinstance(link.protocol, PcieLink)
              and (link.protocol.max_payload_bytes or _USUAL_BYTES) >= _USUAL_BYTES]  # fmt: skip
     if large:

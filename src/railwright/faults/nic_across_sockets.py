@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
-from railwright.checks.parts import above, rdma_ports
+from railwright.checks.parts import find_uplink, rdma_ports
 from railwright.faults.cases import crosses_network, replace_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
@@ -67,7 +67,7 @@ def _degrade(topology: Topology, where: str) -> Topology:
         beyond = f"{move.away.id}_beyond_{move.home.id}"
         if beyond not in devices:
             devices[beyond] = replace(move.away, id=beyond)
-            links.append(Link(a=move.home.id, b=beyond, protocol=_between(topology, move)))
+            links.append(Link(a=move.home.id, b=beyond, protocol=_find_smp_link(topology, move)))
         root_port = f"root_port_of_{move.link.b}"
         devices[root_port] = Device(id=root_port, kind="root_port", numa=move.away.numa)
         links.append(Link(a=beyond, b=root_port, protocol=InternalLink(name="root complex")))
@@ -80,14 +80,14 @@ def _moves(topology: Topology, where: str) -> tuple[_Move, ...]:
     everything = where in known and known[where].kind == "host"
     found: dict[str, _Move] = {}
     for nic, _ in ports(topology):
-        link, home = above(topology, nic.id), _cpu_of(topology, nic.id)
+        link, home = find_uplink(topology, nic.id), _find_cpu(topology, nic.id)
         away = _other_socket(topology, home)
         if link is not None and home is not None and away is not None and (everything or nic.id == where):
             found[link.id] = _Move(link, home, away)
     return tuple(found.values())
 
 
-def _cpu_of(topology: Topology, device_id: str) -> Device | None:
+def _find_cpu(topology: Topology, device_id: str) -> Device | None:
     """Return the CPU above a device; in a link `a` is the end nearer the CPU."""
     here: str | None = device_id
     for _ in topology.devices:
@@ -100,7 +100,7 @@ def _cpu_of(topology: Topology, device_id: str) -> Device | None:
 
 
 def _socket(topology: Topology, device_id: str) -> object:
-    cpu = _cpu_of(topology, device_id)
+    cpu = _find_cpu(topology, device_id)
     return cpu.facts.get("package", cpu.id) if cpu is not None else None
 
 
@@ -111,7 +111,7 @@ def _other_socket(topology: Topology, home: Device | None) -> Device | None:
     return next((cpu for cpu in known if cpu.facts["package"] != home.facts["package"]), None)
 
 
-def _between(topology: Topology, move: _Move) -> SmpLink:
+def _find_smp_link(topology: Topology, move: _Move) -> SmpLink:
     ends = {move.home.id, move.away.id}
     found = (link.protocol for link in topology.links if {link.a, link.b} == ends)
     return next((protocol for protocol in found if isinstance(protocol, SmpLink)), SmpLink())

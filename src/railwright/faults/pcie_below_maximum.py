@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
-from railwright.checks.parts import pcie_above
+from railwright.checks.parts import list_pcie_uplinks
 from railwright.faults.cases import crosses_network, gpus_use_pcie, replace_host
 from railwright.faults.fault import Fault, Ways
 from railwright.limits.case import Case
@@ -63,10 +63,10 @@ def _degrade(topology: Topology, where: str) -> Topology:
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
-    return topology, change_pcie(topology, [link.id for link in topology.links], _at_its_best)
+    return topology, change_pcie(topology, [link.id for link in topology.links], _restore_maximum)
 
 
-def _at_its_best(link: PcieLink) -> PcieLink:
+def _restore_maximum(link: PcieLink) -> PcieLink:
     return replace(link, width=link.max_width or link.width, gt_per_s=link.max_gt_per_s or link.gt_per_s)
 
 
@@ -74,13 +74,13 @@ def _ways(case: Case) -> Ways:
     """Suppose slower links of all GPUs or NICs: a collective waits for the slowest, so one such link costs as much."""
     host = case.cluster.host
     if crosses_network(case) or gpus_use_pcie(case):
-        yield from _ways_for(case, "GPUs", host.of_kind("gpu"), _PARTS if gpus_use_pcie(case) else (1,))
+        yield from _list_ways(case, "GPUs", host.of_kind("gpu"), _PARTS if gpus_use_pcie(case) else (1,))
     if crosses_network(case):
-        yield from _ways_for(case, "NICs", tuple(nic for nic, _ in ports(host)), (1,))
+        yield from _list_ways(case, "NICs", tuple(nic for nic, _ in ports(host)), (1,))
 
 
-def _ways_for(case: Case, parts: str, devices: tuple[Device, ...], steps: Iterable[int]) -> Ways:
-    links = [link.id for link in pcie_above(case.cluster.host, devices)]
+def _list_ways(case: Case, parts: str, devices: tuple[Device, ...], steps: Iterable[int]) -> Ways:
+    links = [link.id for link in list_pcie_uplinks(case.cluster.host, devices)]
     for step in steps:
         for says, change in (
             (f"the {parts} have {_PARTS[step]} of their PCIe lanes", partial(_narrower, by=2**step)),

@@ -12,7 +12,7 @@ from railwright.checks.outcome import Slowed
 from railwright.errors import RailwrightError
 from railwright.expected.collective_rows import collective_row
 from railwright.expected.machine import Machine
-from railwright.expected.path_rows import rows_inside
+from railwright.expected.path_rows import list_host_rows
 from railwright.limits.limit import Limit, NoLimit
 from railwright.topology.cluster import build_cluster
 from railwright.topology.devices import Topology
@@ -40,7 +40,7 @@ def find_slowed(mend: Mend, topology: Topology) -> tuple[Slowed, ...]:
 
 def _paths(now: Topology, without: Topology) -> Iterator[tuple[str, float, float]]:
     both = [path for path in list_main_paths(without) if path in set(list_main_paths(now))]
-    rows = (rows_inside(Machine(cluster=build_cluster(host, 1)), both) for host in (now, without))
+    rows = (list_host_rows(Machine(cluster=build_cluster(host, 1)), both) for host in (now, without))
     for row, other in zip(*rows, strict=True):
         rates = [_rate(limit) for limit in (row.limit, other.limit)]
         if None not in rates:

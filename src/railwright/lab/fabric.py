@@ -13,12 +13,12 @@ from railwright.units import format_line_rate
 def build_fabric(plan: LabPlan, hosts: Sequence[str], rails: Sequence[RailPort]) -> Fabric | None:
     """Return the fabric between the hosts over the ports of those rails; None if a port has no rate."""
     ports = {rail.port for rail in rails}
-    host_rates = [sum(_rate(cable) for cable in _of(plan, host, ports)) for host in hosts]
+    host_rates = [sum(_rate(cable) for cable in _select_cables(plan, host, ports)) for host in hosts]
     bottlenecks = [
         _widest(plan, port, other)
         for host in hosts[1:]
-        for port in _of(plan, hosts[0], ports)
-        for other in _of(plan, host, ports)
+        for port in _select_cables(plan, hosts[0], ports)
+        for other in _select_cables(plan, host, ports)
         if port.rail == other.rail
     ]
     narrowest = min(filter(None, bottlenecks), key=_rate, default=None)
@@ -38,7 +38,7 @@ def _rate(cable: Cable) -> float:
     return math.inf if cable.rate_bits_per_s is None else cable.rate_bits_per_s
 
 
-def _of(plan: LabPlan, host: str, ports: Iterable[str]) -> list[Cable]:
+def _select_cables(plan: LabPlan, host: str, ports: Iterable[str]) -> list[Cable]:
     """Return the host's cables at those ports."""
     return [cable for cable in plan.cables_of(host) if cable.port_of(host) in ports]
 

@@ -81,7 +81,7 @@ def _policies(node: Node) -> list[str]:
         lines += [_allow(f"{name}-OWN", host_route(address)) for address in addresses]
         lines += _permit(f"{name}-OUT", 10, f"{name}-OWN")
         # The addresses of this rail on all hosts, as numbered by `lab.plan`.
-        lines += [_allow(name, _around(address)) for address in rail.addresses]
+        lines += [_allow(name, _cover_prefix(address)) for address in rail.addresses]
         lines += _permit(f"{name}-IN", 10, name, f" set local-preference {_PREFERRED}")
         lines += _permit(f"{name}-IN", 30, "LAB")
     return lines
@@ -91,7 +91,7 @@ def _allow(prefix_list: str, prefix: str) -> str:
     return f"{'ipv6' if ':' in prefix else 'ip'} prefix-list {prefix_list} permit {prefix}"
 
 
-def _around(address: str) -> str:
+def _cover_prefix(address: str) -> str:
     """Return the prefix of all host routes of a rail: their addresses differ only in the last number."""
     if ":" in address:
         return f"{address.rpartition('::')[0]}::/64 ge 128"

@@ -200,16 +200,16 @@ def _cables(hosts: list[Node], tiers: list[list[Node]], fabric: Fabric, options:
         found.append(cable)
         below[upper.name] += rate
 
-    leaves = _by_group(tiers[0])
+    leaves = _group_switches(tiers[0])
     for host in hosts:
         group_leaves = leaves[host.group]
         for rail in host.rails:
             leaf = group_leaves[rail.rail % len(group_leaves)]
             join(host, rail.port, leaf, f"{host.name}r{rail.rail}", options.rate_bits_per_s or 0.0, rail.rail)
     for level, (lower, upper) in enumerate(itertools.pairwise(tiers)):
-        above = _by_group(upper)
+        above = _group_switches(upper)
         ratio = fabric.tiers[level + 1].hosts // fabric.tiers[level].hosts
-        one_rail = level == 0 and len(_by_group(lower)[0]) == rails
+        one_rail = level == 0 and len(_group_switches(lower)[0]) == rails
         for number, switch in enumerate(lower):
             peers = above[switch.group // ratio]
             rate = below[switch.name] / fabric.tiers[level].oversubscription / len(peers)
@@ -218,5 +218,5 @@ def _cables(hosts: list[Node], tiers: list[list[Node]], fabric: Fabric, options:
     return found
 
 
-def _by_group(switches: list[Node]) -> dict[int, list[Node]]:
+def _group_switches(switches: list[Node]) -> dict[int, list[Node]]:
     return {group: list(nodes) for group, nodes in itertools.groupby(switches, key=lambda node: node.group)}

@@ -55,7 +55,7 @@ def _is_ours(namespace: str, lab: str) -> bool:
     return namespace.startswith(f"rw-{lab}-") and "/" not in namespace and namespace not in (".", "..")
 
 
-def processes_in(namespaces: Iterable[str]) -> list[int]:
+def find_processes(namespaces: Iterable[str]) -> list[int]:
     """Return the processes in these network namespaces, unordered."""
     kept = {_identity(_PROC / "1/ns/net"), _identity(_PROC / "self/ns/net")}
     wanted = {_identity(state.NETNS / name) for name in namespaces} - kept - {None}
@@ -78,7 +78,7 @@ def _end_processes(namespaces: list[str]) -> None:
     deadline = time.monotonic() + _WITHIN_S
     empty = 0
     while empty < 2:
-        found = processes_in(namespaces)
+        found = find_processes(namespaces)
         empty = 0 if found else empty + 1
         for process in found:
             with contextlib.suppress(ProcessLookupError):

@@ -34,7 +34,7 @@ def config_path(lab: Lab) -> Path:
     return lab.folder / "ssh/config"
 
 
-def _folder_of(lab: Lab, host: str) -> Path:
+def _find_folder(lab: Lab, host: str) -> Path:
     """Return the folder of a host's sshd. The node's folder belongs to FRR's user, and sshd trusts no keys below it."""
     return config_path(lab).parent / host
 
@@ -51,7 +51,7 @@ def make_keys(lab: Lab) -> None:
 
 def start(lab: Lab, host: str) -> None:
     """Start a host's sshd, which listens when this returns. Raises RailwrightError with sshd's output."""
-    node, folder = lab.plan.node(host), _folder_of(lab, host)
+    node, folder = lab.plan.node(host), _find_folder(lab, host)
     folder.mkdir(mode=0o700)
     _make_key(folder / "host_key", f"{host} of railwright lab {lab.name}")
     shutil.copyfile(config_path(lab).with_name(f"{_KEY}.pub"), folder / "authorized_keys")
@@ -67,7 +67,7 @@ def write_known_hosts(lab: Lab) -> None:
     """Write every host's key to known_hosts, so that ssh can verify each connection."""
     lines = []
     for node in lab.plan.of_kind("host"):
-        key = (_folder_of(lab, node.name) / "host_key.pub").read_text(encoding="ascii").split()
+        key = (_find_folder(lab, node.name) / "host_key.pub").read_text(encoding="ascii").split()
         lines.append(f"{','.join([node.name, *node.loopbacks])} {key[0]} {key[1]}\n")
     _write(config_path(lab).with_name("known_hosts"), "".join(lines))
 

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from railwright.lab import ssh
-from railwright.lab.remove import processes_in
+from railwright.lab.remove import find_processes
 from railwright.lab.routes import expected_routes
 from railwright.lab.state import Lab
 from railwright.lab.wait import missing_routes
@@ -59,7 +59,7 @@ def observe(lab: Lab, executor: Executor) -> LabStatus:
                 asn=node.asn,
                 addresses=node.addresses,
                 namespace=lab.namespace(node.name),
-                processes=len(processes_in([lab.namespace(node.name)])),
+                processes=len(find_processes([lab.namespace(node.name)])),
                 routes_expected=len(expected[node.name]),
                 routes_incomplete=len(lacking),
                 ports_lacking=tuple(sorted({port for ports in lacking.values() for port in ports})),

@@ -47,7 +47,7 @@ def _groups(host: Topology) -> Iterator[tuple[str, _Group]]:
     islands = _islands(host)
     for number, island in enumerate(islands):
         yield f"NVLink's group {number}", island
-    for name, below in _devices_below(host):
+    for name, below in _group_devices(host):
         touched = [island for island in islands if island & below]
         if len(touched) > _MOST_TOUCHED.value:
             touched = [frozenset().union(*touched)]
@@ -75,7 +75,7 @@ def _islands(host: Topology) -> list[_Group]:
     return list(dict.fromkeys(frozenset(reach([gpu], peers)) for gpu in peers))
 
 
-def _devices_below(host: Topology) -> Iterator[tuple[str, _Group]]:
+def _group_devices(host: Topology) -> Iterator[tuple[str, _Group]]:
     """Yield the devices below each switch, root port, NUMA node and socket."""
     down: dict[str, list[str]] = defaultdict(list)
     for link in host.links:  # link.a is the end nearer the CPU

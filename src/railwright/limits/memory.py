@@ -52,7 +52,7 @@ def copy_limit(of_memory: Limit | NoLimit) -> Limit | NoLimit:
     return replace(of_memory, value=value, because=because, derivation=(*of_memory.derivation, step))
 
 
-def limit_inside(topology: Topology, memory: str) -> Limit | NoLimit:
+def limit_memory_copy(topology: Topology, memory: str) -> Limit | NoLimit:
     """Return the limit of a copy inside a memory; bytes count once."""
     for link in topology.links:
         if isinstance(link.protocol, MemoryLink) and memory in (link.a, link.b):

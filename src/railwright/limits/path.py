@@ -78,7 +78,7 @@ def has_unknown_link(path: Path) -> bool:
     return any(_may_be_narrower(link) for link in path.links if isinstance(link_limit(link), NoLimit))
 
 
-def limit_inside(machine: Topology, path: Path) -> Limit | NoLimit:
+def limit_host_path(machine: Topology, path: Path) -> Limit | NoLimit:
     """Return the limit of a path inside a machine, whose ids may end in `@host`.
 
     There is none between two GPUs over PCIe if it is unknown whether NVLink joins them, for NVLink would be their path.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from railwright.diagnosis.localise.fabric import CableSpec, Fabric, fabric_of
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, build_fabric
 from railwright.diagnosis.localise.records import Suspect
 from railwright.errors import UsageError
 from railwright.locate.switch_tree import SwitchTree
@@ -29,11 +29,11 @@ def build_host_fabric(
     leaves = tuple(dict.fromkeys(leaf_of.values()))
     cables = [CableSpec(name, port, leaf_of[name], "", 1.0) for name, port, _ in ports]
     if len(leaves) == 1:
-        return fabric_of(ports, leaves, cables)
+        return build_fabric(ports, leaves, cables)
     above = format_hosts(tree.above) if tree and tree.above else _UNKNOWN
     below = Counter(leaf_of.values())
     cables += [CableSpec(leaf, "", above, "", len(own) * below[leaf] / oversubscription) for leaf in leaves]
-    return fabric_of(ports, (*leaves, above), cables)
+    return build_fabric(ports, (*leaves, above), cables)
 
 
 def read_cluster_tree(names: Sequence[str], cluster: Cluster) -> SwitchTree | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from railwright.diagnosis.localise.fabric import CableSpec, Fabric, Path, fabric_of
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, Path, build_fabric
 from railwright.errors import UsageError
 from railwright.lab.nodes import LabPlan
 
@@ -25,7 +25,7 @@ def build_lab_fabric(plan: LabPlan, hosts: Sequence[str] = ()) -> Fabric:
         for cable in plan.cables
         if cable.a not in left_out
     ]
-    return fabric_of(nics, switches, cables)
+    return build_fabric(nics, switches, cables)
 
 
 def nic_rate_bits_per_s(plan: LabPlan) -> float:

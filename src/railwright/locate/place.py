@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from railwright.diagnosis.localise.fabric import Fabric
-from railwright.diagnosis.localise.prescribed import fabric_of_subnet, ports_of
+from railwright.diagnosis.localise.prescribed import fabric_of_subnet, find_ports
 from railwright.errors import UsageError
 from railwright.lab.nodes import LabPlan
 from railwright.lab.reach import LabReach
@@ -86,7 +86,7 @@ def make_subnet_place(hosts: Hosts, subnet: Subnet, routing: str = "unknown", ad
 
     Raises CannotJudge, UsageError.
     """
-    fabric = fabric_of_subnet(subnet, ports_of(subnet, hosts.names, adapter))
+    fabric = fabric_of_subnet(subnet, find_ports(subnet, hosts.names, adapter))
     if not hosts.reach.shares_files:
         hosts.reach.check()
     return Place(
@@ -128,7 +128,7 @@ def make_hosts_place(
         + (f", {format_count(gpus, 'GPU')} of each" if gpus else ""),
         routing=routing,
         reach=reach,
-        addresses=_names_of(fabric) if gpus else reach.addresses_on(hosts.used_interfaces),
+        addresses=_name_hosts(fabric) if gpus else reach.addresses_on(hosts.used_interfaces),
         names={},
         rate_bits_per_s=None,
         mtu_bytes=None,
@@ -137,7 +137,7 @@ def make_hosts_place(
     )
 
 
-def _names_of(fabric: Fabric) -> tuple[str, ...]:
+def _name_hosts(fabric: Fabric) -> tuple[str, ...]:
     """Return names in place of addresses: GPUs are found by their ranks and have no address."""
     return tuple(fabric.node_name(nic) for nic in range(fabric.nics))
 

@@ -19,7 +19,7 @@ from railwright.diagnosis.localise.flows import Round
 from railwright.diagnosis.localise.latency import Latency, RoundTrip, classify_round_trips, latency_rounds
 from railwright.diagnosis.localise.load import LoadClass, evaluate_load
 from railwright.diagnosis.localise.pairs import pair_rounds
-from railwright.diagnosis.localise.prescribed import cover_of
+from railwright.diagnosis.localise.prescribed import plan_cover
 from railwright.diagnosis.localise.procedure import Outcome, Phase, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested, tested
@@ -131,7 +131,7 @@ def search(
 def _covering(fabric: Fabric, cover: Cover | None, random: Random) -> Iterable[Round]:
     if cover is None:
         return ()
-    return pair_rounds(fabric, random) if cover == "hosts" else cover_of(fabric, cover).rounds(random)
+    return pair_rounds(fabric, random) if cover == "hosts" else plan_cover(fabric, cover).rounds(random)
 
 
 def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency) -> Located:

@@ -14,7 +14,7 @@ from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.names import RouteKey
 from railwright.diagnosis.localise.procedure import Outcome
 from railwright.diagnosis.localise.records import Suspect, Verdict
-from railwright.diagnosis.localise.suspects import suspects_of
+from railwright.diagnosis.localise.suspects import build_suspects
 
 _LEAST_TESTS = 3
 _CHANCES = 12.0
@@ -63,7 +63,7 @@ def find_suspects(
     whose ranks died or were silent to the reason.
     """
     fabric = outcome.evidence.fabric
-    gone, flapping = _by_crossings(fabric, crossings)
+    gone, flapping = _find_uncrossed(fabric, crossings)
     silent = [*_dead(set_aside), *(one for one in _silent(fabric, signs) if one.id.partition(":")[0] not in set_aside)]
     found = [*silent, *_links(fabric, gone, "down"), *_links(fabric, flapping, "flapping")]
     named = {one.id for one in found}
@@ -79,7 +79,7 @@ def find_suspects(
     beside = {fabric.cable_name(each) for cable in flapping for each in fabric.above[fabric.lower[cable]]}
     by_rate = [
         _read(fabric, one, busy)
-        for one in suspects_of(outcome)
+        for one in build_suspects(outcome)
         if one.id not in named
         and one.id.partition(":")[0] not in hosts
         # A flapping link changes the rates of links next to it, which carry its traffic: they are not at fault.
@@ -116,7 +116,7 @@ def _is_part(one: Suspect, of: Iterable[Suspect]) -> bool:
     return any(other.id in ends for other in of)
 
 
-def _by_crossings(fabric: Fabric, crossings: Sequence[Crossings]) -> tuple[set[int], set[int]]:
+def _find_uncrossed(fabric: Fabric, crossings: Sequence[Crossings]) -> tuple[set[int], set[int]]:
     """Return the cables between switches that no trace crossed, and those crossed only in some rounds."""
     crossed: dict[int, int] = {}
     for one in crossings:
@@ -287,7 +287,7 @@ def _explained(
     explanation = explain(evidence)
     return [
         (suspect, {one.number for one in explanation.suspicions if fabric.cable_name(one.number // 2) == suspect.id})
-        for suspect in suspects_of(Outcome(evidence, explanation, [], rounds))
+        for suspect in build_suspects(Outcome(evidence, explanation, [], rounds))
     ]
 
 

@@ -120,12 +120,12 @@ def read_counters(before: bytes, after: bytes, *, write: bool) -> PathCounts | N
     """
     words = zip(_WORDS.iter_unpack(after), _WORDS.iter_unpack(before), strict=True)
     since = b"".join(_WORDS.pack((new - old) % 2**64) for (new,), (old,) in words)
-    by_gpu = (_by_gpu(since, at, *_GPUS.unpack_from(after, at), write=write) for at in _GPU_COUNT_AT)
+    by_gpu = (_sum_gpus(since, at, *_GPUS.unpack_from(after, at), write=write) for at in _GPU_COUNT_AT)
     found = [one for one in (next(filter(None, by_gpu), None), _batches(since, write=write)) if one is not None]
     return PathCounts(*map(sum, zip(*found, strict=True))) if found else None
 
 
-def _by_gpu(since: bytes, at: int, gpus: int, *, write: bool) -> PathCounts | None:
+def _sum_gpus(since: bytes, at: int, gpus: int, *, write: bool) -> PathCounts | None:
     """Return the sum over all GPUs if their number lies at `at`."""
     moved = struct.unpack_from("<2Q", since, _BYTES_AT)
     if not any(moved) or not 1 <= gpus <= _MOST_GPUS:

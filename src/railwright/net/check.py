@@ -13,7 +13,7 @@ import msgspec
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, UsageError
 from railwright.net import frr, leaf, packets
 from railwright.net.checks.registry import CHECKS
-from railwright.net.pod import Pod, is_same_netns, netns_path, read_pod, ways_to
+from railwright.net.pod import Pod, find_routes, is_same_netns, netns_path, read_pod
 from railwright.net.target import Question, Target, add_peer, find_target, rail_interfaces
 from railwright.net.view import (
     NOT_ATTACHED,
@@ -155,7 +155,7 @@ def _ways(target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ..
     to = target.question.to
     neighbours = {name: [one for one in _neighbours(target, name) if one not in to] for name in names}
     everyone = (*to, *(one for some in neighbours.values() for one in some))
-    ways = {way.target: way for way in ways_to(target.netns, everyone)}
+    ways = {way.target: way for way in find_routes(target.netns, everyone)}
     found: dict[str, list[KernelWay]] = {name: [] for name in rails}
     for address in to:
         name = ways[address].interface

@@ -166,7 +166,7 @@ def _question(mac: bytes, source: str, target: str) -> bytes:
     wanted, sender = (socket.inet_pton(socket.AF_INET6, address) for address in (target, source))
     group = socket.inet_pton(socket.AF_INET6, "ff02::1:ff00:0")[:13] + wanted[13:]
     body = struct.pack("!BBHI", 135, 0, 0, 0) + wanted + b"\x01\x01" + mac
-    body = _with_checksum(body, sender + group + struct.pack("!II", len(body), 58))
+    body = _add_checksum(body, sender + group + struct.pack("!II", len(body), 58))
     head = _ETHER.pack(b"\x33\x33" + group[12:], mac, 0x86DD)
     return head + struct.pack("!IHBB", 6 << 28, len(body), 58, 255) + sender + group + body
 
@@ -230,10 +230,10 @@ def _echo_socket(version: int) -> socket.socket:
 
 def _request(version: int, number: int, body: bytes) -> bytes:
     message = _ECHO.pack(_ECHO_REQUEST[version], 0, 0, os.getpid() & 0xFFFF, number & 0xFFFF) + body
-    return _with_checksum(message) if version == 4 else message  # the kernel fills in the checksum of ICMPv6
+    return _add_checksum(message) if version == 4 else message  # the kernel fills in the checksum of ICMPv6
 
 
-def _with_checksum(message: bytes, pseudo_header: bytes = b"") -> bytes:
+def _add_checksum(message: bytes, pseudo_header: bytes = b"") -> bytes:
     """Return an ICMP message, whose checksum was zero, with its checksum (RFC 1071; RFC 4443, section 2.3)."""
     data = pseudo_header + message + bytes(len(message) % 2)
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))

@@ -166,7 +166,7 @@ def read_pod(netns: str | None) -> Pod:
     return Pod(ports=ports, rdma_shared=devices.rdma_shared, verbs_files=verbs_files)
 
 
-def ways_to(netns: str | None, targets: Sequence[Address]) -> tuple[KernelWay, ...]:
+def find_routes(netns: str | None, targets: Sequence[Address]) -> tuple[KernelWay, ...]:
     """Return the kernel's routes to addresses for a program that names no source. Raises CannotJudge."""
     if not targets:
         return ()

@@ -137,7 +137,7 @@ def _understood(verb: str, kind: type[Answer], said: str) -> Answer:
     try:
         return msgspec.json.decode(said, type=kind, dec_hook=_parsed)
     except msgspec.MsgspecError as error:
-        why = f"cannot parse the output of railwrightd {verb}: {str(error)[:_SHOWN]}: {_value_at(str(error), said)}"
+        why = f"cannot parse the output of railwrightd {verb}: {str(error)[:_SHOWN]}: {_find_value(str(error), said)}"
         schema = f"schema/railwrightd-{verb}.schema.json"
         raise CannotJudge(why, hint=f"check railwrightd --version: its output must match {schema}") from error
 
@@ -152,7 +152,7 @@ def _parsed(kind: type, value: object) -> object:
     return kind(map(ipaddress.ip_address if kind is Addresses else ipaddress.ip_network, written))
 
 
-def _value_at(error: str, said: str) -> str:
+def _find_value(error: str, said: str) -> str:
     """Return the value at the path in an error of msgspec; the whole output if it has no path."""
     try:
         value: Any = msgspec.json.decode(said)

@@ -58,7 +58,7 @@ def find_target(question: Question) -> Target:
     if question.pod is not None and question.netns is not None:
         raise UsageError("--pod and --netns exclude each other", hint="give one of the two")
     if question.pod is not None:
-        return _by_pod(question, question.pod, question.daemon.attached())
+        return _find_pod(question, question.pod, question.daemon.attached())
     if question.netns is None:
         return _here(question)
     attached, netns = question.daemon.attached(), netns_path(question.netns)
@@ -77,7 +77,7 @@ def _here(question: Question) -> Target:
     return Target(question, "this pod", None, why, ())
 
 
-def _by_pod(question: Question, name: str, attached: tuple[Attached, ...] | Unseen) -> Target:
+def _find_pod(question: Question, name: str, attached: tuple[Attached, ...] | Unseen) -> Target:
     if isinstance(attached, Unseen):
         raise CannotJudge(f"cannot locate the pod {name[:80]}: {attached.why}", hint=attached.remedy)
     mine = {one.interface: one for one in attached if str(one.pod) == name}

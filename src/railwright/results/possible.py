@@ -30,7 +30,7 @@ def explain_impossible(record: Record, name: str = "") -> str:
     """
     if isinstance(record, Run):
         refuse_impossible(record.topology, name)
-        return _of_context(record.context)
+        return _check_context(record.context)
     if isinstance(record, End):
         return _negative("counter", record.counters_moved)
     if isinstance(record, Disturbed):
@@ -40,10 +40,10 @@ def explain_impossible(record: Record, name: str = "") -> str:
             if 0 <= share <= 1 and record.launch >= 0
             else f"others_fraction of launch {record.launch} must be a share, got {share}"
         )
-    return _of_result(record)
+    return _check_result(record)
 
 
-def _of_context(context: Context) -> str:
+def _check_context(context: Context) -> str:
     numbers: dict[str, Scalar] = {name: getattr(context, name) for name in ("cores", "memory_bytes", "load_average")}
     shares = {"busy_fraction": context.busy_fraction}
     if (noise := context.noise) is not None:
@@ -53,7 +53,7 @@ def _of_context(context: Context) -> str:
     return _negative("the context's", {**numbers, **shares, **context.clocks}) or above
 
 
-def _of_result(result: Result) -> str:
+def _check_result(result: Result) -> str:
     for name, value, least in (("ranks", result.ranks, 1), ("hosts", result.hosts, 1), ("launch", result.launch, 0)):
         if value < least:
             return f"{name} is {value}"
@@ -61,12 +61,12 @@ def _of_result(result: Result) -> str:
     return (
         _negative("parameter", result.parameters)
         or _negative("setting", counts)
-        or _of_check(result.verification)
-        or _of_samples(result)
+        or _check_verification(result.verification)
+        or _check_samples(result)
     )
 
 
-def _of_check(check: Verification | None) -> str:
+def _check_verification(check: Verification | None) -> str:
     if check is None:
         return ""
     if check.bytes_checked < 0 or check.bytes_wrong < 0:
@@ -76,7 +76,7 @@ def _of_check(check: Verification | None) -> str:
     return ""
 
 
-def _of_samples(result: Result) -> str:
+def _check_samples(result: Result) -> str:
     summary, samples = result.summary, result.samples
     if summary is None:
         return f"it has {len(samples)} samples and no summary" if samples or result.outcome == "measured" else ""
@@ -90,10 +90,10 @@ def _of_samples(result: Result) -> str:
         return f"a value must be at least zero, got {least:g}"
     if not samples:
         return "it has a summary but no samples"
-    return _of_both(summary, samples, some_kept=_KEPT in result.settings)
+    return _check_summary(summary, samples, some_kept=_KEPT in result.settings)
 
 
-def _of_both(summary: Summary, samples: tuple[float, ...], *, some_kept: bool) -> str:
+def _check_summary(summary: Summary, samples: tuple[float, ...], *, some_kept: bool) -> str:
     """Compare samples with their summary, as far as possible if the record keeps only some of them."""
     if not all(map(math.isfinite, samples)):
         return "every sample must be a finite number"

@@ -87,13 +87,13 @@ def load(path: Path) -> ResultFile:
 
     Raises UsageError if the file cannot be read, or holds a record that no measurement can have produced.
     """
-    file = _file_of(path)
+    file = _find_file(path)
     return collect((record for _, record in read_numbered(file)), str(file))
 
 
 def read_numbered(path: Path) -> Iterator[tuple[int, Record]]:
     """Yield every record with its line number, counted from 1. Raises the same errors as `load`."""
-    path = _file_of(path)
+    path = _find_file(path)
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -106,7 +106,7 @@ def read_numbered(path: Path) -> Iterator[tuple[int, Record]]:
         raise UsageError(f"cannot read {path}: {error.strerror}", hint="name a results.jsonl or its folder") from error
 
 
-def _file_of(path: Path) -> Path:
+def _find_file(path: Path) -> Path:
     """Return the results file of a folder, or the path itself. Errors of access are reported when it is read."""
     with contextlib.suppress(OSError):
         return path / RESULTS_NAME if path.is_dir() else path

@@ -63,7 +63,7 @@ class Measurement:
         for result in session.results():
             given.append(result)
             yield result
-        self.lost = _hosts_of(planned.job, session.blamed)
+        self.lost = _list_hosts(planned.job, session.blamed)
         rest = planned.benchmark.after_crash(planned.job, given) if session.crashed else None
         if rest is not None:
             yield from self.results(replace(planned, job=rest))
@@ -88,7 +88,7 @@ class Measurement:
             return self._mpi
 
 
-def _hosts_of(job: AnyJob, ranks: set[int]) -> tuple[str, ...]:
+def _list_hosts(job: AnyJob, ranks: set[int]) -> tuple[str, ...]:
     """Return the hosts of the ranks. Empty if these are all hosts, since the culprit is then unknown."""
     hosts = tuple(dict.fromkeys(job.hosts[rank * len(job.hosts) // job.ranks] for rank in sorted(ranks) if job.hosts))
     return hosts if len(hosts) < len(job.hosts) else ()

@@ -100,16 +100,16 @@ def find_sources(whose: CpuOwner | None = None, root: Root | None = None) -> Fou
     found = Found(scope="this machine")
     cgroup = whose.cgroup or (find_job_cgroup(whose.job, root) if whose.job else None)
     if cgroup is not None:
-        _of_cgroup(root, cgroup, found)
+        _add_cgroup(root, cgroup, found)
         found.scope = f"job {whose.job}, {found.scope}" if whose.job else found.scope
     elif whose.job:
-        _of_processes(find_job_processes(whose.job, root), f"job {whose.job}, ", found)
+        _add_processes(find_job_processes(whose.job, root), f"job {whose.job}, ", found)
     elif whose.namespace:
-        _of_processes(find_namespace_processes(), "this network namespace, ", found)
+        _add_processes(find_namespace_processes(), "this network namespace, ", found)
     elif whose.pid is not None:
-        _of_process(root, whose.pid, found)
+        _add_process(root, whose.pid, found)
     if cgroup is None and not whose.namespace:
-        found.sources += _of_machine()  # only this counts processes that start later
+        found.sources += _add_machine()  # only this counts processes that start later
     _network(root, "self" if whose.pid is None else str(whose.pid), found)
     _rdma(root, found)
     _disks(root, found)
@@ -123,11 +123,11 @@ def _cpu(path: str, key: str, fields: dict[str, int], scale: float, name: str, s
                      field=number, shared=shared)  # fmt: skip
 
 
-def _of_machine() -> Iterator[Source]:
+def _add_machine() -> Iterator[Source]:
     return _cpu("proc/stat", "cpu", _OF_MACHINE, 1 / _TICKS_PER_S, "cpu", "all that runs on this machine")
 
 
-def _of_process(root: Root, pid: int, found: Found) -> None:
+def _add_process(root: Root, pid: int, found: Found) -> None:
     """Add a process and its present descendants: utime and stime of proc(5), fields 14 and 15."""
     answer = root.read(f"proc/{pid}/stat")
     if isinstance(answer, Unreadable):
@@ -135,11 +135,11 @@ def _of_process(root: Root, pid: int, found: Found) -> None:
             f"process {pid} cannot be watched: {answer.reason}", hint="give the --pid of a running process"
         )
     started = find_descendants(pid, root)
-    _of_processes([pid, *started], "", found)
+    _add_processes([pid, *started], "", found)
     found.scope = f"process {pid}" + (f" and {len(started)} that it started" if started else "")
 
 
-def _of_processes(pids: Sequence[int], owner: str, found: Found) -> None:
+def _add_processes(pids: Sequence[int], owner: str, found: Found) -> None:
     found.scope = owner + format_count(len(pids), "process", "processes")
     for pid in pids[:_MOST_PROCESSES]:
         found.sources += _cpu(f"proc/{pid}/stat", ")", _OF_PROCESS, 1 / _TICKS_PER_S, f"cpu.{pid}", "")
@@ -147,7 +147,7 @@ def _of_processes(pids: Sequence[int], owner: str, found: Found) -> None:
         found.missing["processes"] = f"only the first {_MOST_PROCESSES} of {len(pids)} are watched"
 
 
-def _of_cgroup(root: Root, cgroup: str, found: Found) -> None:
+def _add_cgroup(root: Root, cgroup: str, found: Found) -> None:
     """Add a control group, by its full path or below /sys/fs/cgroup: cpu.stat of version 2."""
     path = PurePosixPath("sys/fs/cgroup") / cgroup.removeprefix("/sys/fs/cgroup").strip("/")
     if ".." in path.parts:

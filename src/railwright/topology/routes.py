@@ -10,7 +10,7 @@ from railwright.topology.devices import Device, Link, Path, Topology
 from railwright.topology.paths import KIND_ORDER, Affinity, Graph
 
 
-def path_inside(graph: Graph, text: str) -> Path:
+def find_host_path(graph: Graph, text: str) -> Path:
     """Return the path of `source>target`, without links if both are one GPU or one memory. Raises UsageError."""
     source, separator, target = text.partition(">")
     if not separator:
@@ -27,7 +27,7 @@ def path_inside(graph: Graph, text: str) -> Path:
     return path
 
 
-def path_between(cluster: Cluster, text: str) -> Path:
+def find_network_path(cluster: Cluster, text: str) -> Path:
     """Return the path of `gpu0:gpu0@2`: out over the sender's nearest NIC, in over the receiver's. Raises
     UsageError.
     """
@@ -61,7 +61,7 @@ def _two_hosts(cluster: Cluster, here: int, there: int) -> Topology:
     return Topology(name=cluster.name, source=host.source, devices=(*devices, *fabrics), links=tuple(links))
 
 
-def equally_near(graph: Graph, path: Path) -> int:
+def count_nearest(graph: Graph, path: Path) -> int:
     """Return the number of NICs as near as the nearest at each end of a path, at the end with fewer."""
     counts = []
     for device, at, _ in (end.partition("@") for end in (path.devices[0], path.devices[-1])):

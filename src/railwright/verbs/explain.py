@@ -161,10 +161,10 @@ def _suggest_machine(found: ForeignFile, file: str) -> None:
     """Print the next command on standard error, with the shapes that have the GPU that the table names."""
     import shlex
 
-    from railwright.explain.rows import shapes_for
+    from railwright.explain.rows import list_shapes
     from railwright.terminal import escape
 
-    shapes = shapes_for(found)
+    shapes = list_shapes(found)
     count = f" --count {found.hosts}" if found.hosts and found.hosts > 1 else " [--count HOSTS]"
     if found.hosts == 1:
         count = ""

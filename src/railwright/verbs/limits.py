@@ -99,15 +99,15 @@ def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | N
 
 def _paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ...], *, as_json: bool) -> int:
     from railwright.expected.machine import Machine
-    from railwright.expected.path_rows import rows_between, rows_inside
+    from railwright.expected.path_rows import list_host_rows, list_network_rows
     from railwright.limits.limit import Limit
     from railwright.report.text.limits import render_limits
     from railwright.topology.routes import list_main_paths
 
     machine = Machine(cluster=cluster)
     if between:
-        rows = tuple(row for text in between for row in rows_between(machine, text))
+        rows = tuple(row for text in between for row in list_network_rows(machine, text))
     else:
-        rows = rows_inside(machine, paths or list_main_paths(cluster.host))
+        rows = list_host_rows(machine, paths or list_main_paths(cluster.host))
     print_answer(rows, lambda: render_limits(cluster.host, rows), as_json=as_json)
     return EXIT_OK if rows and all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED

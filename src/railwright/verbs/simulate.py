@@ -113,7 +113,7 @@ def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
     import msgspec
 
     from railwright.diagnosis.localise.records import Fault
-    from railwright.diagnosis.localise.truth import draw, parse_draw, truth_of
+    from railwright.diagnosis.localise.truth import apply_faults, draw, parse_draw
     from railwright.results.given_file import format_name, read_short_text
 
     words = text.split()
@@ -127,4 +127,4 @@ def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
         raise UsageError(f"{format_name(text)} is not a list of faults: {error}", hint=hint) from error
     if len(listed) > _MOST_FAULTS:
         raise UsageError(f"faults must be at most {_MOST_FAULTS}, got {len(listed)}", hint="give fewer")
-    return truth_of(fabric, listed), 0
+    return apply_faults(fabric, listed), 0

@@ -173,14 +173,14 @@ def choose_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
         return powers
     sources = recorded.about.sources
     totals = [_total(moved) for moved in recorded.moved]
-    wanted = [number for number, source in enumerate(sources) if _is_of(source, role)]
+    wanted = [number for number, source in enumerate(sources) if _has_role(source, role)]
     if role == "compute" and any(sources[number].is_of_a_process for number in wanted):
         wanted = [number for number in wanted if sources[number].is_of_a_process != bool(run.started_later)]
     most = max((totals[number] for number in wanted), default=0.0)
     return [number for number in wanted if totals[number] > _MATTERS * most]
 
 
-def _is_of(source: Source, role: Role) -> bool:
+def _has_role(source: Source, role: Role) -> bool:
     if role == "compute":  # a rank that waits for a message spends system time in sockets, or polls
         return source.kind == "processor" and source.name.endswith((".user", ".nice"))
     return source.kind in ("network", "rdma", "nvlink")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.samples import Curve, interval_s
-from railwright.diagnosis.iterations.singles import singles_of
+from railwright.diagnosis.iterations.singles import find_singles
 from railwright.diagnosis.iterations.stragglers import Compared, HostIterations, Straggler, compare_hosts, stragglers
 from railwright.sampling.offset import CLOCK, interpolate_change, select_known_changes
 from railwright.sampling.recording import Recorded
@@ -72,7 +72,7 @@ def analyse_hosts(
         for name in there
         if watched[name].estimates
     }
-    shared = _on_shared_cpus(there)
+    shared = _find_shared_cpus(there)
     every = {} if shared else compare_hosts(iterations, one_clock=one_clock)
     silent = [name for name in there if name not in iterations]
     found = [] if shared else stragglers(iterations, silent, every)
@@ -145,7 +145,7 @@ def _iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_clock
 
     curves = compute_curves(recorded, Run())
     computing = [curve for curve in curves if curve.role == "compute"]
-    told = singles_of(computing[0], found) if computing else None
+    told = find_singles(computing[0], found) if computing else None
     one = HostIterations(
         period_s=found.period_s,
         period_half_width_s=found.period_half_width_s,
@@ -160,7 +160,7 @@ def _iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_clock
     return replace(one, begins_s=tuple(map(common, told.begins_s)), computed_s=tuple(told.computed_s))
 
 
-def _on_shared_cpus(there: Mapping[str, Recorded]) -> list[str]:
+def _find_shared_cpus(there: Mapping[str, Recorded]) -> list[str]:
     """Return two hosts with the same kernel that sampled the whole machine's CPUs; empty if there are none."""
     of_boot: dict[str, str] = {}
     for name, one in there.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from railwright.diagnosis.localise.fabric import Fabric
-from railwright.diagnosis.localise.prescribed import cover_of
+from railwright.diagnosis.localise.prescribed import plan_cover
 from railwright.diagnosis.localise.procedure import ROUND_S, Rounds
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.trial import Tested
@@ -17,7 +17,7 @@ from railwright.units import format_duration
 def choose_rounds(arguments: Arguments, fabric: Fabric) -> Rounds:
     """Choose the rounds of the search, and print the cost of a route cover. Raises UsageError if it is too long."""
     if arguments.cover is not None:
-        cost = cover_of(fabric, arguments.cover).cost
+        cost = plan_cover(fabric, arguments.cover).cost
         lasts = format_duration(cost.rounds * ROUND_S)
         summary = f"{cost.leaf_pairs} leaf pairs x {cost.paths} paths: about {cost.rounds} rounds, {lasts} at most"
         if cost.rounds > arguments.most_rounds:

@@ -14,13 +14,13 @@ from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.localise.records import Fault
 from railwright.diagnosis.localise.schedule import Screen
 from railwright.diagnosis.localise.simulate import Simulator, Weather
-from railwright.diagnosis.localise.truth import truth_of
+from railwright.diagnosis.localise.truth import apply_faults
 
 FABRIC = parse_fat_tree(["hosts=32", "gpus=1", "leaf-down=8"])
 
 
 def searched(*faults: Fault) -> tuple[LoadClass, ...]:
-    truth = truth_of(FABRIC, list(faults))
+    truth = apply_faults(FABRIC, list(faults))
     wanted = Rounds(load_test=True)
     found = trial.run(FABRIC, "", truth, Weather(interference=0.0), seed=1, rounds=wanted)
     assert found.load_rounds == 5
@@ -51,7 +51,7 @@ def test_a_slow_host_stays_slow_when_the_others_rest() -> None:
 def test_too_little_room_for_all_is_congestion() -> None:
     """Above the leaves there is half of the room that the plan says."""
     rounds = load_rounds(FABRIC, Screen(FABRIC, Random(3)).round())
-    simulator = Simulator(FABRIC, truth_of(FABRIC, []), Weather(interference=0.0), 1)
+    simulator = Simulator(FABRIC, apply_faults(FABRIC, []), Weather(interference=0.0), 1)
     for one in rounds:
         simulator.measure(one)
         load = Counter(FABRIC.leaf_of(flow.source) for flow in one.flows)

@@ -13,9 +13,9 @@ from railwright.diagnosis.localise.flows import filled
 from railwright.diagnosis.localise.prescribed import (
     PrescribedCover,
     PrescribedScreen,
-    cover_of,
     fabric_of_subnet,
-    ports_of,
+    find_ports,
+    plan_cover,
 )
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.localise.simulate import Weather
@@ -95,7 +95,7 @@ def test_the_cover_is_of_every_pair():
     assert len(pairs) == len(set(pairs)) == 16 * 15
     assert all(max(filled(found, one.flows).values()) <= 1 + 1e-6 for one in rounds)
     with pytest.raises(UsageError, match="one path for each pair"):
-        cover_of(found, "leaf")
+        plan_cover(found, "leaf")
 
 
 def test_tables_that_lead_nowhere_or_in_a_circle_give_no_way():
@@ -117,15 +117,15 @@ def test_tables_that_lead_nowhere_or_in_a_circle_give_no_way():
 
 def test_some_hosts_of_a_subnet_are_a_fabric():
     subnet = parse_subnet(text("ftree.cables"), text("ftree.tables"))
-    found = fabric_of_subnet(subnet, ports_of(subnet, ["host9", "host0", "host4.example"]))
+    found = fabric_of_subnet(subnet, find_ports(subnet, ["host9", "host0", "host4.example"]))
     assert found.hosts == ("host9", "host0", "host4")
     assert found.switches_of(found.ways(0, 1))[::2] == ("leaf2", "leaf0")
     with pytest.raises(UsageError, match="host99 has no port in the subnet"):
-        ports_of(subnet, ["host99"])
+        find_ports(subnet, ["host99"])
     rails = text("ftree.cables").replace('"host1"', '"host0 mlx5_1"').replace('"host0"', '"host0 mlx5_0"')
     with pytest.raises(UsageError, match="host0 has the ports mlx5_0, mlx5_1 in the subnet"):
-        ports_of(parse_subnet(rails), ["host0"])
-    assert ports_of(parse_subnet(rails), ["host0"], "mlx5_1") == [("host0", "mlx5_1")]
+        find_ports(parse_subnet(rails), ["host0"])
+    assert find_ports(parse_subnet(rails), ["host0"], "mlx5_1") == [("host0", "mlx5_1")]
 
 
 def test_what_is_no_subnet_is_refused():

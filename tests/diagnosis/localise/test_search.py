@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from railwright.diagnosis.localise.evidence import observe
-from railwright.diagnosis.localise.fabric import CableSpec, Fabric, fabric_of
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, build_fabric
 from railwright.diagnosis.localise.fat_tree import parse_fat_tree
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.names import Names, route_name
@@ -13,7 +13,7 @@ from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.localise.records import Fault
 from railwright.diagnosis.localise.simulate import Simulator, Weather, share_out
 from railwright.diagnosis.localise.trial import Simulated, run
-from railwright.diagnosis.localise.truth import draw, parse_draw, truth_of
+from railwright.diagnosis.localise.truth import apply_faults, draw, parse_draw
 from railwright.errors import UsageError
 
 
@@ -64,7 +64,7 @@ def test_a_line_card_accuses_neither_its_switch_nor_what_is_cabled_to_it(words: 
     fabric = parse_fat_tree(words.split())
     wrong = missed = right = 0
     for seed in range(3):
-        truth = truth_of(fabric, [Fault(kind="line-card", id=card, capacity=0.55 + 0.1 * seed)])
+        truth = apply_faults(fabric, [Fault(kind="line-card", id=card, capacity=0.55 + 0.1 * seed)])
         found = run(fabric, words, truth, Weather(wrong_map=0.03), seed=seed, rounds=Rounds())
         right, wrong, missed = right + found.right, wrong + found.wrong, missed + found.missed
     assert right >= 0.95 * (right + missed)
@@ -81,7 +81,7 @@ def test_what_lies_on_the_same_flows_counts_as_one() -> None:
     of_rails = {rails.class_name(number): number for number in range(rails.classes)}
     assert rails.twin_of(of_rails["leaf1 to spine0"]) == rails.twin_of(of_rails["spine0 to leaf5"])
     fault = Fault(kind="link", id="spine0-core0", direction="up", capacity=0.5)
-    found = run(fabric, "", truth_of(fabric, [fault]), Weather(), seed=2, rounds=Rounds())
+    found = run(fabric, "", apply_faults(fabric, [fault]), Weather(), seed=2, rounds=Rounds())
     assert (found.right, found.wrong, found.missed) == (1, 0, 0)
     (suspect,) = found.suspects
     assert {suspect.id, *suspect.alternatives} & {"spine12-core0", "core0 to spine12"}
@@ -105,7 +105,7 @@ def test_slow_uplinks_of_a_whole_leaf_do_not_accuse_its_hosts() -> None:
         Fault(kind="link", id=f"leaf3-spine{spine}", direction="up", capacity=0.5)
         for spine in range(len(fabric.above[fabric.leaf_of(24)]))
     ]
-    found = run(fabric, "", truth_of(fabric, faults), Weather(), seed=1, rounds=Rounds())
+    found = run(fabric, "", apply_faults(fabric, faults), Weather(), seed=1, rounds=Rounds())
     assert (found.wrong, found.missed) == (0, 0)
 
 
@@ -122,8 +122,8 @@ def test_what_no_flow_can_fill_is_not_called_tested() -> None:
     cables = [CableSpec(f"host{n}", "", f"leaf{n // 16}", "", 1.0) for n in range(17)]
     cables += [CableSpec(f"leaf{leaf}", "", f"spine{spine}", "", 1.0) for leaf in range(2) for spine in range(16)]
     switches = ["leaf0", "leaf1", *(f"spine{spine}" for spine in range(16))]
-    fabric = fabric_of([(f"host{n}", "", 0) for n in range(17)], switches, cables)
-    found = run(fabric, "", truth_of(fabric, []), Weather(), seed=1, rounds=Rounds())
+    fabric = build_fabric([(f"host{n}", "", 0) for n in range(17)], switches, cables)
+    found = run(fabric, "", apply_faults(fabric, []), Weather(), seed=1, rounds=Rounds())
     assert found.tested.links_filled < found.tested.links
     assert found.tested.links_filled + found.tested.links_partly + found.tested.links_untested == found.tested.links
 
@@ -132,7 +132,7 @@ def test_two_parts_of_one_chain_are_each_others_alternative() -> None:
     """With a single host per leaf and one spine no flow distinguishes a host's port from its leaf's uplink."""
     fabric = parse_fat_tree(["hosts=4", "gpus=2", "leaf-down=2", "oversubscription=2"])
     fault = Fault(kind="link", id="leaf1-spine0", direction="up", capacity=0.5)
-    found = run(fabric, "", truth_of(fabric, [fault]), Weather(), seed=3, rounds=Rounds(screen=8))
+    found = run(fabric, "", apply_faults(fabric, [fault]), Weather(), seed=3, rounds=Rounds(screen=8))
     assert [one for one in found.suspects if one.id == "leaf1-spine0" or "leaf1 to spine0" in one.alternatives]
 
 
@@ -174,12 +174,12 @@ def names_fabric() -> Fabric:
 )
 def test_faults_that_cannot_be_are_refused(fault: Fault, names_fabric: Fabric) -> None:
     with pytest.raises(UsageError):
-        truth_of(names_fabric, [fault])
+        apply_faults(names_fabric, [fault])
 
 
 def test_a_wrong_map_sends_flows_over_other_links_than_believed() -> None:
     fabric = parse_fat_tree(["hosts=16", "gpus=4"])
-    truth = truth_of(fabric, [])
+    truth = apply_faults(fabric, [])
     found = run(fabric, "", truth, Weather(noise=0, interference=0, wrong_map=0.1), seed=1, rounds=Rounds())
     assert found.background > 0.02
     assert Simulator(fabric, truth, Weather(), 1).bytes_per_rate == 0
@@ -191,11 +191,11 @@ def test_a_slow_uplink_that_several_share_accuses_nobody_below_it(below: int, le
     hosts = [f"host{number}" for number in range(below * leaves)]
     cables = [CableSpec(host, "", f"leaf{number // below}", "", 1.0) for number, host in enumerate(hosts)]
     cables += [CableSpec(f"leaf{leaf}", "", "spine0", "", below) for leaf in range(leaves)]
-    fabric = fabric_of(
+    fabric = build_fabric(
         [(host, "", 0) for host in hosts], [*(f"leaf{leaf}" for leaf in range(leaves)), "spine0"], cables
     )
     for seed, capacity in enumerate((0.5, 0.5, 0.82, 0.3, 0.7, 0.6)):
-        truth = truth_of(fabric, [Fault(kind="link", id="leaf0-spine0", direction="both", capacity=capacity)])
+        truth = apply_faults(fabric, [Fault(kind="link", id="leaf0-spine0", direction="both", capacity=capacity)])
         found = run(fabric, "", truth, Weather(), seed=seed, rounds=Rounds())
         assert (found.right, found.wrong, found.missed) == (2, 0, 0), (seed, found.suspects)
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from railwright.diagnosis.localise.doubling import Doubling, Group
-from railwright.diagnosis.peers.growth import is_healthy, losing_merges, merges, state_of
+from railwright.diagnosis.peers.growth import is_healthy, judge_merge, losing_merges, merges
 from railwright.report.text.growth import lines
 from railwright.results.host_list import format_hosts, parse_host_list
 from railwright.results.records import Result, Verification
@@ -117,7 +117,7 @@ def test_a_group_that_gave_nothing_says_why_and_its_fastest_launch_counts():
     assert list(accused(failed).values()) == ["likely"]
     twice = [*alone, reached(pair, 10e9), reached(pair, 19e9, launch=1)]
     (merge,) = merges(twice)
-    assert state_of(merge, (merge,)) == "gains"
+    assert judge_merge(merge, (merge,)) == "gains"
 
 
 def test_a_host_that_gives_nothing_or_is_slow_by_itself_is_merged_with_nobody():

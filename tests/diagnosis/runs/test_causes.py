@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.checks.finding import BenchmarkPlace, Certainty, Finding, ParameterPlace, PartPlace, PathPlace, Place
-from railwright.diagnosis.runs.causes import causes_of
+from railwright.diagnosis.runs.causes import find_causes
 from railwright.diagnosis.verdicts.judged import Judged, Verdict
 from railwright.limits.limit import NoLimit, Quantity
 from railwright.results.records import Evidence
@@ -34,7 +34,7 @@ def causes(
         limit=NoLimit(quantity=quantity, why="a test"), verdict=Verdict(state="slow", why="a test"),
         evidence=evidence,
     )  # fmt: skip
-    return causes_of((judged,), path_of(path), (finding,)) == (finding,)
+    return find_causes((judged,), path_of(path), (finding,)) == (finding,)
 
 
 def path_of(path_id: str) -> Path | None:
@@ -104,7 +104,7 @@ def test_the_surest_comes_first() -> None:
         benchmark="kv_vram", quantity="latency_s", path="a>b", parameters={}, outcome="measured",
         limit=NoLimit(quantity="latency_s", why=""), verdict=Verdict(state="slow", why=""),
     )  # fmt: skip
-    assert [one.certainty for one in causes_of((judged,), None, findings)] == [
+    assert [one.certainty for one in find_causes((judged,), None, findings)] == [
         *("seen", "likely", "possible", "could not look")
     ]
 

@@ -179,7 +179,7 @@ def _plan(job: CopyJob) -> Plan:
         return Plan(path="memory0>gpu0", waived=reason)
     start_s, costs = _START_S + len(job.gpus), list(_costs(job))
     return Plan(
-        path=f"{places.near_memory(job, 0)}>{job.gpus[0].id}",
+        path=f"{places.find_near_memory(job, 0)}>{job.gpus[0].id}",
         seconds=start_s + sum(seconds for seconds, _ in costs),
         memory_bytes=2 * max(job.options.sizes) if "host" in job.options.paths else 0,
         moved_bytes=sum(moved for _, moved in costs),

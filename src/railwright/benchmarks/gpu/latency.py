@@ -89,7 +89,7 @@ def _plan(job: LatencyJob) -> Plan:
     copies = len(job.options.sizes) * (2 * gpus * nodes + gpus * (gpus - 1))
     loads = gpus * nodes + gpus * gpus
     return Plan(
-        path=f"{places.near_memory(job, 0)}>{job.gpus[0].id}",
+        path=f"{places.find_near_memory(job, 0)}>{job.gpus[0].id}",
         seconds=_START_S + gpus + _COPIES_S * copies + _LOADS_S * loads,
         memory_bytes=3 * max(job.options.all_sizes),
         longest_step_s=_TENFOLD * (_START_S + gpus),

@@ -77,7 +77,7 @@ def enable_peers(gpus: list[Gpu]) -> set[tuple[str, str]]:
     return set(reached)
 
 
-def near_memory(job: AnyJob, index: int) -> str:
+def find_near_memory(job: AnyJob, index: int) -> str:
     """Return the id of the memory near the index-th GPU."""
     return f"memory{find_node(job.topology, job.find_cpu(index))}"
 
@@ -85,7 +85,7 @@ def near_memory(job: AnyJob, index: int) -> str:
 def host_nodes(job: AnyJob, index: int, wanted: str) -> list[HostNode]:
     """List the nodes for host memory of the index-th GPU: the one `nearest_nics` it, or `each` with a usable CPU."""
     if wanted == "near":
-        return [HostNode(near_memory(job, index), job.find_cpu(index), None)]
+        return [HostNode(find_near_memory(job, index), job.find_cpu(index), None)]
     nodes = sorted(cpus_by_node(job.machine).items())
     return [HostNode(f"memory{node}", cpus[0], node) for node, cpus in nodes]
 

@@ -145,10 +145,10 @@ def parse_config(raw: bytes) -> Geometry:
         raise UsageError(f"invalid config.json: {reason}", hint="give the config.json of a model") from error
     layout = config.text_config if config.text_config is not None else config
     _refuse_other_caches(layout, nested if nested is not None else keys)
-    layers = _within("num_hidden_layers", layout.num_hidden_layers, _MAX_LAYERS)
+    layers = _check_range("num_hidden_layers", layout.num_hidden_layers, _MAX_LAYERS)
     if layout.kv_lora_rank is not None:
-        rank = _within("kv_lora_rank", layout.kv_lora_rank, _MAX_WIDTH)
-        latent = rank + _within("qk_rope_head_dim", layout.qk_rope_head_dim, _MAX_WIDTH)
+        rank = _check_range("kv_lora_rank", layout.kv_lora_rank, _MAX_WIDTH)
+        latent = rank + _check_range("qk_rope_head_dim", layout.qk_rope_head_dim, _MAX_WIDTH)
         return Geometry(f"config {layers} x {latent}", layers, 1, latent, mla=True)
     heads, size = _heads(layout)
     return Geometry(f"config {layers} x {heads} x {size}", layers, heads, size, mla=False)
@@ -157,12 +157,12 @@ def parse_config(raw: bytes) -> Geometry:
 def _heads(layout: _Layout) -> tuple[int, int]:
     """Return the number of KV heads and their size. `num_key_value_heads` and `head_dim` default to those of Q."""
     if layout.num_key_value_heads is None or layout.head_dim is None:
-        queries = _within("num_attention_heads", layout.num_attention_heads, _MAX_HEADS)
+        queries = _check_range("num_attention_heads", layout.num_attention_heads, _MAX_HEADS)
     heads = queries if layout.num_key_value_heads is None else layout.num_key_value_heads
-    heads = _within("num_key_value_heads", heads, _MAX_HEADS)
+    heads = _check_range("num_key_value_heads", heads, _MAX_HEADS)
     if layout.head_dim is not None:
-        return heads, _within("head_dim", layout.head_dim, _MAX_WIDTH)
-    hidden = _within("hidden_size", layout.hidden_size, _MAX_WIDTH)
+        return heads, _check_range("head_dim", layout.head_dim, _MAX_WIDTH)
+    hidden = _check_range("hidden_size", layout.hidden_size, _MAX_WIDTH)
     if hidden % queries:
         raise UsageError(
             f"config.json: hidden_size {hidden} is not a multiple of num_attention_heads {queries}",
@@ -171,7 +171,7 @@ def _heads(layout: _Layout) -> tuple[int, int]:
     return heads, hidden // queries
 
 
-def _within(name: str, value: int | None, most: int) -> int:
+def _check_range(name: str, value: int | None, most: int) -> int:
     if value is None:
         raise UsageError(f"config.json has no {name}", hint="give the config.json of a decoder-only language model")
     if not 1 <= value <= most:

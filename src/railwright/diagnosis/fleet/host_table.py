@@ -176,10 +176,10 @@ def rank_among_peers(
     """
     medians = {key: quantile(of_one, 0.5) for key, of_one in values.items() if of_one}
     every = sorted(medians.values())
-    of_all = _usual_of(every) if len(every) > _MANY else None
+    of_all = _compute_usual(every) if len(every) > _MANY else None
     found: dict[One, tuple[float | None, PeerStanding]] = dict.fromkeys(values, (None, "alone"))
     for key, value in medians.items() if len(every) > 1 else ():
-        usual, far = of_all or _usual_of(_without(every, value))
+        usual, far = of_all or _compute_usual(_without(every, value))
         standing: PeerStanding = "alone"
         if len(every) >= NEEDED:
             standing = "behind" if compare and usual - values[key][-1] > far else "with the others"
@@ -187,7 +187,7 @@ def rank_among_peers(
     return found
 
 
-def _usual_of(others: Sequence[float]) -> tuple[float, float]:
+def _compute_usual(others: Sequence[float]) -> tuple[float, float]:
     """Return the median, and the distance below it from which a host is behind, beyond the spread of most others."""
     usual = quantile(others, 0.5)
     deviation = _DEVIATION * quantile(sorted(abs(value - usual) for value in others), 0.5)

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from railwright.diagnosis.iterations.correlation import standardised
 from railwright.diagnosis.iterations.phase import Track
-from railwright.diagnosis.iterations.profile import bins_for
+from railwright.diagnosis.iterations.profile import count_bins
 from railwright.diagnosis.iterations.samples import Grid
 
 _ITERATIONS = 4
@@ -34,7 +34,7 @@ def aligned(grid: Grid, track: Track) -> Track:
 
 
 def _moved(curves: Sequence[Sequence[float]], track: Track) -> Track:
-    bins = bins_for(track.cells_an_iteration)
+    bins = count_bins(track.cells_an_iteration)
     counts = track.counts_at([cell + 0.5 for cell in range(len(curves[0]))])
     stretches = max(1, round(track.iterations / _ITERATIONS))
     length = track.iterations / stretches
@@ -48,7 +48,7 @@ def _moved(curves: Sequence[Sequence[float]], track: Track) -> Track:
     means = [[sum(values) for values in zip(*(one[role] for one in sums), strict=True)] for role in range(len(curves))]
     shifts = [_shift(one, means, bins) for one in sums]
     middles = [track.counts[0] + (number + 0.5) * length for number in range(stretches)]
-    moved = [count + _between(middles, shifts, count) for count in track.counts]
+    moved = [count + _interpolate(middles, shifts, count) for count in track.counts]
     if any(after <= before for before, after in pairwise(moved)):
         return track
     return Track(track.places, moved)
@@ -74,7 +74,7 @@ def _shift(one: Sequence[Sequence[float]], means: Sequence[Sequence[float]], bin
     return (best + part) / bins
 
 
-def _between(middles: Sequence[float], shifts: Sequence[float], count: float) -> float:
+def _interpolate(middles: Sequence[float], shifts: Sequence[float], count: float) -> float:
     """Interpolate the shift at a count between the middles of stretches."""
     after = bisect_right(middles, count)
     if after == 0 or after == len(middles):

@@ -16,8 +16,8 @@ from railwright.diagnosis.iterations.correlation import Correlation
 from railwright.diagnosis.iterations.phase import Track
 from railwright.diagnosis.iterations.records import Estimate, Iterations
 from railwright.diagnosis.iterations.samples import Curve, Grid, Role, gridded, interval_s
-from railwright.diagnosis.iterations.shares import Placed, Shares, computing_alone, half_widths, shares_of
-from railwright.diagnosis.iterations.singles import singles_of
+from railwright.diagnosis.iterations.shares import Placed, Shares, compute_shares, computing_alone, half_widths
+from railwright.diagnosis.iterations.singles import find_singles
 from railwright.diagnosis.iterations.two_jobs import Followed, followed
 
 _ANOTHER = 0.1
@@ -159,7 +159,7 @@ def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
         if curve.ends_s:
             placed[curve.role].append(_placed(curve, track, part))
     samples_a_period = period_s / interval_s(curves)
-    shares = shares_of(placed["compute"], placed["traffic"], samples_a_period)
+    shares = compute_shares(placed["compute"], placed["traffic"], samples_a_period)
     if second_s is not None:
         shares = "two jobs move these counters: watch one of them by --pid or --cgroup"
     begins = _begins(track, shares.begin if isinstance(shares, Shares) else track.counts[0] % 1.0)
@@ -174,17 +174,17 @@ def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
         second_period_s=second_s,
         begins_s=tuple(part.begin_s + begin * part.cell_s for begin in begins),
     )
-    return _with_variation(curves, _with_shares(found, shares, placed))
+    return _add_variation(curves, _add_shares(found, shares, placed))
 
 
-def _with_variation(curves: Sequence[Curve], found: Estimate) -> Estimate:
+def _add_variation(curves: Sequence[Curve], found: Estimate) -> Estimate:
     """Add the variation of iterations from the compute curve."""
-    every = [singles_of(curve, found) for curve in curves if curve.role == "compute" and curve.ends_s]
+    every = [find_singles(curve, found) for curve in curves if curve.role == "compute" and curve.ends_s]
     alone = every[0] if len(every) == 1 else None
     return replace(found, variation=alone.variation) if alone is not None else found
 
 
-def _with_shares(found: Estimate, shares: Shares | str, placed: dict[Role, list[Placed]]) -> Estimate:
+def _add_shares(found: Estimate, shares: Shares | str, placed: dict[Role, list[Placed]]) -> Estimate:
     if isinstance(shares, str):
         alone = None if placed["traffic"] else computing_alone(placed["compute"], found.samples_a_period)
         if alone is None:

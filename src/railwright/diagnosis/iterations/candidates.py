@@ -59,7 +59,7 @@ def _is_likely(correlation: Correlation, peak: Peak) -> bool:
     return _comes_again(correlation, peak) and _has_valley(correlation, peak)
 
 
-def _by_chance(correlation: Correlation) -> float:
+def _chance_height(correlation: Correlation) -> float:
     """Return a height that a curve without a period hardly reaches; correlated neighbours count as fewer samples.
 
     The deviation of the correlation at long lags follows Bartlett (1946), from the lags before the first valley.
@@ -83,7 +83,7 @@ class Claim(NamedTuple):
 
 def claimed(correlation: Correlation) -> Claim | None:
     """Return the shortest lag that is nearly as good as the best and not by chance; None if there is none."""
-    floor = max(_LEAST_HEIGHT, _by_chance(correlation))
+    floor = max(_LEAST_HEIGHT, _chance_height(correlation))
     high = [peak for peak in peaks(correlation) if peak.height > floor]
     found = [peak for peak in high if _is_likely(correlation, peak)]
     best = max((peak.height for peak in found), default=0.0)

@@ -85,7 +85,7 @@ def tracked(grid: Grid, cells_an_iteration: float) -> Track | None:
         if moved <= 0:  # noise turned the phase: continue with the period alone
             moved = step / period
         counts.append(counts[-1] + moved)
-    return _to_the_ends(Track(places, counts), window / 2, first == 0, last == len(starts), grid.cells)
+    return _extend(Track(places, counts), window / 2, first == 0, last == len(starts), grid.cells)
 
 
 def _strongest(grid: Grid, period: float, window: int) -> tuple[int, list[complex]]:
@@ -97,7 +97,7 @@ def _strongest(grid: Grid, period: float, window: int) -> tuple[int, list[comple
             break
         turn = [cmath.exp(-2j * math.pi * harmonic * (cell + 0.5) / period) for cell in range(grid.cells)]
         sums = [[0j, *accumulate(a * b for a, b in zip(curve, turn, strict=True))] for curve in curves]
-        joined = _in_step(sums, window) if len(sums) > 1 else sums[0]
+        joined = _rotate_to_step(sums, window) if len(sums) > 1 else sums[0]
         spans = range(0, grid.cells - window + 1, max(1, window // 8))
         found.append((sum(abs(joined[at + window] - joined[at]) ** 2 for at in spans), harmonic, joined))
     best = max(power for power, _, _ in found)
@@ -107,7 +107,7 @@ def _strongest(grid: Grid, period: float, window: int) -> tuple[int, list[comple
     return harmonic, joined
 
 
-def _in_step(sums: Sequence[list[complex]], window: int) -> list[complex]:
+def _rotate_to_step(sums: Sequence[list[complex]], window: int) -> list[complex]:
     """Return the sum of both roles, with the second rotated to the mean phase of the first."""
     one, other = sums
     spans = range(0, len(one) - window, max(1, window // 8))
@@ -135,7 +135,7 @@ def _longest_stretch(amplitudes: Sequence[float], patience: int) -> tuple[int, i
     return best
 
 
-def _to_the_ends(track: Track, half: float, from_begin: bool, to_end: bool, cells: int) -> Track:
+def _extend(track: Track, half: float, from_begin: bool, to_end: bool, cells: int) -> Track:
     """Extend the track by half a window at both ends at the adjacent pace."""
     places, counts = track.places, track.counts
     some = min(len(places) - 1, 8)

@@ -43,7 +43,7 @@ class Phases(NamedTuple):
         return sum(end - begin for begin, end in self.on)
 
 
-def bins_for(samples_an_iteration: float) -> int:
+def count_bins(samples_an_iteration: float) -> int:
     """Return the number of bins at which each has a sample of nearly every iteration."""
     return max(3, min(_MOST_BINS, math.floor(samples_an_iteration + 1e-6)))
 
@@ -68,7 +68,7 @@ def folded(values: Sequence[float], counts: Sequence[float], bins: int) -> Profi
     return Profile(means, math.sqrt(quantile(sorted(parts), 0.5)))
 
 
-def phases_of(profile: Profile) -> Phases | None:
+def find_phases(profile: Profile) -> Phases | None:
     """Return the phases at which the curve is on; None if it has no two distinct levels."""
     values = profile.values
     low, high = _levels(values)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from railwright.diagnosis.iterations.profile import Phases, Spans, bins_for, folded, phases_of
+from railwright.diagnosis.iterations.profile import Phases, Spans, count_bins, find_phases, folded
 from railwright.diagnosis.iterations.samples import Curve
 
 LEAST_SAMPLES = 8
@@ -38,7 +38,7 @@ class Shares(NamedTuple):
     begin: float
 
 
-def shares_of(compute: Sequence[Placed], traffic: Sequence[Placed], samples_a_period: float) -> Shares | str:
+def compute_shares(compute: Sequence[Placed], traffic: Sequence[Placed], samples_a_period: float) -> Shares | str:
     """Return the shares, or the reason why they are unknown."""
     if not compute or not traffic:
         return f"nothing tells of {'traffic' if compute else 'computing'}"
@@ -66,7 +66,7 @@ def computing_alone(compute: Sequence[Placed], samples_a_period: float) -> tuple
     if not compute or samples_a_period < LEAST_SAMPLES:
         return None
     still = [Placed(one.curve._replace(quiet_below=math.inf), [0.0] * len(one.values), one.counts) for one in compute]
-    shares = shares_of(compute, still, samples_a_period)
+    shares = compute_shares(compute, still, samples_a_period)
     if isinstance(shares, str):
         return None
     return shares.compute, half_widths(compute, still, samples_a_period)[0]
@@ -84,14 +84,14 @@ def _begins(spans: Spans) -> list[float]:
 
 def _phases(placed: Placed, samples_a_period: float) -> Spans | str:
     """Return the spans at which a curve is on; a curve without two levels is always on or off."""
-    bins = bins_for(samples_a_period)
+    bins = count_bins(samples_a_period)
     profile = folded(placed.values, placed.counts, bins)
     while profile is None and bins >= 2 * LEAST_SAMPLES:  # the sampler may have been late often
         bins //= 2
         profile = folded(placed.values, placed.counts, bins)
     if profile is None:
         return "some phases of the iteration were never sampled"
-    phases: Phases | None = phases_of(profile)
+    phases: Phases | None = find_phases(profile)
     if phases is not None:
         return phases.on
     return [(0.0, 1.0)] if fmean(placed.values) > placed.curve.quiet_below else []
@@ -130,7 +130,7 @@ def half_widths(
     parts: list[Shares] = []
     for number in range(groups):
         begin, end = (first + (last - first) * at / groups for at in (number, number + 1))
-        found = shares_of(_within(compute, begin, end), _within(traffic, begin, end), samples_a_period)
+        found = compute_shares(_clip(compute, begin, end), _clip(traffic, begin, end), samples_a_period)
         if isinstance(found, Shares):
             parts.append(found)
     least = _NORMAL_975 * _EDGE / samples_a_period
@@ -148,7 +148,7 @@ def half_widths(
     )
 
 
-def _within(role: Sequence[Placed], begin: float, end: float) -> list[Placed]:
+def _clip(role: Sequence[Placed], begin: float, end: float) -> list[Placed]:
     found = []
     for one in role:
         kept = [(value, count) for value, count in zip(one.values, one.counts, strict=True) if begin <= count < end]

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from railwright.diagnosis.iterations.phase import Track
-from railwright.diagnosis.iterations.profile import Phases, bins_for, folded, phases_of
+from railwright.diagnosis.iterations.profile import Phases, count_bins, find_phases, folded
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.samples import Curve
 from railwright.diagnosis.iterations.shares import LEAST_SAMPLES
@@ -39,10 +39,10 @@ class Singles(NamedTuple):
     def variation(self) -> float:
         """The deviation of single iterations as a part of the period, without drift."""
         noise = 6 * self.noise_s**2  # of the second difference of begins
-        return variation_of([after - before for before, after in pairwise(self.begins_s)], noise)
+        return estimate_variation([after - before for before, after in pairwise(self.begins_s)], noise)
 
 
-def variation_of(lasted_s: Sequence[float], noise: float = 0.0) -> float:
+def estimate_variation(lasted_s: Sequence[float], noise: float = 0.0) -> float:
     """Return the deviation of single lengths, from differences of neighbours, as a part of their mean."""
     squares = [(after - before) ** 2 for before, after in pairwise(lasted_s)]
     if not squares:
@@ -51,7 +51,7 @@ def variation_of(lasted_s: Sequence[float], noise: float = 0.0) -> float:
     return math.sqrt(max(0.0, math.fsum(squares) / len(squares) - noise) / 2) / mean_s
 
 
-def singles_of(curve: Curve, found: Estimate) -> Singles | None:
+def find_singles(curve: Curve, found: Estimate) -> Singles | None:
     """Return the single iterations of a stretch from its compute curve; None if their starts are unknown."""
     begins = found.begins_s
     if len(begins) < _LEAST_ITERATIONS or found.samples_a_period < LEAST_SAMPLES or found.second_period_s is not None:
@@ -74,8 +74,8 @@ def _phases(curve: Curve, found: Estimate) -> Phases | None:
     track = Track(list(found.begins_s), [float(number) for number in range(len(found.begins_s))])
     every = zip(values, track.counts_at(middles), strict=True)
     kept = [(value, count) for value, count in every if count is not None]
-    profile = folded([value for value, _ in kept], [count for _, count in kept], bins_for(found.samples_a_period))
-    return phases_of(profile) if profile is not None else None
+    profile = folded([value for value, _ in kept], [count for _, count in kept], count_bins(found.samples_a_period))
+    return find_phases(profile) if profile is not None else None
 
 
 def _reach(phases: Phases) -> float:

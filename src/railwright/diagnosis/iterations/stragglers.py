@@ -76,7 +76,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """The fraction of iterations in which no other host began as late."""
 
 
-def in_step(hosts: Mapping[str, HostIterations]) -> list[str]:
+def select_in_step(hosts: Mapping[str, HostIterations]) -> list[str]:
     """Return the hosts with the most common period."""
     groups = [[name for name, other in hosts.items() if _alike(one, other)] for one in hosts.values()]
     return max(groups, key=len, default=[])
@@ -92,11 +92,11 @@ def compare_hosts(hosts: Mapping[str, HostIterations], *, one_clock: bool) -> di
 
     `one_clock` says whether times of hosts are comparable. Otherwise each host's iterations keep their own order.
     """
-    told = {name: hosts[name] for name in in_step(hosts) if len(hosts[name].computed_s) > 1}
+    told = {name: hosts[name] for name in select_in_step(hosts) if len(hosts[name].computed_s) > 1}
     if len(told) < 2:
         return {}
     reference = max(told.values(), key=lambda one: len(one.computed_s))
-    rows = {name: _of(reference, one) for name, one in told.items()}
+    rows = {name: _match(reference, one) for name, one in told.items()}
     common = [number for number in range(len(reference.computed_s)) if all(number in row for row in rows.values())]
     if len(common) < 3:
         return {}
@@ -105,7 +105,7 @@ def compare_hosts(hosts: Mapping[str, HostIterations], *, one_clock: bool) -> di
     return {name: _held(name, told, computed, begun if one_clock else None) for name in told}
 
 
-def _of(reference: HostIterations, one: HostIterations) -> dict[int, tuple[float, float]]:
+def _match(reference: HostIterations, one: HostIterations) -> dict[int, tuple[float, float]]:
     """Match iterations to the reference's, and return the delay and the computing time of each."""
     begins = reference.begins_s
     shift_s = _shift(reference, one)
@@ -139,27 +139,27 @@ def _held(
 ) -> Compared:
     others = [other for other in told if other != name]
     sample_s = max(one.sample_s for one in told.values()) * _EDGE
-    longer = _over(name, others, computed)
+    longer = _compute_excess(name, others, computed)
     found = Compared(
         iterations=len(longer),
         computes_s=fmean(computed[name]),
         longer_s=fmean(longer),
         longer_half_width_s=_half_width(longer, 2 * sample_s),
-        longest=sum(value > 0 for value in _over_most(name, others, computed)) / len(longer),
+        longest=sum(value > 0 for value in _compute_least_excess(name, others, computed)) / len(longer),
     )
     if begun is None:
         return found
-    later = _over(name, others, begun)
+    later = _compute_excess(name, others, begun)
     clock_s = told[name].clock_half_width_s + quantile(sorted(told[other].clock_half_width_s for other in others), 0.5)
     return msgspec.structs.replace(
         found,
         later_s=fmean(later),
         later_half_width_s=_half_width(later, sample_s) + clock_s,
-        latest=sum(value > 0 for value in _over_most(name, others, begun)) / len(later),
+        latest=sum(value > 0 for value in _compute_least_excess(name, others, begun)) / len(later),
     )
 
 
-def _over(name: str, others: Sequence[str], values: Mapping[str, Sequence[float]]) -> list[float]:
+def _compute_excess(name: str, others: Sequence[str], values: Mapping[str, Sequence[float]]) -> list[float]:
     """Return the excess over the median of the others in each iteration."""
     return [
         own - quantile(sorted(values[other][number] for other in others), 0.5)
@@ -167,7 +167,7 @@ def _over(name: str, others: Sequence[str], values: Mapping[str, Sequence[float]
     ]
 
 
-def _over_most(name: str, others: Sequence[str], values: Mapping[str, Sequence[float]]) -> list[float]:
+def _compute_least_excess(name: str, others: Sequence[str], values: Mapping[str, Sequence[float]]) -> list[float]:
     return [own - max(values[other][number] for other in others) for number, own in enumerate(values[name])]
 
 
@@ -179,7 +179,7 @@ def stragglers(
     hosts: Mapping[str, HostIterations], silent: Sequence[str], every: Mapping[str, Compared]
 ) -> list[Straggler]:
     """Return all hosts that differ from the others. `silent` hosts were watched but have no period."""
-    together = in_step(hosts)
+    together = select_in_step(hosts)
     if len(together) < 2:
         return []
     found = [Straggler(host=name, how="no period", by_s=0.0, half_width_s=0.0) for name in silent]

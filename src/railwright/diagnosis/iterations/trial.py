@@ -7,7 +7,7 @@ import msgspec
 from railwright.diagnosis.iterations.analysis import estimate_iterations
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.simulate import Job, simulate_job
-from railwright.diagnosis.iterations.singles import variation_of
+from railwright.diagnosis.iterations.singles import estimate_variation
 
 
 class TrueJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ def run_trial(job: Job) -> SimulatedJob:
         truth=TrueJob(
             period_s=sum(lasted) / len(lasted) if lasted else job.period,
             iterations=len(lasted),
-            variation=variation_of(lasted),
+            variation=estimate_variation(lasted),
             compute=job.compute,
             communication=job.communication,
             exposed=job.exposed,

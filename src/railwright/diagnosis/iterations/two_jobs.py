@@ -7,7 +7,7 @@ from typing import NamedTuple
 from railwright.diagnosis.iterations.candidates import LEAST_UPDATES, Claim, claimed
 from railwright.diagnosis.iterations.correlation import Correlation
 from railwright.diagnosis.iterations.phase import Track, tracked
-from railwright.diagnosis.iterations.profile import bins_for, folded
+from railwright.diagnosis.iterations.profile import count_bins, folded
 from railwright.diagnosis.iterations.samples import Grid
 
 _LEAST_LEFT = 0.15
@@ -77,7 +77,7 @@ def _without(grid: Grid, track: Track) -> _Left | None:
     for role in grid.roles:
         values = [role[cell] for cell, _ in counts]
         phases = [count for _, count in counts]
-        bins = bins_for(track.cells_an_iteration)
+        bins = count_bins(track.cells_an_iteration)
         profile = folded(values, phases, bins)
         if profile is None:
             return None

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from railwright.diagnosis.localise.fabric import CableSpec, Fabric, fabric_of
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, build_fabric
 from railwright.errors import UsageError
 from railwright.topology.cabling import Cable, Cabling, Port
 
@@ -49,7 +49,7 @@ def fabric_of_cables(cables: Iterable[Cable]) -> Fabric:
     level = _levels(below)
     nics = [(lower.end, lower.port, 0) for lower, _ in listed if lower.end not in below]
     switches = sorted(below, key=lambda name: (level[name], len(name), name))
-    return fabric_of(nics, switches, [CableSpec(*lower, *upper, 1.0) for lower, upper in listed])
+    return build_fabric(nics, switches, [CableSpec(*lower, *upper, 1.0) for lower, upper in listed])
 
 
 def _levels(below: dict[str, list[str]]) -> dict[str, int]:

@@ -11,9 +11,9 @@ from functools import partial
 from random import Random
 
 from railwright.diagnosis.localise.evidence import Evidence
-from railwright.diagnosis.localise.fabric import UP, Path, path_over
+from railwright.diagnosis.localise.fabric import UP, Path, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
-from railwright.diagnosis.localise.schedule import lanes, parts_of_nic, share_of
+from railwright.diagnosis.localise.schedule import compute_share, lanes, parts_of_nic
 
 _TRIES, _OF_A_RAIL = 48, 4
 _DIVIDED = (2, 3, 4)
@@ -176,7 +176,7 @@ class Confirm:
         path = self._some_path(number)
         if path is None:
             return None
-        share = part * share_of(self._fabric, path, self._parts)
+        share = part * compute_share(self._fabric, path, self._parts)
         return Flow(path[0] // 2, path[-1] // 2, path, share) if self._room(path, share) else None
 
     def _some_path(self, number: int) -> Path | None:
@@ -209,7 +209,7 @@ class Confirm:
         one, two = near[0], far[0]
         if fabric.nic_host[one] == fabric.nic_host[two] or fabric.nic_rail[one] != fabric.nic_rail[two]:
             return None
-        return path_over(near, far) if way == UP else path_over(far, near)
+        return build_path(near, far) if way == UP else build_path(far, near)
 
     def _prescribed(self, number: int, source: int, destination: int) -> Path | None:
         """Return the prescribed path between two ports if it crosses the class."""

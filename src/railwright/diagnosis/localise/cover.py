@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from railwright.diagnosis.localise.fabric import Fabric, path_over
+from railwright.diagnosis.localise.fabric import Fabric, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
-from railwright.diagnosis.localise.schedule import lanes, parts_of_nic, share_of
+from railwright.diagnosis.localise.schedule import compute_share, lanes, parts_of_nic
 from railwright.errors import UsageError
 
 CoverKind = Literal["leaf", "pair"]
@@ -106,8 +106,8 @@ class RouteCover:
             return None
         if fabric.nic_host[source] == fabric.nic_host[destination]:
             return None
-        path = path_over([source, up], back)
-        return Flow(source, destination, path, share_of(fabric, path, self._parts))
+        path = build_path([source, up], back)
+        return Flow(source, destination, path, compute_share(fabric, path, self._parts))
 
     def _fitted(self, flows: list[Flow]) -> Iterator[Round]:
         return fitted(flows, self._room, f"cover of every {self._kind} route")

@@ -89,14 +89,14 @@ def explain(evidence: Evidence) -> Explanation:
     found: list[Suspicion] = []
     rest: list[int] = []
     for _ in range(_PASSES):
-        search = _Search(evidence, background, rest, _of_slow_cards(evidence, found))
+        search = _Search(evidence, background, rest, _find_slow_cards(evidence, found))
         found = search.run()
         rest = [flow for flow in evidence.slow() if not search.explainers.get(flow)]
         background = min(max(len(rest) / max(len(evidence.flows), 1), _LEAST_BACKGROUND), _MOST_BACKGROUND)
     return Explanation(found, rest, background, search.doubtful(found))
 
 
-def _of_slow_cards(evidence: Evidence, found: list[Suspicion]) -> set[int]:
+def _find_slow_cards(evidence: Evidence, found: list[Suspicion]) -> set[int]:
     """Return the classes of line cards with many suspects, for which a single cause is more likely."""
     fabric = evidence.fabric
     suspects = {one.number for one in found if one.constant}
@@ -110,7 +110,7 @@ def _of_slow_cards(evidence: Evidence, found: list[Suspicion]) -> set[int]:
     return slow
 
 
-def _of_one_host(fabric: Fabric, node: int) -> list[int]:
+def _find_only_links(fabric: Fabric, node: int) -> list[int]:
     """Return the links of a switch's only host, which no flow can distinguish from the switch's own links."""
     nics = fabric.below[node]
     hosts = {fabric.nic_host[nic] for nic in nics if nic < fabric.nics}
@@ -191,7 +191,7 @@ class _Search:
             if any(map(self._clears_more_than_a_wrong_map, fabric.cards(node))):
                 continue
             accusations = [one for number in accused for one in self.evidence.accused[number]]
-            for number in (not self._looked_apart(node) and _of_one_host(fabric, node)) or numbers:
+            for number in (not self._looked_apart(node) and _find_only_links(fabric, node)) or numbers:
                 flows = [one.flow for one in self.evidence.accused.get(number, ())]
                 own = self.evidence.accused.get(number) or accusations
                 middle = sorted(one.level for one in own)[len(own) // 2]

@@ -41,7 +41,7 @@ class CableSpec(NamedTuple):
 
 @dataclass(frozen=True)
 class Fabric:
-    """An immutable fabric, built by `fabric_of` and its callers."""
+    """An immutable fabric, built by `build_fabric` and its callers."""
 
     hosts: tuple[str, ...]
     nic_host: tuple[int, ...]
@@ -184,12 +184,12 @@ class Fabric:
         return next((found for found in tried if found is not None), None)
 
 
-def path_over(up: Sequence[int], down: Sequence[int]) -> Path:
+def build_path(up: Sequence[int], down: Sequence[int]) -> Path:
     """Return the classes of a flow up some cables and down others, both given with the lowest first."""
     return (*(2 * cable for cable in up), *(2 * cable + 1 for cable in reversed(down)))
 
 
-def fabric_of(nics: Iterable[tuple[str, str, int]], switches: Sequence[str], cables: Iterable[CableSpec]) -> Fabric:
+def build_fabric(nics: Iterable[tuple[str, str, int]], switches: Sequence[str], cables: Iterable[CableSpec]) -> Fabric:
     """Build a fabric from names: (host, port, rail) of each NIC port, switches from the lowest tier up, and cables.
 
     Raises UsageError for a NIC port without exactly one cable, and for a cable with an unknown end.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from railwright.diagnosis.localise.cabling import fabric_of_cables
-from railwright.diagnosis.localise.fabric import CableSpec, Fabric, assemble, fabric_of
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, assemble, build_fabric
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.cabling import parse_cables
 from railwright.topology.cluster import Cluster, ports
@@ -194,4 +194,4 @@ def fabric_of_cluster(cluster: Cluster, most_nics: int = MOST_NICS) -> Fabric:
         (f"host{host}", f"rail{rail}", rail if own else 0) for host in range(cluster.hosts) for rail in range(rails)
     ]
     names = [f"{_TIERS[level]}{number}" for level in range(len(tiers)) for number in range(groups[level] * each[level])]
-    return fabric_of(nics, names, cables)
+    return build_fabric(nics, names, cables)

@@ -7,7 +7,7 @@ from math import nan
 from random import Random
 from typing import NamedTuple
 
-from railwright.diagnosis.localise.fabric import Fabric, Path, path_over
+from railwright.diagnosis.localise.fabric import Fabric, Path, build_path
 
 _MOST_TIERS = 5
 
@@ -60,7 +60,7 @@ def random_flow(fabric: Fabric, source: int, destination: int, random: Random) -
         up = fabric.ascents(source, height, random)
         back = fabric.descent_to(destination, fabric.upper[up[-1]], height)
         if back is not None:
-            return Flow(source, destination, path_over(up, back), 1.0)
+            return Flow(source, destination, build_path(up, back), 1.0)
         if len(up) < height:
             break
     return None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from railwright.diagnosis.localise.fabric import Fabric, path_over
+from railwright.diagnosis.localise.fabric import Fabric, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
 
 _SIGMAS = 6.0
@@ -137,6 +137,6 @@ def _short_flow(fabric: Fabric, source: int, destination: int) -> Flow | None:
         for up in ups:
             back = fabric.descent_to(destination, fabric.upper[up[-1]], len(up))
             if back is not None:
-                return Flow(source, destination, path_over(up, back), 1.0)
+                return Flow(source, destination, build_path(up, back), 1.0)
         ups = [(*up, cable) for up in ups for cable in fabric.above[fabric.upper[up[-1]]][:_ASCENTS]][:_ASCENTS]
     return None

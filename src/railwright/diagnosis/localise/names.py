@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Literal, cast
 
-from railwright.diagnosis.localise.fabric import Fabric, Path, path_over
+from railwright.diagnosis.localise.fabric import Fabric, Path, build_path
 from railwright.diagnosis.localise.records import Fault
 from railwright.errors import UsageError, unknown_name
 
@@ -71,8 +71,8 @@ class Names:
             prescribed = self._fabric.ways(nics[0], nics[1]) if self._fabric.ways is not None else None
             if prescribed is not None:
                 return nics[0], nics[1], prescribed
-            return nics[0], nics[1], path_over([nics[0], *up], [nics[1], *down])
-        return -1, -1, path_over(up, down)
+            return nics[0], nics[1], build_path([nics[0], *up], [nics[1], *down])
+        return -1, -1, build_path(up, down)
 
     def _cable(self, lower: int, upper: int) -> int:
         there = self._fabric.joining.get((lower, upper))

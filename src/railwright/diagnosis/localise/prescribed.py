@@ -12,9 +12,9 @@ from dataclasses import replace
 from random import Random
 
 from railwright.diagnosis.localise.cover import Cover, CoverKind, RouteCover, fitted
-from railwright.diagnosis.localise.fabric import CableSpec, Fabric, Path, fabric_of
+from railwright.diagnosis.localise.fabric import CableSpec, Fabric, Path, build_fabric
 from railwright.diagnosis.localise.flows import Flow, Round
-from railwright.diagnosis.localise.schedule import lanes, share_of
+from railwright.diagnosis.localise.schedule import compute_share, lanes
 from railwright.errors import UsageError
 from railwright.topology.subnet import Plug, Subnet
 
@@ -91,11 +91,11 @@ def fabric_of_subnet(subnet: Subnet, ports: Sequence[tuple[str, str]] = ()) -> F
     switches = sorted((height[guid], len(node.name), node.name) for guid, node in subnet.nodes.items()
                       if node.is_switch and guid in height)  # fmt: skip
     nics.sort(key=lambda nic: (wanted.get(nic[:2], 0), nic))
-    fabric = fabric_of(nics, [name for _, _, name in switches], specs)
+    fabric = build_fabric(nics, [name for _, _, name in switches], specs)
     return replace(fabric, ways=Ways(fabric, subnet)) if subnet.tables else fabric
 
 
-def ports_of(subnet: Subnet, hosts: Iterable[str], adapter: str = "") -> list[tuple[str, str]]:
+def find_ports(subnet: Subnet, hosts: Iterable[str], adapter: str = "") -> list[tuple[str, str]]:
     """Return (host, port) of each host. Raises UsageError for a host without a port or with an ambiguous one."""
     there: dict[str, list[str]] = {}
     for plug in dict.fromkeys(plug for wire in subnet.wires for plug in wire.ends):
@@ -170,7 +170,7 @@ class PrescribedScreen:
         senders, taken = list[int](), set[int]()
         for place in self._random.sample(range(count), count):
             to = (place + shift) % count
-            flow = flow_between(self._fabric, self._order[place], self._order[to])
+            flow = prescribe_flow(self._fabric, self._order[place], self._order[to])
             if flow is None or not _takes(self._fabric, load, flow):
                 senders.append(place)
                 continue
@@ -179,7 +179,7 @@ class PrescribedScreen:
         free = [to for to in range(count) if to not in taken]
         for place in senders:
             for at in self._random.sample(range(len(free)), min(_TRIES, len(free))):
-                flow = flow_between(self._fabric, self._order[place], self._order[free[at]])
+                flow = prescribe_flow(self._fabric, self._order[place], self._order[free[at]])
                 if flow is not None and _takes(self._fabric, load, flow):
                     flows.append(flow)
                     free[at] = free[-1]
@@ -199,13 +199,13 @@ def _takes(fabric: Fabric, load: dict[int, float], flow: Flow) -> bool:
     return True
 
 
-def flow_between(fabric: Fabric, source: int, destination: int) -> Flow | None:
+def prescribe_flow(fabric: Fabric, source: int, destination: int) -> Flow | None:
     """Return the flow between two ports of different hosts over the prescribed path; None without a path."""
     assert fabric.ways is not None
     if fabric.nic_host[source] == fabric.nic_host[destination]:
         return None
     path = fabric.ways(source, destination)
-    return None if path is None else Flow(source, destination, path, share_of(fabric, path, 1))
+    return None if path is None else Flow(source, destination, path, compute_share(fabric, path, 1))
 
 
 class PrescribedCover:
@@ -221,11 +221,11 @@ class PrescribedCover:
         count = self._fabric.nics
         room: Mapping[int, int] = {n: lanes(capacity, 1) for n, capacity in enumerate(self._fabric.capacity)}
         for shift in range(1, count):
-            drawn = (flow_between(self._fabric, nic, (nic + shift) % count) for nic in range(count))
+            drawn = (prescribe_flow(self._fabric, nic, (nic + shift) % count) for nic in range(count))
             yield from fitted([flow for flow in drawn if flow], room, "cover of every pair route")
 
 
-def cover_of(fabric: Fabric, kind: CoverKind) -> RouteCover | PrescribedCover:
+def plan_cover(fabric: Fabric, kind: CoverKind) -> RouteCover | PrescribedCover:
     """Return the cover of a fabric. Raises UsageError if that kind is not possible."""
     if fabric.ways is None:
         return RouteCover(fabric, kind)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from railwright.diagnosis.localise.fabric import Fabric, path_over
+from railwright.diagnosis.localise.fabric import Fabric, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
 
 _MOST_PARTS = 4
@@ -40,7 +40,7 @@ def lanes(capacity: float, parts: int) -> int:
     return max(1, int(capacity * parts + 1e-6))
 
 
-def share_of(fabric: Fabric, path: Sequence[int], parts: int) -> float:
+def compute_share(fabric: Fabric, path: Sequence[int], parts: int) -> float:
     """Return the rate of a flow on fully loaded links, in rates of a NIC port."""
     narrowest = min(fabric.capacity[one // 2] / lanes(fabric.capacity[one // 2], parts) for one in path)
     return min(1.0 / parts, narrowest)
@@ -112,8 +112,8 @@ class Screen:
         flows = []
         for ways in rails.values():
             for way, back in deranged(ways, self._key, self._random):
-                path = path_over(way, back)
-                flows.append(Flow(way[0], back[0], path, share_of(self.fabric, path, self.parts)))
+                path = build_path(way, back)
+                flows.append(Flow(way[0], back[0], path, compute_share(self.fabric, path, self.parts)))
         return flows
 
     def _key(self, way: Ascent) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import nan
 from random import Random
 
-from railwright.diagnosis.localise.fabric import Fabric, Path, path_over
+from railwright.diagnosis.localise.fabric import Fabric, Path, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.truth import Truth
 
@@ -84,7 +84,7 @@ class Simulator:
                 break
             back = self.fabric.descent_to(flow.destination, self.fabric.upper[up[-1]], height)
             if back is not None and back[-1] != up[-1]:
-                path = path_over(up, back)
+                path = build_path(up, back)
                 if path != flow.path:
                     return path
         return flow.path

@@ -12,7 +12,7 @@ from railwright.diagnosis.localise.records import Direction, FaultKind, Suspect,
 from railwright.diagnosis.localise.routes import RouteSuspicion
 
 
-def suspects_of(outcome: Outcome) -> list[Suspect]:
+def build_suspects(outcome: Outcome) -> list[Suspect]:
     """Return the suspects, the most certain first."""
     fabric = outcome.evidence.fabric
     rest = list(outcome.explanation.suspicions)

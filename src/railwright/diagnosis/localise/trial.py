@@ -12,12 +12,12 @@ from railwright.diagnosis.localise.cover import CoverKind
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Round
 from railwright.diagnosis.localise.load import LoadClass, evaluate_load
-from railwright.diagnosis.localise.prescribed import cover_of
+from railwright.diagnosis.localise.prescribed import plan_cover
 from railwright.diagnosis.localise.procedure import ROUND_S, Outcome, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Fault, Suspect
 from railwright.diagnosis.localise.score import score_links, score_routes
 from railwright.diagnosis.localise.simulate import Simulator, Weather
-from railwright.diagnosis.localise.suspects import suspects_of
+from railwright.diagnosis.localise.suspects import build_suspects
 from railwright.diagnosis.localise.truth import Truth
 
 NIC_RATE_BYTES_PER_S = 50e9
@@ -88,7 +88,7 @@ def run(
     """Search a simulated fabric and score the result. Raises UsageError for an impossible cover."""
     simulator = Simulator(fabric, truth, weather, seed)
     random = Random(seed + 1)
-    covering: Iterable[Round] = cover_of(fabric, cover).rounds(random) if cover else ()
+    covering: Iterable[Round] = plan_cover(fabric, cover).rounds(random) if cover else ()
     outcome = carry_out(locate(fabric, random, rounds, covering), simulator.measure_all)
     found = _record(described, seed, weather, truth, simulator, outcome)
     if not with_baselines:
@@ -124,7 +124,7 @@ def _record(
         sent_bytes=simulator.bytes_per_rate * NIC_RATE_BYTES_PER_S * ROUND_S,
         tested=tested(outcome),
         background=outcome.explanation.background,
-        suspects=tuple(suspects_of(outcome)),
+        suspects=tuple(build_suspects(outcome)),
         truth=tuple(truth.faults),
         load=evaluate_load(outcome.load, outcome.evidence.floor, rate_is_known=True),
     )

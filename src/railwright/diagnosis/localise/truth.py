@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from railwright.diagnosis.localise.fabric import Fabric, path_over
+from railwright.diagnosis.localise.fabric import Fabric, build_path
 from railwright.diagnosis.localise.names import Names, RouteKey, route_name
 from railwright.diagnosis.localise.records import Fault
 from railwright.errors import UsageError, unknown_name
@@ -58,7 +58,7 @@ def draw(fabric: Fabric, given: dict[str, float]) -> Truth:
         return round(random.uniform(given["least"], given["most"]), 3)
 
     faults = [
-        _of_class(fabric, number, capacity()) for number in range(fabric.classes) if random.random() < given["rate"]
+        _build_fault(fabric, number, capacity()) for number in range(fabric.classes) if random.random() < given["rate"]
     ]
     switches = [fabric.nics + number for number in range(len(fabric.switches))]
     hosts = _some(random, list(range(len(fabric.hosts))), given["hosts"], "hosts")
@@ -69,13 +69,13 @@ def draw(fabric: Fabric, given: dict[str, float]) -> Truth:
         card = random.randrange(len(fabric.cards(node)))
         faults.append(Fault(kind="line-card", id=f"{fabric.node_name(node)}/card{card}", capacity=capacity()))
     for number in _some(random, list(range(fabric.classes)), given["occupied"], "occupied"):
-        faults.append(_of_class(fabric, number, 0.6, occupied=True))
+        faults.append(_build_fault(fabric, number, 0.6, occupied=True))
     for pair in [False] * int(given["routes"]) + [True] * int(given["pairs"]):
         faults.append(Fault(kind="route", id=_some_route(fabric, random, pair), direction="both", capacity=capacity()))
-    return truth_of(fabric, faults)
+    return apply_faults(fabric, faults)
 
 
-def truth_of(fabric: Fabric, faults: Iterable[Fault]) -> Truth:
+def apply_faults(fabric: Fabric, faults: Iterable[Fault]) -> Truth:
     """Return the state of every link with the faults. Raises UsageError for an unknown element."""
     truth = Truth(list(faults), {}, set())
     names = Names(fabric)
@@ -94,7 +94,7 @@ def truth_of(fabric: Fabric, faults: Iterable[Fault]) -> Truth:
     return truth
 
 
-def _of_class(fabric: Fabric, number: int, capacity: float, *, occupied: bool = False) -> Fault:
+def _build_fault(fabric: Fabric, number: int, capacity: float, *, occupied: bool = False) -> Fault:
     cable, down = divmod(number, 2)
     kind = "occupied" if occupied else "nic" if cable < fabric.nics else "link"
     return Fault(
@@ -124,7 +124,7 @@ def _some_route(fabric: Fabric, random: Random, pair: bool) -> str:
         while len(up) < 5:
             back = fabric.descent_to(destination, fabric.upper[up[-1]], len(up)) if len(up) > 1 else None
             if back is not None and back[-1] != up[-1] and fabric.nic_rail[source] == fabric.nic_rail[destination]:
-                key = (source, destination, path_over(up, back)) if pair else (-1, -1, path_over(up[1:], back[1:]))
+                key = (source, destination, build_path(up, back)) if pair else (-1, -1, build_path(up[1:], back[1:]))
                 if fabric.nic_host[source] != fabric.nic_host[destination]:
                     return route_name(fabric, key)
             above = fabric.above[fabric.upper[up[-1]]]

@@ -104,7 +104,7 @@ def _rings(log: NcclLog, main: Communicator) -> Iterator[Finding]:
         absent = sorted(set(range(min(main.size, 4096))) - set(ring.ranks))
         yield Finding(
             fault="nccl_ring_incomplete",
-            where=_channels_of(lacking),
+            where=_list_places(lacking),
             certainty="likely",
             says=f"ring {ring.channel} has {len(set(ring.ranks))} of {main.size} ranks, without {absent[:8]}",
             remedy="if the log line is complete, report it to NCCL: every ring must contain every rank",
@@ -118,7 +118,7 @@ def _rings(log: NcclLog, main: Communicator) -> Iterator[Finding]:
         ring = twice[0]
         yield Finding(
             fault="nccl_ring_reenters_host",
-            where=_channels_of(twice),
+            where=_list_places(twice),
             certainty="seen",
             says=f"ring {ring.channel} changes host {known[ring.channel]} times, with {len(main.hosts)} hosts",
             costs="each additional crossing uses a NIC's bandwidth in both hosts again",
@@ -131,7 +131,7 @@ def _rings(log: NcclLog, main: Communicator) -> Iterator[Finding]:
         yield could_not_look("nccl_ring_reenters_host", why)
 
 
-def _channels_of(rings: list[Ring]) -> tuple[LogPlace, ...]:
+def _list_places(rings: list[Ring]) -> tuple[LogPlace, ...]:
     return tuple(LogPlace(f"channel {ring.channel}") for ring in rings[:MAX_WHERE])
 
 

@@ -173,13 +173,13 @@ def _benchmarks(results: Iterable[Result]) -> tuple[BenchmarkPlace, ...]:
 
 def _sampled(results: Sequence[Result]) -> str:
     """Format the number of samples of the results, counting shared samples once."""
-    of_results = [_samples_in(result) for result in results if "gpu_samples_of" not in result.settings]
+    of_results = [_select_samples(result) for result in results if "gpu_samples_of" not in result.settings]
     # Without own samples, the largest share of a launch's samples is a lower bound.
-    number = sum(of_results) or max((_samples_in(result) for result in results), default=0)
+    number = sum(of_results) or max((_select_samples(result) for result in results), default=0)
     return f"NVML, {number} samples under load"
 
 
-def _samples_in(result: Result) -> int:
+def _select_samples(result: Result) -> int:
     count = result.settings.get("gpu_samples", 0)
     return count if isinstance(count, int) else 0
 

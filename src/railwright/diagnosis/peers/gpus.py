@@ -67,10 +67,10 @@ def _depends_on_gpu(point: Judged) -> bool:
         return False  # the host's clock includes the CPU that starts the work
     # In both directions at once through host memory, plain CUDA C++ reached 33 and 51 GB/s in two processes on one
     # healthy GPU (docs/measured/4xh200); of eight GPUs, four reach 45 and four 52 GB/s.
-    return not (point.parameters.get("direction") == "both" and _through_the_host([point]))
+    return not (point.parameters.get("direction") == "both" and _crosses_host([point]))
 
 
-def _through_the_host(points: Iterable[Judged]) -> bool:
+def _crosses_host(points: Iterable[Judged]) -> bool:
     return any(not GPU_ID.fullmatch(end) for point in points for end in point.path.split(">"))
 
 
@@ -102,7 +102,7 @@ def _slow_groups(group: Sequence[Judged]) -> list[tuple[str, ...]]:
     """Return the slow GPUs, grouped if a common cause such as another socket may explain them."""
     names = _names(group)
     slow = [name for name in names if _lost(*_parted(group, (name,))) > SLOWER_BY]
-    if not slow or not _through_the_host(group):
+    if not slow or not _crosses_host(group):
         return [(name,) for name in slow]
     found = []
     for cluster in _clusters(group, names):
@@ -126,7 +126,7 @@ def _clusters(group: Sequence[Judged], names: Iterable[str]) -> list[list[str]]:
 
 def _may_be_far(group: Sequence[Judged], names: Sequence[str]) -> bool:
     """Report whether another socket explains the loss as well as a fault: several GPUs are alike, or only two exist."""
-    return _through_the_host(group) and (len(names) > 1 or len(_names(group)) < 3)
+    return _crosses_host(group) and (len(names) > 1 or len(_names(group)) < 3)
 
 
 def _lost(mine: list[Judged], rest: list[Judged]) -> float:
@@ -138,7 +138,7 @@ def _lost(mine: list[Judged], rest: list[Judged]) -> float:
     if abs(median - others) < max(_width(mine), _width(rest), EVENT_RESOLUTION_S if by_event else 0.0):
         return 0.0
     # Transfers through host memory vary more between processes than within one, so every launch must agree.
-    best = _best_end if _through_the_host(mine) else _bounds
+    best = _best_end if _crosses_host(mine) else _bounds
     if mine[0].quantity == "latency_s":
         outside = best(mine, low=True) > _bounds(rest, low=False)
         return median / others - 1 if outside else 0.0
@@ -170,7 +170,7 @@ def _best_end(points: list[Judged], *, low: bool) -> float:
 
 def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[Judged], *, far: bool) -> Finding:
     """Return the finding for a slow GPU, or for GPUs that may only be farther from the host's memory (`far`)."""
-    through_the_host, all_of_them = _through_the_host(mine), ", ".join(names)
+    through_the_host, all_of_them = _crosses_host(mine), ", ".join(names)
     once = through_the_host and max(len(point.launches) for point in mine) < 2
     pairs = not through_the_host and any(len(set(GPU_ID.findall(point.path))) > 1 for point in mine)
     others = ", ".join(_names(rest)) if far else "its siblings"

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from railwright.checks.finding import Finding, ParameterPlace, Place
 from railwright.diagnosis.peers.gpus import AGAIN
-from railwright.diagnosis.peers.hosts import launches_of, rankings, slower_hosts
+from railwright.diagnosis.peers.hosts import rankings, slower_hosts, summarize_launches
 from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.groups import group_by_key
 from railwright.limits.limit import Quantity
@@ -99,12 +99,12 @@ def _members(result: Result) -> Members:
 
 
 def _group(members: Members, results: Sequence[Result]) -> Group:
-    values, cpu_share = launches_of(results)
+    values, cpu_share = summarize_launches(results)
     reason = "" if values else next((result.reason for result in results if result.reason), "not measured")
     return Group(members, values, cpu_share, reason)
 
 
-def state_of(merge: Merge, every: Iterable[Merge]) -> State:
+def judge_merge(merge: Merge, every: Iterable[Merge]) -> State:
     """Return whether the merge gained as expected. `every` holds all merges to compare with, including itself."""
     if not merge.efficiency:
         return "failed"
@@ -126,13 +126,13 @@ def is_healthy(members: Members, results: Sequence[Result]) -> bool:
         slow = {place for finding in slower_hosts(results) if finding.certainty == "likely" for place in finding.where}
         return members[0] in measured and ParameterPlace("host", members[0]) not in slow
     every = merges(results)
-    return any(merge.together.members == members and state_of(merge, every) == "gains" for merge in every)
+    return any(merge.together.members == members and judge_merge(merge, every) == "gains" for merge in every)
 
 
 def losing_merges(results: Sequence[Result]) -> tuple[Finding, ...]:
     """Return a finding for each part that gains with no other, and for each other merge that loses."""
     every = merges(results)
-    states = {merge.together.members: state_of(merge, every) for merge in every}
+    states = {merge.together.members: judge_merge(merge, every) for merge in every}
     lost = [merge for merge in every if states[merge.together.members] in ("loses", "failed")]
     gaining = [merge for merge in every if states[merge.together.members] == "gains"]
     gained = {half.members for merge in gaining for half in (merge.first, merge.second)}

@@ -54,7 +54,7 @@ def rankings(results: Iterable[Result]) -> tuple[Ranking, ...]:
     found = []
     for _, group in alike:
         by_host = group_by_key(group, lambda result: result.parameters["host"])
-        hosts = [Host(str(name), *launches_of(launches)) for name, launches in by_host]
+        hosts = [Host(str(name), *summarize_launches(launches)) for name, launches in by_host]
         hosts.sort(key=lambda host: host.value, reverse=True)
         if len(hosts) > 1:
             found.append(Ranking(group[0].benchmark, group[0].quantity, _rest(group[0]), tuple(hosts)))
@@ -65,7 +65,7 @@ def _rest(result: Result) -> dict[str, Scalar]:
     return {name: value for name, value in result.parameters.items() if name != "host"}
 
 
-def launches_of(results: Iterable[Result]) -> tuple[tuple[float, ...], float]:
+def summarize_launches(results: Iterable[Result]) -> tuple[tuple[float, ...], float]:
     """Return the medians of the measured launches, ascending, and the smallest share of the cores' time."""
     sound = [result for result in results if result.outcome == "measured" and result.summary is not None]
     shares = [share for result in sound if isinstance(share := result.settings.get("cpu_share"), int | float)]

@@ -10,7 +10,7 @@ from railwright.results.records import Evidence
 from railwright.topology.devices import Path
 
 
-def causes_of(slow: Sequence[Judged], path: Path | None, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def find_causes(slow: Sequence[Judged], path: Path | None, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Return the findings on the path or benchmark of a curve's slow points, the most certain first.
 
     `path` is that of the points, if known. A finding that names paths applies only to those: the same benchmark or

@@ -11,7 +11,7 @@ from railwright.diagnosis.peers.growth import losing_merges
 from railwright.diagnosis.peers.hosts import slower_hosts
 from railwright.diagnosis.peers.ranks import slower_ranks
 from railwright.diagnosis.runs import usual
-from railwright.diagnosis.runs.causes import causes_of
+from railwright.diagnosis.runs.causes import find_causes
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.diagnosis.verdicts.doubts import doubt_rows, largest_row
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State, Verdict
@@ -158,7 +158,7 @@ def _judge_curve(points: list[Judged], finder: LimitFinder, findings: tuple[Find
         path_kind=path.kind if path else None,
         headline=headline,
         verdict=verdict,
-        causes=causes_of(slow, path, findings) if verdict.state == "slow" else (),
+        causes=find_causes(slow, path, findings) if verdict.state == "slow" else (),
         points=len(points),
         measured_points=sum(point.outcome == "measured" for point in points),
     )

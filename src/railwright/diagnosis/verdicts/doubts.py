@@ -55,10 +55,10 @@ def doubt_old_nccl(rows: Sequence[Judged], headline: int, hosts: int, version: t
     if hosts < 2 or not version or version[:2] >= OLD_NCCL or _share(rows[headline]) < _OLD_SHARE:
         return tuple(rows)
     why = f"NCCL {'.'.join(map(str, version))} reaches less than later versions, on which the band is based"
-    return _near_in_doubt(rows, why)
+    return _doubt_near_rows(rows, why)
 
 
-def _near_in_doubt(rows: Sequence[Judged], why: str) -> tuple[Judged, ...]:
+def _doubt_near_rows(rows: Sequence[Judged], why: str) -> tuple[Judged, ...]:
     """Doubt slow rows that miss no more of their band than a call may cost."""
     return tuple(_doubt(row, why) if _is_slow(row) and _share(row) >= _CALL_SHARE else row for row in rows)
 
@@ -79,7 +79,7 @@ def doubt_rows(rows: Sequence[Judged], headline: int | None, hosts: int, call: C
     if headline is None:
         return tuple(rows)
     if rows[headline].verdict.state != "ok":
-        return _near_in_doubt(rows, _WHY_CALLS) if _is_call_bound(rows[headline]) else tuple(rows)
+        return _doubt_near_rows(rows, _WHY_CALLS) if _is_call_bound(rows[headline]) else tuple(rows)
     if call is not None:
         return tuple(_doubt_call(row, call) if row.verdict.state == "slow" else row for row in rows)
     top = rows[headline].expected
@@ -87,7 +87,9 @@ def doubt_rows(rows: Sequence[Judged], headline: int | None, hosts: int, call: C
     for row in rows:
         best[_size(row)] = max(best.get(_size(row), 0.0), _share(row))
     found = tuple(
-        _doubt_others_in_band(row, _WHY_CALL) if _is_slow(row) and _in_doubt(row, best[_size(row)], top, hosts) else row
+        _doubt_others_in_band(row, _WHY_CALL)
+        if _is_slow(row) and _is_doubtful(row, best[_size(row)], top, hosts)
+        else row
         for row in rows
     )
     still = {_size(row) for row in found if _is_slow(row)}
@@ -113,7 +115,7 @@ def _doubt_call(row: Judged, call: CallTime) -> Judged:
     )
 
 
-def _in_doubt(row: Judged, best: float, top: Expected | None, hosts: int) -> bool:
+def _is_doubtful(row: Judged, best: float, top: Expected | None, hosts: int) -> bool:
     """Report whether a slow row is in doubt; `best` is the better placement's share of the low end."""
     highs = [band.high for band in (row.expected, top) if band is not None and band.high]
     if hosts == 1 and len(highs) > 1 and highs[0] >= _BYTES_DECIDE * highs[1]:

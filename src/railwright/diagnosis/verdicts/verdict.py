@@ -136,7 +136,7 @@ def judge(
             why=f"{share:.2f} of the limit: {word} of {format_quantity(limit.quantity, limit.value)}",
         )
     if expected is not None:
-        found = _against_band(value, expected)
+        found = _compare_with_band(value, expected)
         is_reference = standing.is_reference and found.state == "unknown"
         return Verdict(state="reference", why=found.why) if is_reference else found
     if standing.is_reference:
@@ -160,7 +160,7 @@ def _unverified() -> Verdict:
     return Verdict(state="unknown", why="the data was not verified", needs="a run that checks its data")
 
 
-def _against_band(value: float, expected: Expected) -> Verdict:
+def _compare_with_band(value: float, expected: Expected) -> Verdict:
     printed = format_quantity(expected.quantity, value)
     low = format_quantity(expected.quantity, expected.low)
     if expected.quantity == "latency_s":
@@ -171,17 +171,17 @@ def _against_band(value: float, expected: Expected) -> Verdict:
             return _doubt(f"{printed} is above the expected {high}", expected)
         if value > expected.high:
             return Verdict(state="slow", why=f"{printed} is above the expected {high}")
-        why = _by_algorithm(value, expected) or f"{printed} is within the expected {low} to {high}"
+        why = _explain_by_algorithm(value, expected) or f"{printed} is within the expected {low} to {high}"
         return Verdict(state="ok", why=why)
     if expected.doubtful_to is not None and expected.doubtful_to <= value < expected.low:
         return _doubt(f"{printed} is below the expected {low}", expected)
     if value < expected.low:
         return Verdict(state="slow", why=f"{printed} is below the expected {low}")
-    why = _by_algorithm(value, expected) or f"{printed} is above the expected low of {low}"
+    why = _explain_by_algorithm(value, expected) or f"{printed} is above the expected low of {low}"
     return Verdict(state="ok", why=why)
 
 
-def _by_algorithm(value: float, expected: Expected) -> str:
+def _explain_by_algorithm(value: float, expected: Expected) -> str:
     """Describe the value by the bands of the possible algorithms that contain or surround it; empty otherwise."""
 
     def words(ways: Sequence[AlgorithmBand], between: str) -> str:
@@ -214,7 +214,7 @@ def doubt_unless_launches_agree(point: Judged, medians: Sequence[float]) -> Judg
         return point
     least, most = min(medians), max(medians)
     best = least if point.quantity == "latency_s" else most
-    if _against_band(best, point.expected).state == "slow" and most < LAUNCHES_APART * least:
+    if _compare_with_band(best, point.expected).state == "slow" and most < LAUNCHES_APART * least:
         return point
     low, high = (format_quantity(point.quantity, value) for value in (least, most))
     why = f"{point.verdict.why}, but its launches reached {low} to {high}"
@@ -228,7 +228,7 @@ def doubt_unless_alone(point: Judged, quiet: Sequence[float], others_fraction: f
     """
     if point.verdict.state != "slow" or point.expected is None or not others_fraction:
         return point
-    if quiet and _against_band(quantile(sorted(quiet), 0.5), point.expected).state == "slow":
+    if quiet and _compare_with_band(quantile(sorted(quiet), 0.5), point.expected).state == "slow":
         return point
     why = f"{point.verdict.why}, but other work took {others_fraction:.0%} of this host's CPU time meanwhile"
     return replace(point, verdict=Verdict(state="unknown", why=why, needs=_NEEDS_ALONE))

@@ -52,7 +52,7 @@ def render_nccl_xml(topology: Topology, guest_addresses: Mapping[str, str] | Non
     Raises UsageError for a topology without GPUs or PCI addresses, and for a guest address without a device.
     """
     if guest_addresses:
-        topology = _as_in_guest(topology, guest_addresses)
+        topology = _renumber_for_guest(topology, guest_addresses)
     tree = Tree(topology)
     gpus = topology.of_kind("gpu")
     if not gpus:
@@ -70,7 +70,7 @@ def render_nccl_xml(topology: Topology, guest_addresses: Mapping[str, str] | Non
     return ET.tostring(system, encoding="unicode").replace(" />", "/>") + "\n"
 
 
-def _as_in_guest(topology: Topology, guest_addresses: Mapping[str, str]) -> Topology:
+def _renumber_for_guest(topology: Topology, guest_addresses: Mapping[str, str]) -> Topology:
     endpoints = {device.address: device for device in topology.of_kind("gpu", "nic")}
     for host_address, guest_address in guest_addresses.items():
         if host_address not in endpoints:

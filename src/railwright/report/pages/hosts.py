@@ -49,12 +49,12 @@ def render_hosts_html(
         "left_out": max(0, len(outliers) - _MOST_TOLD),
         "columns": [(number, column_name(column)) for number, column in enumerate(table.columns, 1)],
         "rows": [_row(host, table, link_of(host.name)) for host in table.hosts],
-        "between": _between(found, collectives_link) if found is not None else None,
+        "between": _describe_network(found, collectives_link) if found is not None else None,
     }  # fmt: skip
     return render_page("hosts.html.j2", [], fields)
 
 
-def _between(found: BetweenHostsResult, link: str) -> dict[str, Any]:
+def _describe_network(found: BetweenHostsResult, link: str) -> dict[str, Any]:
     """Return the fields of the section on measurements between hosts."""
     notable = find_notable_pairs(found)
     paths = found.collectives.paths if found.collectives is not None else ()

@@ -164,13 +164,13 @@ def _hover(name: str, point: Judged) -> str:
 
 
 def _curve_traces(quantity: Quantity, curves: Sequence[Series]) -> list[Trace]:
-    limits = [_over_size(curve, _limit_value) for curve in curves]
+    limits = [_pairs_by_size(curve, _limit_value) for curve in curves]
     shared = len(set(limits)) == 1  # a limit shared by all curves is drawn once, in ink
     lines = []
     for curve, limit in zip(curves, limits, strict=True):
         if not shared or curve is curves[0]:
             lines.append(_line_trace(limit, _INK if shared else curve.colour, "dash"))
-        lines.append(_line_trace(_over_size(curve, slow_edge), curve.colour, "dot"))
+        lines.append(_line_trace(_pairs_by_size(curve, slow_edge), curve.colour, "dot"))
     traces = [*map(_band_trace, curves), *lines, *map(_launch_trace, curves), *map(_median_trace, curves)]
     kept = [trace for trace in traces if trace["x"]]
     drawn = {trace["line"].get("dash") for trace in kept if "line" in trace}
@@ -185,7 +185,7 @@ def _limit_value(point: Judged) -> float:
     return _positive(point.limit.value)
 
 
-def _over_size(curve: Series, value: Callable[[Judged], float | None]) -> tuple[tuple[float, float], ...]:
+def _pairs_by_size(curve: Series, value: Callable[[Judged], float | None]) -> tuple[tuple[float, float], ...]:
     pairs = ((_size(point), _positive(value(point))) for point in curve.points)
     return tuple((size, found) for size, found in pairs if size and found)
 

@@ -107,7 +107,7 @@ def rows(found: BetweenHostsResult) -> Iterator[tuple[str, str]]:
         yield "cannot tell", text
 
 
-def between_lines(found: BetweenHostsResult) -> Iterator[str]:
+def format_between_hosts(found: BetweenHostsResult) -> Iterator[str]:
     """Yield the whole report as text."""
     yield f"Between hosts: {summarize(found)}"
     if found.said.suspects:

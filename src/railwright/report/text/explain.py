@@ -48,7 +48,7 @@ def _lines(found: Explained) -> Iterator[str]:
         yield from labelled("but", *found.contradictions)
     yield from labelled("verdict", f"{wording.state_word(found.verdict.state)}: {found.verdict.why}")
     yield from _cause(found)
-    yield from _held_against(found)
+    yield from _format_limits(found)
     yield ""
     yield from _table(found)
     yield from _hypotheses(found.hypotheses)
@@ -70,7 +70,7 @@ def _title(found: Explained) -> str:
     return f"{wording.escape(' '.join(filter(None, (found.tool, found.version, test))))}{ranks}{hosts}{against}"
 
 
-def _held_against(found: Explained) -> Iterator[str]:
+def _format_limits(found: Explained) -> Iterator[str]:
     """Yield band, limit and source of the table's headline row."""
     row = found.rows[found.headline] if found.headline is not None else None
     if row is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright.diagnosis.peers.growth import format_merge, merges, state_of
+from railwright.diagnosis.peers.growth import format_merge, judge_merge, merges
 from railwright.results.host_list import format_hosts
 from railwright.results.records import Result
 
@@ -12,7 +12,7 @@ from railwright.results.records import Result
 def lines(results: Sequence[Result]) -> list[str]:
     """Return a line for each merge with the remaining share of both halves' rate, then the largest group that gains."""
     all_merges = merges(results)
-    states = {merge: state_of(merge, all_merges) for merge in all_merges}
+    states = {merge: judge_merge(merge, all_merges) for merge in all_merges}
     found = [
         f"{format_hosts(merge.first.members)} + {format_hosts(merge.second.members)}: "
         f"{format_merge(merge)}, {states[merge]}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from railwright.diagnosis.fleet.host_table import HostTable
 from railwright.report.text import wording
-from railwright.report.text.between_hosts import BetweenHostsResult, between_lines
+from railwright.report.text.between_hosts import BetweenHostsResult, format_between_hosts
 from railwright.report.text.host_words import describe_host, summarize
 from railwright.units import format_count
 
@@ -29,4 +29,4 @@ def lines(table: HostTable, *, compared: bool, between: BetweenHostsResult | Non
     yield f"at most {format_count(len(table.columns), 'path')} on each host: {paths or 'none was measured'}"
     if between is not None:
         yield ""
-        yield from map(wording.escape, between_lines(between))
+        yield from map(wording.escape, format_between_hosts(between))

@@ -82,8 +82,8 @@ def _head(log: NcclLog) -> Iterator[str]:
         (", ".join(f"{entry.index} {entry.name} {entry.link}".rstrip() for entry in entries), host)
         for host, entries in nics
     )
-    yield from _rows("NICs", _with_hosts(listed))
-    yield from _rows("settings", _with_hosts((f"{entry.name}={entry.value}", entry.host) for entry in log.settings))
+    yield from _rows("NICs", _merge_hosts(listed))
+    yield from _rows("settings", _merge_hosts((f"{entry.name}={entry.value}", entry.host) for entry in log.settings))
     yield ""
 
 
@@ -106,7 +106,7 @@ def _ranks(log: NcclLog) -> Iterator[str]:
     yield from _rows("hosts", hosts_listed)
 
 
-def _with_hosts(items: Iterable[tuple[str, str]]) -> list[str]:
+def _merge_hosts(items: Iterable[tuple[str, str]]) -> list[str]:
     """Merge equal items of several hosts, with the names of up to three hosts."""
     rows = []
     for words, pairs in group_by_key(items, lambda pair: pair[0]):

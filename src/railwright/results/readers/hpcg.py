@@ -63,7 +63,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         if found := _RAW.search(line.text):
             raw = found[1], line.number
         elif found := _OF_NVIDIA.search(line.text):
-            _of_nvidia(draft, found, line.number)
+            _read_nvidia(draft, found, line.number)
         elif found := _RATE.search(line.text):
             _rated(draft, found, line.number)
         else:
@@ -114,7 +114,7 @@ def _add(draft: Draft, rate: Number, unit: str, line: int) -> None:
     draft.add(line, [MeasuredValue("flop_per_s", rate.value * 1e9, f"{rate.text} {unit}")], {})
 
 
-def _of_nvidia(draft: Draft, found: re.Match[str], line: int) -> None:
+def _read_nvidia(draft: Draft, found: re.Match[str], line: int) -> None:
     rate, each = number(found[1], "GF", line), number(found[3], "GF_per", line)
     if draft.ranks and draft.ranks > 1 and not overlap(rate.range(), each.range(draft.ranks)):
         raise refusal(line, f"{rate.text} GF is not {each.text} GF of each of {draft.ranks} processes")

@@ -94,7 +94,7 @@ def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
         elif text.startswith(("#bytes", "#repetitions")):
             yield _filled(table, rows)
             columns = parse_columns(text, _COLUMN, line.number, least=2)
-            table = Draft(tool="IMB", test=named[1] if named else _test_of(columns), columns=columns, ranks=ranks)
+            table = Draft(tool="IMB", test=named[1] if named else _guess_test(columns), columns=columns, ranks=ranks)
             table.ranks = table.ranks or (2 if "t[usec]" in columns else None)  # only single transfers have this column
             table.hosts = command.hosts if command.ranks == table.ranks else None
             table.environment, table.last_line = parse_environment(above[-_ABOVE:]), last_row(part)
@@ -104,7 +104,7 @@ def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
     yield _filled(table, rows)
 
 
-def _test_of(columns: list[str]) -> str:
+def _guess_test(columns: list[str]) -> str:
     """Guess the test of a table without a name from its columns."""
     if "t[usec]" in columns:
         return "PingPong"

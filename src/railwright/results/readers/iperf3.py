@@ -102,7 +102,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every run. Raises UsageError for a rate that contradicts its bytes."""
     if _is_json(text):
         return collect_files(
-            _of_json(text),
+            _read_json(text),
             "iperf3's report must contain the sum of the bytes sent, got none",
             "give the report of a whole run",
         )
@@ -197,7 +197,7 @@ def _add(draft: Draft, line: int, bytes_per_s: float, shown: str, way: str, sett
     draft.add(line, [value], {"direction": way} if way else {}, settings)
 
 
-def _of_json(text: str) -> list[Draft]:
+def _read_json(text: str) -> list[Draft]:
     """Read the report. From a truncated report or several in a row, read every end that is readable."""
     try:
         hint = "give the report whole, braces included"

@@ -244,7 +244,7 @@ def _barrier(test: _Test, words: list[str], line: int) -> None:
     test.add(line, [latency(average, "us")], {}, _extras(numbers))
 
 
-def _runs_beside(test: _Test, words: list[str], line: int) -> None:
+def _read_parallel_runs(test: _Test, words: list[str], line: int) -> None:
     """Read a row of several runs that were manually set side by side under one header."""
     if not test.beside:
         test.beside = len(words) - 1
@@ -259,7 +259,7 @@ def _row(test: _Test, words: list[str], line: int) -> None:
     if not words[0].isdecimal() or (len(words) > 1 and not (words[1][:1].isdigit() or words[1] in ("nan", "inf"))):
         return  # output of another program
     if test.beside or (len(words) > len(test.columns) == 2 and not test.results and all(map(_is_number, words))):
-        _runs_beside(test, words, line)
+        _read_parallel_runs(test, words, line)
     elif cells := test.cells(words, line):
         test.rise_to(whole(cells.pop("Size"), "size", line), line)
         _add(test, cells, line, {})

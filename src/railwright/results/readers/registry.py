@@ -128,7 +128,7 @@ def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:
     refused: list[tuple[Format, UsageError]] = []
     for known, part in _parts(text, recognise(text)):
         try:
-            files += _of(known, part, collective)
+            files += _select(known, part, collective)
         except UsageError as error:
             refused.append((known, error))
     if not files:
@@ -144,7 +144,7 @@ def _first_line(file: ForeignFile) -> int:
     return int(file.results[0].settings.get("line", 0)) if file.results else 0
 
 
-def _of(known: Format, text: str, collective: str) -> Iterator[ForeignFile]:
+def _select(known: Format, text: str, collective: str) -> Iterator[ForeignFile]:
     files = nccl_tests.read(text, collective) if known is _NCCL_TESTS else known.reader.read(text)
     shared = parse_environment(text.splitlines()) if len(files) == 1 else {}
     for file in files:

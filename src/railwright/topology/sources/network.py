@@ -42,10 +42,10 @@ def find_ports(root: Root, path: str, entries: frozenset[str]) -> tuple[NicPort,
     """Return the ports of a PCI function or virtual bus device, in port order; none if it is not a NIC."""
     below = [f"{path}/{name}" for name in sorted(entries) if re.fullmatch(r"virtio\d+", name)]
     holders = {path: entries} | {holder: frozenset(root.names(holder)) for holder in below}
-    return tuple(port for holder, names in holders.items() for port in _ports_in(root, holder, names))
+    return tuple(port for holder, names in holders.items() for port in _list_ports(root, holder, names))
 
 
-def _ports_in(root: Root, path: str, entries: frozenset[str]) -> list[NicPort]:
+def _list_ports(root: Root, path: str, entries: frozenset[str]) -> list[NicPort]:
     """Return the ports; the first counts the representors of them all."""
     netdevs, representors = _netdevs(root, path) if "net" in entries else ({}, 0)
     rdma = _rdma_ports(root, path) if "infiniband" in entries else {}

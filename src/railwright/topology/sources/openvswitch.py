@@ -52,11 +52,11 @@ def _setting(content: str) -> str | None:
             record = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError):
             return None
-        value = _after(record, value)
+        value = _read_setting_after(record, value)
     return "true" if value == "true" else "false"
 
 
-def _after(record: object, value: str | None) -> str | None:
+def _read_setting_after(record: object, value: str | None) -> str | None:
     """Return the setting after a transaction; None if it is not set."""
     rows = record.get(_TABLE) if isinstance(record, dict) else None
     if not isinstance(record, dict) or not isinstance(rows, dict):

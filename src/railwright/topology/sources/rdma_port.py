@@ -92,7 +92,7 @@ def _ecn(root: Root, port: NicPort) -> str | None:
     Notifying the sender (np) is a single switch of the port, which any priority sets; slowing down (rp) is set for each
     priority (NVIDIA, How to configure DCQCN for ConnectX-4).
     """
-    on = {way: _switched_on(root, f"{port.netdev_path}/ecn/roce_{way}/enable") for way in ("np", "rp")}
+    on = {way: _enabled_priorities(root, f"{port.netdev_path}/ecn/roce_{way}/enable") for way in ("np", "rp")}
     if not port.netdev_path or None in on.values():
         return None
     both = (on["rp"] or []) if on["np"] else []
@@ -101,7 +101,7 @@ def _ecn(root: Root, port: NicPort) -> str | None:
     return f"on for priority {', '.join(map(str, both))}" if both else "off"
 
 
-def _switched_on(root: Root, path: str) -> list[int] | None:
+def _enabled_priorities(root: Root, path: str) -> list[int] | None:
     values = [text.number(root.read(f"{path}/{priority}")) for priority in range(_PRIORITIES)]
     if any(value not in (0, 1) for value in values):
         return None

@@ -116,10 +116,10 @@ def _folder(folder: str | None, hosts: Hosts) -> Path | None:
 
 
 def _told(bins: dict[str, Bins], afar: Sequence[WatchedHost]) -> HostBins:
-    return [(host.host, _told_by(host, bins[host.host])) for host in afar]
+    return [(host.host, _read_answer(host, bins[host.host])) for host in afar]
 
 
-def _told_by(host: WatchedHost, bins: Bins) -> Bins | str:
+def _read_answer(host: WatchedHost, bins: Bins) -> Bins | str:
     recorded = host.recorded()
     if host.trouble or recorded is None:
         return host.trouble or "nothing yet"

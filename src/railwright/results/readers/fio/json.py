@@ -80,7 +80,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         )
     if version.startswith("2."):
         for job in file.jobs:
-            job.read, job.write, job.trim = map(_in_bytes, (job.read, job.write, job.trim))
+            job.read, job.write, job.trim = map(_convert_units, (job.read, job.write, job.trim))
     draft = Draft(tool="fio", test="fio", version=version, workload=Files())
     for place, job in enumerate(file.jobs, 1):
         options = {**file.options, **job.options}
@@ -97,7 +97,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     )
 
 
-def _in_bytes(side: _Side) -> _Side:
+def _convert_units(side: _Side) -> _Side:
     """Convert the numbers of fio 2 to the units of fio 3."""
     clat = side.clat
     if clat is not None:

@@ -166,7 +166,7 @@ def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
     timed = [(row, timing) for row in data for timing in row.timings if timing.algbw.low > 0]
     for row, timing in timed:
         bus, algbw = timing.busbw, timing.algbw
-        found = busbw.ranks_between(table.test, bus.low / algbw.high, bus.high / algbw.low)
+        found = busbw.bound_ranks(table.test, bus.low / algbw.high, bus.high / algbw.low)
         if found is None:
             table.notes.append(f"no device lines: the number of ranks of a {table.test} cannot be deduced")
             return

@@ -35,7 +35,7 @@ def recognises(text: str) -> bool:
     return '"nvbandwidth"' in text and '"bandwidth_matrix"' in text
 
 
-def as_printed(text: str) -> str:
+def print_matrices(text: str) -> str:
     """Convert the JSON to the text that nvbandwidth prints without `-j`. Raises UsageError for any other text."""
     file = decode_embedded_json(text, _File, "JSON file of nvbandwidth", "give the whole output of nvbandwidth -j")
     return "\n".join(_lines(file.body))

@@ -56,7 +56,7 @@ def recognises(text: str) -> bool:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every run. Raises UsageError for a matrix that contradicts its sum."""
     if nvbandwidth_json.recognises(text):
-        text = nvbandwidth_json.as_printed(text)
+        text = nvbandwidth_json.print_matrices(text)
     return collect_files(
         map(_run, split_runs(text, lambda line: "nvbandwidth Version" in line.text)),
         "nvbandwidth's output must contain a matrix (memcpy CE ... bandwidth (GB/s)), got none",

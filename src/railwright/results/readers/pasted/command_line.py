@@ -36,7 +36,7 @@ def parse_launch_command(above: Sequence[str]) -> LaunchCommand:
         found = _LAUNCHER.search(above[place])
         if found is not None:
             words = " ".join([found[2], *_continued(above, place)])
-            return _of_words(found[1], words)
+            return _parse_words(found[1], words)
     return LaunchCommand()
 
 
@@ -49,7 +49,7 @@ def _continued(above: Sequence[str], place: int) -> list[str]:
     return lines
 
 
-def _of_words(launcher: str, words: str) -> LaunchCommand:
+def _parse_words(launcher: str, words: str) -> LaunchCommand:
     words = words.replace("\\", " ")
     ranks, hosts, each = _number(_RANKS, words), _number(_HOSTS, words), _number(_EACH, words)
     if launcher != "srun" and hosts is not None:  # Open MPI's -N is the number of processes per host

@@ -88,7 +88,7 @@ class Prefixes:
                 continue
             plain += line[: found.start()].isspace()
             before = line[: found.start()]
-            if before.strip() and _may_stand_before(before, found[0]):
+            if before.strip() and _is_possible_prefix(before, found[0]):
                 count += self._add(before.strip())
 
     def _add(self, before: str) -> bool:
@@ -148,16 +148,16 @@ def remove_common_prefix(text: str) -> str:
             return text
     if len(filled) < _LEAST_LINES:
         return text
-    return "\n".join(_behind(line, len(common)) for line in lines)
+    return "\n".join(_skip_parts(line, len(common)) for line in lines)
 
 
-def _behind(line: str, parts: int) -> str:
+def _skip_parts(line: str, parts: int) -> str:
     """Return the rest of a line after its first parts and one space."""
     last = next(islice(_PARTS.finditer(line), parts - 1, None), None)
     return line[last.end() :].removeprefix(" ") if last is not None else line
 
 
-def _may_stand_before(before: str, anchor: str) -> bool:
+def _is_possible_prefix(before: str, anchor: str) -> bool:
     """Report whether it can be a prefix. A number directly before a row's size is part of the row."""
     return not (anchor[:1].isdigit() and (not before[-1:].isspace() or before.rstrip()[-1:].isdigit())) and not (
         before.rstrip().endswith(("echo", '"', "'")) and not before.lstrip().startswith(('"', "'"))
@@ -179,9 +179,9 @@ def unwrap_lines(text: str) -> str:
     lines = text.split("\n")
     filled = [line for line in lines[:400] if line.strip()]
     if sum(line.lstrip().startswith("{") for line in filled) * 2 > len(filled):
-        lines = [part for line in lines for part in _of_json(line)]
+        lines = [part for line in lines for part in _unwrap_json(line)]
     elif any('": "' in line and "\\n" in line for line in filled) or _are_strings(filled):
-        lines = [part for line in lines for part in _of_string(line)]
+        lines = [part for line in lines for part in _unwrap_string(line)]
     elif sum(_QUOTE.match(line) is not None for line in filled) * 2 > len(filled):
         lines = [_QUOTE.sub("", line, count=1) for line in lines]
     return "\n".join(lines)
@@ -193,7 +193,7 @@ def _are_strings(lines: list[str]) -> bool:
     return strings * 2 > len(lines) or (strings > 0 and any(_LIST.search(line) for line in lines))
 
 
-def _of_json(line: str) -> list[str]:
+def _unwrap_json(line: str) -> list[str]:
     try:
         found = msgspec.json.decode(line.encode(errors="replace"))
     except (msgspec.DecodeError, RecursionError):
@@ -204,7 +204,7 @@ def _of_json(line: str) -> list[str]:
     return [line] if words is None else words.rstrip("\n").split("\n")
 
 
-def _of_string(line: str) -> list[str]:
+def _unwrap_string(line: str) -> list[str]:
     found = _STRING.fullmatch(line)
     if found is None:
         return [line]

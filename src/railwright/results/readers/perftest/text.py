@@ -96,10 +96,10 @@ def recognises(text: str) -> bool:
 
 def has_rows(text: str) -> bool:
     """Report whether a text without the header has unmistakable rows."""
-    return any(_unit_of(found) for found in _ROW_ALONE.finditer(text))
+    return any(_derive_unit(found) for found in _ROW_ALONE.finditer(text))
 
 
-def _unit_of(row: re.Match[str]) -> str:
+def _derive_unit(row: re.Match[str]) -> str:
     """Derive the unit of a row's bandwidths from its message rate; "" if it is not a row of five columns."""
     size, average, rate = int(row[1]), number(row[2], "BW average", 0), number(row[3], "MsgRate", 0)
     if not size or average.value <= 0 or rate.half > _KNOWN_TO * rate.value:
@@ -146,7 +146,7 @@ def _test(part: list[Line]) -> _Test:
                     raise refusal(line.number, f"unit must be one of {', '.join(_BYTES_PER_S)}, got {test.unit!r}")
         elif test.columns and (found := _ERROR.search(text)):
             failed = failed or f"{ENDED_BY_ERROR}: {found[0]}"
-        elif test.columns or ((row := _ROW_ALONE.match(text)) and (unit := _unit_of(row))):
+        elif test.columns or ((row := _ROW_ALONE.match(text)) and (unit := _derive_unit(row))):
             if not test.columns:
                 test.unit, test.columns = unit, [name.format(unit) for name in _COLUMNS_ALONE]
             _row(test, text.split(), line.number)

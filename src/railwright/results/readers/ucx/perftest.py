@@ -88,7 +88,7 @@ def _run(part: list[Line], above: list[Line], is_csv: bool) -> _Run:
     run = _Run(tool="ucx_perftest", ranks=2, notes=["MB/s is 2^20 bytes/s", "the data was not checked"])
     run.last_line = last_row(part)
     for line in (*above, *part):
-        found = _row_of(line.text, is_csv) if line.number >= part[0].number else None
+        found = _split_row(line.text, is_csv) if line.number >= part[0].number else None
         if found is not None:
             _row(run, *found, line.number)
         elif not run.line:  # lines after the results belong to the next test
@@ -159,7 +159,7 @@ def _boxed(run: _Run, what: str, value: str) -> None:
         run.settings["send_memory" if what[0] == "S" else "receive_memory"] = value[:24]
 
 
-def _row_of(text: str, is_csv: bool) -> tuple[str, list[str]] | None:
+def _split_row(text: str, is_csv: bool) -> tuple[str, list[str]] | None:
     """Return the stage and its words, or None for a line without results."""
     if is_csv:
         words = text.strip().split(",")[-len(_COLUMNS) :]
@@ -194,19 +194,19 @@ def _results(run: _Run) -> None:
         _add(run, line, values, {"over": "all"} if fastest else {})
     if fastest:
         line, values = fastest  # also a row, because no limit of the machine forbids this rate
-        at = {**_at(run, values), "over": "fastest second"}
+        at = {**_size_parameters(run, values), "over": "fastest second"}
         run.add(line, [bandwidth(values["bandwidth"], _MB, "MB/s")], at)
     if not run.is_latency and run.results:
         run.notes.append("the sender counts sent messages, even those that have not arrived yet")
 
 
-def _at(run: _Run, values: dict[str, Number]) -> dict[str, Scalar]:
-    size = run.size if run.size is not None else _size_from(values)
+def _size_parameters(run: _Run, values: dict[str, Number]) -> dict[str, Scalar]:
+    size = run.size if run.size is not None else _derive_size(values)
     return {} if size is None else {"size_bytes": size}
 
 
 def _add(run: _Run, line: int, values: dict[str, Number], over: dict[str, str]) -> None:
-    at = {**_at(run, values), **over}
+    at = {**_size_parameters(run, values), **over}
     held: dict[str, Scalar] = {"iterations": int(values["iterations"].value)}
     if run.is_latency:
         held["mean_s"] = values["overall"].value * 1e-6
@@ -228,7 +228,7 @@ def _fastest(run: _Run) -> _Row | None:
     return max(seconds, key=lambda second: second[1]["bandwidth"].value)
 
 
-def _size_from(values: dict[str, Number]) -> int | None:
+def _derive_size(values: dict[str, Number]) -> int | None:
     """Compute the size as bandwidth x time per message, if both are precise enough, as the roundest possible number."""
     bandwidth, time = values["bandwidth_overall"], values["overall"]
     if bandwidth.value <= 0 or time.value <= 0:
