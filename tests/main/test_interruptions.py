@@ -95,7 +95,7 @@ def test_a_second_run_is_refused_unless_forced(railwright):
     first = started(railwright)
     elsewhere = str(railwright.folder / "second")
     refused = railwright(*[part for part in SHORT if part != "--force"], "-O", elsewhere)
-    assert refused.status == 2
+    assert refused.status == 3
     assert "another railwright run is measuring on this host" in refused.message()
     assert "--force" in refused.message()
     assert not Path(elsewhere).exists()

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from railwright.benchmarks.registry import find
-from railwright.errors import UsageError
+from railwright.errors import CannotJudge
 from railwright.results.records import Context
 from railwright.run import exclusive, proof
 from railwright.run.exclusive import measuring_alone
@@ -37,6 +37,6 @@ def test_what_is_waived_whole_is_recorded_on_a_busy_host_and_beside_another_run(
 
 
 def test_what_would_be_measured_is_refused_on_a_busy_host(start, tmp_path):
-    with pytest.raises(UsageError, match="this host is busy: 90% of its CPU time"):
+    with pytest.raises(CannotJudge, match="this host is busy: 90% of its CPU time"):
         start("memory_copy", sizes="4K", threads="one").run(tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -407,3 +407,10 @@ def test_a_machine_or_an_option_that_cannot_be_is_refused(file, options, message
     assert isinstance(done.exception, RailwrightError)
     assert message in done.exception.message
     assert hint in done.exception.hint
+
+
+@pytest.mark.parametrize(("count", "is_told"), [((), False), (("--count", "1"), True), (("--count", "2"), False)])
+def test_the_number_of_hosts_contradicts_only_if_it_was_given(answer, count, is_told) -> None:
+    table = str(EXTERNAL / "nccl_tests/2.18.3-alltoall-16xrtx6000d-slow.txt")
+    done = answer("explain", table, "--host", "rtx-pro-6000-8gpu", *count)
+    assert ("of 2 hosts and not of the 1 given" in done.out) == is_told

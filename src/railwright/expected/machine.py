@@ -25,6 +25,8 @@ class Machine:
     cluster: Cluster
     path: str = ""
     """The path of messages that the user names: `gpu0:gpu0@1`."""
+    hosts_given: bool = True
+    """Whether the user named the number of hosts; otherwise that of a table counts, without a contradiction."""
     measured: Baselines | None = None
     """The baselines of a run on this machine, if any."""
     links: Fabric | None = None

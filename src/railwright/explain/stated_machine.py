@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from railwright.diagnosis.verdicts.judged import Judged
+from railwright.expected.machine import Machine
 from railwright.explain.topology_matrix import Surroundings, matrix_contradictions
 from railwright.limits.network import LINUX_ROCE_BYTES, largest_rdma_mtu
 from railwright.results.readers.foreign_file import ForeignFile
@@ -24,22 +25,25 @@ _KINDS: dict[str, type] = {"ethernet": EthernetLink, "ib": InfinibandLink, "infi
 _NAMES: dict[type, str] = {EthernetLink: "Ethernet", InfinibandLink: "InfiniBand"}
 
 
-def contradictions(file: ForeignFile, given: Cluster, placed: Cluster, around: Surroundings) -> tuple[str, ...]:
+def contradictions(file: ForeignFile, machine: Machine, placed: Cluster, around: Surroundings) -> tuple[str, ...]:
     """Return a sentence per contradiction between known facts. `placed` is the cluster at the table's size."""
+    given = machine.cluster
     return (
-        *_contradict_gpus(file, given, placed),
+        *_contradict_gpus(file, given),
+        *(_contradict_hosts(file, given, placed) if machine.hosts_given else ()),
         *_contradict_nics(file, given),
         *matrix_contradictions(around, given),
     )
 
 
-def _contradict_gpus(file: ForeignFile, given: Cluster, placed: Cluster) -> Iterator[str]:
+def _contradict_gpus(file: ForeignFile, given: Cluster) -> Iterator[str]:
     model = next((gpu.name for gpu in given.host.of_kind("gpu") if names_a_model(gpu.name)), "")
     if model and file.gpus and not any(is_model(name, model) for name in file.gpus[:_MOST_MODELS]):
         yield f"the table is of {', '.join(file.gpus[:4])}, but the given machine has {model}: is it the right machine?"
-    if (
-        placed.hosts > given.hosts and file.workload.transport != "sockets"
-    ):  # addresses give the hosts, and a note says so
+
+
+def _contradict_hosts(file: ForeignFile, given: Cluster, placed: Cluster) -> Iterator[str]:
+    if placed.hosts > given.hosts and file.workload.transport != "sockets":  # their addresses give the hosts
         yield (
             f"the table has {file.ranks} ranks, so it is of {format_count(placed.hosts, 'host')} and not of "
             f"the {given.hosts} given: is it the right table?"

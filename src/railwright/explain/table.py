@@ -103,7 +103,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         hypotheses=fit(file, placed) if curves and placed is not None and placed.measured is None else (),
         findings=findings,
         contradictions=(
-            *(contradictions(file, machine.cluster, placed.cluster, around) if machine and placed else ()),
+            *(contradictions(file, machine, placed.cluster, around) if machine and placed else ()),
             *missing_sizes(file),
         ),
         notes=(*notes, *told, *shape_notes(rows, call, of_files=isinstance(file.workload, Files)), *file.notes),

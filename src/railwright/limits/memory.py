@@ -17,7 +17,7 @@ def limit(link: Link) -> Limit | NoLimit:
     protocol = link.protocol
     assert isinstance(protocol, MemoryLink)
     if not (protocol.channels and protocol.transfers_per_s and protocol.bus_bytes):
-        why = "memory channels and their rate cannot be read (no DMI table, as in most VMs)"
+        why = "the number and the rate of its memory channels are unknown"
         return no_bandwidth(why, f"{link.id}: channels, rate")
     value = protocol.channels * protocol.transfers_per_s * protocol.bus_bytes
     mega = protocol.transfers_per_s / 1e6

@@ -6,7 +6,7 @@ import contextlib
 import socket
 from collections.abc import Iterator
 
-from railwright.errors import UsageError
+from railwright.errors import CannotJudge
 
 _NAME = "\0railwright-measuring"
 BUSY_ABOVE = 0.5
@@ -14,7 +14,7 @@ BUSY_ABOVE = 0.5
 
 @contextlib.contextmanager
 def measuring_alone(force: bool) -> Iterator[None]:
-    """Lock the host (its network namespace, to be exact) for one run. Raises UsageError if it is locked already.
+    """Lock the host (its network namespace, to be exact) for one run. Raises CannotJudge if it is locked already.
 
     The lock is a name in Linux's abstract socket namespace. The kernel drops it when the process ends, so that there is
     no stale lock and no file.
@@ -25,12 +25,12 @@ def measuring_alone(force: bool) -> Iterator[None]:
         except OSError as error:
             if not force:
                 hint = "wait for it to end, or use --force (both results suffer)"
-                raise UsageError("another railwright run is measuring on this host", hint=hint) from error
+                raise CannotJudge("another railwright run is measuring on this host", hint=hint) from error
         yield
 
 
 def refuse_busy_host(busy_fraction: float, force: bool) -> None:
-    """Raise UsageError if other work uses more than half of the CPUs."""
+    """Raise CannotJudge if other work uses more than half of the CPUs."""
     if busy_fraction > BUSY_ABOVE and not force:
         reason = f"this host is busy: {busy_fraction:.0%} of its CPU time in the last second went to other work"
-        raise UsageError(reason, hint="wait until it is idle, or use --force")
+        raise CannotJudge(reason, hint="wait until it is idle, or use --force")

@@ -96,7 +96,8 @@ def _place(machine: str | None, count: int | None, cluster_file: str | None, bes
     from railwright.expected.machine import Machine
 
     if beside is None:
-        return Machine(cluster=resolve_cluster(machine, count, cluster_file), path=path)
+        is_given = count is not None or cluster_file is not None
+        return Machine(cluster=resolve_cluster(machine, count, cluster_file), path=path, hosts_given=is_given)
     if machine is not None or cluster_file is not None or count is not None:
         raise UsageError(
             "--beside excludes --host, --count and --cluster", hint="leave out --host, --count and --cluster"
@@ -109,7 +110,12 @@ def _place(machine: str | None, count: int | None, cluster_file: str | None, bes
     from railwright.topology.cluster import build_cluster
 
     run = load(Path(beside))
-    return Machine(cluster=build_cluster(run.run.topology, 1), path=path, measured=Baselines(run.results, DECLARATIONS))
+    return Machine(
+        cluster=build_cluster(run.run.topology, 1),
+        path=path,
+        hosts_given=False,
+        measured=Baselines(run.results, DECLARATIONS),
+    )
 
 
 def _refuse_options(file: str, why: str, options: str, given: bool) -> None:

@@ -15,7 +15,7 @@ from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.registry import find
 from railwright.diagnosis.peers.gpu_health import SWITCHED_OFF, TOO_SHORT
-from railwright.errors import UsageError
+from railwright.errors import CannotJudge
 from railwright.launch.gpus import business as gpu_business
 from railwright.launch.gpus import watch as gpu_watch
 from railwright.launch.gpus.business import describe_use, refuse_busy_gpus
@@ -305,7 +305,7 @@ def stood_in(stand_ins, monkeypatch):  # noqa: F811
 def test_a_busy_gpu_is_refused_by_name(stood_in):
     stood_in(STANDIN_NVML_PROCESSES="1", STANDIN_NVML_USED=str(40 << 30))
     with pytest.raises(
-        UsageError, match=r"gpu0 is busy: 1 process, 40 GiB of its memory in use; gpu1 is busy"
+        CannotJudge, match=r"gpu0 is busy: 1 process, 40 GiB of its memory in use; gpu1 is busy"
     ) as error:
         refuse_busy_gpus(GPUS.values(), force=False)
     assert "--force" in error.value.hint
@@ -341,7 +341,7 @@ def test_what_nvml_did_not_tell_is_not_taken_for_idle(stood_in, faults, said):
 
 def test_an_old_driver_is_asked_by_its_older_names(stood_in):
     stood_in(STANDIN_NVML_OLD="1", STANDIN_NVML_PROCESSES="1", STANDIN_NVML_USED=str(40 << 30))
-    with pytest.raises(UsageError, match="gpu0 is busy: 1 process, 40 GiB of its memory in use"):
+    with pytest.raises(CannotJudge, match="gpu0 is busy: 1 process, 40 GiB of its memory in use"):
         refuse_busy_gpus(GPUS.values(), force=False)
 
 
@@ -349,7 +349,7 @@ def test_a_line_on_standard_error_is_no_answer(stood_in, monkeypatch, tmp_path):
     """As a `.pth` file, a debug build or an import hook prints one before the program begins."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nprint('[0] {a warning}', file=sys.stderr)\n")
     stood_in(STANDIN_NVML_PROCESSES="1", PYTHONPATH=str(tmp_path))
-    with pytest.raises(UsageError, match="gpu0 is busy"):
+    with pytest.raises(CannotJudge, match="gpu0 is busy"):
         refuse_busy_gpus(GPUS.values(), force=False)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from railwright.errors import UsageError
+from railwright.errors import CannotJudge
 from railwright.launch.gpus.samples import GpuUse
 from railwright.process import query
 from railwright.topology.devices import Device
@@ -26,7 +26,7 @@ _NVML_AVERAGES_OVER_S = 1.2
 def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
     """Return a warning that names the GPUs whose state is unknown. Empty if the state of every GPU is known.
 
-    Raises UsageError for a busy GPU.
+    Raises CannotJudge for a busy GPU.
     """
     ids = {gpu.address: gpu.id for gpu in gpus}
     if force or not ids:
@@ -40,7 +40,7 @@ def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
         if not busy:
             return trouble or _unread(ids, found)
     hint = "wait until it is idle (nvidia-smi lists the processes), or use --force"
-    raise UsageError("; ".join(busy), hint=hint)
+    raise CannotJudge("; ".join(busy), hint=hint)
 
 
 def _unread(ids: Mapping[str, str], found: Iterable[GpuUse]) -> str:
