@@ -95,7 +95,10 @@ class Proof(PlannedProof):
             self.hosts.reach.check()
 
     def run(self, output: Path) -> ResultFile:
-        """Measure everything. Results are kept however the run ends. Raises UsageError before it starts."""
+        """Measure everything. Results are kept however the run ends.
+
+        Raises UsageError, or CannotJudge for a busy host, before it starts.
+        """
         # If everything is waived, other work neither disturbs nor is disturbed.
         beside = self.force or all(launch.plan.waived for launch in self.plan)
         with measuring_alone(beside):
