@@ -32,7 +32,7 @@ def once(driver, mpi, mpirun, names, *options, environment=None):
     output = driver.folder / mpi
     words = ("run", *names, *options, "--force", "--mpirun", mpirun, "-O", str(output))
     done = driver(*words, environment=environment)
-    assert done.status in (1, 3), done.err  # some limits are unknown, and beside other work a path may be slow
+    assert done.status in (0, 1, 3), done.err  # beside other work a path may be slow, or unknown
     driver.expect_nothing_left()
     results = driver.results(folder=output)
     assert {result.benchmark for result in results} == set(names)
