@@ -53,6 +53,15 @@ def wait_until(condition: Callable[[], Value], what: str, within_s: float = PATI
     return value
 
 
+def open_files(pid: int) -> list[str]:
+    """Return the targets of a process's descriptors, without those that it closes meanwhile."""
+    found = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(str(file.readlink()))
+    return found
+
+
 @dataclass(frozen=True)
 class Process:
     """A process that was started, however indirectly, by the command under test."""

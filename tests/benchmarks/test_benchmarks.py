@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from tests.conftest import open_files
 from tests.schemas import fits
 
 from railwright.benchmarks.evidence import ConnectionMeter, transport_evidence
@@ -170,9 +171,8 @@ def kinds_at_work(pid: int) -> set[str]:
     """The kernel's evidence: a ring among the descriptors, or many threads."""
     kinds = set()
     try:
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            if "io_uring" in str(descriptor.readlink()):
-                kinds.add("io_uring")
+        if any("io_uring" in target for target in open_files(pid)):
+            kinds.add("io_uring")
         if len(list(Path(f"/proc/{pid}/task").iterdir())) > 8:
             kinds.add("threads")
     except OSError:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
-from pathlib import Path
 
 import pytest
+from tests.conftest import open_files
 
 from railwright.results.records import Result
 
@@ -107,11 +106,7 @@ def test_a_run_that_is_ended_while_a_launcher_lingers_has_named_the_rank_that_wa
 
 
 def sockets_of(pid: int) -> int:
-    found = 0
-    for file in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
-            found += str(file.readlink()).startswith("socket:")
-    return found
+    return sum(target.startswith("socket:") for target in open_files(pid))
 
 
 def test_a_rank_that_hangs_is_told_from_the_one_that_waits_for_it(railwright, mpirun):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.conftest import open_files
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.runs.diagnose import diagnose
@@ -99,11 +99,7 @@ def holds_lock(pid: int) -> bool:
     name = exclusive._NAME.replace("\0", "@")
     lines = (line.split() for line in Path("/proc/net/unix").read_text().splitlines())
     inodes = {f"socket:[{fields[6]}]" for fields in lines if fields[-1] == name}
-    for file in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
-            if str(file.readlink()) in inodes:
-                return True
-    return False
+    return not inodes.isdisjoint(open_files(pid))
 
 
 def test_a_second_run_is_refused_unless_forced(railwright):
