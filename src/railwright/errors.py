@@ -36,7 +36,7 @@ class UsageError(RailwrightError):
 
 
 class CannotJudge(RailwrightError):
-    """A required value could not be read or measured, so no verdict is possible."""
+    """A required value could not be read, or not be measured now, so no verdict is possible."""
 
     exit_status = EXIT_UNJUDGED
 
