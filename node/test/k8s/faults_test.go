@@ -60,7 +60,7 @@ func (c *cluster) restarts(t *testing.T) {
 			t.Logf("a pod could come and go again %.1f s after it", time.Since(start).Seconds())
 			allowed := 0
 			if restart.stops {
-				allowed = int(testlab.MostOutage(away) / flowInterval)
+				allowed = int(testlab.MaxOutage(away) / flowInterval)
 			}
 			for _, flow := range []*flow{there, back} {
 				answered, lost := flow.end(t)

@@ -24,7 +24,7 @@ func (m *cellMatrix) count(t *testing.T, fabric *fabric) map[counted]uint64 {
 				ports[numberOf(t, flows, end)] = end.face.port
 			}
 		}
-		for cookie, packets := range testlab.Counted(t, flows) {
+		for cookie, packets := range testlab.PacketsByCookie(t, flows) {
 			number, reason, _ := plan.ParseCookie(cookie)
 			if port, known := ports[number]; known {
 				found[counted{node, port, reason}] += packets
@@ -39,7 +39,7 @@ func numberOf(t *testing.T, flows string, pod *end) uint16 {
 	t.Helper()
 	for line := range strings.Lines(flows) {
 		if strings.Contains(line, "table=40,") && strings.Contains(line, "nw_dst="+pod.ipv4.String()+" ") {
-			for cookie := range testlab.Counted(t, line) {
+			for cookie := range testlab.PacketsByCookie(t, line) {
 				number, _, _ := plan.ParseCookie(cookie)
 				return number
 			}

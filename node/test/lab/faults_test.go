@@ -26,7 +26,7 @@ type loss int
 const (
 	noLoss     loss = iota
 	farLoss         // the path to other nodes is cut: that of the same node is not
-	untilBack       // testlab.MostOutage of what the component was away
+	untilBack       // testlab.MaxOutage of what the component was away
 	anyLossNow      // the fault is that nothing runs, or that nothing is programmed
 )
 
@@ -138,7 +138,7 @@ func matrix(t *testing.T, fabric *fabric) {
 				t.Errorf("pods of one node lost %d of %d: their path was not touched", near.sent-near.back, near.sent)
 			}
 			if fault.loss == untilBack {
-				if most := testlab.MostOutage(away); near.outage > most || far.outage > most {
+				if most := testlab.MaxOutage(away); near.outage > most || far.outage > most {
 					t.Errorf("outage of %v and %v, the component was away for %v: %v may be", near.outage, far.outage, away, most)
 				}
 				// Else the leaf may forget the routes, and other nodes do not reach the pods: long after the flows are there.

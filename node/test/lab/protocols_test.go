@@ -129,7 +129,7 @@ func routed4() []protocol {
 			return protoTCP, testlab.TCP(from, to, port7, port7, mark)
 		}, 0),
 		of("ICMP", func(from, to netip.Addr, mark []byte) (byte, []byte) {
-			return protoICMP, testlab.Echo(from, to, mark)
+			return protoICMP, testlab.EchoRequest(from, to, mark)
 		}, 0),
 		of("IPv4 raw", raw(protoExperiment), 0), of("GRE", raw(protoGRE), 0),
 		of("IPv4 in IPv4", func(from, to netip.Addr, mark []byte) (byte, []byte) {
@@ -180,7 +180,7 @@ func routed6() []protocol {
 			return protoTCP, testlab.TCP(from, to, port7, port7, mark)
 		}),
 		of("ICMPv6", func(from, to netip.Addr, mark []byte) (byte, []byte) {
-			return protoICMPv6, testlab.Echo(from, to, mark)
+			return protoICMPv6, testlab.EchoRequest(from, to, mark)
 		}),
 		of("IPv6 raw", raw(protoExperiment)),
 		of("IPv6 first fragment", udp, fragment(1)), of("IPv6 later fragment", raw(protoTCP), fragment(0x80)),

@@ -113,7 +113,7 @@ func parsed(t *testing.T, text string) attachment.MAC {
 func (n *node) dropped(t *testing.T, rail *rail) (sum uint64) {
 	t.Helper()
 	dumped := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", rail.bridge())
-	for cookie, packets := range testlab.Counted(t, dumped) {
+	for cookie, packets := range testlab.PacketsByCookie(t, dumped) {
 		if _, reason, ours := plan.ParseCookie(cookie); ours && reason.Drops() {
 			sum += packets
 		}
