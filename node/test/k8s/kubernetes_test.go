@@ -4,8 +4,8 @@ package k8s
 
 import "testing"
 
-// TestKubernetes takes one cluster through a pod's life and its failures. Each part leaves the cluster as it found it, so
-// the first that fails is the last.
+// TestKubernetes runs all parts on a single cluster. Each part must leave the cluster as it found it, so the test stops at
+// the first part that fails.
 func TestKubernetes(t *testing.T) {
 	cluster := startCluster(t, 2, bothRails...)
 	cluster.deploy(t)
@@ -32,7 +32,7 @@ func (c *cluster) parts(t *testing.T) {
 		{"all of it can be removed", c.removal},
 	} {
 		if !t.Run(part.name, part.try) {
-			t.Fatalf("the parts after this one were not tried\n%s", c.explain())
+			t.Fatalf("later parts were skipped\n%s", c.explain())
 		}
 	}
 }

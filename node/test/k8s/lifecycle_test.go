@@ -11,7 +11,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// sourcesPod starts the pod that the whole is made for, with its eight GPUs and a VF of each rail, and ends it again.
+// sourcesPod starts and deletes a pod with eight GPUs and a VF on each rail, the main use of the node network.
 func (c *cluster) sourcesPod(t *testing.T) {
 	c.namespace(t, "tenant1", "whereabouts")
 	before := c.settled(t)
@@ -26,7 +26,7 @@ func (c *cluster) sourcesPod(t *testing.T) {
 			t.Errorf("%s of %s has %s, outside of %s", link, pod, address, leaf.Rail.Prefixes[0])
 		}
 		if node := leaf.hostRoutes(t)[address]; node != pod.Node.Name {
-			t.Errorf("the pod is Ready, and %s's leaf sends packets for %s to %q, not to %s", leaf.Rail.Name, address, node, pod.Node.Name)
+			t.Errorf("pod is Ready, but the leaf of %s sends packets for %s to %q instead of %s", leaf.Rail.Name, address, node, pod.Node.Name)
 		}
 	}
 	environment := c.kubectl(t, "exec", "-n", "tenant1", "gpu-pod", "--", "env")
@@ -41,7 +41,7 @@ func (c *cluster) sourcesPod(t *testing.T) {
 	c.awaitTraces(t, before)
 }
 
-// examplesAccepted by the API server as they are.
+// examplesAccepted checks that the API server accepts the unchanged examples.
 func (c *cluster) examplesAccepted(t *testing.T) {
 	for _, example := range []string{"nv-ipam/networks.yaml", "whereabouts/networks.yaml", "host-local/networks.yaml", "pod.yaml"} {
 		output, err := c.tryKubectl("", "apply", "--dry-run=server", "-n", "tenant1", "-f", deployFolder+"/examples/"+example)
@@ -51,7 +51,7 @@ func (c *cluster) examplesAccepted(t *testing.T) {
 	}
 }
 
-// tenantsApart: pods of two namespaces on each of two nodes. Each sends to each other on both rails.
+// tenantsApart tests isolation with pods of two namespaces on each of two nodes, on both rails.
 func (c *cluster) tenantsApart(t *testing.T) {
 	c.namespace(t, "tenant2", "whereabouts")
 	var wantedPods []podSpec
@@ -65,9 +65,9 @@ func (c *cluster) tenantsApart(t *testing.T) {
 	c.remove(t, pods...)
 }
 
-// apart: pods reach those of their namespace on every path, and not one packet comes to a pod of another, whatever its
-// rail and family. What may arrive does, all of it: it is sent slowly enough that no queue is full where the machine has
-// other work for seconds.
+// apart checks that pods reach those of their namespace on every path, and that no packet reaches a pod of another
+// namespace on any rail in any family. Within a namespace every packet must arrive: the pace is low enough that no queue
+// overflows if the machine is busy for seconds.
 func (c *cluster) apart(t *testing.T, pods []*pod) {
 	t.Helper()
 	other := func(from, to *pod) bool { return from.Namespace != to.Namespace }
@@ -76,8 +76,8 @@ func (c *cluster) apart(t *testing.T, pods []*pod) {
 	if refused.Arrived != 0 || refused.Answered != 0 {
 		t.Errorf("to other tenants: %d sent, %d arrived, %d answered", refused.Sent, refused.Arrived, refused.Answered)
 	}
-	// Open vSwitch counts for its flows what the kernel's have dropped, from time to time.
-	await(t, "what the flows that drop have counted", 10*time.Second, func() string {
+	// Open vSwitch adds the drops of the datapath's flows to its own counters periodically.
+	await(t, "counters of the flows that drop", 10*time.Second, func() string {
 		if counted := c.dropped(t) - dropped; counted < refused.Sent {
 			return fmt.Sprintf("%d packets of %d that were sent to other tenants", counted, refused.Sent)
 		}
@@ -92,7 +92,7 @@ func (c *cluster) apart(t *testing.T, pods []*pod) {
 		passed.Arrived, passed.Sent, passed.Answered, refused.Arrived, refused.Sent)
 }
 
-// dropped packets for a tenant's sake, as the flows of all nodes have counted.
+// dropped returns the number of packets between tenants that the flows of all nodes dropped.
 func (c *cluster) dropped(t *testing.T) int {
 	t.Helper()
 	count := 0
@@ -107,7 +107,7 @@ func (c *cluster) dropped(t *testing.T) int {
 	return count
 }
 
-// firstPackets: a pod's first command sends one packet to a pod on the other node; that it was sent too early would show.
+// firstPackets checks that the packet that a pod's first command sends to a pod on the other node is answered.
 func (c *cluster) firstPackets(t *testing.T) {
 	target := c.run(t, podSpec{Namespace: "tenant1", Name: "target", Node: c.nodes[0].Name})[0]
 	defer c.remove(t, target)
@@ -124,7 +124,7 @@ func (c *cluster) firstPackets(t *testing.T) {
 		output, err := c.tryKubectl("", "wait", "-n", "tenant1", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=40s", name)
 		if err != nil {
 			log, _ := c.tryKubectl("", "logs", "-n", "tenant1", name)
-			t.Errorf("the first packet of %s had no answer: %s\n%s", name, output, log)
+			t.Errorf("first packet of %s was not answered: %s\n%s", name, output, log)
 		}
 	}
 	c.kubectl(t, append([]string{"delete", "-n", "tenant1", "--timeout=40s"}, names...)...)

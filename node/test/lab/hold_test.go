@@ -14,7 +14,7 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// heldFabric is what others are told of a fabric that is held up for them.
+// heldFabric describes a running fabric to other programs.
 type heldFabric struct {
 	Railwrightd string     `json:"railwrightd"`
 	Nodes       []heldNode `json:"nodes"`
@@ -85,15 +85,15 @@ type heldInterface struct {
 	IPv6 netip.Addr `json:"ipv6"`
 }
 
-// TestHold is no test of its own: it holds a fabric up for other programs until its standard input is closed.
+// TestHold keeps a fabric running for other programs until its standard input is closed. It tests nothing itself.
 //
-//	RAILWRIGHT_HOLD=FILE          is written, as JSON, once all is up and settled
-//	RAILWRIGHT_HOLD_NODES=N       2 where it is not given
-//	RAILWRIGHT_HOLD_FRR=8|10      10 where it is not given
+//	RAILWRIGHT_HOLD=FILE          the file to write heldFabric to, as JSON, once everything is ready
+//	RAILWRIGHT_HOLD_NODES=N       the number of nodes, by default 2
+//	RAILWRIGHT_HOLD_FRR=8|10      the FRR release, by default 10
 func TestHold(t *testing.T) {
 	file := os.Getenv("RAILWRIGHT_HOLD")
 	if file == "" {
-		t.Skip("this is for other programs: RAILWRIGHT_HOLD says where they are told of the fabric")
+		t.Skip("RAILWRIGHT_HOLD must name the file that describes the fabric to other programs")
 	}
 	of := shape{Release: railnode.NewFRR, nodes: 2}
 	if os.Getenv("RAILWRIGHT_HOLD_FRR") == "8" {
@@ -103,7 +103,7 @@ func TestHold(t *testing.T) {
 		var err error
 		of.nodes, err = strconv.Atoi(want)
 		if err != nil || of.nodes < 2 || of.nodes > 8 {
-			t.Fatalf("RAILWRIGHT_HOLD_NODES=%q, not 2 to 8", want)
+			t.Fatalf("RAILWRIGHT_HOLD_NODES must be 2 to 8, got %q", want)
 		}
 	}
 	fabric := newFabric(t, of)

@@ -8,28 +8,28 @@ import (
 	"railwright/node/testlab"
 )
 
-// scope of a protocol: how far it is meant to go.
+// scope is how far a protocol's packets should travel.
 type scope int
 
 const (
-	routed    scope = iota // to an address, by the gateway
-	asked                  // of whoever is on the link: a gateway answers its pod, and nobody else hears it
-	onLink                 // said to whoever is on the link
-	multicast              // to a group
+	routed    scope = iota // to an address, through the gateway
+	asked                  // a request that the gateway answers and nobody else receives
+	onLink                 // a message to the link without an answer
+	multicast              // to a multicast group
 	tagged                 // with a VLAN tag
 )
 
-// protocol that all ends speak to all others.
+// protocol is a kind of packet that all speakers send to all ends.
 type protocol struct {
 	name  string
 	scope scope
-	// stopped by a router on the way, though it is honest.
+	// stopped reports that a router on the way drops the packets although their addresses are valid.
 	stopped bool
-	// make the frame of one end for another; mark is in it.
+	// make returns a frame from a speaker to an end that contains mark.
 	make func(from speaker, to *end, mark []byte) []byte
 }
 
-// cellDSCP is in every packet of the matrix: by it the kernels that get one are kept from answering.
+// cellDSCP is the DSCP of every packet of the matrix. Rules match it to keep kernels from answering.
 const cellDSCP = 3
 
 var (
@@ -56,7 +56,7 @@ const (
 	laterFragment    = 0x0010
 )
 
-// protocols of the matrix.
+// protocols returns the protocols of the matrix.
 func protocols() []protocol {
 	all := []protocol{
 		{"ARP request", asked, false, func(from speaker, to *end, mark []byte) []byte { return from.arp(1, to, mark) }},
@@ -98,10 +98,10 @@ func protocols() []protocol {
 	return append(append(all, routed4()...), routed6()...)
 }
 
-// arpReply is answered by nobody, and honest of nobody.
+// arpReply is a protocol that nobody answers and that no sender may use.
 const arpReply = "ARP reply"
 
-// linkGroup is the one that the host hears of its leaf: neighbour discovery needs it.
+// linkGroup is the protocol that the host accepts from its leaf, because neighbour discovery needs it.
 const linkGroup = "IPv6 multicast of the link"
 
 func routed4() []protocol {
@@ -138,7 +138,7 @@ func routed4() []protocol {
 		of("IPv4 first fragment", udp, firstOfFragments), of("IPv4 later fragment", raw(protoTCP), laterFragment),
 		of("IPv4 fragment without ports", raw(protoTCP), firstOfFragments),
 		with("IPv4 options", false, func(*end) []byte { return []byte{1, 1, 1, 0} }),
-		// Linux routes no packet that has its way in it, unless it is told to.
+		// By default Linux does not forward packets with a source route.
 		with("IPv4 source route", true, func(to *end) []byte { return append([]byte{0x83, 7, 4}, append(to.elsewhere4(), 0)...) }),
 	}
 }
@@ -160,7 +160,7 @@ func routed6() []protocol {
 	udp := func(from, to netip.Addr, mark []byte) (byte, []byte) {
 		return protoUDP, testlab.UDP(from, to, port7, port7, mark)
 	}
-	// A routing header of one segment that is left: an address of another tenant.
+	// A routing header with one segment left, the address of another tenant.
 	routing := func(kind byte) func(to *end) (byte, []byte) {
 		return func(to *end) (byte, []byte) {
 			return protoRouting, append([]byte{2, kind, 1, 0, 0, 0, 0}, to.elsewhere6()...)
@@ -190,7 +190,7 @@ func routed6() []protocol {
 	}
 }
 
-// to sends a packet by the next hop.
+// to returns a frame with the packet for the speaker's next hop.
 func (s speaker) to(_ *end, packet []byte) []byte {
 	testlab.MarkClass(packet, cellDSCP, 0)
 	kind := uint16(testlab.EtherIPv4)
@@ -224,7 +224,7 @@ func (s speaker) arp(operation uint16, to *end, mark []byte) []byte {
 	return testlab.Ether(testlab.Broadcast, s.mac, testlab.EtherARP, append(message, mark...))
 }
 
-// discovery has the mark in an option that nobody knows.
+// discovery returns a neighbour discovery message with the mark in an unknown option.
 func (s speaker) discovery(kind byte, target netip.Addr, option byte, mark []byte) []byte {
 	message := testlab.Discovery(s.ipv6, mark6, kind, 0, target, option, s.mac, append([]byte{253, 2}, append(mark, make([]byte, 6)...)...)...)
 	packet := testlab.IPv6(s.ipv6, mark6, protoICMPv6, 255, message)

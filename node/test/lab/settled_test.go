@@ -17,10 +17,11 @@ import (
 	"railwright/node/testlab"
 )
 
-// patience until desired equals real after a fault has ended. How soon it does is told, not asserted.
+// patience is the time limit for the actual state to equal the desired state after a fault. The time taken is reported,
+// not asserted.
 const patience = testlab.Patience
 
-// mustSettle: everywhere in the fabric there is what the live attachments need, and nothing else.
+// mustSettle waits until the whole fabric has exactly the state that the live attachments need.
 func (f *fabric) mustSettle(t testing.TB) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -37,7 +38,7 @@ func (f *fabric) mustSettle(t testing.TB) time.Duration {
 	return 0
 }
 
-// differences between what should be and what is.
+// differences returns the differences between the desired and the actual state of the fabric.
 func (f *fabric) differences(t testing.TB) []string {
 	t.Helper()
 	expected := map[netip.Addr]bool{}
@@ -77,7 +78,7 @@ func (f *fabric) differences(t testing.TB) []string {
 	return left
 }
 
-// claims of all nodes in the tenant directory.
+// claims returns the addresses that any node claims in the tenant directory.
 func (f *fabric) claims(t testing.TB) map[netip.Addr]bool {
 	t.Helper()
 	found := map[netip.Addr]bool{}
@@ -112,7 +113,8 @@ func (nd *node) assigned() map[netip.Addr]bool {
 
 var addressInFlow = regexp.MustCompile(`(?:nw_src|nw_dst|ipv6_src|ipv6_dst|arp_spa|nd_target)=([0-9a-f.:]+)[, /]`)
 
-// differences on one node: the daemon's own view, ports, flows, records, tombstones, routes.
+// differences returns the differences on one node: in the daemon's own view, ports, flows, records, tombstones and
+// routes.
 func (nd *node) differences(t testing.TB, live []*attached, expected, own map[netip.Addr]bool) []string {
 	t.Helper()
 	var left []string
@@ -155,7 +157,7 @@ func (nd *node) differences(t testing.TB, live []*attached, expected, own map[ne
 
 func (nd *node) daemonRoutes() bool { return nd.fabric.Backend == "kernel-table" }
 
-// announced routes of a rail in the kernel's table.
+// announced returns the number of routes in a rail's kernel table.
 func (nd *node) announced(t testing.TB, rail int) int {
 	t.Helper()
 	count := 0
@@ -166,7 +168,8 @@ func (nd *node) announced(t testing.TB, rail int) int {
 	return count
 }
 
-// listed by the daemon: each attachment has its flows and is advertised.
+// listed returns the problems of the daemon's list: a wrong number of attachments, and attachments that lack flows or are
+// not advertised.
 func (nd *node) listed(t testing.TB, want int) []string {
 	t.Helper()
 	ctx, cancel := bounded(t)
@@ -198,7 +201,7 @@ func inPodPrefix(address netip.Addr) bool {
 	return false
 }
 
-// isGateway of a node's range: its first address.
+// isGateway reports whether the address is a node's gateway, the first address of its range.
 func isGateway(address netip.Addr) bool {
 	return strings.HasSuffix(address.String(), ":1") || strings.HasSuffix(address.String(), ".1")
 }

@@ -34,7 +34,7 @@ func main() {
 		return
 	}
 	if name == "kubectl" {
-		logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)) //nolint:errcheck // a wrong verbosity is told by kubectl itself
+		logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)) //nolint:errcheck // kubectl itself reports an invalid verbosity
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 			kubectlerrors.CheckErr(err)
 		}
