@@ -19,7 +19,7 @@ var (
 	routes = []nodev1.Part{nodev1.Part_PART_ROUTES}
 )
 
-// sourceChain returns the plugins after ovs in NVIDIA's chain: our two providers, here with tuning in between.
+// sourceChain returns the plugins after ovs in the reference chain: our two providers, here preceded by tuning.
 func sourceChain() []map[string]any {
 	return []map[string]any{
 		{"type": "tuning", "sysctl": map[string]string{"net.ipv4.conf.net1.arp_notify": "1"}},

@@ -110,7 +110,7 @@ func (c *cluster) daemonAway(t *testing.T) {
 
 	start := time.Now()
 	c.remove(t, pods...)
-	t.Logf("without a daemon pods were gone %.1f s after that was asked for", time.Since(start).Seconds())
+	t.Logf("without a daemon pods were gone %.1f s after their deletion was requested", time.Since(start).Seconds())
 	if now := strings.Join(c.traces(t), "\n"); !strings.Contains(now, ": flow ") || !strings.Contains(now, "/tombstones/") {
 		t.Errorf("flows and tombstones must remain while no daemon runs, or this test proves nothing:\n%s", now)
 	}
@@ -122,7 +122,7 @@ func (c *cluster) daemonAway(t *testing.T) {
 	start = time.Now()
 	nodes("null")
 	c.rollOut(t)
-	t.Logf("railwrightd was ready %.1f s after it was asked for", time.Since(start).Seconds())
+	t.Logf("railwrightd was ready %.1f s after its DaemonSet was restored", time.Since(start).Seconds())
 	pod := c.awaitReady(t, waiting)
 	t.Logf("the pod that waited was Ready after %.1f s", time.Since(start).Seconds())
 	c.remove(t, pod)
@@ -187,7 +187,7 @@ func (c *cluster) cutOff(t *testing.T) {
 // awaitEvent waits for an event of the pod that contains the reason for its waiting.
 func (c *cluster) awaitEvent(t *testing.T, pod podSpec, want string) {
 	t.Helper()
-	awaitEvery(t, kubectlPause, "the event that says why the pod waits", 40*time.Second, func() string {
+	awaitEvery(t, kubectlPause, "the event with the reason for the pod's waiting", 40*time.Second, func() string {
 		output := c.kubectl(t, "-n", pod.Namespace, "get", "events", "--field-selector=involvedObject.name="+pod.Name, "-o",
 			`jsonpath={range .items[?(@.type=="Warning")]}{.message}{"\n"}{end}`)
 		if !strings.Contains(output, want) {

@@ -65,7 +65,7 @@ func (c *cluster) startNames(t *testing.T) {
 	c.launch(t, "dns", "-conf", file)
 }
 
-// startOperator starts mpi-operator with its own manifests.
+// startOperator starts mpi-operator with the ClusterRole and the definition from its repository.
 func (c *cluster) startOperator(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"cluster-role", "kubeflow.org_mpijobs"} {
@@ -164,7 +164,7 @@ func (m measured) whole(t *testing.T, nodes []*node) {
 	}
 }
 
-// nothingLeft waits until no job of railwright is left in the namespace.
+// nothingLeft checks that no object of railwright's jobs is left in the namespace.
 func (c *cluster) nothingLeft(t *testing.T, namespace string) {
 	t.Helper()
 	kinds := "jobs,pods,services,secrets,configmaps"

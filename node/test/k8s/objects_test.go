@@ -149,7 +149,7 @@ func (c *cluster) remove(t *testing.T, pods ...*pod) {
 	for _, pod := range pods {
 		output, err := c.tryKubectl("", "wait", "--for=delete", "-n", pod.Namespace, "--timeout=40s", "pod/"+pod.Name)
 		if err != nil {
-			t.Fatalf("%s is still there: %s\n%s", pod, output, c.explain())
+			t.Fatalf("%s was not deleted: %s\n%s", pod, output, c.explain())
 		}
 	}
 }

@@ -47,7 +47,7 @@ type Store struct {
 
 	mutex sync.Mutex
 	// parsed caches records by name with their resource version.
-	parsed map[string]parsed
+	parsed map[string]parsedRecord
 	// current is this node's object as last written or read; published is the record in it; tried is the name of the
 	// first record that was tried.
 	current   *unstructured.Unstructured
@@ -61,7 +61,8 @@ type Store struct {
 	moved chan struct{}
 }
 
-type parsed struct {
+// parsedRecord is a parsed record, or the fault of an unreadable one, at a resource version.
+type parsedRecord struct {
 	version string
 	record  *tenants.Record
 	fault   *tenants.Unreadable
@@ -90,7 +91,7 @@ func New(config *rest.Config, node string, pods []netip.Prefix, log *slog.Logger
 	}
 	store := &Store{
 		node: node, pods: pods, client: client, teller: newEventRecorder(client, node, log), news: make(chan struct{}, 1), lost: func(error) {},
-		parsed: map[string]parsed{}, moved: make(chan struct{}),
+		parsed: map[string]parsedRecord{}, moved: make(chan struct{}),
 	}
 	for resource, at := range map[schema.GroupVersionResource]**feed{
 		nodeAddresses: &store.records, tenantObjects: &store.tenants, peerings: &store.peerings, namespaces: &store.namespaces,
@@ -178,12 +179,12 @@ func (s *Store) snapshot() (tenants.Snapshot, bool) {
 // gathered returns the records of the objects. It parses only changed objects.
 func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot {
 	snapshot := tenants.Snapshot{Records: make(map[string]*tenants.Record, len(objects)), Unreadable: map[string]tenants.Unreadable{}}
-	kept := make(map[string]parsed, len(objects))
+	kept := make(map[string]parsedRecord, len(objects))
 	for _, object := range objects {
 		name := object.GetName()
 		entry := s.parsed[name]
 		if entry.version != object.GetResourceVersion() || entry.version == "" {
-			entry = parsed{version: object.GetResourceVersion()}
+			entry = parsedRecord{version: object.GetResourceVersion()}
 			var err error
 			entry.record, err = record(object)
 			if err != nil {

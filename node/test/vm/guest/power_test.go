@@ -19,20 +19,20 @@ import (
 	"railwright/node/testlab"
 )
 
-// kept is where what a node keeps through a power cut is: a disk of the host's.
+// kept is the mount point of the disk that survives power cuts.
 const kept = "/state"
 
-// lastWord is the step at which nothing is cut.
+// lastWord is the step name for a boot without a power cut.
 const lastWord = "none"
 
-// TestPowerCut looks what the daemon made of the cut before this boot, and asks for the next one in the middle of an ADD.
+// TestPowerCut checks how the daemon recovered from the cut before this boot, and requests the next one during an ADD.
 func TestPowerCut(t *testing.T) {
 	step := flag.Arg(0)
 	if step == "" {
-		t.Fatal("the step to be cut at is not given")
+		t.Fatal("the step for the power cut must be given as an argument")
 	}
 	if told := testlab.Run(t, "findmnt", "-no", "FSTYPE", kept); strings.TrimSpace(told) != "ext4" {
-		t.Fatalf("%s is no disk: %s", kept, told)
+		t.Fatalf("%s must be a disk: %s", kept, told)
 	}
 	keepCaches(t)
 	node := startNode(t, kept)
@@ -43,7 +43,7 @@ func TestPowerCut(t *testing.T) {
 	node.wantNothingLeft(t)
 	if step != lastWord {
 		if t.Failed() {
-			t.FailNow() // the host takes a cut for a success
+			t.FailNow() // the host would treat a cut as success
 		}
 		node.cutAt(t, step)
 	}
@@ -55,7 +55,7 @@ func TestPowerCut(t *testing.T) {
 	node.wantNothingLeft(t)
 }
 
-// keepCaches of the plugins on the disk, where a node has them.
+// keepCaches moves the plugins' caches to the disk, because they persist on a real node.
 func keepCaches(t *testing.T) {
 	t.Helper()
 	for _, folder := range []string{"/var/lib/cni", kept + "/cni"} {
@@ -68,7 +68,7 @@ func keepCaches(t *testing.T) {
 
 const begun = kept + "/pod.json"
 
-// cut is what the boot before tells of the pod whose ADD it cut, and at which step.
+// cut is the record of the previous boot about the step of its cut and the pod whose ADD was interrupted.
 type cut struct{ Step, Pod, Conflist string }
 
 func readCut(t *testing.T) *cut {
@@ -85,10 +85,10 @@ func readCut(t *testing.T) *cut {
 	return &before
 }
 
-// wantReconciled: the pod is gone with the machine, so the daemon takes back on its own what it had a record of: flows,
-// routes, and the port. Where the power went before there was a record the port may be left, which no flow knows; it is
-// removed too, once its namespace has been gone for a while. It is ovs-cni's, whose DEL does nothing where its cache file
-// was not on the disk yet (it does not sync it), and whose ADD fails for a VF with such a port.
+// wantReconciled checks the recovery from a cut. The pod is gone with the machine, so the daemon removes what it has a
+// record of: flows, routes and the port. If the power failed before the record was written, ovs-cni's port can be left
+// without flows; the daemon removes it once its namespace has been gone for a while. ovs-cni's DEL does not remove it if
+// its cache file, which it does not sync, was not on disk yet, and its ADD fails for a VF with such a port.
 func (n *node) wantReconciled(t *testing.T, before *cut) {
 	t.Helper()
 	first := n.left(t)
@@ -97,18 +97,18 @@ func (n *node) wantReconciled(t *testing.T, before *cut) {
 	for range 2 {
 		before.runtimeDeletes(t)
 	}
-	// Not ours: ovs-cni hands its DEL on to the IPAM only where it has its cache file.
+	// Reserved addresses are not asserted: ovs-cni calls DEL of the IPAM only if it has its cache file.
 	t.Logf("cut at %s: after the runtime's DEL, host-local has %v", before.Step, n.reserved(t))
 }
 
-// reserved addresses, as host-local keeps them: a file each.
+// reserved returns the files of the addresses that host-local has reserved.
 func (n *node) reserved(t *testing.T) []string {
 	t.Helper()
 	found := files(t, filepath.Join(n.state, "host-local"))
 	return slices.DeleteFunc(found, func(path string) bool { return strings.Contains(path, "/last_reserved_ip.") })
 }
 
-// containerRuntime as containerd is one: cnitool cannot say that a pod's namespace is gone.
+// containerRuntime returns libcni with the plugins and the network. cnitool cannot call DEL without the pod's namespace.
 func containerRuntime(t *testing.T, conflist string) (*libcni.CNIConfig, *libcni.NetworkConfigList) {
 	t.Helper()
 	list, err := libcni.ConfListFromBytes([]byte(conflist))
@@ -124,7 +124,7 @@ func podOf(name, netns string) *libcni.RuntimeConf {
 	}}
 }
 
-// runtimeDeletes what it began before the cut, as it does with sandboxes whose namespace is gone.
+// runtimeDeletes runs DEL for the pod of the cut, as a runtime does for sandboxes whose namespace is gone.
 func (c *cut) runtimeDeletes(t *testing.T) {
 	t.Helper()
 	plugins, list := containerRuntime(t, c.Conflist)
@@ -133,7 +133,7 @@ func (c *cut) runtimeDeletes(t *testing.T) {
 	}
 }
 
-// cutAt a step of ADD: the daemon is killed there, and the power goes before anything else happens. It does not return.
+// cutAt kills the daemon at a step of ADD and then requests the power cut. It does not return.
 func (n *node) cutAt(t *testing.T, step string) {
 	t.Helper()
 	_ = n.daemon.Process.Kill()
@@ -145,13 +145,13 @@ func (n *node) cutAt(t *testing.T, step string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := pod.Name + "-" + step // names of namespaces come again in the next boot
+	name := pod.Name + "-" + step // the next boot uses the same namespace names
 	content, err := json.Marshal(cut{step, name, string(conflist)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, begun, string(content))
-	testlab.Run(t, "sync") // so far everything is on the disk; what comes now is there if its writer saw to it
+	testlab.Run(t, "sync") // later writes are on the disk only if their writer syncs them
 	plugins, list := containerRuntime(t, string(conflist))
 	added := make(chan error, 1)
 	go func() {
@@ -163,6 +163,6 @@ func (n *node) cutAt(t *testing.T, step string) {
 		fmt.Printf("\nguest-cut %s\n", step)
 		select {} // the host cuts the power
 	case err := <-added:
-		t.Fatalf("ADD ended without coming by the step %s: %v", step, err)
+		t.Fatalf("ADD must reach the step %s, but it ended: %v", step, err)
 	}
 }

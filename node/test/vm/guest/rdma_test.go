@@ -13,8 +13,8 @@ import (
 	"railwright/node/testlab"
 )
 
-// rdma: RoCE between pods with VFs over two rails. Soft-RoCE stands in for the NIC's: its packets are the same, UDP to
-// port 4791 from the pod's address, and so are the flows that carry them.
+// rdma tests RoCE between pods with VFs over two rails. Soft-RoCE replaces the NIC's RoCE: its packets (UDP to port 4791
+// from the pod's address) and the flows that forward them are the same.
 func rdma(t *testing.T, node *node) {
 	for _, module := range []string{"rdma_rxe", "ib_uverbs", "rdma_ucm"} {
 		testlab.Run(t, "modprobe", module)
@@ -30,7 +30,7 @@ func rdma(t *testing.T, node *node) {
 		writeBandwidth(t, one, far, family)
 	}
 	node.wantAllInHardware(t, one, far)
-	// The other tenant listens too, and nobody hears of it.
+	// A server of another tenant must not be reachable.
 	server := rpingServer(t, other, 0)
 	if told, err := one.Try("timeout", "20", "rping", "-c", "-C", "1", "-a", other.addresses[0].String()); err == nil {
 		t.Errorf("rping reaches another tenant:\n%s", told)
@@ -44,7 +44,7 @@ func rdma(t *testing.T, node *node) {
 
 func device(index int) string { return fmt.Sprintf("rxe%d", index) }
 
-// rpingServer listens on a pod's address, until the function given is called.
+// rpingServer starts a server on a pod's address. The caller must call end to stop it.
 func rpingServer(t *testing.T, pod *pod, family int) (end func()) {
 	t.Helper()
 	server := pod.Command("rping", "-s", "-a", pod.addresses[family].String(), "-C", "5")
@@ -98,10 +98,10 @@ func writeBandwidth(t *testing.T, from, to *pod, family int) {
 			return
 		}
 	}
-	t.Errorf("ib_write_bw told no figure:\n%s", told)
+	t.Errorf("ib_write_bw printed no bandwidth:\n%s", told)
 }
 
-// gidIndex of the address among the device's GIDs.
+// gidIndex returns the index of the device's GID for the address.
 func gidIndex(t *testing.T, device string, address netip.Addr) string {
 	t.Helper()
 	sixteen := address.As16()
@@ -118,6 +118,6 @@ func gidIndex(t *testing.T, device string, address netip.Addr) string {
 			return filepath.Base(path)
 		}
 	}
-	t.Fatalf("%s has no GID for %s among %d", device, address, len(found))
+	t.Fatalf("%s must have a GID for %s, not found among %d", device, address, len(found))
 	return ""
 }

@@ -18,16 +18,16 @@ import (
 	"railwright/node/testlab/impostor"
 )
 
-// liesOfAKind are sent where the host says no other number.
+// liesOfAKind is the default number of spoofed frames of each kind.
 const liesOfAKind = 100
 
-// refusesLies: what a pod makes up arrives nowhere, and each frame is counted once by a flow that drops it, here where the
-// kernel's datapath and tc decide. Both ends of each representor are counted: what came in, and what went out.
+// refusesLies checks that no spoofed frame of a pod arrives anywhere with the kernel's datapath and tc, and that a flow
+// that drops it counts each frame once. It also checks the representors' counters in both directions.
 func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
 	t.Helper()
 	rail := me.rail
 	liar := &impostor.Impostor{
-		Rand: rand.New(rand.NewPCG(9, 9)), Me: me.face(t), Gateway: parsed(t, rail.bridgeMAC()),
+		Rand: rand.New(rand.NewPCG(9, 9)), Me: me.face(t), Gateway: mustMAC(t, rail.bridgeMAC()),
 		GatewayIP: netip.MustParseAddr("10.1.0.1"),
 		Unrouted: []netip.Addr{
 			netip.MustParseAddr(rail.hostAddress()), netip.MustParseAddr(rail.leafAddress()), netip.MustParseAddr("224.0.0.5"),
@@ -53,29 +53,29 @@ func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
 	}
 	frames, times := liesOfAKind*liar.Kinds(), 1
 	if asked := flag.Arg(0); asked != "" {
-		times = 10 // of a hundred thousand each one that is new is ovs-vswitchd's work, in emulation
+		times = 10 // each distinct frame costs an upcall to ovs-vswitchd, which is slow in emulation
 		if _, err := fmt.Sscan(asked, &frames); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Flows have counted 1,496 of 1,500 and, of the same frames in two runs, 994 of 1,000: some are in no flow's count, and
-	// why was not found. The representor's own counter, below, has all.
+	// Flows counted 1,496 of 1,500 frames, and in two runs with the same frames 994 of 1,000. Why some are not counted is
+	// unknown. The representor's own counter, checked below, has all of them.
 	least, most := uint64(frames-frames/100), uint64(frames+frames/20)
 	dropped, taken, given := n.dropped(t, rail), me.frames(t, "rx"), others[0].frames(t, "tx")
 	sent := liar.Lie(t, mine, frames, times)
 	counted := uint64(0)
 	for until := time.Now().Add(testlab.Patience); counted < least && time.Now().Before(until); time.Sleep(betweenLooks) {
-		counted = n.dropped(t, rail) - dropped // ovs-vswitchd asks the datapath twice a second
+		counted = n.dropped(t, rail) - dropped // ovs-vswitchd reads the datapath's counters twice a second
 	}
-	// Answers to the questions that tell that all has been worked off are no lies, and kernels speak now and then.
+	// The ARP requests of flush and packets of the kernels are not spoofed but may be counted.
 	if counted < least || counted > most {
 		t.Errorf("%d of %d frames were counted as dropped", counted, frames)
 	}
 	if came := me.frames(t, "rx") - taken; came < uint64(frames) {
-		t.Errorf("%d of %d frames came in by %s", came, frames, rail.representor(me.vf))
+		t.Errorf("%d of %d frames arrived at %s", came, frames, rail.representor(me.vf))
 	}
 	if went := others[0].frames(t, "tx") - given; went > uint64(frames/20) {
-		t.Errorf("%d frames went out by %s", went, others[0].rail.representor(others[0].vf))
+		t.Errorf("%d frames were sent out of %s", went, others[0].rail.representor(others[0].vf))
 	}
 	for where, wire := range watched {
 		if arrived := wire.Frames(impostor.Marked); len(arrived) > 0 {
@@ -89,7 +89,7 @@ func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
 func (p *pod) face(t *testing.T) impostor.Face {
 	t.Helper()
 	told := p.Run(t, "cat", "/sys/class/net/"+podInterface+"/address")
-	made := impostor.Face{MAC: parsed(t, strings.TrimSpace(told))}
+	made := impostor.Face{MAC: mustMAC(t, strings.TrimSpace(told))}
 	for _, address := range p.addresses {
 		if address.Is4() {
 			made.IPv4 = address
@@ -100,7 +100,7 @@ func (p *pod) face(t *testing.T) impostor.Face {
 	return made
 }
 
-func parsed(t *testing.T, text string) attachment.MAC {
+func mustMAC(t *testing.T, text string) attachment.MAC {
 	t.Helper()
 	mac, err := attachment.ParseMAC(text)
 	if err != nil {
@@ -109,7 +109,7 @@ func parsed(t *testing.T, text string) attachment.MAC {
 	return mac
 }
 
-// dropped packets of the rail, for whatever reason.
+// dropped returns the number of packets that the rail's bridge has dropped for any reason.
 func (n *node) dropped(t *testing.T, rail *rail) (sum uint64) {
 	t.Helper()
 	dumped := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", rail.bridge())
@@ -121,7 +121,7 @@ func (n *node) dropped(t *testing.T, rail *rail) (sum uint64) {
 	return sum
 }
 
-// frames of the pod's representor, as Open vSwitch counts them: rx came from the pod, tx went to it.
+// frames returns Open vSwitch's frame count of the pod's representor: rx from the pod, tx to the pod.
 func (p *pod) frames(t *testing.T, way string) uint64 {
 	t.Helper()
 	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-ports", p.rail.bridge(), p.rail.representor(p.vf))
