@@ -144,8 +144,9 @@ func ICMP(source, destination netip.Addr, kind, code byte, second, payload []byt
 	return message
 }
 
-// Discovery returns an IPv6 neighbour discovery message about a target, with an option that holds a MAC address: type 135
-// is a solicitation (option 1, the sender's address), 136 an advertisement (option 2, the target's). more is appended.
+// Discovery returns an IPv6 neighbour discovery message about a target, with an option that holds a MAC address: type
+// 135 is a solicitation (option 1, the sender's address), 136 an advertisement (option 2, the target's). more is
+// appended.
 func Discovery(source, destination netip.Addr, kind byte, flags uint32, target netip.Addr, option byte,
 	mac attachment.MAC, more ...byte) []byte {
 	message := []byte{kind, 0, 0, 0}

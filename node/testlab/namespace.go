@@ -1,5 +1,5 @@
-// Package testlab creates network namespaces, cables, switches and routers for tests. Everything that it starts ends with
-// the test, even if the test is killed.
+// Package testlab creates network namespaces, cables, switches and routers for tests. Everything that it starts ends
+// with the test, even if the test is killed.
 package testlab
 
 import (
@@ -18,8 +18,8 @@ import (
 // Namespace is a network namespace that is deleted at the end of the test.
 type Namespace struct{ Name string }
 
-// NewNamespace creates a namespace. hint is part of its name, up to 8 of a-z, 0-9 and -. Without root it skips the test,
-// or fails it if RAILWRIGHT_TEST_NEEDS_ROOT is set. It always skips if RAILWRIGHT_TEST_PURE is set (make quick).
+// NewNamespace creates a namespace. hint is part of its name, up to 8 of a-z, 0-9 and -. Without root it skips the
+// test, or fails it if RAILWRIGHT_TEST_NEEDS_ROOT is set. It always skips if RAILWRIGHT_TEST_PURE is set (make quick).
 func NewNamespace(t testing.TB, hint string) *Namespace {
 	t.Helper()
 	if os.Getenv("RAILWRIGHT_TEST_PURE") != "" {

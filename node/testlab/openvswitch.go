@@ -26,7 +26,8 @@ const ovsSchema = "/usr/share/openvswitch/vswitch.ovsschema"
 // OpenVSwitch is ovsdb-server and ovs-vswitchd in a namespace, with the userspace datapath.
 type OpenVSwitch struct {
 	Namespace *Namespace
-	// Folder holds the sockets db.sock and BRIDGE.mgmt, the daemons' pid files, control sockets and logs, and the database.
+	// Folder holds the sockets db.sock and BRIDGE.mgmt, the daemons' pid files, control sockets and logs, and the
+	// database.
 	Folder    string
 	processes map[string]*exec.Cmd
 	kept      int // number of interfaces passed to KeepKernelOut
@@ -191,9 +192,9 @@ func (o *OpenVSwitch) AddBridge(t testing.TB, bridge, mac string) {
 }
 
 // AddPort adds an interface to a bridge, with external_ids as name=value. With the userspace datapath the host's kernel
-// receives the interface's packets too: it would answer ARP for the bridge with the wrong MAC address and route past the
-// flows, so KeepKernelOut drops them. Checksum offload is disabled, because the datapath does not compute checksums that
-// a sender left to hardware.
+// receives the interface's packets too: it would answer ARP for the bridge with the wrong MAC address and route past
+// the flows, so KeepKernelOut drops them. Checksum offload is disabled, because the datapath does not compute checksums
+// that a sender left to hardware.
 func (o *OpenVSwitch) AddPort(t testing.TB, bridge, face string, externalIDs ...string) {
 	t.Helper()
 	arguments := []string{"add-port", bridge, face}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Patience is the time limit for conditions that must become true, also on a busy machine. It only detects hangs: no test
-// asserts a duration with it.
+// Patience is the time limit for conditions that must become true, also on a busy machine. It only detects hangs: no
+// test asserts a duration with it.
 const Patience = 60 * time.Second
 
 // Eventually waits until holds returns true and returns the time that it waited. It fails the test after Patience.
@@ -20,8 +20,8 @@ func Eventually(t testing.TB, name string, holds func() bool) time.Duration {
 	})
 }
 
-// UntilRight waits until wrong returns "" and returns the time that it waited. After Patience it fails the test with what
-// wrong returned last.
+// UntilRight waits until wrong returns "" and returns the time that it waited. After Patience it fails the test with
+// what wrong returned last.
 func UntilRight(t testing.TB, wrong func() string) time.Duration {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {

@@ -26,7 +26,7 @@ const reannouncePause = 300 * time.Millisecond
 type backend interface {
 	// gone reports whether the last Sync of the rail left the prefix out. It is false before the first Sync.
 	gone(rail string, prefix netip.Prefix) bool
-	// tellAgain announces and withdraws prefixes again and returns their number. It skips wanted prefixes and those of
+	// reannounce announces and withdraws prefixes again and returns their number. It skips wanted prefixes and those of
 	// other programs. If it is interrupted, the next Sync removes the rest.
 	reannounce(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error)
 }
@@ -46,7 +46,7 @@ type suspect struct {
 }
 
 const (
-	// forgottenAfter is far above the time that bgpd takes for a withdrawal (50 ms).
+	// staleAfter is far above the time that bgpd takes for a withdrawal (50 ms).
 	staleAfter = time.Second
 	stalePause = time.Minute
 )

@@ -169,13 +169,13 @@ func (s Settings) Allows(rail string, prefixes []netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	_, err = settings.allowed(prefixes)
+	_, err = settings.allowedPrefixes(prefixes)
 	return err
 }
 
-// allowed returns the prefixes that may be announced, sorted and without duplicates. Prefixes above the cap stay in the
-// result: on ErrTooMany the caller must not add any, but needs to know which routes to keep.
-func (r RailSettings) allowed(prefixes []netip.Prefix) ([]netip.Prefix, error) {
+// allowedPrefixes returns the prefixes that may be announced, sorted and without duplicates. Prefixes above the cap
+// stay in the result: on ErrTooMany the caller must not add any, but needs to know which routes to keep.
+func (r RailSettings) allowedPrefixes(prefixes []netip.Prefix) ([]netip.Prefix, error) {
 	var good []netip.Prefix
 	var wrong []error
 	for _, prefix := range prefixes {

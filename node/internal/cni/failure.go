@@ -29,7 +29,7 @@ func failure(code uint, hint, format string, values ...any) *types.Error {
 
 func withHint(code uint, message, details, hint string) *types.Error {
 	// Libraries quote their input, however long it is.
-	message, details = shortened(message, mostMessageBytes), shortened(details, mostDetailsBytes)
+	message, details = shorten(message, mostMessageBytes), shorten(details, mostDetailsBytes)
 	if hint != "" {
 		hint = "hint: " + hint
 	}
@@ -39,7 +39,7 @@ func withHint(code uint, message, details, hint string) *types.Error {
 	return types.NewError(code, message, details+hint)
 }
 
-func shortened(text string, most int) string {
+func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

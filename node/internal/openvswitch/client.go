@@ -99,8 +99,8 @@ func (c *Client) Events(ctx context.Context) <-chan Event {
 	return c.events.subscribe(ctx)
 }
 
-// known returns a bridge of a rail. It refuses all other names, so that no name from outside gets further.
-func (c *Client) known(name string) (*bridge, error) {
+// knownBridge returns a bridge of a rail. It refuses all other names, so that no name from outside gets further.
+func (c *Client) knownBridge(name string) (*bridge, error) {
 	if bridge, ok := c.bridges[name]; ok {
 		return bridge, nil
 	}

@@ -26,7 +26,7 @@ var (
 // Facts returns the state of a rail's bridge. It fails if the bridge is unfit for pods or Open vSwitch does not reply;
 // the flows must then stay as they are.
 func (c *Client) Facts(ctx context.Context, rail plan.Rail) (plan.Facts, error) {
-	bridge, err := c.known(rail.Bridge)
+	bridge, err := c.knownBridge(rail.Bridge)
 	if err != nil {
 		return plan.Facts{}, err
 	}
@@ -133,7 +133,7 @@ func (c *Client) compareFacts(ctx context.Context) {
 				c.events.post(Event{Bridge: name, Reason: reason})
 			}
 		}
-		_ = wait(ctx, after(factsPause))
+		_ = wait(ctx, afterPause(factsPause))
 	}
 }
 

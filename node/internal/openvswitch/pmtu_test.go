@@ -34,7 +34,7 @@ func TestPathMTUErrorsReachPods(t *testing.T) {
 	if knows := rail.learnsMTU(t, pod, remoteIPv4); knows {
 		t.Error("pod learned the MTU without configured routers")
 	}
-	if dropped(rail.counted(t), plan.DropUnknownSource) == 0 {
+	if sumDropped(rail.readCounters(t), plan.DropUnknownSource) == 0 {
 		t.Error("the leaf's error was not counted as unknown_source")
 	}
 

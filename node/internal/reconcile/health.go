@@ -170,7 +170,7 @@ func (r *rail) measure(ctx context.Context) metrics.Rail {
 		measured.RoutesAnnounced = &last.routes
 	}
 	if counted := r.tally(ctx); counted.flows != nil {
-		installed := counted.installed()
+		installed := counted.countFlows()
 		measured.FlowsInstalled, measured.Dropped = &installed, counted.all()
 	}
 	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err == nil {

@@ -228,8 +228,8 @@ func (r *rail) tally(ctx context.Context) tally {
 	return counted
 }
 
-// installed returns the number of all flows.
-func (t tally) installed() int {
+// countFlows returns the number of all flows.
+func (t tally) countFlows() int {
 	sum := 0
 	for _, flows := range t.flows {
 		sum += flows

@@ -51,7 +51,7 @@ type rail struct {
 	// The fields below belong to the worker's goroutine. last and announced are nil if unknown.
 	last      applied
 	announced prefixes
-	// left reports that the rail is retired and cleaned up.
+	// cleaned reports that the rail is retired and cleaned up.
 	cleaned bool
 }
 

@@ -64,7 +64,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, allowed []uin
 	grpcServer := grpc.NewServer(
 		grpc.Creds(peerCredentials{allowed}),
 		grpc.MaxRecvMsgSize(mostBytes), grpc.MaxConcurrentStreams(mostRequests), grpc.ConnectionTimeout(connectBound),
-		grpc.UnaryInterceptor(s.around),
+		grpc.UnaryInterceptor(s.intercept),
 	)
 	nodev1.RegisterNodeNetworkServer(grpcServer, s)
 	ended := make(chan struct{})
@@ -84,8 +84,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, allowed []uin
 	return err
 }
 
-// around wraps every request: it sets the deadline, counts the reply, and confines a panic to its request.
-func (s *Server) around(
+// intercept wraps every request: it sets the deadline, counts the reply, and confines a panic to its request.
+func (s *Server) intercept(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (reply any, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestBound)

@@ -34,8 +34,8 @@ func (l *lab) write(t *testing.T, conflist []byte) {
 	}
 }
 
-// seen returns the request that the plugins must send, from the state of the pod and the switch.
-func (l *lab) seen(t *testing.T, pod *testlab.Namespace, key *nodev1.Key) *nodev1.AddRequest {
+// expectedRequest returns the request that the plugins must send, from the state of the pod and the switch.
+func (l *lab) expectedRequest(t *testing.T, pod *testlab.Namespace, key *nodev1.Key) *nodev1.AddRequest {
 	t.Helper()
 	var links []struct {
 		Address   string `json:"address"`
@@ -110,7 +110,7 @@ func TestTheSourcesChainRunsUnchanged(t *testing.T) {
 	if key.GetNetwork() != network || key.GetInterface() != "net1" || !strings.HasPrefix(key.GetContainerId(), "cnitool-") {
 		t.Errorf("key %v", key)
 	}
-	request := lab.seen(t, pod, key)
+	request := lab.expectedRequest(t, pod, key)
 	for index, parts := range [][]nodev1.Part{flows, routes} {
 		if want := withParts(request, parts); !proto.Equal(requests[index], want) {
 			t.Errorf("asked %v\nwant  %v", requests[index], want)
@@ -142,7 +142,7 @@ func TestBothPartsInOneCall(t *testing.T) {
 	if len(requests) != 1 {
 		t.Fatalf("asked %v", requests)
 	}
-	want := withParts(lab.seen(t, pod, requests[0].(*nodev1.AddRequest).GetKey()), []nodev1.Part{flows[0], routes[0]})
+	want := withParts(lab.expectedRequest(t, pod, requests[0].(*nodev1.AddRequest).GetKey()), []nodev1.Part{flows[0], routes[0]})
 	want.MaxRateBitsPerS = 10_000_000_000
 	if !proto.Equal(requests[0], want) {
 		t.Errorf("asked %v\nwant  %v", requests[0], want)
@@ -157,8 +157,8 @@ func TestBothPartsInOneCall(t *testing.T) {
 	wantAsked(t, lab, &nodev1.DeleteRequest{Key: want.GetKey(), Parts: want.GetParts()})
 }
 
-// wantGatewayKnown checks that the pod has permanent neighbour entries of the gateway, so that its first packet needs no
-// ARP or neighbour discovery.
+// wantGatewayKnown checks that the pod has permanent neighbour entries of the gateway, so that its first packet needs
+// no ARP or neighbour discovery.
 func wantGatewayKnown(t *testing.T, pod *testlab.Namespace) {
 	t.Helper()
 	for _, gateway := range []string{"10.1.0.1", "fd00:1::1"} {

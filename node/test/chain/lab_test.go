@@ -1,5 +1,6 @@
-// Package chain runs the plugins as container runtimes do, with cnitool and libcni, in a chain after the real ovs-cni on a
-// real Open vSwitch. The tests use a recorder in place of railwrightd, which records the requests, or railwrightd itself.
+// Package chain runs the plugins as container runtimes do, with cnitool and libcni, in a chain after the real ovs-cni
+// on a real Open vSwitch. The tests use a recorder in place of railwrightd, which records the requests, or railwrightd
+// itself.
 package chain
 
 import (
@@ -26,8 +27,8 @@ var bridge, bridgeMAC = railnode.Rail{Node: 1}.Bridge(), railnode.Rail{Node: 1}.
 
 func TestMain(m *testing.M) { os.Exit(railnode.Main(m)) }
 
-// lab is a node with one rail and pods. Its folder holds the plugins (bin), their configurations (net.d), and the folder
-// that they see as /var/lib (lib).
+// lab is a node with one rail and pods. Its folder holds the plugins (bin), their configurations (net.d), and the
+// folder that they see as /var/lib (lib).
 type lab struct {
 	*railnode.Node
 	pods []*testlab.Namespace
@@ -72,8 +73,8 @@ func newLabOn(t *testing.T, node *railnode.Node, pods int) *lab {
 	return made
 }
 
-// wrap installs a script that runs the program on the lab's host with the lab's own /var/lib, where libcni, ovs and tuning
-// keep caches.
+// wrap installs a script that runs the program on the lab's host with the lab's own /var/lib, where libcni, ovs and
+// tuning keep caches.
 func (l *lab) wrap(t *testing.T, program string) {
 	t.Helper()
 	const inside = `mount --bind "$1" /var/lib && shift && exec "$@"`

@@ -79,7 +79,7 @@ func TestEveryVerbOfARuntimeReachesThePlugins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := lab.seen(t, lab.pods[0], runtime.key())
+	request := lab.expectedRequest(t, lab.pods[0], runtime.key())
 	wantAsked(t, lab, withParts(request, flows), withParts(request, routes))
 	var printed strings.Builder
 	if err := result.PrintTo(&printed); err != nil {

@@ -62,8 +62,8 @@ func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
 	}
 }
 
-// TestAStartIsShort checks that the plugin's package initialization makes at most a quarter of the daemon's allocations.
-// It logs the start time without asserting it.
+// TestAStartIsShort checks that the plugin's package initialization makes at most a quarter of the daemon's
+// allocations. It logs the start time without asserting it.
 func TestAStartIsShort(t *testing.T) {
 	ours := railnode.Plugins(t)
 	plugin, daemonAllocates := allocates(t, filepath.Join(ours, "railwright-cni")), allocates(t, railnode.Daemon(t), "--help")

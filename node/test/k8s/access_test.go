@@ -21,8 +21,8 @@ func (c *cluster) removal(t *testing.T) {
 	}
 }
 
-// operatorsNetworks checks that an administrator of a namespace cannot write networks there until the cluster's operators
-// permit it.
+// operatorsNetworks checks that an administrator of a namespace cannot write networks there until the cluster's
+// operators permit it.
 func (c *cluster) operatorsNetworks(t *testing.T) {
 	example := deployFolder + "/examples/whereabouts/networks.yaml"
 	try := func() (string, error) {

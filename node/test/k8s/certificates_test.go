@@ -26,8 +26,8 @@ type authority struct {
 	certificate *x509.Certificate
 }
 
-// newAuthority creates an authority and writes ca.crt and the key pair that signs tokens (service-accounts.key and .pub)
-// to the folder.
+// newAuthority creates an authority and writes ca.crt and the key pair that signs tokens (service-accounts.key and
+// .pub) to the folder.
 func newAuthority(t *testing.T, folder string) *authority {
 	t.Helper()
 	key := newKey(t)

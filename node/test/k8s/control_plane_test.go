@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// serviceAddress is the API server's service address. The control plane owns it, so that no proxy is needed for this
-	// single service.
+	// serviceAddress is the API server's service address. The control plane owns it, so that no proxy is needed for
+	// this single service.
 	serviceAddress = "10.96.0.1"
 	apiServer      = "https://" + serviceAddress
 	kubectlPause   = 250 * time.Millisecond

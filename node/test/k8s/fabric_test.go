@@ -66,8 +66,8 @@ func (c *cluster) startFabric(t *testing.T, nodes int) {
 	testlab.StartFRR(t, spine, testlab.FRR8, between(spineASN, routerID(99), spinePorts...))
 }
 
-// connectRails connects a node to each leaf and starts Open vSwitch, with a bridge for each rail, and FRR. It returns the
-// folders of their sockets, keyed by the path inside the node.
+// connectRails connects a node to each leaf and starts Open vSwitch, with a bridge for each rail, and FRR. It returns
+// the folders of their sockets, keyed by the path inside the node.
 func (c *cluster) connectRails(t *testing.T, node *node) map[string]string {
 	t.Helper()
 	node.Switch = testlab.StartOpenVSwitch(t, node.Namespace)

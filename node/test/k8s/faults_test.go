@@ -24,8 +24,8 @@ func (c *cluster) restarts(t *testing.T) {
 	for _, restart := range []struct {
 		name string
 		do   func(t *testing.T)
-		// stops reports that packets may be lost until shortly after the component is back. An unnumbered session ends with
-		// the bridge's interface; the leaf keeps its routes, because only the node opens the session again
+		// stops reports that packets may be lost until shortly after the component is back. An unnumbered session ends
+		// with the bridge's interface; the leaf keeps its routes, because only the node opens the session again
 		// (docs/network.md, "When ovs-vswitchd ends").
 		stops bool
 	}{
@@ -92,8 +92,8 @@ func (n *node) killDaemon(t *testing.T) {
 	})
 }
 
-// daemonAway checks that pods end without a running daemon, and that the daemon cleans up once it runs again. A pod that
-// starts meanwhile waits, and an event gives the reason.
+// daemonAway checks that pods end without a running daemon, and that the daemon cleans up once it runs again. A pod
+// that starts meanwhile waits, and an event gives the reason.
 func (c *cluster) daemonAway(t *testing.T) {
 	before := c.settled(t)
 	pods := c.run(t,

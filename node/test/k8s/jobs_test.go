@@ -142,8 +142,8 @@ func (m *measuring) wait(t *testing.T) measured {
 	return found
 }
 
-// whole checks that the records are complete and contain ranks on both nodes.
-func (m measured) whole(t *testing.T, nodes []*node) {
+// checkComplete checks that the records are complete and contain ranks on both nodes.
+func (m measured) checkComplete(t *testing.T, nodes []*node) {
 	t.Helper()
 	if len(m.Records) < 3 || m.Records[0]["record"] != "run" || m.Records[len(m.Records)-1]["record"] != "end" {
 		t.Fatalf("status %d, records are incomplete: %v\n%s", m.Status, m.Records, m.Said)
@@ -179,8 +179,8 @@ func (c *cluster) nothingLeft(t *testing.T, namespace string) {
 	}
 }
 
-// crossed returns the number of bytes that the first rail's leaf received from a node.
-func (c *cluster) crossed(t *testing.T, node *node) int {
+// bytesCrossed returns the number of bytes that the first rail's leaf received from a node.
+func (c *cluster) bytesCrossed(t *testing.T, node *node) int {
 	t.Helper()
 	return number(t, strings.TrimSpace(c.leaves[0].Namespace.Run(t, "cat", "/sys/class/net/"+node.Name+"/statistics/rx_bytes")))
 }
@@ -194,7 +194,7 @@ func (c *cluster) jobs(t *testing.T) {
 
 	t.Run("an Indexed Job under the restricted standard", func(t *testing.T) {
 		done := c.measure(t, append(small, "--namespace", "restricted")...).wait(t)
-		done.whole(t, c.nodes)
+		done.checkComplete(t, c.nodes)
 		if !strings.Contains(done.Said, "an Indexed Job of 2 pods") {
 			t.Errorf("wrong kind of job: %s", done.Said)
 		}
@@ -217,11 +217,11 @@ func (c *cluster) jobs(t *testing.T) {
 		c.nothingLeft(t, "restricted")
 	})
 	t.Run("over a rail of the pods' network", func(t *testing.T) {
-		before := c.crossed(t, c.nodes[0])
+		before := c.bytesCrossed(t, c.nodes[0])
 		done := c.measure(t, "run", "mpi_bandwidth", "-o", "sizes=1M", "--kubernetes", "--nodes", "2", "--namespace", "tenant1",
 			"--rdma", "nvidia.com/mlnx_sriov_pf1_vf=1", "--network", "sriov-pf1-vf", "--interfaces", "net1", "--launches", "1").wait(t)
-		done.whole(t, c.nodes)
-		if crossed := c.crossed(t, c.nodes[0]) - before; crossed < 1<<20 {
+		done.checkComplete(t, c.nodes)
+		if crossed := c.bytesCrossed(t, c.nodes[0]) - before; crossed < 1<<20 {
 			t.Errorf("%d bytes crossed the leaf of the rail\n%s", crossed, done.Said)
 		}
 		c.nothingLeft(t, "tenant1")
@@ -271,7 +271,7 @@ func (c *cluster) jobs(t *testing.T) {
 		c.startOperator(t)
 		done := c.measure(t, append(small, "--namespace", "tenant1", "--rdma", "nvidia.com/mlnx_sriov_pf1_vf=1",
 			"--gpus-per-node", "1", "--node-selector", "kubernetes.io/os=linux")...).wait(t)
-		done.whole(t, c.nodes)
+		done.checkComplete(t, c.nodes)
 		if !strings.Contains(done.Said, "an MPIJob of 2 pods") || !strings.Contains(done.Said, "as root with IPC_LOCK") {
 			t.Errorf("wrong kind of job: %s", done.Said)
 		}

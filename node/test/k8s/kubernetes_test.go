@@ -4,8 +4,8 @@ package k8s
 
 import "testing"
 
-// TestKubernetes runs all parts on a single cluster. Each part must leave the cluster as it found it, so the test stops at
-// the first part that fails.
+// TestKubernetes runs all parts on a single cluster. Each part must leave the cluster as it found it, so the test stops
+// at the first part that fails.
 func TestKubernetes(t *testing.T) {
 	cluster := startCluster(t, 2, bothRails...)
 	cluster.deploy(t)

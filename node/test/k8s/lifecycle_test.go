@@ -61,24 +61,24 @@ func (c *cluster) tenantsApart(t *testing.T) {
 		}
 	}
 	pods := c.run(t, wantedPods...)
-	c.apart(t, pods)
+	c.checkIsolation(t, pods)
 	c.remove(t, pods...)
 }
 
-// apart checks that pods reach those of their namespace on every path, and that no packet reaches a pod of another
-// namespace on any rail in any family. Within a namespace every packet must arrive: the pace is low enough that no queue
-// overflows if the machine is busy for seconds.
-func (c *cluster) apart(t *testing.T, pods []*pod) {
+// checkIsolation checks that pods reach those of their namespace on every path, and that no packet reaches a pod of
+// another namespace on any rail in any family. Within a namespace every packet must arrive: the pace is low enough that
+// no queue overflows if the machine is busy for seconds.
+func (c *cluster) checkIsolation(t *testing.T, pods []*pod) {
 	t.Helper()
 	other := func(from, to *pod) bool { return from.Namespace != to.Namespace }
-	dropped := c.dropped(t)
+	dropped := c.countDropped(t)
 	refused := exchange(t, pods, insistent, other)
 	if refused.Arrived != 0 || refused.Answered != 0 {
 		t.Errorf("to other tenants: %d sent, %d arrived, %d answered", refused.Sent, refused.Arrived, refused.Answered)
 	}
 	// Open vSwitch adds the drops of the datapath's flows to its own counters periodically.
 	await(t, "counters of the flows that drop", 10*time.Second, func() string {
-		if counted := c.dropped(t) - dropped; counted < refused.Sent {
+		if counted := c.countDropped(t) - dropped; counted < refused.Sent {
 			return fmt.Sprintf("%d packets of %d that were sent to other tenants", counted, refused.Sent)
 		}
 		return ""
@@ -92,8 +92,8 @@ func (c *cluster) apart(t *testing.T, pods []*pod) {
 		passed.Arrived, passed.Sent, passed.Answered, refused.Arrived, refused.Sent)
 }
 
-// dropped returns the number of packets between tenants that the flows of all nodes dropped.
-func (c *cluster) dropped(t *testing.T) int {
+// countDropped returns the number of packets between tenants that the flows of all nodes dropped.
+func (c *cluster) countDropped(t *testing.T) int {
 	t.Helper()
 	count := 0
 	for _, node := range c.nodes {

@@ -25,12 +25,12 @@ type nodeMounts struct {
 	Ready string `json:"ready"`
 }
 
-// shownSettings are kernel settings that kubelet requires. The node sees files with these values instead, because a test
-// must not change the machine's settings.
+// shownSettings are kernel settings that kubelet requires. The node sees files with these values instead, because a
+// test must not change the machine's settings.
 var shownSettings = map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
 
-// runNodeInit is the first process of a node. It mounts a private file system, so that the node's writes do not reach the
-// machine, and then reaps orphans. All processes of the node end with it. It returns only on errors.
+// runNodeInit is the first process of a node. It mounts a private file system, so that the node's writes do not reach
+// the machine, and then reaps orphans. All processes of the node end with it. It returns only on errors.
 func runNodeInit(description string) error {
 	var mounts nodeMounts
 	if err := json.Unmarshal([]byte(description), &mounts); err != nil {

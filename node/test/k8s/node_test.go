@@ -224,7 +224,7 @@ func (n *node) pods() netip.Prefix {
 // await waits until look returns "" and returns the time that it waited. It fails the test after limit.
 func await(t *testing.T, name string, limit time.Duration, look func() (missing string)) time.Duration {
 	t.Helper()
-	return awaitEvery(t, 20*time.Millisecond, name, most, look)
+	return awaitEvery(t, 20*time.Millisecond, name, limit, look)
 }
 
 // awaitEvery is await with a pause between looks, for expensive ones: kubectl uses a core for a tenth of a second.
@@ -236,7 +236,7 @@ func awaitEvery(t *testing.T, pause time.Duration, name string, limit time.Durat
 		if missing == "" {
 			return time.Since(start)
 		}
-		if time.Since(start) > most {
+		if time.Since(start) > limit {
 			t.Fatalf("%s: not after %v: %s", name, limit, missing)
 		}
 		time.Sleep(pause)

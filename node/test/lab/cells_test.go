@@ -93,8 +93,8 @@ func (c cell) leavesNode() bool {
 	return c.scope == routed && c.open() && c.to.node != from.node
 }
 
-// seen returns the number of the cell's frames that must arrive at an end.
-func (c cell) seen(at *end) int {
+// wantAt returns the number of the cell's frames that must arrive at an end.
+func (c cell) wantAt(at *end) int {
 	from := c.from.at
 	arrives := false
 	switch {
@@ -145,7 +145,7 @@ func (c cell) counts() []counted {
 func (c cell) ends() []counted {
 	from, to, as := c.from.at, c.to, c.from.as
 	switch {
-	case c.open() && (to.face == nil || c.seen(to) == 0):
+	case c.open() && (to.face == nil || c.wantAt(to) == 0):
 		return nil // the host's own packets, or packets that a router drops
 	case c.open():
 		return []counted{{to.node, to.face.port, plan.Received}}
@@ -249,7 +249,7 @@ func (m *cellMatrix) settle(t *testing.T, replies []uint32) (found map[*end]map[
 		found = m.tally()
 		for _, number := range replies {
 			for _, at := range m.ends {
-				if want := m.all[number].seen(at); found[at][number] < want {
+				if want := m.all[number].wantAt(at); found[at][number] < want {
 					return fmt.Sprintf("%d of %d frames of %v arrived at %s", found[at][number], want, m.all[number], at.name)
 				}
 			}
@@ -265,7 +265,7 @@ func (m *cellMatrix) settle(t *testing.T, replies []uint32) (found map[*end]map[
 	}
 	for at, numbers := range found {
 		for number, count := range numbers {
-			if want := m.all[number].seen(at); count > want {
+			if want := m.all[number].wantAt(at); count > want {
 				t.Errorf("%d frames of %v arrived at %s, want %d", count, m.all[number], at.name, want)
 			}
 		}
@@ -309,8 +309,8 @@ func (e *end) workedOff(t *testing.T) {
 	testlab.Eventually(t, "the link of "+e.name+" answers", func() bool { return e.wire.Count(answers) > before })
 }
 
-// ends returns the ends of the matrix: pods of four tenants (two of them peered) on one node and on both, the hosts, and
-// the leaf's ports.
+// ends returns the ends of the matrix: pods of four tenants (two of them peered) on one node and on both, the hosts,
+// and the leaf's ports.
 func (f *fabric) ends(t *testing.T) []*end {
 	t.Helper()
 	var made []*end
@@ -343,8 +343,8 @@ func (f *fabric) ends(t *testing.T) []*end {
 	return made
 }
 
-// speakers returns all ends with their own addresses, and the leaf with those of pods of the other node, of a pod of this
-// node, and with unknown ones.
+// speakers returns all ends with their own addresses, and the leaf with those of pods of the other node, of a pod of
+// this node, and with unknown ones.
 func (f *fabric) speakers(t *testing.T, ends []*end) []speaker {
 	t.Helper()
 	var made []speaker

@@ -19,9 +19,11 @@ const (
 	pfRate      = 60_000_000 // low enough that packet processing in software is not the bottleneck
 	boundRate   = pfRate / 4
 	podMTU      = 1400
-	// framing is the overhead in bytes that tbf adds to each packet, so that its rate is a line rate: FCS, preamble and gap.
+	// framing is the overhead in bytes that tbf adds to each packet, so that its rate is a line rate: FCS, preamble and
+	// gap.
 	framing = 24
-	// Overhead in bytes of an Ethernet frame around TCP's payload: Ethernet header and framing; IPv4, TCP and timestamps.
+	// Overhead in bytes of an Ethernet frame around TCP's payload: Ethernet header and framing; IPv4, TCP and
+	// timestamps.
 	frameBytes, tcpBytes = 14 + framing, 20 + 20 + 12
 	payloadLimit         = float64(pfRate) * (podMTU - tcpBytes) / (podMTU + frameBytes)
 )
@@ -102,8 +104,8 @@ func TestContention(t *testing.T) {
 	bounded := run.phase(t, "c alone, bounded", true, run.bound)
 	beside := run.phase(t, "a beside c, bounded", true, run.free, run.bound)
 	railnode.Keep(t, run.record)
-	// The test compares no rate with a fixed number, because the machine may be busy. Drop counters show which limit was
-	// reached.
+	// The test compares no rate with a fixed number, because the machine may be busy. Drop counters show which limit
+	// was reached.
 	for _, p := range []phase{alone, otherAlone, both, into, beside} {
 		if p.Counts.DroppedByRate == 0 {
 			t.Errorf("%s: PF's rate limit dropped no packet, so it did not limit the pods", p.Name)
@@ -157,7 +159,8 @@ func (c *crowd) limit(t *testing.T) {
 		face      string
 	}{{near.Host, uplinkOf(crowdedRail)}, {leaf.Namespace, near.Rails[crowdedRail].LeafPort()}} {
 		end.namespace.Run(t, "tc", "qdisc", "replace", "dev", end.face, "root", "tbf", "rate", fmt.Sprint(pfRate), "burst", "50kb",
-			// The queue is shorter than the send buffer of Open vSwitch's socket, so that packets are dropped and counted here.
+			// The queue is shorter than the send buffer of Open vSwitch's socket, so that packets are dropped and
+			// counted here.
 			"limit", "100kb", "overhead", fmt.Sprint(framing))
 	}
 }
@@ -171,9 +174,9 @@ func (c *crowd) phase(t *testing.T, name string, out bool, flows ...flow) phase 
 		floods[n] = newFlood(t, f)
 	}
 	time.Sleep(c.warm)
-	began, first := time.Now(), received(floods)
+	began, first := time.Now(), receivedBytes(floods)
 	time.Sleep(c.window)
-	took, last := time.Since(began).Seconds(), received(floods)
+	took, last := time.Since(began).Seconds(), receivedBytes(floods)
 	made := phase{Name: name}
 	for n, f := range flows {
 		rate := 8 * float64(last[n]-first[n]) / took
@@ -202,7 +205,7 @@ func (c *crowd) count(t *testing.T, out bool, flows []flow) counts {
 	if !out {
 		found.ByPF, found.DroppedByRate = pf.in, look(t, leaf.Namespace, near.Rails[crowdedRail].LeafPort()).dropped
 	}
-	found.DroppedByBound = near.metered(t, crowdedRail)
+	found.DroppedByBound = near.meteredPackets(t, crowdedRail)
 	for _, f := range flows {
 		found.SentByPods = found.SentByPods.and(look(t, f.from.pod.Namespace, faceOf(crowdedRail)).out)
 		found.GotByPods = found.GotByPods.and(look(t, f.to.pod.Namespace, faceOf(crowdedRail)).in)
@@ -221,8 +224,8 @@ func (c counts) since(before counts) counts {
 
 var droppedByBand = regexp.MustCompile(`\b0: packet_count:(\d+)`)
 
-// metered returns the number of packets that the meters of the rail's pods have dropped.
-func (nd *node) metered(t *testing.T, rail int) (sum uint64) {
+// meteredPackets returns the number of packets that the meters of the rail's pods have dropped.
+func (nd *node) meteredPackets(t *testing.T, rail int) (sum uint64) {
 	t.Helper()
 	stats := nd.OVS.Ofctl(t, bridgeOf(rail), "meter-stats")
 	for _, found := range droppedByBand.FindAllStringSubmatch(stats, -1) {

@@ -31,8 +31,8 @@ func TestAFabricWithNewFRR(t *testing.T) {
 	)
 }
 
-// TestAFabricWithOldFRR runs with FRR 8.4, which gets the routes over bgpd's socket. Debian packages it, so this test is
-// never skipped: it includes the hostile pods and texts.
+// TestAFabricWithOldFRR runs with FRR 8.4, which gets the routes over bgpd's socket. Debian packages it, so this test
+// is never skipped: it includes the hostile pods and texts.
 func TestAFabricWithOldFRR(t *testing.T) {
 	t.Parallel()
 	newFabric(t, oldFRR).all(t,

@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	// outlived is a downtime that a BGP session outlives: the last message before it may be 3 s old, and the hold time is
-	// 9 s.
+	// outlived is a downtime that a BGP session outlives: the last message before it may be 3 s old, and the hold time
+	// is 9 s.
 	outlived = 4 * time.Second
 )
 
@@ -142,7 +142,8 @@ func matrix(t *testing.T, fabric *fabric) {
 				if most := testlab.MaxOutage(away); near.outage > most || far.outage > most {
 					t.Errorf("outages are %v and %v after a downtime of %v, want at most %v", near.outage, far.outage, away, most)
 				}
-				// Otherwise the leaf may drop the routes, and other nodes would not reach the pods long after the flows are back.
+				// Otherwise the leaf may drop the routes, and other nodes would not reach the pods long after the flows
+				// are back.
 				if begun := node.sessionsBegun(t); near.outage < outlived && !maps.Equal(begun, sessions) {
 					t.Errorf("BGP sessions must outlive %v; session starts by leaf: %v, before the fault %v", near.outage, begun, sessions)
 				}

@@ -76,8 +76,8 @@ func (f *flood) stop(t testing.TB) (sent, got uint64) {
 	return f.sent.Load(), f.got.Load()
 }
 
-// received returns the bytes that each flood has received up to now.
-func received(floods []*flood) []uint64 {
+// receivedBytes returns the bytes that each flood has received up to now.
+func receivedBytes(floods []*flood) []uint64 {
 	var found []uint64
 	for _, f := range floods {
 		found = append(found, f.got.Load())

@@ -114,7 +114,7 @@ func TestHold(t *testing.T) {
 		pods = append(pods, node.attachedPod(t, "red-1"))
 	}
 	fabric.mustSettle(t)
-	content, err := json.MarshalIndent(fabric.held(t, pods), "", " ")
+	content, err := json.MarshalIndent(fabric.describeFabric(t, pods), "", " ")
 	if err == nil {
 		err = durable.Write(file, content, 0o600)
 	}
@@ -124,16 +124,16 @@ func TestHold(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-func (f *fabric) held(t *testing.T, pods []*pod) heldFabric {
+func (f *fabric) describeFabric(t *testing.T, pods []*pod) heldFabric {
 	t.Helper()
-	told := heldFabric{Railwrightd: railnode.Daemon(t), Spine: heldLeaf{Netns: f.spine.Name, FRR: held(t, f.spineFRR)}}
+	told := heldFabric{Railwrightd: railnode.Daemon(t), Spine: heldLeaf{Netns: f.spine.Name, FRR: describeFRR(t, f.spineFRR)}}
 	for _, leaf := range f.leaves {
-		told.Leaves = append(told.Leaves, heldLeaf{railName(leaf.Rail), leaf.Name, held(t, leaf.FRR)})
+		told.Leaves = append(told.Leaves, heldLeaf{railName(leaf.Rail), leaf.Name, describeFRR(t, leaf.FRR)})
 	}
 	for _, node := range f.nodes {
 		heldNode1 := heldNode{
 			node.Name(), node.Host.Name, node.Config(), node.Socket(), node.State(), node.Pid(),
-			heldOVS{node.OVS.Folder, node.OVS.DatabaseSocket()}, held(t, node.FRR), nil,
+			heldOVS{node.OVS.Folder, node.OVS.DatabaseSocket()}, describeFRR(t, node.FRR), nil,
 		}
 		for number, rail := range node.Rails {
 			heldNode1.Rails = append(heldNode1.Rails, heldRail{
@@ -155,6 +155,6 @@ func (f *fabric) held(t *testing.T, pods []*pod) heldFabric {
 	return told
 }
 
-func held(t *testing.T, frr *testlab.FRR) heldFRR {
+func describeFRR(t *testing.T, frr *testlab.FRR) heldFRR {
 	return heldFRR{frr.Version, frr.Folder, frr.Vtysh(t), frr.Pids()}
 }

@@ -155,7 +155,7 @@ func (nd *node) afterADD(t *testing.T, call cnitest.Call) *nodev1.Attached {
 // nil if there is none.
 func (nd *node) attachmentOf(t *testing.T, container string) *nodev1.Attached {
 	t.Helper()
-	ctx, cancel := bounded(t)
+	ctx, cancel := boundedContext(t)
 	defer cancel()
 	reply, err := nd.Client.List(ctx, &nodev1.ListRequest{})
 	if err != nil {
@@ -190,7 +190,7 @@ func (nd *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := bounded(t)
+	ctx, cancel := boundedContext(t)
 	defer cancel()
 	cniResult, err := nd.runtime.cni.AddNetworkList(ctx, list, pod.conf(1))
 	if err != nil {
@@ -211,7 +211,7 @@ func (nd *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 			railName(1), nd.Path("run/d.sock"), nd.Path("state"), previous),
 	}
 	return call, func() {
-		ctx, cancel := bounded(t)
+		ctx, cancel := boundedContext(t)
 		defer cancel()
 		if err := nd.runtime.cni.DelNetworkList(ctx, list, pod.conf(1)); err != nil {
 			t.Error(err)

@@ -10,8 +10,8 @@ import (
 	"railwright/node/testlab"
 )
 
-// untouched is the traffic between pods that a fault must not affect, over all rails: probes between pods of one node and
-// of two nodes, and a TCP stream.
+// untouched is the traffic between pods that a fault must not affect, over all rails: probes between pods of one node
+// and of two nodes, and a TCP stream.
 type untouched struct {
 	near, far []*probe
 	streams   []*stream
@@ -35,7 +35,7 @@ func (by *bystanders) talk(t *testing.T) *untouched {
 		made.streams = append(made.streams, newStream(t, here, by.far.rail[rail]))
 	}
 	testlab.Eventually(t, "untouched pods reach each other before anything is done", func() bool {
-		return !slices.ContainsFunc(slices.Concat(made.near, made.far), func(p *probe) bool { return p.answered() == 0 })
+		return !slices.ContainsFunc(slices.Concat(made.near, made.far), func(p *probe) bool { return p.countAnswered() == 0 })
 	})
 	return made
 }
@@ -65,8 +65,8 @@ func (u *untouched) end(t *testing.T, lossless bool) (near, far tally) {
 	return near, far
 }
 
-// total stops all probes concurrently, each with the given patience, and returns their sum. Its outage is the longest of
-// all.
+// total stops all probes concurrently, each with the given patience, and returns their sum. Its outage is the longest
+// of all.
 func total(probes []*probe, patience time.Duration) tally {
 	var sum tally
 	var mutex sync.Mutex
@@ -83,8 +83,8 @@ func total(probes []*probe, patience time.Duration) tally {
 	return sum
 }
 
-// killsInADD kills the daemon at each step of an ADD. The runtime calls DEL while no daemon runs, and the restarted daemon
-// completes it.
+// killsInADD kills the daemon at each step of an ADD. The runtime calls DEL while no daemon runs, and the restarted
+// daemon completes it.
 func killsInADD(t *testing.T, fabric *fabric, rail int, steps ...failpoint.Name) {
 	node := fabric.nodes[0]
 	for _, step := range steps {
@@ -129,8 +129,8 @@ func kills(t *testing.T, fabric *fabric) {
 	pods := newBystanders(t, fabric)
 	fabric.mustSettle(t)
 	traffic := pods.talk(t)
-	// Rail 1's chain calls the daemon once for both parts, so all steps are tried there. Rail 0's calls it twice, for flows
-	// and for routes; only the steps between the two calls differ.
+	// Rail 1's chain calls the daemon once for both parts, so all steps are tried there. Rail 0's calls it twice, for
+	// flows and for routes; only the steps between the two calls differ.
 	t.Run("in ADD, asked once", func(t *testing.T) { killsInADD(t, fabric, 1, failpoint.AddSteps()...) })
 	t.Run("in DEL, asked once", func(t *testing.T) { killsInDEL(t, fabric, 1, failpoint.DeleteSteps()...) })
 	t.Run("in ADD, asked twice", func(t *testing.T) { killsInADD(t, fabric, 0, failpoint.AddFlows, failpoint.AddAdvertised) })

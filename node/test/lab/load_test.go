@@ -56,7 +56,8 @@ type record struct {
 	DEL map[string][]float64 `json:"del_s"`
 	// Plugins are the run times of the plugins' processes by type and verb.
 	Plugins map[string][]float64 `json:"plugins_s"`
-	// LeafAfterADD is the time from ADD's return until the leaf's kernel had both routes. It is negative if they came first.
+	// LeafAfterADD is the time from ADD's return until the leaf's kernel had both routes. It is negative if they came
+	// first.
 	LeafAfterADD []float64 `json:"leaf_after_add_s"`
 	// Memory is the daemon's memory during the cycles.
 	Memory []memory `json:"memory"`
@@ -200,7 +201,7 @@ func (l *loadRun) restarts(t *testing.T) {
 		l.node.Kill(t)
 		began := time.Now()
 		l.node.Start(t, "")
-		testlab.Eventually(t, "all that is held is right", func() bool { return len(l.node.listed(t, len(l.held))) == 0 })
+		testlab.Eventually(t, "all held attachments are complete", func() bool { return len(l.node.listProblems(t, len(l.held))) == 0 })
 		l.record.Restart = append(l.record.Restart, time.Since(began).Seconds())
 	}
 	l.fabric.mustSettle(t)

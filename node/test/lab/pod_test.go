@@ -100,13 +100,13 @@ func (p *pod) conf(rail int) *libcni.RuntimeConf {
 	}
 }
 
-func bounded(t testing.TB) (context.Context, context.CancelFunc) {
+func boundedContext(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(t.Context()), 60*time.Second)
 }
 
 // add runs ADD of the whole chain only.
 func (p *pod) add(t testing.TB, rail int) (*attached, error) {
-	ctx, cancel := bounded(t)
+	ctx, cancel := boundedContext(t)
 	defer cancel()
 	runtime := p.node.runtime
 	cniResult, err := runtime.cni.AddNetworkList(ctx, runtime.lists[rail], p.conf(rail))
@@ -197,8 +197,8 @@ func (p *pod) forget(rail int) {
 
 func (a *attached) addresses() []netip.Addr { return []netip.Addr{a.ipv4, a.ipv6} }
 
-// of returns the address of a family, 4 or 6.
-func (a *attached) of(family int) netip.Addr {
+// address returns the address of a family, 4 or 6.
+func (a *attached) address(family int) netip.Addr {
 	if family == 4 {
 		return a.ipv4
 	}

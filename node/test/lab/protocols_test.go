@@ -108,7 +108,7 @@ func routed4() []protocol {
 	of := func(name string, payload func(from, to netip.Addr, mark []byte) (byte, []byte), fragment uint16) protocol {
 		return protocol{name, routed, false, func(from speaker, to *end, mark []byte) []byte {
 			next, text := payload(from.ipv4, to.ipv4, mark)
-			return from.to(to, testlab.IPv4(from.ipv4, to.ipv4, next, fragment, text))
+			return from.frameTo(to, testlab.IPv4(from.ipv4, to.ipv4, next, fragment, text))
 		}}
 	}
 	raw := func(number byte) func(from, to netip.Addr, mark []byte) (byte, []byte) {
@@ -120,7 +120,7 @@ func routed4() []protocol {
 	with := func(name string, stopped bool, options func(to *end) []byte) protocol {
 		return protocol{name, routed, stopped, func(from speaker, to *end, mark []byte) []byte {
 			packet := testlab.IPv4(from.ipv4, to.ipv4, protoUDP, 0, testlab.UDP(from.ipv4, to.ipv4, port7, port7, mark))
-			return from.to(to, testlab.IPv4Options(packet, options(to)))
+			return from.frameTo(to, testlab.IPv4Options(packet, options(to)))
 		}}
 	}
 	return []protocol{
@@ -151,7 +151,7 @@ func routed6() []protocol {
 				own, rest := header(to)
 				text, next = append(append([]byte{next}, rest...), text...), own
 			}
-			return from.to(to, testlab.IPv6(from.ipv6, to.ipv6, next, 64, text))
+			return from.frameTo(to, testlab.IPv6(from.ipv6, to.ipv6, next, 64, text))
 		}}
 	}
 	raw := func(number byte) func(from, to netip.Addr, mark []byte) (byte, []byte) {
@@ -190,8 +190,8 @@ func routed6() []protocol {
 	}
 }
 
-// to returns a frame with the packet for the speaker's next hop.
-func (s speaker) to(_ *end, packet []byte) []byte {
+// frameTo returns a frame with the packet for the speaker's next hop.
+func (s speaker) frameTo(_ *end, packet []byte) []byte {
 	testlab.MarkClass(packet, cellDSCP, 0)
 	kind := uint16(testlab.EtherIPv4)
 	if packet[0]>>4 == 6 {
@@ -201,11 +201,11 @@ func (s speaker) to(_ *end, packet []byte) []byte {
 }
 
 func (s speaker) udp4(to *end, mark []byte) []byte {
-	return s.to(to, testlab.IPv4(s.ipv4, to.ipv4, protoUDP, 0, testlab.UDP(s.ipv4, to.ipv4, port7, port7, mark)))
+	return s.frameTo(to, testlab.IPv4(s.ipv4, to.ipv4, protoUDP, 0, testlab.UDP(s.ipv4, to.ipv4, port7, port7, mark)))
 }
 
 func (s speaker) udp6(to *end, mark []byte) []byte {
-	return s.to(to, testlab.IPv6(s.ipv6, to.ipv6, protoUDP, 64, testlab.UDP(s.ipv6, to.ipv6, port7, port7, mark)))
+	return s.frameTo(to, testlab.IPv6(s.ipv6, to.ipv6, protoUDP, 64, testlab.UDP(s.ipv6, to.ipv6, port7, port7, mark)))
 }
 
 func (s speaker) group(mac attachment.MAC, group netip.Addr, mark []byte) []byte {

@@ -76,7 +76,8 @@ func oddRuntimes(t *testing.T, fabric *fabric) {
 	t.Run("50 ADDs and 50 DELs at once", func(t *testing.T) { manyAtOnce(t, fabric) })
 }
 
-// addTwice checks that our plugin answers a repeated ADD with the same result and refuses another pod under the same key.
+// addTwice checks that our plugin answers a repeated ADD with the same result and refuses another pod under the same
+// key.
 func addTwice(t *testing.T, node *node) {
 	pod := node.attachedPod(t, "red-1", 1)
 	face := pod.rail[1]

@@ -37,8 +37,8 @@ type runtime struct {
 	spent map[string][]time.Duration
 }
 
-// newRuntime creates a runtime with a thread in the node's network namespace and in a mount namespace with the node's own
-// /var/lib. Processes that the thread starts inherit both.
+// newRuntime creates a runtime with a thread in the node's network namespace and in a mount namespace with the node's
+// own /var/lib. Processes that the thread starts inherit both.
 func newRuntime(t testing.TB, node *node) *runtime {
 	t.Helper()
 	made := &runtime{programs: make(chan func()), spent: map[string][]time.Duration{}}
@@ -74,8 +74,8 @@ func newRuntime(t testing.TB, node *node) *runtime {
 	return made
 }
 
-// onOwnThread runs do on a thread that ends with it. It never uses the process's first thread, whose namespace counts as
-// that of the whole process.
+// onOwnThread runs do on a thread that ends with it. It never uses the process's first thread, whose namespace counts
+// as that of the whole process.
 func onOwnThread(do func()) {
 	goruntime.LockOSThread() // never unlocked, so that the thread ends
 	if unix.Gettid() != os.Getpid() {
@@ -102,8 +102,8 @@ func moveIn(network, varLib string) error {
 		unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""), unix.Mount(varLib, "/var/lib", "", unix.MS_BIND, ""))
 }
 
-// ourPlugins returns the plugins after ovs: for rail 0 tuning and the two providers, for rail 1 railwright-cni, which does
-// both.
+// ourPlugins returns the plugins after ovs: for rail 0 tuning and the two providers, for rail 1 railwright-cni, which
+// does both.
 func ourPlugins(rail int) []map[string]any {
 	if rail == 0 {
 		return []map[string]any{
@@ -145,7 +145,7 @@ func (nd *node) conflist(t testing.TB, rail int, behind ...map[string]any) []byt
 
 // delete runs DEL of the whole chain for an attachment.
 func (r *runtime) delete(t testing.TB, list *libcni.NetworkConfigList, of *libcni.RuntimeConf) error {
-	ctx, cancel := bounded(t)
+	ctx, cancel := boundedContext(t)
 	defer cancel()
 	return r.cni.DelNetworkList(ctx, list, of)
 }

@@ -143,7 +143,7 @@ func (nd *node) differences(t testing.TB, live []*attached, expected, own map[ne
 				break
 			}
 		}
-		if count := nd.announced(t, rail); nd.daemonRoutes() && count != 2*(len(ports[rail])-1) {
+		if count := nd.announcedRoutes(t, rail); nd.daemonRoutes() && count != 2*(len(ports[rail])-1) {
 			tell("%d routes in table %d, want %d", count, tableOf(rail), 2*(len(ports[rail])-1))
 		}
 	}
@@ -152,13 +152,13 @@ func (nd *node) differences(t testing.TB, live []*attached, expected, own map[ne
 			tell("%d files %s, want %d", len(files), folder, want)
 		}
 	}
-	return append(left, nd.listed(t, len(own)/2)...)
+	return append(left, nd.listProblems(t, len(own)/2)...)
 }
 
 func (nd *node) daemonRoutes() bool { return nd.fabric.Backend == "kernel-table" }
 
-// announced returns the number of routes in a rail's kernel table.
-func (nd *node) announced(t testing.TB, rail int) int {
+// announcedRoutes returns the number of routes in a rail's kernel table.
+func (nd *node) announcedRoutes(t testing.TB, rail int) int {
 	t.Helper()
 	count := 0
 	for _, family := range []string{"-4", "-6"} {
@@ -168,11 +168,11 @@ func (nd *node) announced(t testing.TB, rail int) int {
 	return count
 }
 
-// listed returns the problems of the daemon's list: a wrong number of attachments, and attachments that lack flows or are
-// not advertised.
-func (nd *node) listed(t testing.TB, want int) []string {
+// listProblems returns the problems of the daemon's list: a wrong number of attachments, and attachments that lack
+// flows or are not advertised.
+func (nd *node) listProblems(t testing.TB, want int) []string {
 	t.Helper()
-	ctx, cancel := bounded(t)
+	ctx, cancel := boundedContext(t)
 	defer cancel()
 	reply, err := nd.Client.List(ctx, &nodev1.ListRequest{})
 	if err != nil {

@@ -47,9 +47,9 @@ func spoofing(t *testing.T, fabric *fabric) {
 		"the leaf":              testlab.OpenWire(t, fabric.leaves[0].Namespace, "swp1"),
 	}
 	seenWhereHonest(t, liar, mine, watched)
-	before := me.received(t)
+	before := me.receivedFrames(t)
 	sent := liar.Lie(t, mine, spoofedFrames, 1)
-	if taken := me.received(t) - before; taken < spoofedFrames {
+	if taken := me.receivedFrames(t) - before; taken < spoofedFrames {
 		t.Errorf("Open vSwitch received only %d of %d frames, so the test proves less", taken, spoofedFrames)
 	}
 	for where, wire := range watched {
@@ -60,7 +60,8 @@ func spoofing(t *testing.T, fabric *fabric) {
 	t.Logf("0 of %d frames arrived: %v", spoofedFrames, sent)
 }
 
-// seenWhereHonest checks with valid datagrams that the wires on their path see the mark, to detect wires that see nothing.
+// seenWhereHonest checks with valid datagrams that the wires on their path see the mark, to detect wires that see
+// nothing.
 func seenWhereHonest(t *testing.T, i *impostor.Impostor, mine *testlab.Wire, watched map[string]*testlab.Wire) {
 	t.Helper()
 	near, far := watched["the same tenant's pod"], watched["a pod on another node"]
@@ -81,8 +82,8 @@ func seenWhereHonest(t *testing.T, i *impostor.Impostor, mine *testlab.Wire, wat
 	}
 }
 
-// received returns the number of frames that Open vSwitch received from the pod's port.
-func (p *pod) received(t *testing.T) int {
+// receivedFrames returns the number of frames that Open vSwitch received from the pod's port.
+func (p *pod) receivedFrames(t *testing.T) int {
 	t.Helper()
 	counters := p.node.OVS.Ofctl(t, bridgeOf(0), "dump-ports", p.rail[0].port)
 	_, rest, _ := strings.Cut(counters, "rx pkts=")

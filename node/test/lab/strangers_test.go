@@ -6,8 +6,8 @@ import (
 )
 
 // strangers are pods of another tenant that send to the bystanders during faults. Pods of the bystanders' tenant, with
-// ports of their own, send to the strangers: ovs-vswitchd stalls for a second when ovsdb-server dies, and datagrams sent
-// by the bystanders themselves could then overflow their queues.
+// ports of their own, send to the strangers: ovs-vswitchd stalls for a second when ovsdb-server dies, and datagrams
+// sent by the bystanders themselves could then overflow their queues.
 type strangers struct{ tries []*probe }
 
 const triesEvery = 100 * time.Millisecond

@@ -14,8 +14,8 @@ import (
 // switchRestarts are the restarts measured with one FRR release.
 type switchRestarts struct {
 	FRR testlab.FRRVersion `json:"frr"`
-	// FastExternalFailover reports that a session ends with its interface, which is FRR's default. The configuration for
-	// nodes disables it.
+	// FastExternalFailover reports that a session ends with its interface, which is FRR's default. The configuration
+	// for nodes disables it.
 	FastExternalFailover bool `json:"fast_external_failover"`
 	// ActiveLeaves reports that leaves open sessions as nodes do, which is FRR's default. The configuration for leaves
 	// disables it.
@@ -23,7 +23,8 @@ type switchRestarts struct {
 	Restarts     []switchRestart `json:"restarts"`
 }
 
-// switchRestart is one kill of ovs-vswitchd with an immediate start. Times are in seconds, Away and Ready since the kill.
+// switchRestart is one kill of ovs-vswitchd with an immediate start. Times are in seconds, Away and Ready since the
+// kill.
 type switchRestart struct {
 	// Away is the time until it accepted flows on all rails.
 	Away float64 `json:"away_s"`

@@ -97,8 +97,8 @@ func peered(a, other *attached) bool {
 	return slices.Contains(both, "green") && slices.Contains(both, "blue")
 }
 
-// eachPair calls try for each pair of interfaces of two pods, on the same rail and on two rails, for both families and in
-// both directions.
+// eachPair calls try for each pair of interfaces of two pods, on the same rail and on two rails, for both families and
+// in both directions.
 func eachPair(pods []*pod, try func(from, to *attached, family int)) {
 	for _, from := range pods {
 		for _, to := range pods {
@@ -128,13 +128,13 @@ func isShout(frame []byte) bool { return strings.Contains(string(frame), shoutTe
 // shout sends datagrams that must not arrive anywhere.
 func shout(t *testing.T, from, to *attached, family int) int {
 	t.Helper()
-	socket, err := listen(from.pod, from.of(family), 0)
+	socket, err := listen(from.pod, from.address(family), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer socket.Close()
 	for range datagramsOfAPair {
-		if err := sendTo(socket, to.of(family), []byte(shoutText)); err != nil {
+		if err := sendTo(socket, to.address(family), []byte(shoutText)); err != nil {
 			t.Fatal(err)
 		}
 	}

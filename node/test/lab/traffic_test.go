@@ -17,8 +17,8 @@ import (
 
 const (
 	echoPort = 7777
-	// probeEvery is long enough that an interface's queue does not overflow while ovs-vswitchd stalls for a few seconds (it
-	// stalls for one when ovsdb-server dies). The queue holds 212,992 bytes, and a small datagram takes 768.
+	// probeEvery is long enough that an interface's queue does not overflow while ovs-vswitchd stalls for a few seconds
+	// (it stalls for one when ovsdb-server dies). The queue holds 212,992 bytes, and a small datagram takes 768.
 	probeEvery = 40 * time.Millisecond
 	// forStragglers is the time after which missing datagrams count as lost.
 	forStragglers = time.Second
@@ -68,11 +68,11 @@ func newProbe(t testing.TB, from, to *attached, family int, interval time.Durati
 	t.Helper()
 	made := &probe{interval: interval, arrived: map[uint64]bool{}, back: map[uint64]time.Time{}, end: make(chan struct{})}
 	var err error
-	made.to, err = listen(to.pod, to.of(family), 0)
+	made.to, err = listen(to.pod, to.address(family), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	made.from, err = listen(from.pod, from.of(family), 0)
+	made.from, err = listen(from.pod, from.address(family), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +133,8 @@ func (p *probe) collect() {
 	}
 }
 
-// answered returns the number of answers up to now.
-func (p *probe) answered() int {
+// countAnswered returns the number of answers up to now.
+func (p *probe) countAnswered() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return len(p.back)
@@ -193,7 +193,7 @@ func reaches(t testing.TB, from, to *attached, family, count int) tally {
 func reachesWithin(t testing.TB, from, to *attached, family, count int, bound time.Duration) tally {
 	t.Helper()
 	made := newProbe(t, from, to, family, time.Millisecond)
-	for until := time.Now().Add(bound); made.answered() < count && time.Now().Before(until); {
+	for until := time.Now().Add(bound); made.countAnswered() < count && time.Now().Before(until); {
 		time.Sleep(2 * time.Millisecond)
 	}
 	return made.stop(max(bound, forStragglers))

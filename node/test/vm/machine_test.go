@@ -44,8 +44,8 @@ type outcome struct {
 	lines []string
 }
 
-// boot boots the machine for one test of ./guest. disk is the file of a disk that persists across boots, or "" for none.
-// options are the test's arguments.
+// boot boots the machine for one test of ./guest. disk is the file of a disk that persists across boots, or "" for
+// none. options are the test's arguments.
 func boot(t *testing.T, test, disk string, options ...string) *machine {
 	t.Helper()
 	made, err := built()
@@ -76,8 +76,9 @@ func (m *machine) launch(made parts, disk string) {
 	at := func(name string) string { return filepath.Join(made.machine, name) }
 	arguments := []string{
 		"--library-path", at("qemu/lib"), at("qemu/qemu-system-x86_64"), "-L", at("qemu/share"),
-		// Debian's kernels do not run under every KVM, but run everywhere under emulation. The guest's clock advances by 1 ns per
-		// instruction, so that a slow or busy host causes no timeouts in the guest, and figures are comparable.
+		// Debian's kernels do not run under every KVM, but run everywhere under emulation. The guest's clock advances
+		// by 1 ns per instruction, so that a slow or busy host causes no timeouts in the guest, and figures are
+		// comparable.
 		"-machine", "q35", "-cpu", "max", "-smp", "1", "-m", "2048",
 		"-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 
 // parts are the folders that every run of the machine uses.
 type parts struct {
-	// machine is the folder that ./build prints. programs is the folder of the guest's programs: bin/ has the CNI plugins
-	// and both builds of railwrightd, guest is the test program.
+	// machine is the folder that ./build prints. programs is the folder of the guest's programs: bin/ has the CNI
+	// plugins and both builds of railwrightd, guest is the test program.
 	machine, programs string
 }
 

@@ -14,8 +14,8 @@ const (
 	firstNodeASN = 65000
 	// FirstLeafASN is the AS number of rail 0's leaf. The leaf of rail N has FirstLeafASN + N.
 	FirstLeafASN = 65100
-	// maxPrefixes is the number of prefixes of each family that a leaf accepts from a node. The daemon's limit, ownBound,
-	// is lower.
+	// maxPrefixes is the number of prefixes of each family that a leaf accepts from a node. The daemon's limit,
+	// ownBound, is lower.
 	maxPrefixes = 256
 	ownBound    = 240
 )

@@ -18,7 +18,8 @@ import (
 	"railwright/node/testlab"
 )
 
-// Node is a node whose rails each have an Open vSwitch bridge with an uplink to their leaf. FRR announces to all leaves.
+// Node is a node whose rails each have an Open vSwitch bridge with an uplink to their leaf. FRR announces to all
+// leaves.
 type Node struct {
 	// N counts from 1.
 	N     int
@@ -131,8 +132,8 @@ func (n *Node) StartSwitch(t testing.TB) {
 	n.GiveAddresses(t)
 }
 
-// GiveAddresses sets the addresses of the bridges. With the userspace datapath, each start of ovs-vswitchd creates their
-// interfaces anew.
+// GiveAddresses sets the addresses of the bridges. With the userspace datapath, each start of ovs-vswitchd creates
+// their interfaces anew.
 func (n *Node) GiveAddresses(t testing.TB) {
 	t.Helper()
 	for _, rail := range n.Rails {

@@ -1,5 +1,5 @@
-// Package railnode creates nodes of a GPU cluster for tests: rails with their leaves, Open vSwitch, FRR, and railwrightd
-// in a separate process.
+// Package railnode creates nodes of a GPU cluster for tests: rails with their leaves, Open vSwitch, FRR, and
+// railwrightd in a separate process.
 package railnode
 
 import (
@@ -43,8 +43,8 @@ func Keep(t testing.TB, record any) {
 	}
 }
 
-// Daemon builds railwrightd once and returns its path. The build has failpoints unless Measuring is set: measurements use
-// the shipped daemon.
+// Daemon builds railwrightd once and returns its path. The build has failpoints unless Measuring is set: measurements
+// use the shipped daemon.
 func Daemon(t testing.TB) string { return must(t, daemon) }
 
 // Plugins builds Railwright's CNI plugins once and returns their folder.

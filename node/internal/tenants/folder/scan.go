@@ -42,7 +42,7 @@ type stamp struct {
 	inode   uint64
 }
 
-// scan reads the folder. If anew is true, it reads unchanged files too.
+// scan reads the folder. If force is true, it reads unchanged files too.
 func (s *Store) scan(force bool) (tenants.Snapshot, error) {
 	if err := s.mounted(); err != nil {
 		return tenants.Snapshot{}, err

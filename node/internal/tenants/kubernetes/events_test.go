@@ -28,20 +28,20 @@ func TestEventsAreCreatedOnceWithoutBlocking(t *testing.T) {
 		event.Object["type"] != "Warning" || len(event.Object["message"].(string)) != longestMessage {
 		t.Errorf("%v", event.Object)
 	}
-	for n := range 2 * mostTold {
+	for n := range 2 * maxQueued {
 		pod.UID = string(rune('a' + n))
 		store.NotifyPod(pod, "NodesUnconfirmed", "again")
 	}
-	if len(store.teller.queue) != mostTold {
+	if len(store.teller.queue) != maxQueued {
 		t.Errorf("%d events queued", len(store.teller.queue))
 	}
 	for key := range store.teller.reported {
-		store.teller.reported[key] = time.Now().Add(-toldAgain)
+		store.teller.reported[key] = time.Now().Add(-repeatAfter)
 	}
 	<-store.teller.queue
 	pod.UID = "a"
 	store.NotifyPod(pod, "NodesUnconfirmed", "again")
-	if len(store.teller.queue) != mostTold || len(store.teller.reported) != 1 {
+	if len(store.teller.queue) != maxQueued || len(store.teller.reported) != 1 {
 		t.Errorf("after an hour: %d events, %d remembered", len(store.teller.queue), len(store.teller.reported))
 	}
 }

@@ -161,14 +161,14 @@ func (s *Store) snapshot() (tenants.Snapshot, bool) {
 		return tenants.Snapshot{}, false
 	}
 	s.sequence++
-	snapshot := s.gathered(objects)
+	snapshot := s.gatherRecords(objects)
 	snapshot.Sequence = s.sequence
 	groups, complete := s.tenants.all()
 	pairs, both := s.peerings.all()
 	spaces, known := s.namespaces.all()
 	if complete && both && known {
 		snapshot.Policy = policy(groups, pairs, spaces)
-		if now := time.Now(); now.Sub(s.faultsTold) > toldAgain || !reflect.DeepEqual(s.policy, snapshot.Policy) {
+		if now := time.Now(); now.Sub(s.faultsTold) > repeatAfter || !reflect.DeepEqual(s.policy, snapshot.Policy) {
 			s.faultsTold, s.policy = now, snapshot.Policy
 			s.recordFaults(snapshot.Policy, groups, pairs)
 		}
@@ -176,8 +176,8 @@ func (s *Store) snapshot() (tenants.Snapshot, bool) {
 	return snapshot, true
 }
 
-// gathered returns the records of the objects. It parses only changed objects.
-func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot {
+// gatherRecords returns the records of the objects. It parses only changed objects.
+func (s *Store) gatherRecords(objects []*unstructured.Unstructured) tenants.Snapshot {
 	snapshot := tenants.Snapshot{Records: make(map[string]*tenants.Record, len(objects)), Unreadable: map[string]tenants.Unreadable{}}
 	kept := make(map[string]parsedRecord, len(objects))
 	for _, object := range objects {
@@ -241,7 +241,7 @@ func (s *Store) Read(ctx context.Context) (tenants.Snapshot, error) {
 		}
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		return s.gathered(objects), nil
+		return s.gatherRecords(objects), nil
 	}
 	doubt := time.NewTimer(patience)
 	defer doubt.Stop()

@@ -176,7 +176,7 @@ func (l *Ledger) Hold(addresses []netip.Addr, now time.Time) (published bool) {
 			held.byPrefix, held.kept = false, true
 			held.since = l.touch(now)
 			held.activeAt = held.since
-			l.busy(address, held.tenant, now)
+			l.markBusy(address, held.tenant, now)
 		}
 		published = published && (held.byPrefix || held.since <= l.checked)
 	}
@@ -194,7 +194,7 @@ func (l *Ledger) Release(addresses []netip.Addr, now time.Time) {
 		delete(l.claims, address)
 		switch {
 		case held.byPrefix:
-			l.busy(address, held.tenant, now)
+			l.markBusy(address, held.tenant, now)
 		case held.proven:
 			generation := l.touch(now)
 			l.released[holding{address, held.tenant}] = &released{generation: generation, at: now}

@@ -58,7 +58,7 @@ func (l *Ledger) refresh(now time.Time) {
 	if count := len(views.issued); count > 0 && equalTenants(views.issued[count-1].tenants, fresh.tenants) {
 		views.issued[count-1].from = fresh.from
 		if views.confirmed == views.version {
-			l.saw(fresh.from, now)
+			l.takeOver(fresh.from, now)
 		}
 	} else {
 		views.version++
@@ -212,14 +212,14 @@ func (l *Ledger) Confirm(version uint64, now time.Time) {
 	for _, view := range l.views.issued {
 		if view.version == version && version >= l.views.confirmed {
 			l.views.confirmed = version
-			l.saw(view.from, now)
+			l.takeOver(view.from, now)
 		}
 	}
 }
 
-// saw takes over the generations that the flows implement, and decides how soon others need to know.
-func (l *Ledger) saw(from map[string]int64, now time.Time) {
-	friends := l.scope(l.here())
+// takeOver takes over the generations that the flows implement, and decides how soon others need to know.
+func (l *Ledger) takeOver(from map[string]int64, now time.Time) {
+	friends := l.scope(l.localTenants())
 	for id, generation := range from {
 		before, found := l.seen[id]
 		if found && before == generation {

@@ -119,8 +119,8 @@ func (n *node) missAfterIdle(t *testing.T, from, to *pod, idle time.Duration) {
 }
 
 // evictedByCount tests eviction by other_config:flow-limit. Above the limit ovs-vswitchd installs no flow, and its
-// revalidator evicts idle ones early; ovs-vswitchd itself forwards packets without a flow. With the default limit packets
-// that are sent a second time cause no misses. With a low limit all packets without a remaining flow miss.
+// revalidator evicts idle ones early; ovs-vswitchd itself forwards packets without a flow. With the default limit
+// packets that are sent a second time cause no misses. With a low limit all packets without a remaining flow miss.
 func (n *node) evictedByCount(t *testing.T, from, to *pod) {
 	t.Helper()
 	vsctl(t, "set", "Open_vSwitch", ".", "other_config:max-idle=600000") // flows are evicted by count only
@@ -157,10 +157,10 @@ func (n *node) evictedByCount(t *testing.T, from, to *pod) {
 // sendWithTTLs sends one packet with each TTL and returns how many arrived.
 func sendWithTTLs(t *testing.T, from, to *pod) int {
 	t.Helper()
-	receiver := within(t, to, func() (*net.UDPConn, error) {
+	receiver := socketWithin(t, to, func() (*net.UDPConn, error) {
 		return net.ListenUDP("udp4", &net.UDPAddr{IP: to.addresses[0].AsSlice(), Port: 7000})
 	})
-	sender := within(t, from, func() (*net.UDPConn, error) {
+	sender := socketWithin(t, from, func() (*net.UDPConn, error) {
 		return net.DialUDP("udp4", nil, &net.UDPAddr{IP: to.addresses[0].AsSlice(), Port: 7000})
 	})
 	defer sender.Close()
@@ -190,8 +190,8 @@ func sendWithTTLs(t *testing.T, from, to *pod) int {
 	return arrived
 }
 
-// within creates a socket in a pod's network namespace. The caller must close it.
-func within(t *testing.T, pod *pod, socket func() (*net.UDPConn, error)) *net.UDPConn {
+// socketWithin creates a socket in a pod's network namespace. The caller must close it.
+func socketWithin(t *testing.T, pod *pod, socket func() (*net.UDPConn, error)) *net.UDPConn {
 	t.Helper()
 	type made struct {
 		socket *net.UDPConn

@@ -17,8 +17,8 @@ import (
 // longestLeft is longer than the daemon keeps a port without a record: 10 s and two looks.
 const longestLeft = 25 * time.Second
 
-// wantNothingLeft checks that no attachment, port, flow, route, address or file of any pod is left, and that the VFs are
-// back in the host's namespace.
+// wantNothingLeft checks that no attachment, port, flow, route, address or file of any pod is left, and that the VFs
+// are back in the host's namespace.
 func (n *node) wantNothingLeft(t *testing.T) {
 	t.Helper()
 	var left []string

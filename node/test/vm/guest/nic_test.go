@@ -47,8 +47,8 @@ func (r *rail) vf(index int) string       { return fmt.Sprintf("pf%dv%d", r.numb
 func (r *rail) representor(vf int) string { return fmt.Sprintf("pf%dr%d", r.number, vf) }
 func (r *rail) sysfs(of string) string    { return filepath.Join("/sys/bus/pci/devices", r.pci, of) }
 
-// startNICs loads the driver and configures two PFs in switchdev mode, each with VFs and representors, as on a node with
-// SR-IOV. It moves the other ends of the uplinks to the leaf.
+// startNICs loads the driver and configures two PFs in switchdev mode, each with VFs and representors, as on a node
+// with SR-IOV. It moves the other ends of the uplinks to the leaf.
 func startNICs(t *testing.T, leaf *testlab.Namespace) []*rail {
 	t.Helper()
 	for _, module := range []string{

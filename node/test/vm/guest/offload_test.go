@@ -10,8 +10,8 @@ import (
 	"railwright/node/testlab"
 )
 
-// offload checks that pods with VFs, attached by the unmodified ovs-cni and our plugin, reach each other, and that every
-// data flow is in hardware.
+// offload checks that pods with VFs, attached by the unmodified ovs-cni and our plugin, reach each other, and that
+// every data flow is in hardware.
 func offload(t *testing.T, node *node) {
 	one := node.addPod(t, node.rails[0], 0, "team-a")
 	near := node.addPod(t, node.rails[0], 1, "team-a")
@@ -100,8 +100,8 @@ func (n *node) wantAllInHardware(t *testing.T, pods ...*pod) {
 	t.Logf("figure: data flows in hardware by port: %v (a driver that takes everything; %s)", seen, emulated)
 }
 
-// isData reports whether the flow forwards IP packets of pods, as opposed to this host's BGP. ARP and ND requests to the
-// gateway are answered in software, not forwarded: see answersInSoftware.
+// isData reports whether the flow forwards IP packets of pods, as opposed to this host's BGP. ARP and ND requests to
+// the gateway are answered in software, not forwarded: see answersInSoftware.
 func isData(flow cachedFlow) bool {
 	address := strings.Contains(flow.Match, "10.1.") || strings.Contains(flow.Match, "10.2.") ||
 		strings.Contains(flow.Match, "fd00:")

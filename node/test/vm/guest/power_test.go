@@ -87,8 +87,8 @@ func readCut(t *testing.T) *cut {
 
 // wantReconciled checks the recovery from a cut. The pod is gone with the machine, so the daemon removes what it has a
 // record of: flows, routes and the port. If the power failed before the record was written, ovs-cni's port can be left
-// without flows; the daemon removes it once its namespace has been gone for a while. ovs-cni's DEL does not remove it if
-// its cache file, which it does not sync, was not on disk yet, and its ADD fails for a VF with such a port.
+// without flows; the daemon removes it once its namespace has been gone for a while. ovs-cni's DEL does not remove it
+// if its cache file, which it does not sync, was not on disk yet, and its ADD fails for a VF with such a port.
 func (n *node) wantReconciled(t *testing.T, before *cut) {
 	t.Helper()
 	first := n.left(t)
@@ -98,17 +98,18 @@ func (n *node) wantReconciled(t *testing.T, before *cut) {
 		before.runtimeDeletes(t)
 	}
 	// Reserved addresses are not asserted: ovs-cni calls DEL of the IPAM only if it has its cache file.
-	t.Logf("cut at %s: after the runtime's DEL, host-local has %v", before.Step, n.reserved(t))
+	t.Logf("cut at %s: after the runtime's DEL, host-local has %v", before.Step, n.reservedFiles(t))
 }
 
-// reserved returns the files of the addresses that host-local has reserved.
-func (n *node) reserved(t *testing.T) []string {
+// reservedFiles returns the files of the addresses that host-local has reserved.
+func (n *node) reservedFiles(t *testing.T) []string {
 	t.Helper()
 	found := files(t, filepath.Join(n.state, "host-local"))
 	return slices.DeleteFunc(found, func(path string) bool { return strings.Contains(path, "/last_reserved_ip.") })
 }
 
-// containerRuntime returns libcni with the plugins and the network. cnitool cannot call DEL without the pod's namespace.
+// containerRuntime returns libcni with the plugins and the network. cnitool cannot call DEL without the pod's
+// namespace.
 func containerRuntime(t *testing.T, conflist string) (*libcni.CNIConfig, *libcni.NetworkConfigList) {
 	t.Helper()
 	list, err := libcni.ConfListFromBytes([]byte(conflist))

@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// maxRate is the rate limit of one of the pods. It is above what an emulated CPU forwards, because the rate itself is not
-	// tested here.
+	// maxRate is the rate limit of one of the pods. It is above what an emulated CPU forwards, because the rate itself
+	// is not tested here.
 	maxRate = "10Gb/s"
 	refused = 100
 	allowed = 200
-	// maxMisses is the maximum number of datapath misses while packets are refused: the first of them and the node's other
-	// traffic.
+	// maxMisses is the maximum number of datapath misses while packets are refused: the first of them and the node's
+	// other traffic.
 	maxMisses = refused / 2
 )
 
 // refusesInHardware checks that the datapath drops the packets to another tenant from a pod with a rate limit too, and
-// that it counts each once. A tc filter that ends with the policer would pass the packets to ovs-vswitchd and report all
-// of the policer's packets as its own.
+// that it counts each once. A tc filter that ends with the policer would pass the packets to ovs-vswitchd and report
+// all of the policer's packets as its own.
 func (n *node) refusesInHardware(t *testing.T, limited, friend, stranger *pod) {
 	t.Helper()
 	policed := linesWith(testlab.Run(t, "tc", "filter", "show", "dev", limited.rail.representor(limited.vf), "ingress"),
@@ -33,22 +33,22 @@ func (n *node) refusesInHardware(t *testing.T, limited, friend, stranger *pod) {
 	if policed == "" {
 		t.Errorf("no tc filter of %s has a policer", limited.rail.representor(limited.vf))
 	}
-	before, missed := limited.rail.refused(t), misses(t)
+	before, missed := limited.rail.refusedPackets(t), misses(t)
 	told, _ := limited.Try("ping", "-c", strconv.Itoa(refused), "-i", "0.02", "-W", "1", stranger.addresses[0].String())
 	if !strings.Contains(told, " 0 received, 100% packet loss") {
 		t.Errorf("%s reaches another tenant, or ping failed:\n%s", limited.Name, told)
 	}
 	missed = misses(t) - missed
-	metered := limited.rail.metered(t)
+	metered := limited.rail.meteredPackets(t)
 	if told, err := limited.Try("ping", "-q", "-c", strconv.Itoa(allowed), "-i", "0.02", "-W", "3",
 		friend.addresses[0].String()); err != nil || !strings.Contains(told, " 0% packet loss") {
 		t.Errorf("%s does not reach its own tenant:\n%s", limited.Name, told)
 	}
-	metered = limited.rail.metered(t) - metered
+	metered = limited.rail.meteredPackets(t) - metered
 	counted := uint64(0)
 	for until := time.Now().Add(10 * time.Second); counted != refused && time.Now().Before(until); {
 		time.Sleep(betweenLooks) // ovs-vswitchd reads the datapath's counters twice a second
-		counted = limited.rail.refused(t) - before
+		counted = limited.rail.refusedPackets(t) - before
 	}
 	t.Logf("figure: %d packets of a pod with a rate to another tenant: %d counted as refused, %d misses of the datapath "+
 		"meanwhile; then %d to its own tenant, and as many answers: its meters tell of %d (%s)", refused, counted, missed,
@@ -64,8 +64,8 @@ func (n *node) refusesInHardware(t *testing.T, limited, friend, stranger *pod) {
 
 var packetsWord = regexp.MustCompile(`n_packets=(\d+),.* priority=0 `)
 
-// refused returns the number of packets between tenants that the rail's bridge has dropped.
-func (r *rail) refused(t *testing.T) uint64 {
+// refusedPackets returns the number of packets between tenants that the rail's bridge has dropped.
+func (r *rail) refusedPackets(t *testing.T) uint64 {
 	t.Helper()
 	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", r.bridge(), "table=30")
 	return number(t, packetsWord, told)
@@ -73,8 +73,8 @@ func (r *rail) refused(t *testing.T) uint64 {
 
 var meteredWord = regexp.MustCompile(`meter:\d+ .*?packet_in_count:(\d+)`)
 
-// metered returns the number of packets, sent and received, that the meters of the rail's pods have counted.
-func (r *rail) metered(t *testing.T) (sum uint64) {
+// meteredPackets returns the number of packets, sent and received, that the meters of the rail's pods have counted.
+func (r *rail) meteredPackets(t *testing.T) (sum uint64) {
 	t.Helper()
 	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "meter-stats", r.bridge())
 	found := meteredWord.FindAllStringSubmatch(told, -1)

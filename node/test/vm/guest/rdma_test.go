@@ -13,8 +13,8 @@ import (
 	"railwright/node/testlab"
 )
 
-// rdma tests RoCE between pods with VFs over two rails. Soft-RoCE replaces the NIC's RoCE: its packets (UDP to port 4791
-// from the pod's address) and the flows that forward them are the same.
+// rdma tests RoCE between pods with VFs over two rails. Soft-RoCE replaces the NIC's RoCE: its packets (UDP to port
+// 4791 from the pod's address) and the flows that forward them are the same.
 func rdma(t *testing.T, node *node) {
 	for _, module := range []string{"rdma_rxe", "ib_uverbs", "rdma_ucm"} {
 		testlab.Run(t, "modprobe", module)

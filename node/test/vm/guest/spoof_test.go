@@ -58,14 +58,14 @@ func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
 			t.Fatal(err)
 		}
 	}
-	// Flows counted 1,496 of 1,500 frames, and in two runs with the same frames 994 of 1,000. Why some are not counted is
-	// unknown. The representor's own counter, checked below, has all of them.
+	// Flows counted 1,496 of 1,500 frames, and in two runs with the same frames 994 of 1,000. Why some are not counted
+	// is unknown. The representor's own counter, checked below, has all of them.
 	least, most := uint64(frames-frames/100), uint64(frames+frames/20)
-	dropped, taken, given := n.dropped(t, rail), me.frames(t, "rx"), others[0].frames(t, "tx")
+	dropped, taken, given := n.droppedPackets(t, rail), me.frames(t, "rx"), others[0].frames(t, "tx")
 	sent := liar.Lie(t, mine, frames, times)
 	counted := uint64(0)
 	for until := time.Now().Add(testlab.Patience); counted < least && time.Now().Before(until); time.Sleep(betweenLooks) {
-		counted = n.dropped(t, rail) - dropped // ovs-vswitchd reads the datapath's counters twice a second
+		counted = n.droppedPackets(t, rail) - dropped // ovs-vswitchd reads the datapath's counters twice a second
 	}
 	// The ARP requests of flush and packets of the kernels are not spoofed but may be counted.
 	if counted < least || counted > most {
@@ -109,8 +109,8 @@ func mustMAC(t *testing.T, text string) attachment.MAC {
 	return mac
 }
 
-// dropped returns the number of packets that the rail's bridge has dropped for any reason.
-func (n *node) dropped(t *testing.T, rail *rail) (sum uint64) {
+// droppedPackets returns the number of packets that the rail's bridge has dropped for any reason.
+func (n *node) droppedPackets(t *testing.T, rail *rail) (sum uint64) {
 	t.Helper()
 	dumped := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", rail.bridge())
 	for cookie, packets := range testlab.PacketsByCookie(t, dumped) {

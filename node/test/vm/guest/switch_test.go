@@ -67,8 +67,8 @@ func service(t *testing.T, argv ...string) {
 	_, _ = startService(t, argv...)
 }
 
-// startService starts a daemon that is stopped at the end of the test. ended is closed when it exits. Its output is logged
-// if the test fails.
+// startService starts a daemon that is stopped at the end of the test. ended is closed when it exits. Its output is
+// logged if the test fails.
 func startService(t *testing.T, argv ...string) (running *exec.Cmd, ended chan struct{}) {
 	t.Helper()
 	name := filepath.Base(argv[0])

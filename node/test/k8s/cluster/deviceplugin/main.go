@@ -1,6 +1,6 @@
 // Command deviceplugin registers nonexistent devices with kubelet, so that pods that request them can be scheduled:
-// `deviceplugin nvidia.com/gpu=g0,g1 nvidia.com/mlnx_sriov_pf1_vf=0000:08:00.2`. Like the SR-IOV network device plugin it
-// passes the allocated devices to a container in PCIDEVICE_RESOURCE. It registers again whenever kubelet restarts.
+// `deviceplugin nvidia.com/gpu=g0,g1 nvidia.com/mlnx_sriov_pf1_vf=0000:08:00.2`. Like the SR-IOV network device plugin
+// it passes the allocated devices to a container in PCIDEVICE_RESOURCE. It registers again whenever kubelet restarts.
 package main
 
 import (
