@@ -26,7 +26,7 @@ const (
 	maxQueued = 64
 	// repeatAfter is the interval of repeated events: the API server keeps events for an hour.
 	repeatAfter = 50 * time.Minute
-	tellBound = 5 * time.Second
+	tellBound   = 5 * time.Second
 	// longestMessage is Kubernetes' limit.
 	longestMessage = 1024
 	// clusterNamespace is the namespace of events of objects without a namespace.
