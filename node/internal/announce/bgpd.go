@@ -137,9 +137,9 @@ func (b bgpd) query(ctx context.Context, command string) (string, error) {
 // brief shortens and escapes a text from bgpd for a log line.
 func brief(text string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(letter rune) bool { return letter <= ' ' || letter == 0x7f }), " ")
-	const most = 160
-	if len(text) > most {
-		text = text[:most] + "..."
+	const limit = 160
+	if len(text) > limit {
+		text = text[:limit] + "..."
 	}
 	return strings.ToValidUTF8(strings.Trim(fmt.Sprintf("%+q", text), `"`), "?")
 }

@@ -218,10 +218,10 @@ func (r RailSettings) allows(prefix netip.Prefix) error {
 
 // joinFirst joins the first eight errors: a single cause often breaks everything.
 func joinFirst(all []error) error {
-	const most = 8
+	const limit = 8
 	all = slices.DeleteFunc(slices.Clone(all), func(err error) bool { return err == nil })
-	if len(all) > most {
-		all = append(all[:most], errors.New("and "+strconv.Itoa(len(all)-most)+" more"))
+	if len(all) > limit {
+		all = append(all[:limit], errors.New("and "+strconv.Itoa(len(all)-limit)+" more"))
 	}
 	return errors.Join(all...)
 }

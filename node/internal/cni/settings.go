@@ -27,11 +27,11 @@ const (
 )
 
 const (
-	mostConfigBytes = 4 << 20
-	mostRoutes      = 64
-	longestTimeout  = 300 * time.Second
-	leastMTU        = 1280
-	mostMTU         = 65535
+	maxConfigBytes = 4 << 20
+	maxRoutes      = 64
+	longestTimeout = 300 * time.Second
+	leastMTU       = 1280
+	maxMTU         = 65535
 )
 
 // Settings are the fields that every command needs.
@@ -64,9 +64,9 @@ type PodSettings struct {
 type fields map[string]json.RawMessage
 
 func readFields(config []byte) (fields, error) {
-	if len(config) > mostConfigBytes {
+	if len(config) > maxConfigBytes {
 		return nil, failure(types.ErrDecodingFailure, "", "configuration must have at most %d bytes, got %d",
-			mostConfigBytes, len(config))
+			maxConfigBytes, len(config))
 	}
 	var found fields
 	if err := json.Unmarshal(config, &found); err != nil {
@@ -152,8 +152,8 @@ func (f fields) podSettings() (PodSettings, error) {
 			return PodSettings{}, err
 		}
 	}
-	if wishes.MTU != 0 && (wishes.MTU < leastMTU || wishes.MTU > mostMTU) {
-		return PodSettings{}, badField("mtu", strconv.Itoa(wishes.MTU), fmt.Sprintf("%d to %d bytes", leastMTU, mostMTU))
+	if wishes.MTU != 0 && (wishes.MTU < leastMTU || wishes.MTU > maxMTU) {
+		return PodSettings{}, badField("mtu", strconv.Itoa(wishes.MTU), fmt.Sprintf("%d to %d bytes", leastMTU, maxMTU))
 	}
 	switch {
 	case wishes.DeviceID == "", attachment.IsPCI(wishes.DeviceID):
@@ -162,8 +162,8 @@ func (f fields) podSettings() (PodSettings, error) {
 	default:
 		return PodSettings{}, badField("deviceID", strconv.Quote(wishes.DeviceID), "a PCI address like 0000:08:00.2")
 	}
-	if len(routes) > mostRoutes {
-		return PodSettings{}, badField("routes", strconv.Itoa(len(routes)), fmt.Sprintf("a list of at most %d", mostRoutes))
+	if len(routes) > maxRoutes {
+		return PodSettings{}, badField("routes", strconv.Itoa(len(routes)), fmt.Sprintf("a list of at most %d", maxRoutes))
 	}
 	for _, route := range routes {
 		if route.Destination == nil || !route.Destination.IsValid() || route.Destination.Masked() != *route.Destination {

@@ -16,7 +16,7 @@ type railsFile struct {
 
 // RecallRails returns the rails that RememberRails wrote, or none if there is no file.
 func RecallRails(path string) ([]Rail, error) {
-	content, err := durable.ReadSummed(path, mostBytes)
+	content, err := durable.ReadSummed(path, maxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

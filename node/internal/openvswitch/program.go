@@ -88,7 +88,7 @@ func (c *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (i
 		repaired = countFlows(differing)
 		if repaired > 0 {
 			c.settings.Log.Info("flows differ (+ missing, - unexpected)", "bridge", name,
-				"count", repaired, "first", differing[:min(len(differing), mostLogged)])
+				"count", repaired, "first", differing[:min(len(differing), maxLogged)])
 			err := c.ofctl(ctx, name, rules(flows), ignore, "replace-flows", "-")
 			if err != nil {
 				return unknown, fmt.Errorf("replace flows of %s (%d, none done): %w", name, len(flows), err)
@@ -147,8 +147,8 @@ func (c *Client) compare(ctx context.Context, bridge string, flows []plan.Flow) 
 	return nil, nil
 }
 
-// mostLogged is the number of differences that are logged.
-const mostLogged = 4
+// maxLogged is the number of differences that are logged.
+const maxLogged = 4
 
 // differ is the exit status of ovs-ofctl diff-flows for differences.
 const differ = 2

@@ -37,7 +37,7 @@ func TestAddressIsReservedUntilTheLeafWithdrawsIt(t *testing.T) {
 	bench.mustDetach(3, bothParts...)
 	held := bench.withdrawals
 	held.mutex.Lock()
-	held.since[record.Key] = time.Now().Add(-mostHeld - time.Second)
+	held.since[record.Key] = time.Now().Add(-maxHeld - time.Second)
 	held.mutex.Unlock()
 	bench.tend.notify()
 	bench.eventually("address is released", func() bool { return bench.diary.count("release 10.1.0.3") == 1 })

@@ -156,7 +156,7 @@ func TestDamagedFilesAreMovedAwayAndReported(t *testing.T) {
 		"empty.json":            {},
 		"text.json":             []byte("no JSON at all"),
 		"old.json":              []byte(`{"version":9,"sha256":"","record":{}}`),
-		"long.json":             make([]byte, mostBytes+1),
+		"long.json":             make([]byte, maxBytes+1),
 		"stranger":              []byte("{}"),
 		fileName(twin.Key):      mustEncode(t, twin),
 		fileName(sample(3).Key): flipBit(t, sample(3)),

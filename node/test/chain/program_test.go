@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	mostProgramBytes = 12 << 20
-	starts           = 10
+	maxProgramBytes = 12 << 20
+	starts          = 10
 )
 
 func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
@@ -32,7 +32,7 @@ func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%.1f MB", float64(found.Size())/1e6)
-	if found.Size() > mostProgramBytes {
+	if found.Size() > maxProgramBytes {
 		t.Errorf("%d bytes", found.Size())
 	}
 	program, err := elf.Open(path)
@@ -98,7 +98,7 @@ func TestAStartIsShort(t *testing.T) {
 		}
 		slices.Sort(own)
 		slices.Sort(wall)
-		t.Logf("%-7s of %d: processor p50 %s most %s; wall p50 %s most %s", command, starts,
+		t.Logf("%-7s of %d: processor p50 %s max %s; wall p50 %s max %s", command, starts,
 			own[starts/2], own[starts-1], wall[starts/2], wall[starts-1])
 	}
 }

@@ -17,7 +17,7 @@ func (c *cluster) removal(t *testing.T) {
 	c.kubectl(t, "delete", "--timeout=60s", "--ignore-not-found", "-k", deployFolder)
 	left := c.kubectl(t, "get", "crd,clusterrole,clusterrolebinding,validatingadmissionpolicy,namespace", "-o", "name")
 	if strings.Contains(left, "railwright") {
-		t.Errorf("left:\n%s", left)
+		t.Errorf("traces left after the removal:\n%s", left)
 	}
 }
 
@@ -78,7 +78,7 @@ func (c *cluster) ownNodeOnly(t *testing.T) {
 	} {
 		output, _ := c.tryKubectl("", append([]string{"auth", "can-i", daemonAccount}, question...)...)
 		if !strings.HasPrefix(output, "no") {
-			t.Errorf("may railwrightd %s? %s", strings.Join(question, " "), output)
+			t.Errorf("railwrightd's permission to %s is %s", strings.Join(question, " "), output)
 		}
 	}
 }

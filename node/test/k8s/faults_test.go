@@ -45,7 +45,7 @@ func (c *cluster) restarts(t *testing.T) {
 			node.Switch.Kill(t, testlab.Switch)
 			node.Switch.Start(t, testlab.Switch)
 			for _, rail := range c.rails {
-				testlab.Eventually(t, rail.Bridge+" takes flows", func() bool { return node.Switch.Answers(rail.Bridge) })
+				testlab.Eventually(t, "ovs-vswitchd answers for "+rail.Bridge, func() bool { return node.Switch.Answers(rail.Bridge) })
 			}
 		}, stops: true},
 	} {
@@ -57,7 +57,7 @@ func (c *cluster) restarts(t *testing.T) {
 			away := time.Since(start)
 			// A new pod shows that the component is back and works.
 			c.remove(t, c.run(t, podSpec{Namespace: "tenant1", Name: "after", Node: node.Name})...)
-			t.Logf("a pod could come and go again %.1f s after it", time.Since(start).Seconds())
+			t.Logf("a pod could start and end again %.1f s after the restart", time.Since(start).Seconds())
 			allowed := 0
 			if restart.stops {
 				allowed = int(testlab.MaxOutage(away) / flowInterval)

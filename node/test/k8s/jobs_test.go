@@ -175,7 +175,7 @@ func (c *cluster) nothingLeft(t *testing.T, namespace string) {
 		}
 	}
 	if left != "" {
-		t.Errorf("left in %s:\n%s", namespace, left)
+		t.Errorf("objects left in %s:\n%s", namespace, left)
 	}
 }
 

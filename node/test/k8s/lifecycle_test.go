@@ -17,7 +17,7 @@ func (c *cluster) sourcesPod(t *testing.T) {
 	before := c.settled(t)
 	start := time.Now()
 	pods := c.run(t, podSpec{Namespace: "tenant1", Name: "gpu-pod", GPUs: true})
-	t.Logf("Ready %.1f s after it was asked for, seen through kubectl", time.Since(start).Seconds())
+	t.Logf("Ready %.1f s after the pod was requested, as observed with kubectl", time.Since(start).Seconds())
 	pod := pods[0]
 	for number, leaf := range c.leaves {
 		link := fmt.Sprintf("net%d", number+1)
@@ -32,12 +32,12 @@ func (c *cluster) sourcesPod(t *testing.T) {
 	environment := c.kubectl(t, "exec", "-n", "tenant1", "gpu-pod", "--", "env")
 	for _, variable := range []string{"PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_PF1_VF=", "PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_PF2_VF="} {
 		if !strings.Contains(environment, variable) {
-			t.Errorf("%s has no %s", pod, variable)
+			t.Errorf("%s lacks the variable %s", pod, variable)
 		}
 	}
 	start = time.Now()
 	c.remove(t, pod)
-	t.Logf("gone %.1f s after that was asked for", time.Since(start).Seconds())
+	t.Logf("gone %.1f s after the deletion was requested", time.Since(start).Seconds())
 	c.awaitTraces(t, before)
 }
 

@@ -93,7 +93,7 @@ func (n *node) files(t *testing.T) []string {
 func (c *cluster) settled(t *testing.T) []string {
 	t.Helper()
 	last := c.traces(t)
-	awaitEvery(t, kubectlPause, "traces that stay", tracesGo, func() string {
+	awaitEvery(t, kubectlPause, "unchanged traces", tracesGo, func() string {
 		now := c.traces(t)
 		differ := difference(last, now)
 		last = now

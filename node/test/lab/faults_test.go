@@ -132,7 +132,7 @@ func matrix(t *testing.T, fabric *fabric) {
 			fault.make(t)
 			away := time.Since(began)
 			node.Ready(t)
-			t.Logf("away for %.2f s; ready %.2f s after; all was real %.2f s after that", away.Seconds(), (time.Since(began) - away).Seconds(),
+			t.Logf("down for %.2f s; ready %.2f s later; state complete %.2f s after that", away.Seconds(), (time.Since(began) - away).Seconds(),
 				fabric.mustSettle(t).Seconds())
 			near, far := traffic.end(t, fault.loss == noLoss)
 			if fault.loss == farLoss && near.back < near.sent {
@@ -197,7 +197,7 @@ func reboot(t *testing.T, fabric *fabric) {
 	node.FRR.Start(t, "zebra")
 	node.FRR.Start(t, "bgpd")
 	node.Restart(t)
-	t.Logf("all was real %.2f s after the daemon was ready", fabric.mustSettle(t).Seconds())
+	t.Logf("state complete %.2f s after the daemon was ready", fabric.mustSettle(t).Seconds())
 	fresh := node.attachedPod(t, "red-2")
 	fabric.mustSettle(t)
 	if found := reaches(t, fresh.rail[0], stays.rail[0], 4, 5); found.back == 0 {

@@ -51,7 +51,7 @@ func (u *untouched) end(t *testing.T, lossless bool) (near, far tally) {
 	testlab.AtOnce(t, func() { near = total(u.near, bound) }, func() { far = total(u.far, bound) }, func() {
 		for rail, stream := range u.streams {
 			pause, again := stream.stop(t)
-			t.Logf("TCP stream over %s: all arrived in its order, longest pause %.2f s, %d segments sent again", railName(rail),
+			t.Logf("TCP stream over %s: all data arrived in order, longest pause %.2f s, %d segments retransmitted", railName(rail),
 				pause.Seconds(), again)
 		}
 	})

@@ -34,7 +34,7 @@ func (f *fabric) mustSettle(t testing.TB) time.Duration {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("%v after the fault's end:\n%s", patience, strings.Join(left, "\n"))
+	t.Fatalf("differences remain %v after the fault's end:\n%s", patience, strings.Join(left, "\n"))
 	return 0
 }
 

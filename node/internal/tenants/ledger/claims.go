@@ -51,8 +51,8 @@ func (l *Ledger) Begin(request tenants.Claim, now time.Time) error {
 			return blocked
 		}
 	}
-	if len(l.claims)+len(request.Addresses) > tenants.MostAddresses {
-		return fmt.Errorf("node can hold at most %d addresses, has %d", tenants.MostAddresses, len(l.claims))
+	if len(l.claims)+len(request.Addresses) > tenants.MaxAddresses {
+		return fmt.Errorf("node can hold at most %d addresses, has %d", tenants.MaxAddresses, len(l.claims))
 	}
 	for _, address := range request.Addresses {
 		if held := l.claims[address]; held != nil {

@@ -10,8 +10,8 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// mostProblems limits the reported problems. The first ones name the cause.
-const mostProblems = 20
+// maxProblems limits the reported problems. The first ones name the cause.
+const maxProblems = 20
 
 // longWait is how long nodes may take to confirm a release before that is a problem.
 const longWait = time.Minute
@@ -56,8 +56,8 @@ func (l *Ledger) Problems(now time.Time) []string {
 		}
 	}
 	slices.Sort(problems)
-	if extra := len(problems) - mostProblems; extra > 0 {
-		problems = append(problems[:mostProblems], fmt.Sprintf("and %d more", extra))
+	if extra := len(problems) - maxProblems; extra > 0 {
+		problems = append(problems[:maxProblems], fmt.Sprintf("and %d more", extra))
 	}
 	return problems
 }

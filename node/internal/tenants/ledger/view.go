@@ -11,8 +11,8 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// mostViews limits the remembered views. Confirmations of older ones are ignored.
-const mostViews = 64
+// maxViews limits the remembered views. Confirmations of older ones are ignored.
+const maxViews = 64
 
 // views are the views that were handed out, and the view that the flows implement.
 type views struct {
@@ -64,7 +64,7 @@ func (l *Ledger) refresh(now time.Time) {
 		views.version++
 		fresh.version = views.version
 		views.issued = append(views.issued, fresh)
-		if extra := len(views.issued) - mostViews; extra > 0 {
+		if extra := len(views.issued) - maxViews; extra > 0 {
 			views.issued = slices.Delete(views.issued, 0, extra)
 		}
 	}

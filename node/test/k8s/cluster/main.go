@@ -48,7 +48,7 @@ func main() {
 	}
 	component, known := components[name]
 	if !known {
-		fmt.Fprintf(os.Stderr, "%q is no part of Kubernetes that is in here\n"+
+		fmt.Fprintf(os.Stderr, "unknown component %q\n"+
 			"hint: etcd, kubectl, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet\n", name)
 		os.Exit(2)
 	}

@@ -55,8 +55,8 @@ func firstPacket(t *testing.T, what string, from, to *pod) {
 	}
 	slices.Sort(first)
 	slices.Sort(rest)
-	t.Logf("figure: round trip %s: first packet (flow not cached, %d rounds) median %.2f ms, most %.2f ms; after it "+
-		"median %.2f ms, most %.2f ms (%s)", what, rounds, first[rounds/2], first[rounds-1], rest[len(rest)/2],
+	t.Logf("figure: round trip %s: first packet (flow not cached, %d rounds) median %.2f ms, max %.2f ms; after it "+
+		"median %.2f ms, max %.2f ms (%s)", what, rounds, first[rounds/2], first[rounds-1], rest[len(rest)/2],
 		rest[len(rest)-1], emulated)
 }
 

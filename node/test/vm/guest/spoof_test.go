@@ -60,7 +60,7 @@ func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
 	}
 	// Flows counted 1,496 of 1,500 frames, and in two runs with the same frames 994 of 1,000. Why some are not counted
 	// is unknown. The representor's own counter, checked below, has all of them.
-	least, most := uint64(frames-frames/100), uint64(frames+frames/20)
+	minimum, maximum := uint64(frames-frames/100), uint64(frames+frames/20)
 	dropped, taken, given := n.droppedPackets(t, rail), me.frames(t, "rx"), others[0].frames(t, "tx")
 	sent := liar.Lie(t, mine, frames, times)
 	counted := uint64(0)
@@ -68,7 +68,7 @@ func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
 		counted = n.droppedPackets(t, rail) - dropped // ovs-vswitchd reads the datapath's counters twice a second
 	}
 	// The ARP requests of flush and packets of the kernels are not spoofed but may be counted.
-	if counted < least || counted > most {
+	if counted < minimum || counted > maximum {
 		t.Errorf("%d of %d frames were counted as dropped", counted, frames)
 	}
 	if came := me.frames(t, "rx") - taken; came < uint64(frames) {
