@@ -29,7 +29,7 @@ type daemon struct {
 	settings   Settings
 }
 
-// patience says whether connect waits for a daemon that is down.
+// patience selects whether connect waits for a daemon that is down.
 type patience bool
 
 const (

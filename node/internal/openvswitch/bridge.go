@@ -230,7 +230,7 @@ func (b *bridge) compare(before, now sight, epoch int) string {
 }
 
 // change runs alter, which changes flows and returns their new number or unknown, without a concurrent change, and
-// tells the watch.
+// notifies the watch.
 func (b *bridge) change(alter func() (flows int, err error)) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()

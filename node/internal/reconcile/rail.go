@@ -20,7 +20,7 @@ const (
 	routesBound  = 3 * time.Second
 )
 
-// due says what a pass must check completely, with the cause. Empty means only what changed since the last pass.
+// due names what a pass must check completely, with the cause. Empty means only what changed since the last pass.
 type due struct{ flows, routes string }
 
 func (d due) merge(other due) due {

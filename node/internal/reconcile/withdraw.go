@@ -74,7 +74,7 @@ func (r *Reconciler) hold(ctx context.Context, record store.Record) error {
 }
 
 // awaitWithdrawal waits for the leaf to withdraw the routes before others may use the addresses: while it has a route
-// to this node, a route to another node is a second path. The error says why the addresses are still reserved.
+// to this node, a route to another node is a second path. The error explains why the addresses are still reserved.
 func (r *Reconciler) awaitWithdrawal(ctx context.Context, rail *rail, record store.Record) error {
 	held, announced := r.withdrawals.held(record.Key)
 	if !announced || held > maxHeld {

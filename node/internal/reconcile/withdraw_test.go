@@ -32,7 +32,7 @@ func TestAddressIsReservedUntilTheLeafWithdrawsIt(t *testing.T) {
 		t.Error(bench.diary.all())
 	}
 
-	// After the maximum time the address is released even without word from the leaf.
+	// After the maximum time the address is released even if the leaf did not confirm the withdrawal.
 	record := bench.mustAttach(3, bothParts...)
 	bench.mustDetach(3, bothParts...)
 	held := bench.withdrawals

@@ -17,7 +17,8 @@ type Tenant struct {
 	Name       string         `json:"name"`
 	Namespaces []string       `json:"namespaces,omitempty"`
 	Prefixes   []netip.Prefix `json:"prefixes,omitempty"`
-	// Fault says why the tenant cannot be used. Its namespaces then belong to no tenant, and their pods do not start.
+	// Fault explains why the tenant cannot be used. Its namespaces then belong to no tenant, and their pods do not
+	// start.
 	Fault string `json:"fault,omitempty"`
 }
 
@@ -25,7 +26,7 @@ type Tenant struct {
 type Peering struct {
 	A string `json:"a"`
 	B string `json:"b"`
-	// Fault says why the peering has no effect although it can be parsed.
+	// Fault explains why the peering has no effect although it can be parsed.
 	Fault string `json:"fault,omitempty"`
 }
 

@@ -133,8 +133,8 @@ func (c *cluster) addImage(t *testing.T, image image) {
 	c.images = append(c.images, archive)
 }
 
-// tell logs the time since the start of the cluster with a name.
-func (c *cluster) tell(t *testing.T, name string) {
+// logTime logs the time since the start of the cluster with a name.
+func (c *cluster) logTime(t *testing.T, name string) {
 	t.Helper()
 	t.Logf("%6.2f s  %s", time.Since(c.started).Seconds(), name)
 }

@@ -81,7 +81,7 @@ func (c *cluster) importBenchmarks(t *testing.T) {
 	t.Helper()
 	archive := filepath.Join(c.folder, "railwright-image.tar")
 	testlab.Run(t, "../../../scripts/build-image", "--without-nixl", archive)
-	c.tell(t, "the image of benchmarks is built")
+	c.logTime(t, "the image of benchmarks is built")
 	var importing []*exec.Cmd
 	for _, node := range c.nodes {
 		command := node.Command("ctr", "--namespace", "k8s.io", "images", "import", archive)
@@ -91,7 +91,7 @@ func (c *cluster) importBenchmarks(t *testing.T) {
 	for _, command := range importing {
 		check(t, command.Wait())
 	}
-	c.tell(t, "the nodes have it")
+	c.logTime(t, "the nodes have it")
 }
 
 // measured holds railwright's exit status, output and records.

@@ -48,7 +48,7 @@ func spoofing(t *testing.T, fabric *fabric) {
 	}
 	seenWhereHonest(t, liar, mine, watched)
 	before := me.receivedFrames(t)
-	sent := liar.Lie(t, mine, spoofedFrames, 1)
+	sent := liar.SendSpoofed(t, mine, spoofedFrames, 1)
 	if taken := me.receivedFrames(t) - before; taken < spoofedFrames {
 		t.Errorf("Open vSwitch received only %d of %d frames, so the test proves less", taken, spoofedFrames)
 	}

@@ -10,8 +10,8 @@ import (
 // long reports whether the long tests run (make test-long). Changes need not run them.
 func long() bool { return os.Getenv("RAILWRIGHT_TEST_LONG") != "" }
 
-// lies returns the guest's argument with the number of spoofed frames, or nil for the default.
-func lies() []string {
+// guestArguments returns the guest's argument with the number of spoofed frames, or nil for the default.
+func guestArguments() []string {
 	if long() {
 		return []string{"100000"}
 	}

@@ -16,7 +16,7 @@ import (
 // TestPodsWithVFs checks that every data flow is in hardware and that RoCE works between pods over two rails, and
 // prints the cost of uncached flows. To run one part: go test -tags vm -run PodsWithVFs ./test/vm -args
 // offload|rdma|figures
-func TestPodsWithVFs(t *testing.T) { run(t, "TestVFs", flag.Arg(0), lies()...) }
+func TestPodsWithVFs(t *testing.T) { run(t, "TestVFs", flag.Arg(0), guestArguments()...) }
 
 // TestAPowerCutInTheMiddleOfAddLeavesNothing cuts the machine's power at each step of ADD, or with -short at three
 // steps: before the record is on disk, after the flows, and after the last step. Each boot checks what the previous one

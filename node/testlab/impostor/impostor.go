@@ -42,9 +42,9 @@ type Impostor struct {
 	Pretends, Unrouted []netip.Addr
 }
 
-// Lie sends the given number of spoofed frames, in rotation over all kinds, each frame repeated the given number of
-// times. It returns the number of frames sent of each kind.
-func (i *Impostor) Lie(t testing.TB, wire *testlab.Wire, frames, times int) map[string]int {
+// SendSpoofed sends the given number of spoofed frames, in rotation over all kinds, each frame repeated the given
+// number of times. It returns the number of frames sent of each kind.
+func (i *Impostor) SendSpoofed(t testing.TB, wire *testlab.Wire, frames, times int) map[string]int {
 	t.Helper()
 	kinds, sent := i.kinds(), map[string]int{}
 	names := slices.Sorted(maps.Keys(kinds))

@@ -122,7 +122,7 @@ func (s *Store) NotifyPod(pod attachment.Pod, reason, message string) {
 	if pod.Namespace == "" || pod.Name == "" {
 		return
 	}
-	s.teller.record(map[string]any{
+	s.recorder.record(map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "namespace": pod.Namespace, "name": pod.Name, "uid": pod.UID,
 	}, reason, message)
 }
@@ -130,7 +130,7 @@ func (s *Store) NotifyPod(pod attachment.Pod, reason, message string) {
 // recordFaults creates events for operators' objects that are ignored.
 func (s *Store) recordFaults(policy *tenants.Policy, groups, pairs []*unstructured.Unstructured) {
 	recordFor := func(object *unstructured.Unstructured, reason string) {
-		s.teller.record(map[string]any{
+		s.recorder.record(map[string]any{
 			"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "name": object.GetName(), "uid": string(object.GetUID()),
 		}, "NotHeeded", reason)
 	}
@@ -152,7 +152,7 @@ func (s *Store) recordFaults(policy *tenants.Policy, groups, pairs []*unstructur
 
 // recordUnreadable creates an event for a record that cannot be parsed. The addresses in it are blocked.
 func (s *Store) recordUnreadable(object *unstructured.Unstructured, cause error) {
-	s.teller.record(map[string]any{
+	s.recorder.record(map[string]any{
 		"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "name": object.GetName(), "uid": string(object.GetUID()),
 	}, "Quarantined", "record cannot be parsed, and its addresses are blocked: "+cause.Error())
 }

@@ -43,7 +43,7 @@ type Store struct {
 
 	news   chan struct{}
 	lost   func(error)
-	teller *eventRecorder
+	recorder *eventRecorder
 
 	mutex sync.Mutex
 	// parsed caches records by name with their resource version.
@@ -54,9 +54,9 @@ type Store struct {
 	published *tenants.Record
 	tried     string
 	sequence  uint64
-	// policy is the policy whose faults were last reported, at faultsTold.
+	// policy is the policy whose faults were last reported, at faultsReported.
 	policy     *tenants.Policy
-	faultsTold time.Time
+	faultsReported time.Time
 	// moved is closed at every change.
 	moved chan struct{}
 }
@@ -90,7 +90,7 @@ func New(config *rest.Config, node string, pods []netip.Prefix, log *slog.Logger
 		klog.SetSlogLogger(log.With("from", "client-go"))
 	}
 	store := &Store{
-		node: node, pods: pods, client: client, teller: newEventRecorder(client, node, log), news: make(chan struct{}, 1), lost: func(error) {},
+		node: node, pods: pods, client: client, recorder: newEventRecorder(client, node, log), news: make(chan struct{}, 1), lost: func(error) {},
 		parsed: map[string]parsedRecord{}, moved: make(chan struct{}),
 	}
 	for resource, at := range map[schema.GroupVersionResource]**feed{
@@ -131,7 +131,7 @@ func (s *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), lost 
 	for _, feed := range []*feed{s.records, s.tenants, s.peerings, s.namespaces} {
 		feeds.Go(func() { feed.run(ctx) })
 	}
-	feeds.Go(func() { s.teller.run(ctx) })
+	feeds.Go(func() { s.recorder.run(ctx) })
 	defer feeds.Wait()
 	for {
 		select {
@@ -168,8 +168,8 @@ func (s *Store) snapshot() (tenants.Snapshot, bool) {
 	spaces, known := s.namespaces.all()
 	if complete && both && known {
 		snapshot.Policy = policy(groups, pairs, spaces)
-		if now := time.Now(); now.Sub(s.faultsTold) > repeatAfter || !reflect.DeepEqual(s.policy, snapshot.Policy) {
-			s.faultsTold, s.policy = now, snapshot.Policy
+		if now := time.Now(); now.Sub(s.faultsReported) > repeatAfter || !reflect.DeepEqual(s.policy, snapshot.Policy) {
+			s.faultsReported, s.policy = now, snapshot.Policy
 			s.recordFaults(snapshot.Policy, groups, pairs)
 		}
 	}

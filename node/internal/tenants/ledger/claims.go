@@ -10,7 +10,7 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// Blocked says why a claim is not granted, or not yet.
+// Blocked explains why a claim is not granted, or not yet.
 type Blocked struct {
 	Reason error
 	Detail string

@@ -149,7 +149,7 @@ func (l *Ledger) adopt(record *tenants.Record, now time.Time) {
 		l.claims[entry.Address] = restoredClaim(entry, false, record.Generation)
 	}
 	for _, entry := range record.Prefixes {
-		// Published, but not requested until the policy says so.
+		// The prefix is published, but not requested until the policy requires it.
 		l.uses[entry] = &use{since: record.Generation, busyUntil: now.Add(Drain)}
 	}
 	for _, entry := range record.Released {

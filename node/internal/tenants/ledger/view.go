@@ -207,7 +207,7 @@ func (l *Ledger) pairs() [][2]string {
 	return slices.Compact(pairs)
 }
 
-// Confirm records that the flows of the view are in place. Due then says when to tell the others.
+// Confirm records that the flows of the view are in place. Due then returns when to publish that.
 func (l *Ledger) Confirm(version uint64, now time.Time) {
 	for _, view := range l.views.issued {
 		if view.version == version && version >= l.views.confirmed {

@@ -31,7 +31,7 @@ func offload(t *testing.T, node *node) {
 	node.tellDatapath(t, one)
 	node.answersInSoftware(t, one)
 	node.refusesInHardware(t, far, one, other)
-	node.refusesLies(t, one, near, far, other)
+	node.dropsSpoofed(t, one, near, far, other)
 
 	for _, pod := range pods {
 		pod.must(t, "check")

@@ -18,12 +18,12 @@ import (
 	"railwright/node/testlab/impostor"
 )
 
-// liesOfAKind is the default number of spoofed frames of each kind.
-const liesOfAKind = 100
+// framesOfAKind is the default number of spoofed frames of each kind.
+const framesOfAKind = 100
 
-// refusesLies checks that no spoofed frame of a pod arrives anywhere with the kernel's datapath and tc, and that a flow
-// that drops it counts each frame once. It also checks the representors' counters in both directions.
-func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
+// dropsSpoofed checks that no spoofed frame of a pod arrives anywhere with the kernel's datapath and tc, and that a
+// flow that drops it counts each frame once. It also checks the representors' counters in both directions.
+func (n *node) dropsSpoofed(t *testing.T, me *pod, others ...*pod) {
 	t.Helper()
 	rail := me.rail
 	liar := &impostor.Impostor{
@@ -51,7 +51,7 @@ func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
 	for _, wire := range watched {
 		wire.Forget()
 	}
-	frames, times := liesOfAKind*liar.Kinds(), 1
+	frames, times := framesOfAKind*liar.Kinds(), 1
 	if asked := flag.Arg(0); asked != "" {
 		times = 10 // each distinct frame costs an upcall to ovs-vswitchd, which is slow in emulation
 		if _, err := fmt.Sscan(asked, &frames); err != nil {
@@ -62,7 +62,7 @@ func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
 	// is unknown. The representor's own counter, checked below, has all of them.
 	minimum, maximum := uint64(frames-frames/100), uint64(frames+frames/20)
 	dropped, taken, given := n.droppedPackets(t, rail), me.frames(t, "rx"), others[0].frames(t, "tx")
-	sent := liar.Lie(t, mine, frames, times)
+	sent := liar.SendSpoofed(t, mine, frames, times)
 	counted := uint64(0)
 	for until := time.Now().Add(testlab.Patience); counted < least && time.Now().Before(until); time.Sleep(betweenLooks) {
 		counted = n.droppedPackets(t, rail) - dropped // ovs-vswitchd reads the datapath's counters twice a second
