@@ -53,7 +53,7 @@ func startCluster(t *testing.T, nodes int, rails ...rail) *cluster {
 	cluster.started = time.Now()
 	cluster.keys = newAuthority(t, filepath.Join(folder, "keys"))
 	cluster.startControlPlane(t)
-	cluster.tell(t, "the API server answers")
+	cluster.logTime(t, "the API server answers")
 	cluster.installNetworks(t)
 	cluster.makeImages(t)
 	cluster.makeNodeImage(t)
@@ -67,7 +67,7 @@ func startCluster(t *testing.T, nodes int, rails ...rail) *cluster {
 		cluster.awaitDevices(t, node)
 	}
 	cluster.kubectl(t, "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
-	cluster.tell(t, "all nodes are Ready and have their devices")
+	cluster.logTime(t, "all nodes are Ready and have their devices")
 	return cluster
 }
 

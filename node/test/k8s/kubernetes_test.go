@@ -9,7 +9,7 @@ import "testing"
 func TestKubernetes(t *testing.T) {
 	cluster := startCluster(t, 2, bothRails...)
 	cluster.deploy(t)
-	cluster.tell(t, "railwrightd is ready on all nodes")
+	cluster.logTime(t, "railwrightd is ready on all nodes")
 	cluster.parts(t)
 }
 

@@ -41,8 +41,8 @@ type Store struct {
 
 	records, tenants, peerings, namespaces *feed
 
-	news   chan struct{}
-	lost   func(error)
+	news     chan struct{}
+	lost     func(error)
 	recorder *eventRecorder
 
 	mutex sync.Mutex
@@ -55,7 +55,7 @@ type Store struct {
 	tried     string
 	sequence  uint64
 	// policy is the policy whose faults were last reported, at faultsReported.
-	policy     *tenants.Policy
+	policy         *tenants.Policy
 	faultsReported time.Time
 	// moved is closed at every change.
 	moved chan struct{}
