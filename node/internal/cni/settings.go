@@ -30,7 +30,7 @@ const (
 	maxConfigBytes = 4 << 20
 	maxRoutes      = 64
 	longestTimeout = 300 * time.Second
-	leastMTU       = 1280
+	minMTU         = 1280
 	maxMTU         = 65535
 )
 
@@ -152,8 +152,8 @@ func (f fields) podSettings() (PodSettings, error) {
 			return PodSettings{}, err
 		}
 	}
-	if wishes.MTU != 0 && (wishes.MTU < leastMTU || wishes.MTU > maxMTU) {
-		return PodSettings{}, badField("mtu", strconv.Itoa(wishes.MTU), fmt.Sprintf("%d to %d bytes", leastMTU, maxMTU))
+	if wishes.MTU != 0 && (wishes.MTU < minMTU || wishes.MTU > maxMTU) {
+		return PodSettings{}, badField("mtu", strconv.Itoa(wishes.MTU), fmt.Sprintf("%d to %d bytes", minMTU, maxMTU))
 	}
 	switch {
 	case wishes.DeviceID == "", attachment.IsPCI(wishes.DeviceID):
