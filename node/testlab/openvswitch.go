@@ -58,7 +58,7 @@ func StartOpenVSwitch(t testing.TB, namespace *Namespace) *OpenVSwitch {
 	Run(t, "ovsdb-tool", "create", open.path("conf.db"), ovsSchema)
 	open.Start(t, Database)
 	open.Vsctl(t, "--no-wait", "init")
-	// One thread of each kind is enough, because all tests share two cores.
+	// A single thread of each kind is enough, because all tests share two cores.
 	open.Vsctl(t, "--no-wait", "set", "Open_vSwitch", ".", "other_config:n-handler-threads=1",
 		"other_config:n-revalidator-threads=1")
 	open.Start(t, Switch)

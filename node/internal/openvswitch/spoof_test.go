@@ -12,8 +12,8 @@ import (
 	"railwright/node/testlab"
 )
 
-// framesOfAKind is the number of frames of each kind. The tests of the whole lab send 100,000.
-const framesOfAKind = 2000
+// framesPerKind is the number of frames of each kind. The tests of the whole lab send 100,000.
+const framesPerKind = 2000
 
 // marker marks every crafted frame: as payload, or as the MAC address that a pod pretends to have.
 var marker = attachment.MAC{0x02, 0x66, 0x66, 0x66, 0x66, 0x66}
@@ -160,18 +160,18 @@ func TestSpoofedFramesAreDroppedAndCounted(t *testing.T) {
 func (l *lab) expectDropped(t *testing.T, mine *testlab.Wire, me *labPod, kind string, frame crafted) {
 	t.Helper()
 	before := l.readCounters(t)[plan.Cookie(me.Number, frame.reason)].Packets
-	for n := range framesOfAKind {
+	for n := range framesPerKind {
 		mine.Send(t, frame.frame)
 		if n%100 == 99 {
 			askGateway(t, mine, me)
 		}
 	}
 	counted := l.readCounters(t)[plan.Cookie(me.Number, frame.reason)].Packets - before
-	if frame.reason == plan.DropNotForUs && counted > framesOfAKind && counted < framesOfAKind+10 {
-		counted = framesOfAKind // the pod's own kernel occasionally sends such frames too
+	if frame.reason == plan.DropNotForUs && counted > framesPerKind && counted < framesPerKind+10 {
+		counted = framesPerKind // the pod's own kernel occasionally sends such frames too
 	}
-	if counted != framesOfAKind {
-		t.Errorf("%s: %d of %d frames counted as %v", kind, counted, framesOfAKind, frame.reason)
+	if counted != framesPerKind {
+		t.Errorf("%s: %d of %d frames counted as %v", kind, counted, framesPerKind, frame.reason)
 	}
 }
 

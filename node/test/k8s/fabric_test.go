@@ -61,9 +61,9 @@ func (c *cluster) startFabric(t *testing.T, nodes int) {
 		asn, id := leafASN+uint32(number), routerID(1+number)
 		leaf.FRR = testlab.StartFRR(t, leaf.Namespace, testlab.FRR8, frrconfig.Leaf{
 			ASN: asn, RouterID: id, Rail: rail.Name, Prefixes: rail.Prefixes, MaxPrefixes: leafLimit, Ports: ports,
-		}.Text()+between(asn, id, "spine"))
+		}.Text()+fabricSessions(asn, id, "spine"))
 	}
-	testlab.StartFRR(t, spine, testlab.FRR8, between(spineASN, routerID(99), spinePorts...))
+	testlab.StartFRR(t, spine, testlab.FRR8, fabricSessions(spineASN, routerID(99), spinePorts...))
 }
 
 // connectRails connects a node to each leaf and starts Open vSwitch, with a bridge for each rail, and FRR. It returns
@@ -91,8 +91,8 @@ func (c *cluster) connectRails(t *testing.T, node *node) map[string]string {
 	return map[string]string{"/run/openvswitch": node.Switch.Folder, "/run/frr": node.FRR.Folder}
 }
 
-// between returns the configuration of the sessions between leaves and spine, which announce all routes.
-func between(asn uint32, routerID netip.Addr, ports ...string) string {
+// fabricSessions returns the configuration of the sessions between leaves and spine, which announce all routes.
+func fabricSessions(asn uint32, routerID netip.Addr, ports ...string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "route-map fabric permit 10\nexit\nrouter bgp %d\n bgp router-id %s\n no bgp default ipv4-unicast\n",
 		asn, routerID)

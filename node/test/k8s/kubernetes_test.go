@@ -18,7 +18,7 @@ func (c *cluster) parts(t *testing.T) {
 		name string
 		try  func(*testing.T)
 	}{
-		{"the pod of the source is ready with both rails, and leaves nothing", c.sourcesPod},
+		{"the pod of the source is ready with both rails, and leaves nothing", c.referencePod},
 		{"the examples are accepted", c.examplesAccepted},
 		{"benchmarks run over pods of jobs", c.jobs},
 		{"tenants are apart", c.tenantsApart},

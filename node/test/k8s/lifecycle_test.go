@@ -11,8 +11,8 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// sourcesPod starts and deletes a pod with eight GPUs and a VF on each rail, the main use of the node network.
-func (c *cluster) sourcesPod(t *testing.T) {
+// referencePod starts and deletes a pod with eight GPUs and a VF on each rail, the main use of the node network.
+func (c *cluster) referencePod(t *testing.T) {
 	c.namespace(t, "tenant1", "whereabouts")
 	before := c.settled(t)
 	start := time.Now()

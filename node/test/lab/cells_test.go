@@ -14,8 +14,8 @@ import (
 	"railwright/node/testlab"
 )
 
-// framesOfACell is the number of frames that each speaker sends to each end per protocol.
-const framesOfACell = 10
+// framesPerCell is the number of frames that each speaker sends to each end per protocol.
+const framesPerCell = 10
 
 // end is a sender or receiver of the matrix. All ends are on rail 0.
 type end struct {
@@ -108,7 +108,7 @@ func (c cell) wantAt(at *end) int {
 		arrives = c.open() && (!c.stopped || c.to.node == from.node)
 	}
 	if arrives {
-		return framesOfACell
+		return framesPerCell
 	}
 	return 0
 }
@@ -188,7 +188,7 @@ func cells(t *testing.T, fabric *fabric) {
 		}
 	}
 	t.Logf("%d cells, %d frames: %d were to arrive and did; %d were counted as refused, none of them arrived anywhere",
-		len(matrix.all), framesOfACell*len(matrix.all), matrix.arrived, crossed)
+		len(matrix.all), framesPerCell*len(matrix.all), matrix.arrived, crossed)
 }
 
 // cellMatrix records the frames that were sent.
@@ -223,14 +223,14 @@ func (m *cellMatrix) speak(t *testing.T, from speaker, protocol protocol) {
 		m.all[number] = made
 		replies = append(replies, number)
 		for _, kind := range made.counts() {
-			m.want[kind] += framesOfACell
+			m.want[kind] += framesPerCell
 		}
 		frame := protocol.make(from, to, binary.BigEndian.AppendUint32(slices.Clone(cellMagic), number))
-		for range framesOfACell {
+		for range framesPerCell {
 			from.at.wire.Send(t, frame)
 		}
 		m.settle(t, replies[len(replies)-1:])
-		from.at.workedOff(t)
+		from.at.awaitProcessed(t)
 	}
 	for _, numbers := range m.settle(t, replies) {
 		for _, count := range numbers {
@@ -290,8 +290,8 @@ func (m *cellMatrix) tally() map[*end]map[uint32]int {
 	return found
 }
 
-// workedOff waits for the link's answer to a request that follows all frames sent.
-func (e *end) workedOff(t *testing.T) {
+// awaitProcessed waits for the link's answer to a request that follows all frames sent.
+func (e *end) awaitProcessed(t *testing.T) {
 	t.Helper()
 	rail := e.node.Rails[0]
 	own, target, answeredBy := e.ipv4, netip.MustParseAddr(fmt.Sprintf("10.1.%d.1", e.node.N)), mustMAC(t, rail.BridgeMAC())

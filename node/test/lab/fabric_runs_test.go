@@ -25,7 +25,7 @@ func TestAFabricWithNewFRR(t *testing.T) {
 		part{"tenants", isolation},
 		part{"kills at each step", kills},
 		part{"faults", matrix},
-		part{"odd runtimes", oddRuntimes},
+		part{"odd runtimes", unusualRuntimes},
 		part{"bad disks", badDisks},
 		part{"reboot", reboot},
 	)

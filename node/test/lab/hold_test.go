@@ -126,9 +126,9 @@ func TestHold(t *testing.T) {
 
 func (f *fabric) describeFabric(t *testing.T, pods []*pod) heldFabric {
 	t.Helper()
-	told := heldFabric{Railwrightd: railnode.Daemon(t), Spine: heldLeaf{Netns: f.spine.Name, FRR: describeFRR(t, f.spineFRR)}}
+	description := heldFabric{Railwrightd: railnode.Daemon(t), Spine: heldLeaf{Netns: f.spine.Name, FRR: describeFRR(t, f.spineFRR)}}
 	for _, leaf := range f.leaves {
-		told.Leaves = append(told.Leaves, heldLeaf{railName(leaf.Rail), leaf.Name, describeFRR(t, leaf.FRR)})
+		description.Leaves = append(description.Leaves, heldLeaf{railName(leaf.Rail), leaf.Name, describeFRR(t, leaf.FRR)})
 	}
 	for _, node := range f.nodes {
 		heldNode1 := heldNode{
@@ -141,7 +141,7 @@ func (f *fabric) describeFabric(t *testing.T, pods []*pod) heldFabric {
 				f.leaves[number].Name, rail.LeafPort(), rail.Table(), rail.Prefixes(),
 			})
 		}
-		told.Nodes = append(told.Nodes, heldNode1)
+		description.Nodes = append(description.Nodes, heldNode1)
 	}
 	for _, pod := range pods {
 		record := heldPod{pod.name, pod.namespace, tenantOf(pod.rail[0]), pod.node.Name(), pod.Name, pod.id, nil}
@@ -150,9 +150,9 @@ func (f *fabric) describeFabric(t *testing.T, pods []*pod) heldFabric {
 				faceOf(rail), railName(rail), face.port, fmt.Sprint(face.mac), face.ipv4, face.ipv6,
 			})
 		}
-		told.Pods = append(told.Pods, record)
+		description.Pods = append(description.Pods, record)
 	}
-	return told
+	return description
 }
 
 func describeFRR(t *testing.T, frr *testlab.FRR) heldFRR {

@@ -61,7 +61,7 @@ func attackers(t *testing.T, fabric *fabric) {
 				if found != nil {
 					accepted[field]++
 				}
-				if want := becomes(honest, field, text); !proto.Equal(found, want) {
+				if want := expectedAttachment(honest, field, text); !proto.Equal(found, want) {
 					t.Errorf("ADD with %s %.40q became %v, want %v", field, text, found, want)
 				}
 			}
@@ -91,8 +91,8 @@ var (
 	anyName = regexp.MustCompile(`^[a-z0-9]{1,63}$`)
 )
 
-// becomes returns the attachment that an ADD with this text in a field must create, or nil if it must be refused.
-func becomes(honest *nodev1.Attached, field, text string) *nodev1.Attached {
+// expectedAttachment returns the attachment that an ADD with this text in a field must create, or nil if it must be refused.
+func expectedAttachment(honest *nodev1.Attached, field, text string) *nodev1.Attached {
 	made := proto.CloneOf(honest)
 	word, _, _ := strings.Cut(text, ";") // a semicolon separates CNI_ARGS
 	switch {

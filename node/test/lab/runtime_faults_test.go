@@ -25,8 +25,8 @@ func (nd *node) emptyIPAM(t *testing.T) {
 	}
 }
 
-// oddRuntimes tests call sequences of runtimes other than one ADD and one DEL.
-func oddRuntimes(t *testing.T, fabric *fabric) {
+// unusualRuntimes tests call sequences of runtimes other than one ADD and one DEL.
+func unusualRuntimes(t *testing.T, fabric *fabric) {
 	node := fabric.nodes[0]
 	t.Run("DEL twice", func(t *testing.T) {
 		pod := node.newPod(t, "red-1")

@@ -46,7 +46,7 @@ func spoofing(t *testing.T, fabric *fabric) {
 		"the host":              testlab.OpenWire(t, node.Host, bridgeOf(0)),
 		"the leaf":              testlab.OpenWire(t, fabric.leaves[0].Namespace, "swp1"),
 	}
-	seenWhereHonest(t, liar, mine, watched)
+	checkWiresSeeMarks(t, liar, mine, watched)
 	before := me.receivedFrames(t)
 	sent := liar.SendSpoofed(t, mine, spoofedFrames, 1)
 	if taken := me.receivedFrames(t) - before; taken < spoofedFrames {
@@ -60,9 +60,9 @@ func spoofing(t *testing.T, fabric *fabric) {
 	t.Logf("0 of %d frames arrived: %v", spoofedFrames, sent)
 }
 
-// seenWhereHonest checks with valid datagrams that the wires on their path see the mark, to detect wires that see
+// checkWiresSeeMarks checks with valid datagrams that the wires on their path see the mark, to detect wires that see
 // nothing.
-func seenWhereHonest(t *testing.T, i *impostor.Impostor, mine *testlab.Wire, watched map[string]*testlab.Wire) {
+func checkWiresSeeMarks(t *testing.T, i *impostor.Impostor, mine *testlab.Wire, watched map[string]*testlab.Wire) {
 	t.Helper()
 	near, far := watched["the same tenant's pod"], watched["a pod on another node"]
 	for _, victim := range i.Victims {

@@ -12,9 +12,9 @@ import (
 	"railwright/node/testlab"
 )
 
-// datagramsOfAPair is the number of datagrams in each direction between pods that may communicate, and the minimum
+// datagramsPerPair is the number of datagrams in each direction between pods that may communicate, and the minimum
 // between pods that may not.
-const datagramsOfAPair = 20
+const datagramsPerPair = 20
 
 // isolation sends between all pods of all tenants, over all rails and both families.
 func isolation(t *testing.T, fabric *fabric) {
@@ -38,7 +38,7 @@ func isolation(t *testing.T, fabric *fabric) {
 			if tenantOf(from) != tenantOf(to) && !peered(from, to) {
 				return
 			}
-			if found := reaches(t, from, to, family, datagramsOfAPair); found.arrived < found.sent || found.back < found.sent {
+			if found := reaches(t, from, to, family, datagramsPerPair); found.arrived < found.sent || found.back < found.sent {
 				t.Errorf("%s: %+v", path(from, to, family), found)
 			}
 		})
@@ -133,12 +133,12 @@ func shout(t *testing.T, from, to *attached, family int) int {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	for range datagramsOfAPair {
+	for range datagramsPerPair {
 		if err := sendTo(socket, to.address(family), []byte(shoutText)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return datagramsOfAPair
+	return datagramsPerPair
 }
 
 func peeringEnds(t *testing.T, fabric *fabric, green, blue *pod) {

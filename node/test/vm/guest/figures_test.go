@@ -63,9 +63,9 @@ func firstPacket(t *testing.T, what string, from, to *pod) {
 // pings returns the round trips of five pings in ms. All must be answered.
 func pings(t *testing.T, from *pod, to netip.Addr) []float64 {
 	t.Helper()
-	told := from.Run(t, "ping", "-c", "5", "-i", "0.1", "-W", "3", to.String())
+	output := from.Run(t, "ping", "-c", "5", "-i", "0.1", "-W", "3", to.String())
 	var times []float64
-	for line := range strings.Lines(told) {
+	for line := range strings.Lines(output) {
 		_, after, found := strings.Cut(line, " time=")
 		if !found {
 			continue
@@ -77,7 +77,7 @@ func pings(t *testing.T, from *pod, to netip.Addr) []float64 {
 		times = append(times, value)
 	}
 	if len(times) != 5 {
-		t.Fatalf("%d of 5 pings were answered:\n%s", len(times), told)
+		t.Fatalf("%d of 5 pings were answered:\n%s", len(times), output)
 	}
 	return times
 }

@@ -15,10 +15,10 @@ import (
 func offload(t *testing.T, node *node) {
 	one := node.addPod(t, node.rails[0], 0, "team-a")
 	near := node.addPod(t, node.rails[0], 1, "team-a")
-	far := node.addPod(t, node.rails[1], 0, "team-a", wishes{"maxRate": maxRate})
+	far := node.addPod(t, node.rails[1], 0, "team-a", pluginSettings{"maxRate": maxRate})
 	other := node.addPod(t, node.rails[1], 1, "team-b")
 	pods := []*pod{one, near, far, other}
-	node.wantWell(t, pods)
+	node.wantHealthy(t, pods)
 
 	one.mustReach(t, near)
 	one.mustReach(t, far)
@@ -28,7 +28,7 @@ func offload(t *testing.T, node *node) {
 	stream(t, one, near)
 	stream(t, one, far)
 	node.wantAllInHardware(t, one, near, far)
-	node.tellDatapath(t, one)
+	node.checkDatapath(t, one)
 	node.answersInSoftware(t, one)
 	node.refusesInHardware(t, far, one, other)
 	node.dropsSpoofed(t, one, near, far, other)
@@ -53,17 +53,17 @@ func stream(t *testing.T, from, to *pod) {
 		_ = server.Wait()
 	}()
 	testlab.Eventually(t, "iperf3 listens", func() bool {
-		told, err := to.Try("ss", "-Hltn", "sport", "=", "5201")
-		return err == nil && strings.Contains(told, ":5201")
+		output, err := to.Try("ss", "-Hltn", "sport", "=", "5201")
+		return err == nil && strings.Contains(output, ":5201")
 	})
-	told := from.Run(t, "iperf3", "--client", to.addresses[0].String(), "--bytes", "8M")
-	for line := range strings.Lines(told) {
+	output := from.Run(t, "iperf3", "--client", to.addresses[0].String(), "--bytes", "8M")
+	for line := range strings.Lines(output) {
 		if strings.Contains(line, "receiver") {
 			t.Logf("figure: TCP %s to %s: %s (%s)", from.rail.name(), to.rail.name(), strings.TrimSpace(line), emulated)
 			return
 		}
 	}
-	t.Errorf("iperf3 must report the receiver's rate:\n%s", told)
+	t.Errorf("iperf3 must report the receiver's rate:\n%s", output)
 }
 
 // wantAllInHardware checks that the datapath reports every data flow of the rails' ports as offloaded, and that each of
@@ -112,11 +112,11 @@ func isQuestion(flow cachedFlow) bool {
 	return strings.Contains(flow.Match, "eth_type(0x0806)") || strings.Contains(flow.Match, "icmpv6(type=135")
 }
 
-func (n *node) tellDatapath(t *testing.T, pod *pod) {
+func (n *node) checkDatapath(t *testing.T, pod *pod) {
 	t.Helper()
-	told := appctl(t, "dpctl/dump-flows", "-m", "type=offloaded")
-	if !strings.Contains(told, "offloaded:yes") {
-		t.Errorf("ovs-appctl lists no offloaded flow:\n%s", told)
+	output := appctl(t, "dpctl/dump-flows", "-m", "type=offloaded")
+	if !strings.Contains(output, "offloaded:yes") {
+		t.Errorf("ovs-appctl lists no offloaded flow:\n%s", output)
 	}
 	filters := testlab.Run(t, "tc", "-s", "filter", "show", "dev", pod.rail.representor(pod.vf), "ingress")
 	if !strings.Contains(filters, "in_hw") || strings.Contains(filters, "not_in_hw") {
@@ -137,7 +137,7 @@ func (n *node) answersInSoftware(t *testing.T, pod *pod) {
 			t.Errorf("the plugin did not write the gateway's neighbour entry: %q", permanent)
 		}
 		pod.IP(t, "neighbour", "del", gateway, "dev", podInterface)
-		_, _ = pod.Try("ping", "-c", "2", "-i", "0.5", "-W", "1", n.beyond(index))
+		_, _ = pod.Try("ping", "-c", "2", "-i", "0.5", "-W", "1", n.unusedAddress(index))
 		found := pod.IP(t, "neighbour", "show", gateway, "dev", podInterface)
 		answered[gateway] = strings.Contains(found, pod.rail.bridgeMAC())
 		pod.IP(t, "neighbour", "replace", gateway, "lladdr", pod.rail.bridgeMAC(), "dev", podInterface, "nud", "permanent")
@@ -158,8 +158,8 @@ func (n *node) answersInSoftware(t *testing.T, pod *pod) {
 	}
 }
 
-// beyond returns an unused address behind the gateway, in the other rail's prefix. family 0 is IPv4, 1 IPv6.
-func (n *node) beyond(family int) string {
+// unusedAddress returns an unused address behind the gateway, in the other rail's prefix. family 0 is IPv4, 1 IPv6.
+func (n *node) unusedAddress(family int) string {
 	return []string{"10.2.9.9", "fd00:2::909"}[family]
 }
 
@@ -173,21 +173,21 @@ func linesWith(text, word string) string {
 	return strings.Join(found, "; ")
 }
 
-// wantWell checks that the daemon's attachments and the leaf's routes match the pods.
-func (n *node) wantWell(t *testing.T, pods []*pod) {
+// wantHealthy checks that the daemon's attachments and the leaf's routes match the pods.
+func (n *node) wantHealthy(t *testing.T, pods []*pod) {
 	t.Helper()
-	told := map[string]attached{}
+	listed := map[string]attached{}
 	for _, one := range n.attachments(t) {
-		told[one.HostInterface] = one
+		listed[one.HostInterface] = one
 		if one.FlowsInstalled != one.FlowsWanted || one.FlowsWanted == 0 || !one.Advertised {
 			t.Errorf("%s: %d of %d flows, advertised %v", one.HostInterface, one.FlowsInstalled, one.FlowsWanted, one.Advertised)
 		}
 	}
-	if len(told) != len(pods) {
-		t.Errorf("%d attachments of %d pods", len(told), len(pods))
+	if len(listed) != len(pods) {
+		t.Errorf("%d attachments of %d pods", len(listed), len(pods))
 	}
 	for _, pod := range pods {
-		if _, ok := told[pod.rail.representor(pod.vf)]; !ok {
+		if _, ok := listed[pod.rail.representor(pod.vf)]; !ok {
 			t.Errorf("daemon does not list %s on %s; its bridge has the ports %v", pod.Name,
 				pod.rail.representor(pod.vf), pod.rail.ports(t))
 		}

@@ -28,12 +28,12 @@ type pod struct {
 	addresses []netip.Addr
 }
 
-// wishes are settings of our plugin in addition to those of every pod's network.
-type wishes map[string]any
+// pluginSettings are settings of our plugin in addition to those of every pod's network.
+type pluginSettings map[string]any
 
 // newPod creates a pod without an interface. Its network configuration names the VF, as Multus adds the one that the
 // device plugin chose.
-func (n *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside ...wishes) *pod {
+func (n *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside ...pluginSettings) *pod {
 	t.Helper()
 	made := &pod{Namespace: testlab.NewNamespace(t, "pod"), rail: rail, vf: vf, namespace: namespace}
 	made.TakeAddressesAtOnce(t)
@@ -42,7 +42,7 @@ func (n *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside
 		t.Fatal(err)
 	}
 	device := rail.vfs[vf]
-	own := wishes{
+	own := pluginSettings{
 		"type": "railwright-cni", "deviceID": device, "mtu": 4200, "stateDir": filepath.Join(n.state, "railwright"),
 		"routes": []map[string]string{{"dst": "10.0.0.0/8"}, {"dst": "fd00::/16"}},
 		// The guest is emulated, and the host may be busy.
@@ -51,7 +51,7 @@ func (n *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside
 	for _, more := range beside {
 		maps.Copy(own, more)
 	}
-	text, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": rail.name(), "plugins": []wishes{
+	text, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": rail.name(), "plugins": []pluginSettings{
 		{
 			"type": "ovs", "bridge": rail.bridge(), "deviceID": device, "interface_type": "system", "mtu": 4200,
 			"ipam": map[string]any{
@@ -102,7 +102,7 @@ func deletePods(t *testing.T, pods ...*pod) {
 }
 
 // addPod attaches a new pod.
-func (n *node) addPod(t *testing.T, rail *rail, vf int, namespace string, beside ...wishes) *pod {
+func (n *node) addPod(t *testing.T, rail *rail, vf int, namespace string, beside ...pluginSettings) *pod {
 	t.Helper()
 	made := n.newPod(t, rail, vf, namespace, beside...)
 	made.add(t)

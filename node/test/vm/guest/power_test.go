@@ -19,11 +19,11 @@ import (
 	"railwright/node/testlab"
 )
 
-// kept is the mount point of the disk that survives power cuts.
-const kept = "/state"
+// diskMount is the mount point of the disk that survives power cuts.
+const diskMount = "/state"
 
-// lastWord is the step name for a boot without a power cut.
-const lastWord = "none"
+// noCut is the step name for a boot without a power cut.
+const noCut = "none"
 
 // TestPowerCut checks how the daemon recovered from the cut before this boot, and requests the next one during an ADD.
 func TestPowerCut(t *testing.T) {
@@ -31,17 +31,17 @@ func TestPowerCut(t *testing.T) {
 	if step == "" {
 		t.Fatal("the step for the power cut must be given as an argument")
 	}
-	if told := testlab.Run(t, "findmnt", "-no", "FSTYPE", kept); strings.TrimSpace(told) != "ext4" {
-		t.Fatalf("%s must be a disk: %s", kept, told)
+	if output := testlab.Run(t, "findmnt", "-no", "FSTYPE", diskMount); strings.TrimSpace(output) != "ext4" {
+		t.Fatalf("%s must be a disk: %s", diskMount, output)
 	}
 	keepCaches(t)
-	node := startNode(t, kept)
+	node := startNode(t, diskMount)
 	node.startDaemon(t)
 	if before := readCut(t); before != nil {
 		node.wantReconciled(t, before)
 	}
 	node.wantNothingLeft(t)
-	if step != lastWord {
+	if step != noCut {
 		if t.Failed() {
 			t.FailNow() // the host would treat a cut as success
 		}
@@ -49,7 +49,7 @@ func TestPowerCut(t *testing.T) {
 	}
 	one, near := node.addPod(t, node.rails[0], 0, "team-a"), node.addPod(t, node.rails[0], 1, "team-a")
 	one.mustReach(t, near)
-	node.wantWell(t, []*pod{one, near})
+	node.wantHealthy(t, []*pod{one, near})
 	one.must(t, "del")
 	near.must(t, "del")
 	node.wantNothingLeft(t)
@@ -58,27 +58,27 @@ func TestPowerCut(t *testing.T) {
 // keepCaches moves the plugins' caches to the disk, because they persist on a real node.
 func keepCaches(t *testing.T) {
 	t.Helper()
-	for _, folder := range []string{"/var/lib/cni", kept + "/cni"} {
+	for _, folder := range []string{"/var/lib/cni", diskMount + "/cni"} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	testlab.Run(t, "mount", "--bind", kept+"/cni", "/var/lib/cni")
+	testlab.Run(t, "mount", "--bind", diskMount+"/cni", "/var/lib/cni")
 }
 
-const begun = kept + "/pod.json"
+const cutRecord = diskMount + "/pod.json"
 
 // cut is the record of the previous boot about the step of its cut and the pod whose ADD was interrupted.
 type cut struct{ Step, Pod, Conflist string }
 
 func readCut(t *testing.T) *cut {
 	t.Helper()
-	content, err := os.ReadFile(begun)
+	content, err := os.ReadFile(cutRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	var before cut
-	err = errors.Join(err, json.Unmarshal(content, &before), os.Remove(begun))
+	err = errors.Join(err, json.Unmarshal(content, &before), os.Remove(cutRecord))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func containerRuntime(t *testing.T, conflist string) (*libcni.CNIConfig, *libcni
 	if err != nil {
 		t.Fatal(err)
 	}
-	return libcni.NewCNIConfigWithCacheDir([]string{shared + "bin"}, kept+"/cni", nil), list
+	return libcni.NewCNIConfigWithCacheDir([]string{shared + "bin"}, diskMount+"/cni", nil), list
 }
 
 func podOf(name, netns string) *libcni.RuntimeConf {
@@ -151,7 +151,7 @@ func (n *node) cutAt(t *testing.T, step string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, begun, string(content))
+	write(t, cutRecord, string(content))
 	testlab.Run(t, "sync") // later writes are on the disk only if their writer syncs them
 	plugins, list := containerRuntime(t, string(conflist))
 	added := make(chan error, 1)

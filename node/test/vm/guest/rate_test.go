@@ -34,15 +34,15 @@ func (n *node) refusesInHardware(t *testing.T, limited, friend, stranger *pod) {
 		t.Errorf("no tc filter of %s has a policer", limited.rail.representor(limited.vf))
 	}
 	before, missed := limited.rail.refusedPackets(t), misses(t)
-	told, _ := limited.Try("ping", "-c", strconv.Itoa(refused), "-i", "0.02", "-W", "1", stranger.addresses[0].String())
-	if !strings.Contains(told, " 0 received, 100% packet loss") {
-		t.Errorf("%s reaches another tenant, or ping failed:\n%s", limited.Name, told)
+	output, _ := limited.Try("ping", "-c", strconv.Itoa(refused), "-i", "0.02", "-W", "1", stranger.addresses[0].String())
+	if !strings.Contains(output, " 0 received, 100% packet loss") {
+		t.Errorf("%s reaches another tenant, or ping failed:\n%s", limited.Name, output)
 	}
 	missed = misses(t) - missed
 	metered := limited.rail.meteredPackets(t)
-	if told, err := limited.Try("ping", "-q", "-c", strconv.Itoa(allowed), "-i", "0.02", "-W", "3",
-		friend.addresses[0].String()); err != nil || !strings.Contains(told, " 0% packet loss") {
-		t.Errorf("%s does not reach its own tenant:\n%s", limited.Name, told)
+	if output, err := limited.Try("ping", "-q", "-c", strconv.Itoa(allowed), "-i", "0.02", "-W", "3",
+		friend.addresses[0].String()); err != nil || !strings.Contains(output, " 0% packet loss") {
+		t.Errorf("%s does not reach its own tenant:\n%s", limited.Name, output)
 	}
 	metered = limited.rail.meteredPackets(t) - metered
 	counted := uint64(0)
@@ -67,8 +67,8 @@ var packetsWord = regexp.MustCompile(`n_packets=(\d+),.* priority=0 `)
 // refusedPackets returns the number of packets between tenants that the rail's bridge has dropped.
 func (r *rail) refusedPackets(t *testing.T) uint64 {
 	t.Helper()
-	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", r.bridge(), "table=30")
-	return number(t, packetsWord, told)
+	output := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", r.bridge(), "table=30")
+	return number(t, packetsWord, output)
 }
 
 var meteredWord = regexp.MustCompile(`meter:\d+ .*?packet_in_count:(\d+)`)
@@ -76,10 +76,10 @@ var meteredWord = regexp.MustCompile(`meter:\d+ .*?packet_in_count:(\d+)`)
 // meteredPackets returns the number of packets, sent and received, that the meters of the rail's pods have counted.
 func (r *rail) meteredPackets(t *testing.T) (sum uint64) {
 	t.Helper()
-	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "meter-stats", r.bridge())
-	found := meteredWord.FindAllStringSubmatch(told, -1)
+	output := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "meter-stats", r.bridge())
+	found := meteredWord.FindAllStringSubmatch(output, -1)
 	if len(found) != 2 {
-		t.Fatalf("got %d meters, want one for each direction of one pod:\n%s", len(found), told)
+		t.Fatalf("got %d meters, want one for each direction of one pod:\n%s", len(found), output)
 	}
 	for _, match := range found {
 		count, err := strconv.ParseUint(match[1], 10, 64)
@@ -99,11 +99,11 @@ func misses(t *testing.T) uint64 {
 	return number(t, missedWord, appctl(t, "dpctl/show"))
 }
 
-func number(t *testing.T, word *regexp.Regexp, told string) uint64 {
+func number(t *testing.T, word *regexp.Regexp, output string) uint64 {
 	t.Helper()
-	found := word.FindAllStringSubmatch(told, -1)
+	found := word.FindAllStringSubmatch(output, -1)
 	if len(found) != 1 {
-		t.Fatalf("got %d matches of %q, want one, in:\n%s", len(found), word, told)
+		t.Fatalf("got %d matches of %q, want one, in:\n%s", len(found), word, output)
 	}
 	value, err := strconv.ParseUint(found[0][1], 10, 64)
 	if err != nil {

@@ -32,8 +32,8 @@ func rdma(t *testing.T, node *node) {
 	node.wantAllInHardware(t, one, far)
 	// A server of another tenant must not be reachable.
 	server := rpingServer(t, other, 0)
-	if told, err := one.Try("timeout", "20", "rping", "-c", "-C", "1", "-a", other.addresses[0].String()); err == nil {
-		t.Errorf("rping reaches another tenant:\n%s", told)
+	if output, err := one.Try("timeout", "20", "rping", "-c", "-C", "1", "-a", other.addresses[0].String()); err == nil {
+		t.Errorf("rping reaches another tenant:\n%s", output)
 	}
 	server()
 	for index, pod := range pods {
@@ -52,8 +52,8 @@ func rpingServer(t *testing.T, pod *pod, family int) (end func()) {
 		t.Fatal(err)
 	}
 	testlab.Eventually(t, "rping listens", func() bool {
-		told, err := pod.Try("rdma", "resource", "show", "cm_id")
-		return err == nil && strings.Contains(told, "state LISTEN")
+		output, err := pod.Try("rdma", "resource", "show", "cm_id")
+		return err == nil && strings.Contains(output, "state LISTEN")
 	})
 	return func() {
 		_ = server.Process.Kill()
@@ -64,10 +64,10 @@ func rpingServer(t *testing.T, pod *pod, family int) (end func()) {
 func (n *node) rping(t *testing.T, from, to *pod, family int) {
 	t.Helper()
 	defer rpingServer(t, to, family)()
-	told := from.Run(t, "timeout", "60", "rping", "-c", "-v", "-C", "5", "-a", to.addresses[family].String(),
+	output := from.Run(t, "timeout", "60", "rping", "-c", "-v", "-C", "5", "-a", to.addresses[family].String(),
 		"-I", from.addresses[family].String())
-	if count := strings.Count(told, "ping data: "); count != 5 {
-		t.Errorf("rping: %d of 5 answers:\n%s", count, told)
+	if count := strings.Count(output, "ping data: "); count != 5 {
+		t.Errorf("rping: %d of 5 answers:\n%s", count, output)
 	}
 	t.Logf("figure: rping %s to %s over two rails: 5 of 5 (Soft-RoCE)", from.addresses[family], to.addresses[family])
 }
@@ -87,18 +87,18 @@ func writeBandwidth(t *testing.T, from, to *pod, family int) {
 		_ = server.Wait()
 	}()
 	testlab.Eventually(t, "ib_write_bw listens", func() bool {
-		told, err := to.Try("ss", "-Hltn", "sport", "=", "18515")
-		return err == nil && strings.Contains(told, ":18515")
+		output, err := to.Try("ss", "-Hltn", "sport", "=", "18515")
+		return err == nil && strings.Contains(output, ":18515")
 	})
-	told := from.Run(t, append(words(0, from), to.addresses[0].String())...)
-	for line := range strings.Lines(told) {
+	output := from.Run(t, append(words(0, from), to.addresses[0].String())...)
+	for line := range strings.Lines(output) {
 		if fields := strings.Fields(line); len(fields) == 5 && fields[0] == "65536" {
 			t.Logf("figure: ib_write_bw %s to %s over two rails: 200 of 64 KiB, %s MiB/s (Soft-RoCE; %s)",
 				from.addresses[family], to.addresses[family], fields[3], emulated)
 			return
 		}
 	}
-	t.Errorf("ib_write_bw printed no bandwidth:\n%s", told)
+	t.Errorf("ib_write_bw printed no bandwidth:\n%s", output)
 }
 
 // gidIndex returns the index of the device's GID for the address.

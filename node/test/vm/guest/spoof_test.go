@@ -18,8 +18,8 @@ import (
 	"railwright/node/testlab/impostor"
 )
 
-// framesOfAKind is the default number of spoofed frames of each kind.
-const framesOfAKind = 100
+// framesPerKind is the default number of spoofed frames of each kind.
+const framesPerKind = 100
 
 // dropsSpoofed checks that no spoofed frame of a pod arrives anywhere with the kernel's datapath and tc, and that a
 // flow that drops it counts each frame once. It also checks the representors' counters in both directions.
@@ -51,7 +51,7 @@ func (n *node) dropsSpoofed(t *testing.T, me *pod, others ...*pod) {
 	for _, wire := range watched {
 		wire.Forget()
 	}
-	frames, times := framesOfAKind*liar.Kinds(), 1
+	frames, times := framesPerKind*liar.Kinds(), 1
 	if asked := flag.Arg(0); asked != "" {
 		times = 10 // each distinct frame costs an upcall to ovs-vswitchd, which is slow in emulation
 		if _, err := fmt.Sscan(asked, &frames); err != nil {
@@ -88,8 +88,8 @@ func (n *node) dropsSpoofed(t *testing.T, me *pod, others ...*pod) {
 
 func (p *pod) face(t *testing.T) impostor.Face {
 	t.Helper()
-	told := p.Run(t, "cat", "/sys/class/net/"+podInterface+"/address")
-	made := impostor.Face{MAC: mustMAC(t, strings.TrimSpace(told))}
+	output := p.Run(t, "cat", "/sys/class/net/"+podInterface+"/address")
+	made := impostor.Face{MAC: mustMAC(t, strings.TrimSpace(output))}
 	for _, address := range p.addresses {
 		if address.Is4() {
 			made.IPv4 = address
@@ -124,6 +124,6 @@ func (n *node) droppedPackets(t *testing.T, rail *rail) (sum uint64) {
 // frames returns Open vSwitch's frame count of the pod's representor: rx from the pod, tx to the pod.
 func (p *pod) frames(t *testing.T, way string) uint64 {
 	t.Helper()
-	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-ports", p.rail.bridge(), p.rail.representor(p.vf))
-	return number(t, regexp.MustCompile(way+` pkts=(\d+)`), told)
+	output := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-ports", p.rail.bridge(), p.rail.representor(p.vf))
+	return number(t, regexp.MustCompile(way+` pkts=(\d+)`), output)
 }

@@ -92,13 +92,13 @@ func startService(t *testing.T, argv ...string) (running *exec.Cmd, ended chan s
 		<-ended
 		_ = log.Close()
 		if t.Failed() {
-			tellEnd(t, log.Name())
+			logEnd(t, log.Name())
 		}
 	})
 	return command, ended
 }
 
-func tellEnd(t *testing.T, path string) {
+func logEnd(t *testing.T, path string) {
 	t.Helper()
 	told, _ := os.ReadFile(path)
 	t.Logf("%s ends:\n%s", path, told[max(0, len(told)-6000):])
