@@ -108,10 +108,10 @@ const tracesGo = 15 * time.Second
 // awaitTraces waits until exactly these traces exist.
 func (c *cluster) awaitTraces(t *testing.T, want []string) {
 	t.Helper()
-	took := awaitEvery(t, kubectlPause, "nothing is left", tracesGo, func() string {
+	took := awaitEvery(t, kubectlPause, "expected traces", tracesGo, func() string {
 		return difference(want, c.traces(t))
 	})
-	t.Logf("nothing was left after %.1f s", took.Seconds())
+	t.Logf("expected traces reached after %.1f s", took.Seconds())
 }
 
 // difference returns the differences between two lists of traces, one per line, or "".

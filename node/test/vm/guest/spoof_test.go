@@ -64,7 +64,7 @@ func (n *node) dropsSpoofed(t *testing.T, me *pod, others ...*pod) {
 	dropped, taken, given := n.droppedPackets(t, rail), me.frames(t, "rx"), others[0].frames(t, "tx")
 	sent := liar.SendSpoofed(t, mine, frames, times)
 	counted := uint64(0)
-	for until := time.Now().Add(testlab.Patience); counted < least && time.Now().Before(until); time.Sleep(betweenLooks) {
+	for until := time.Now().Add(testlab.Patience); counted < minimum && time.Now().Before(until); time.Sleep(betweenLooks) {
 		counted = n.droppedPackets(t, rail) - dropped // ovs-vswitchd reads the datapath's counters twice a second
 	}
 	// The ARP requests of flush and packets of the kernels are not spoofed but may be counted.
