@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.expected.designs import Design, Question, compare, evaluate_design
+from railwright.expected.designs import Design, Question, compare_designs, evaluate_design
 from railwright.report.pages.whatif import render_designs_html
 from railwright.report.text.whatif import labels, render_designs
 from railwright.topology.cluster import build_cluster
@@ -206,7 +206,7 @@ def designs() -> tuple[Design, ...]:
     names = ("</script><b>\x1b[31m", "hgx-h100 nics=8", "hgx-h100 nics=8 nic-rate=200Gb/s")
     hosts = ("hgx-h100 nics=2", "hgx-h100 nics=8", "hgx-h100 nics=8 nic-rate=200Gb/s")
     asked = Question(collectives=("all_reduce", "all_to_all"))
-    return compare(
+    return compare_designs(
         [evaluate_design(name, build_cluster(load(host), 16), asked) for name, host in zip(names, hosts, strict=True)]
     )
 

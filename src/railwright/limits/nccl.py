@@ -36,7 +36,7 @@ _NVLS: dict[int, Constant] = {
     10: Constant(0.74, "of NVLink's planning rate, NVLS", sources.NCCL_TUNING),
 }
 _NVLS_OVER_HOSTS = Constant(0.594 / 0.74, "of NVLS in one host, over a rack, low", sources.NVL72_MEASURED)
-_CAP_SPARE = Constant(0.1, "of NCCL's caps on trees, either way", sources.NCCL_LATENCY)
+_CAP_UNCERTAINTY = Constant(0.1, "of NCCL's caps on trees, either way", sources.NCCL_LATENCY)
 _STEADY = ("all_reduce", "send_recv")
 TREE_SHARE = Constant(0.92, "of the ring's rate on the same links", sources.NCCL_TUNING)
 _XGMI_SHARE = (
@@ -119,7 +119,7 @@ class Bands:
         slower = algorithm == "tree" and case.cluster.hosts > 1 and rccl.is_used(case.cluster)
         self._low = rccl.TREE_LOW.value / TREE_SHARE.value if slower else 1.0
 
-    def of(self, resource: Resource) -> Band:
+    def find(self, resource: Resource) -> Band:
         """Return the band of a resource."""
         at_a_gpu = self._gpus & {resource.link.a, resource.link.b}
         cap = self._case.gpu_cap_bytes_per_s if at_a_gpu else math.inf
@@ -142,7 +142,7 @@ class Bands:
             low = _ALL_TO_ALL_LOW if self._collective == "all_to_all" else _NIC_SHARE[0]
             return Band(min(low.value * rate, cap), min(_NIC_SHARE[1].value * rate, cap))
         if isinstance(protocol, NvlinkLink):
-            return self._nvlink(protocol)
+            return self._nvlink_band(protocol)
         if isinstance(protocol, XgmiLink):
             return Band(_XGMI_SHARE[0].value * rate, _XGMI_SHARE[1].value * rate)
         if isinstance(protocol, PcieLink):
@@ -167,15 +167,15 @@ class Bands:
         known = [end for end in ends if end is not None]
         return any(end.kind in ("nic", "card") or end.facts.get("integrated") is True for end in known)
 
-    def _nvlink(self, protocol: NvlinkLink) -> Band:
-        planned, reached = _NVLINK.get(protocol.generation), self._nvls() if self._reducing else (1.0, 1.0)
+    def _nvlink_band(self, protocol: NvlinkLink) -> Band:
+        planned, reached = _NVLINK.get(protocol.generation), self._nvls_shares() if self._reducing else (1.0, 1.0)
         if planned is None or reached is None:
             return _UNKNOWN
         rate = planned.value * protocol.links
         low = _NVLINK_SHARE[0] if self._collective in _STEADY else _NVLINK_OTHERS_LOW
         return Band(low.value * rate * reached[0], _NVLINK_SHARE[1].value * rate * reached[1])
 
-    def _nvls(self) -> tuple[float, float] | None:
+    def _nvls_shares(self) -> tuple[float, float] | None:
         """Return (low, high) of NVLS; low is less over the hosts of a rack, by the one rack that was measured."""
         found = _NVLS.get(compute_major(self._host))
         if found is None:
@@ -212,8 +212,8 @@ class Bands:
 
 def tree_cap(cluster: Cluster, algorithm: str) -> tuple[float, float] | None:
     """Return NCCL's own cap on the busbw of trees over domains as (low, high) in bytes/s; None without a cap."""
-    most = tuning.channel_most(cluster, algorithm) if algorithm in ("tree", "nvlstree") else math.inf
-    return None if math.isinf(most) else ((1 - _CAP_SPARE.value) * most, (1 + _CAP_SPARE.value) * most)
+    most = tuning.channel_cap(cluster, algorithm) if algorithm in ("tree", "nvlstree") else math.inf
+    return None if math.isinf(most) else ((1 - _CAP_UNCERTAINTY.value) * most, (1 + _CAP_UNCERTAINTY.value) * most)
 
 
 def _every_gpu_has_a_nic_at_its_switch(host: Topology) -> bool:

@@ -12,11 +12,11 @@ from railwright.limits.sources import NCCL_P2P, P2P_MEASURED
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import NvlinkLink
 
-_FOR_EACH_LINK = Constant(2, "channels a peer for each NVLink to it", NCCL_P2P)
-_MOST = Constant(32, "channels, of the 24 of collectives rounded up to a power of two", NCCL_P2P)
-_LEAST_PART = Constant(64 * 1024, "bytes for one channel, an eighth of a chunk", NCCL_P2P)
-_MOST_PART = Constant(16 * 1024 * 1024, "bytes for one channel, 32 chunks", NCCL_P2P)
-_CHANNEL = Constant(19.0e9, "bytes/s a channel, copied through NCCL's own buffers, low", P2P_MEASURED)
+_CHANNELS_PER_LINK = Constant(2, "channels a peer for each NVLink to it", NCCL_P2P)
+_MAX_CHANNELS = Constant(32, "channels, of the 24 of collectives rounded up to a power of two", NCCL_P2P)
+_MIN_PART_BYTES = Constant(64 * 1024, "bytes for one channel, an eighth of a chunk", NCCL_P2P)
+_MAX_PART_BYTES = Constant(16 * 1024 * 1024, "bytes for one channel, 32 chunks", NCCL_P2P)
+_CHANNEL_LOW = Constant(19.0e9, "bytes/s a channel, copied through NCCL's own buffers, low", P2P_MEASURED)
 _CHANNEL_HIGH = Constant(1.1 * 20.4e9, "bytes/s a channel, high: a tenth above the measured rate", P2P_MEASURED)
 
 
@@ -26,18 +26,18 @@ def band_bytes_per_s(cluster: Cluster, size_bytes: int) -> tuple[float, float]:
     if cluster.hosts > 1 or not links:
         return float("inf"), float("inf")
     used = channels(cluster.ranks, min(links), size_bytes)
-    return used * _CHANNEL.value, used * _CHANNEL_HIGH.value
+    return used * _CHANNEL_LOW.value, used * _CHANNEL_HIGH.value
 
 
 def channels(ranks: int, links: int, size_bytes: int) -> int:
     """Return the number of channels of a message between GPUs joined by `links` NVLinks, in one host with `ranks`
     ranks.
     """
-    most = 1 << (min(int(_FOR_EACH_LINK.value) * links, int(_MOST.value)) - 1).bit_length()
+    most = 1 << (min(int(_CHANNELS_PER_LINK.value) * links, int(_MAX_CHANNELS.value)) - 1).bit_length()
     found = most
     while found * ranks > most and found > 1:
         found //= 2
-    found = min(found, -(-size_bytes // int(_LEAST_PART.value)))
-    while size_bytes > found * _MOST_PART.value and 2 * found <= most:
+    found = min(found, -(-size_bytes // int(_MIN_PART_BYTES.value)))
+    while size_bytes > found * _MAX_PART_BYTES.value and 2 * found <= most:
         found *= 2
     return found

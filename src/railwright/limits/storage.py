@@ -34,7 +34,7 @@ def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit
 
     Storage servers in the cluster file provide the drives, else each client's own drives count.
     """
-    found = [_stage(what, links, times) for what, links, times in _ways(cluster, clients, to_gpus)]
+    found = [_build_stage(what, links, times) for what, links, times in _list_stages(cluster, clients, to_gpus)]
     stages = [stage for stage in found if isinstance(stage, Stage)]
     if not stages:
         why = f"{cluster.host.name} has no drive whose rate is known, and there are no storage servers"
@@ -44,13 +44,13 @@ def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit
     least = min(stages, key=lambda stage: stage.rate)
     others = [f"{stage.what} {format_bandwidth(stage.rate)}" for stage in stages if stage is not least]
     unknown = [name for name in found if isinstance(name, str)]
-    because = f"{least.number} {_words(least.what, least.number)}, each: {least.limit.because}"
+    because = f"{least.number} {_stage_noun(least.what, least.number)}, each: {least.limit.because}"
     because += f" (beside {', '.join(others)})" if others else ""
     because += f"; not known and not counted: {', '.join(unknown)}" if unknown else ""
     return replace(least.limit, value=least.rate, because=because)
 
 
-def _ways(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, list[Link], int]]:
+def _list_stages(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, list[Link], int]]:
     """Yield (stage, the links of one machine, the number of machines) for all stages that the data pass."""
     if cluster.storage is not None:
         servers, server = cluster.storage
@@ -63,7 +63,7 @@ def _ways(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, l
         yield "PCIe links of GPUs", _find_links(cluster.host, "gpu")[:to_gpus], clients
 
 
-def _stage(what: str, links: list[Link], times: int) -> Stage | str:
+def _build_stage(what: str, links: list[Link], times: int) -> Stage | str:
     """Return the stage of a machine's links, `times` over; only its name if the rate of one is unknown."""
     limits = [limit for limit in map(link_limit, links) if isinstance(limit, Limit)]
     if not limits or len(limits) < len(links):
@@ -72,7 +72,7 @@ def _stage(what: str, links: list[Link], times: int) -> Stage | str:
     return Stage(what, len(links) * times, least, sum(limit.value for limit in limits) * times)
 
 
-def _words(what: str, number: int) -> str:
+def _stage_noun(what: str, number: int) -> str:
     """Return the words of a stage in the singular or plural: `drive of the servers` for one."""
     if number > 1:
         return what

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.shapes import amd, aws, azure, gcp, grace, laptop, nvidia, oci, pcie
-from railwright.topology.shapes.names import MAX_NAME, Named, Names
+from railwright.topology.shapes.names import MAX_NAME, NamedShape, Names
 from railwright.topology.shapes.parts import Shape
 from railwright.units import format_count
 
@@ -35,11 +35,11 @@ def split_name(words: list[str]) -> tuple[str, list[str]] | None:
     for most in range(named, 0, -1):
         found = _NAMES.find(" ".join(words[:most]))
         if found is not None:
-            return found.shape, [*_gpus(found, words[most:]), *words[most:]]
+            return found.shape, [*_gpu_change(found, words[most:]), *words[most:]]
     return None
 
 
-def _gpus(found: Named, changes: list[str]) -> list[str]:
+def _gpu_change(found: NamedShape, changes: list[str]) -> list[str]:
     """Return the number of GPUs in the name as a change, unless a change gives it."""
     given = any(word.partition("=")[0].lower() == "gpus" for word in changes)
     return [f"gpus={found.gpus}"] if found.gpus is not None and not given else []

@@ -16,7 +16,7 @@ from railwright.topology.sources.root import ABSENT, Root, Unreadable
 _GROUPS = "proc/self/cgroup"
 _ROOT = "sys/fs/cgroup"
 _QUOTA = re.compile(r"(max|-1|\d{1,15}) (\d{1,15})\s*")
-_MOST_LEVELS = 32
+_MAX_LEVELS = 32
 
 
 def cpu_quota(root: Root) -> Scalar | Unreadable:
@@ -25,7 +25,7 @@ def cpu_quota(root: Root) -> Scalar | Unreadable:
     """
     least: float | None = None
     found = False
-    for path, content in _quotas(root):
+    for path, content in _list_quotas(root):
         if isinstance(content, Unreadable):
             if content.is_absent:
                 continue
@@ -42,12 +42,12 @@ def cpu_quota(root: Root) -> Scalar | Unreadable:
     return UNLIMITED if found else Unreadable(_ROOT, ABSENT)
 
 
-def _quotas(root: Root) -> Iterator[tuple[str, str | Unreadable]]:
+def _list_quotas(root: Root) -> Iterator[tuple[str, str | Unreadable]]:
     """Yield the file of each level, with its quota and period: `max 100000`."""
     for line in [*root.text(_GROUPS).splitlines(), "0::/"]:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        levels = [part for part in path.split("/") if part][:_MOST_LEVELS]
+        levels = [part for part in path.split("/") if part][:_MAX_LEVELS]
         if ".." in levels:  # above the topmost group that this process sees
             yield _GROUPS, Unreadable(_GROUPS, "names a group that is not shown here")
             continue
@@ -57,10 +57,10 @@ def _quotas(root: Root) -> Iterator[tuple[str, str | Unreadable]]:
                 file = f"{_ROOT}/{below}/cpu.max" if below else f"{_ROOT}/cpu.max"
                 yield file, root.read(file)
             elif "cpu" in controllers.split(","):
-                yield _first_version(root, "/".join((_ROOT, controllers, *levels[:depth])))
+                yield _read_version_1(root, "/".join((_ROOT, controllers, *levels[:depth])))
 
 
-def _first_version(root: Root, folder: str) -> tuple[str, str | Unreadable]:
+def _read_version_1(root: Root, folder: str) -> tuple[str, str | Unreadable]:
     quota, period = (root.read(f"{folder}/cpu.cfs_{name}_us") for name in ("quota", "period"))
     if isinstance(quota, Unreadable) or isinstance(period, Unreadable):
         return folder, quota if isinstance(quota, Unreadable) else period

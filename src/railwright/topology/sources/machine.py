@@ -40,7 +40,7 @@ from railwright.topology.sources.tools import read_tools
 from railwright.topology.sources.virtual_buses import scan_virtual_buses
 from railwright.topology.sources.virtualisation import read_virtualisation
 
-_REFUSED_AT_MOST = 20
+_MAX_REFUSED = 20
 _SMP_NAMES = {"GenuineIntel": "UPI", "AuthenticAMD": "xGMI"}
 
 
@@ -62,7 +62,7 @@ def discover(root: Root, source: SourceKind) -> Topology:
     devices, links = tuple(_add_priorities(device, of_ports) for device in parts.devices()), parts.links()
     if gpus := [device for device in devices if device.kind == "gpu" and is_nvidia(device)]:
         devices, links = add_nvidia_answers(parts, gpus, read_probe(root), notes)
-    refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
+    refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_MAX_REFUSED])
     return Topology(name=root.name, source=source, devices=devices, links=links, unknown=(*notes.unknown(), *refused))
 
 

@@ -102,7 +102,7 @@ def printable(raw: bytes) -> str:
 
 
 _PART = r"(?!\.{1,2}(?:/|\Z))[^/\0]{1,255}"
-_PLAIN = re.compile(rf"{_PART}(?:/{_PART})*")
+_RELATIVE_PATH = re.compile(rf"{_PART}(?:/{_PART})*")
 
 
 def components(path: str) -> tuple[str, ...] | Unreadable:
@@ -110,7 +110,7 @@ def components(path: str) -> tuple[str, ...] | Unreadable:
     parts = tuple(path.split("/"))
     if len(parts) > MAX_COMPONENTS:
         return Unreadable(path[:200], f"is nested deeper than {MAX_COMPONENTS} directories")
-    if not _PLAIN.fullmatch(path):
+    if not _RELATIVE_PATH.fullmatch(path):
         return Unreadable(path[:200], "is not a plain relative path")
     return parts
 
@@ -131,19 +131,21 @@ class DirectoryRoot(Root):
         try:
             os.close(os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         except (OSError, ValueError) as exc:
-            raise UsageError(f"{base} cannot be opened as a directory: {_reason(exc)}", hint="check the path") from exc
+            raise UsageError(
+                f"{base} cannot be opened as a directory: {_describe_error(exc)}", hint="check the path"
+            ) from exc
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """Return the bytes of a regular file of at most 1 MiB."""
-        return self._look(path, self._content)
+        return self._call_in_directory(path, self._read_file)
 
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
         """Return the names in a directory, sorted; refused beyond 20,000."""
-        return self._look(path, _names)
+        return self._call_in_directory(path, _list_names)
 
-    def _look(self, path: str, look: Callable[[int, str], Answer]) -> Answer | Unreadable:
+    def _call_in_directory(self, path: str, look: Callable[[int, str], Answer]) -> Answer | Unreadable:
         """Call `look` with the directory of `path`, opened without following links, and the last name in `path`."""
-        parts = components(self._own_process(path))
+        parts = components(self._resolve_self(path))
         if isinstance(parts, Unreadable):
             return parts
         if self._operations_left <= 0:
@@ -162,9 +164,9 @@ class DirectoryRoot(Root):
         except _Refusal as refusal:
             return Unreadable(path, str(refusal))
         except (OSError, ValueError) as exc:
-            return Unreadable(path, _reason(exc))
+            return Unreadable(path, _describe_error(exc))
 
-    def _own_process(self, path: str) -> str:
+    def _resolve_self(self, path: str) -> str:
         """Return the path with `proc/self`, a symbolic link, replaced by the process's own directory on the live
         machine.
         """
@@ -172,13 +174,13 @@ class DirectoryRoot(Root):
             return f"proc/{self._process_id}/{path.removeprefix('proc/self/')}"
         return path
 
-    def _content(self, directory: int, name: str) -> bytes:
-        _check(os.stat(name, dir_fd=directory, follow_symlinks=False))
+    def _read_file(self, directory: int, name: str) -> bytes:
+        _check_regular(os.stat(name, dir_fd=directory, follow_symlinks=False))
         # O_NONBLOCK: the file may have become a FIFO between the two calls.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
         descriptor = os.open(name, flags, dir_fd=directory)
         try:
-            _check(os.fstat(descriptor))
+            _check_regular(os.fstat(descriptor))
             content = bytearray()
             while chunk := os.read(descriptor, 65_536):
                 content += chunk
@@ -197,7 +199,7 @@ _TOO_LARGE = "is larger than 1 MiB"
 _TOO_MANY = f"has more than {MAX_DIRECTORY_ENTRIES} entries"
 
 
-def _names(directory: int, name: str) -> tuple[str, ...]:
+def _list_names(directory: int, name: str) -> tuple[str, ...]:
     descriptor = os.open(name, _DIRECTORY_FLAGS, dir_fd=directory)
     try:
         with os.scandir(descriptor) as entries:
@@ -209,7 +211,7 @@ def _names(directory: int, name: str) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _check(status: os.stat_result) -> None:
+def _check_regular(status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise _Refusal("is a symbolic link")
     if not stat.S_ISREG(status.st_mode):
@@ -218,7 +220,7 @@ def _check(status: os.stat_result) -> None:
         raise _Refusal(_TOO_LARGE)
 
 
-def _reason(exc: OSError | ValueError) -> str:
+def _describe_error(exc: OSError | ValueError) -> str:
     if isinstance(exc, ValueError) or exc.errno is None:
         return "is not a plain relative path"
     return _REASONS.get(exc.errno, os.strerror(exc.errno).lower())
@@ -256,9 +258,9 @@ class ArchiveRoot(Root):
                 self.refused.append(Unreadable(f"line {number}", f"more than {MAX_ARCHIVE_FILES} lines"))
                 break
             if line.strip():
-                self._take(number, line, decoder)
+                self._add_line(number, line, decoder)
 
-    def _take(self, number: int, line: bytes, decoder: msgspec.json.Decoder[ArchiveLine]) -> None:
+    def _add_line(self, number: int, line: bytes, decoder: msgspec.json.Decoder[ArchiveLine]) -> None:
         try:
             entry = decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -340,13 +342,13 @@ class CapturedRoot(Root):
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """Return the bytes of a file."""
-        return self._explained(self._files.read_bytes(path))
+        return self._restore_reason(self._files.read_bytes(path))
 
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
         """Return the names in a directory, sorted."""
-        return self._explained(self._files.list(path))
+        return self._restore_reason(self._files.list(path))
 
-    def _explained(self, answer: Answer | Unreadable) -> Answer | Unreadable:
+    def _restore_reason(self, answer: Answer | Unreadable) -> Answer | Unreadable:
         if isinstance(answer, Unreadable) and answer.is_absent and answer.path in self.manifest.unreadable:
             reason = printable(self.manifest.unreadable[answer.path].encode("utf-8", "replace"))
             return Unreadable(answer.path, reason[:200])
@@ -363,7 +365,7 @@ def read_bounded(file: Path, limit_bytes: int) -> bytes:
         with os.fdopen(descriptor, "rb") as stream:
             raw = stream.read(limit_bytes + 1)
     except (OSError, ValueError) as exc:
-        raise UsageError(f"{file} cannot be read: {_reason(exc)}", hint="check the path") from exc
+        raise UsageError(f"{file} cannot be read: {_describe_error(exc)}", hint="check the path") from exc
     if len(raw) > limit_bytes:
         raise UsageError(f"{file} is larger than {limit_bytes // 2**20} MiB", hint="check that it is a capture")
     return raw

@@ -24,7 +24,7 @@ _LANE_BITS_PER_S = {"SDR": 2.5e9, "DDR": 5e9, "QDR": 10e9, "FDR10": 10.3125e9, "
 _TABLE = re.compile(r"Unicast lids .{0,200}\bguid 0x([0-9a-f]{1,16})\b")
 _ENTRY = re.compile(r"0x([0-9a-f]{1,4})\s+(\d{1,3})\s")
 _DROPPED = 255
-_MOST_ENTRIES = 50_000_000
+_MAX_ENTRIES = 50_000_000
 
 
 def parse_subnet(cables: str, tables: str = "") -> Subnet:
@@ -42,10 +42,10 @@ def parse_subnet(cables: str, tables: str = "") -> Subnet:
     if not any(node.is_switch for node in nodes.values()):
         raise UsageError("the file has no switch", hint="give the output of ibnetdiscover without options")
     known = tuple(wire for wire in wires.values() if all(end.guid in nodes for end in wire.ends))
-    return Subnet(nodes, known, lids, _tables(tables, nodes) if tables else {})
+    return Subnet(nodes, known, lids, _parse_tables(tables, nodes) if tables else {})
 
 
-def _tables(text: str, nodes: dict[str, Node]) -> dict[str, dict[int, int]]:
+def _parse_tables(text: str, nodes: dict[str, Node]) -> dict[str, dict[int, int]]:
     found: dict[str, dict[int, int]] = {}
     table: dict[int, int] = {}
     entries = 0
@@ -56,9 +56,9 @@ def _tables(text: str, nodes: dict[str, Node]) -> dict[str, dict[int, int]]:
             entries += 1
             if int(entry[2]) != _DROPPED:
                 table[int(entry[1], 16)] = int(entry[2])
-        if entries > _MOST_ENTRIES:
+        if entries > _MAX_ENTRIES:
             raise UsageError(
-                f"the tables must have at most {_MOST_ENTRIES} entries", hint="give the tables of one subnet"
+                f"the tables must have at most {_MAX_ENTRIES} entries", hint="give the tables of one subnet"
             )
     if not found:
         raise UsageError("the file has no forwarding table", hint="give the output of dump_fts (infiniband-diags)")
