@@ -21,8 +21,7 @@ FILE_SYSTEM_SHARE = Constant(0.8, "of the raw device, direct random reads", _FIL
 
 
 def expect_files(workload: Files, machine: Machine) -> Bounds:
-    """Return the bounds of reads and writes on a mount, a drive or files, and of a reader that decodes or reads ahead.
-    """
+    """Return the bounds of reads and writes on a mount, a drive or files, and of decoding or reading ahead."""
     measured = machine.measured
     if workload.of == "mount":
         return mounts.mount_limit(workload)

@@ -56,7 +56,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.leaf_ports + self.leaf_uplink_ports + self.spine_ports
 
     def count_priced_parts(self) -> dict[str, int]:
-        """The number of parts for each key of the price list."""
+        """Return the number of parts for each key of the price list."""
         return {
             "gpu_host": self.gpu_hosts,
             "nic": self.nics,

@@ -15,11 +15,13 @@ from railwright.limits.sources import NCCL_LATENCY, NCCL_TOPO, NCCL_TUNING, OFI_
 from railwright.limits.traffic import domain_hosts, domains, find_protocol
 from railwright.topology.cluster import Cluster
 
-_NEARLY_EQUAL_FACTOR = Constant(1.1, "times as fast, from where NCCL's choice is not clear", NCCL_LATENCY)
-_LARGE_BYTES = Constant(64 * 2**20, "bytes, from where no tree is taken in one domain", NCCL_LATENCY)
-_ALIKE_FACTOR = Constant(1.05, "times, by which two bands differ at one end at most to count as one", NCCL_LATENCY)
-_RING_BYTES = Constant(32 * 2**20, "bytes, from where the ring was seen on two hosts", RING_SEEN)
-_PLUGIN_FACTOR = Constant(1.6, "times as fast, where a plugin chooses by its own tables", OFI_LATENCY)
+_NEARLY_EQUAL_FACTOR = Constant(1.1, "times as fast, up to which NCCL's choice is not clear", NCCL_LATENCY)
+_LARGE_BYTES = Constant(64 * 2**20, "bytes, from which NCCL takes no tree in one domain", NCCL_LATENCY)
+_ALIKE_FACTOR = Constant(1.05, "times, the maximum difference at one end between bands that count as one", NCCL_LATENCY)
+_RING_BYTES = Constant(32 * 2**20, "bytes, from which the ring was seen on two hosts", RING_SEEN)
+_PLUGIN_FACTOR = Constant(
+    1.6, "times as fast, up to which a plugin with its own tables may choose another", OFI_LATENCY
+)
 
 
 def find_best(found: tuple[Algorithm, ...]) -> Algorithm:

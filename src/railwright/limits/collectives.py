@@ -34,7 +34,7 @@ def compute_algorithms(case: Case, collective: str, *, explained: bool = True) -
 
 
 def build_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
-    """Return the limit of a point of a collective; its reason is the narrowest link of the best algorithm."""
+    """Return `bytes_per_s` as the limit of a collective, whose reason is the narrowest link of the best algorithm."""
     best = find_best(found)
     narrowest = best.bottleneck[0] if best.bottleneck else None
     return Limit(

@@ -108,7 +108,7 @@ class Flows:
         return Flow(best * _SCALE, {name: share for name, share in shares.items() if share > 1e-6})
 
     def solve_rate(self, capacity: Callable[[Resource], float]) -> float:
-        """Return only the rate of `solve_under`, which costs less after another solution."""
+        """Return only the rate of `solve_under`, which costs less after another solve."""
         return self._solve(self._bounds(capacity), anew=False).objective * _SCALE
 
     def _bounds(self, capacity: Callable[[Resource], float]) -> dict[str, float]:

@@ -50,7 +50,7 @@ class Resource(NamedTuple):
     id: str
     kind: ResourceKind
     words: str
-    """The reason of the limit: `400 Gb/s port of nic0, InfiniBand MTU 4096: 99.4% payload`."""
+    """The reason for the limit: `400 Gb/s port of nic0, InfiniBand MTU 4096: 99.4% payload`."""
     limit_bytes_per_s: float
     """Infinite if no document gives a rate."""
     link: Link
@@ -70,8 +70,8 @@ class Arc(NamedTuple):
 class FlowGraph(NamedTuple):
     """Arcs and resources.
 
-    Node names: `s:` sending copy, `r:` receiving copy (`t:` and `q:` between memory and NIC where data bounces there),
-    `.src`, `.dst`, `.relay` of a GPU.
+    Node names: `s:` sending copy, `r:` receiving copy (`t:` and `q:` between memory and NIC if data is staged in host
+    memory), `.src`, `.dst`, `.relay` of a GPU.
     """
 
     arcs: tuple[Arc, ...]

@@ -1,6 +1,6 @@
 """The time of a small collective by algorithm and protocol: t = latency + S / bandwidth.
 
-Latencies and bandwidths of protocols are NCCL's own (`tuning`); the least time over its protocols counts. The launch
+Latencies and bandwidths of protocols are NCCL's own (`tuning`); the minimum over the protocols is used. The launch
 overhead of an operation and the spread of the model were measured inside one host and are estimates over hosts.
 """
 
@@ -24,23 +24,23 @@ from railwright.topology.cluster import Cluster
 
 US = 1e-6
 WITH_PROTOCOLS = ("ring", "tree", "nvls", "nvlstree")
-_PEER_US = Constant(14.0, "us for one message of a pair over the network", NCCL_TUNING)
+_PEER_US = Constant(14.0, "us for one message between a pair over the network", NCCL_TUNING)
 _START_US = Constant(8.4, "us, start of a kernel with Simple", NCCL_TUNING)
-_MAX_PEERS_IN_FLIGHT = Constant(8, "pairs of a rank in flight", NCCL_LATENCY)
+_MAX_PEERS_IN_FLIGHT = Constant(8, "pairs in flight per rank", NCCL_LATENCY)
 _CHUNK_BYTES = Constant(4 * 1024 * 1024 / 8, "bytes of a step: NCCL_BUFFSIZE / 8 steps", NCCL_BUFFSIZE)
-_LAUNCH_US = Constant(12.0, "us from one operation's start to the next's, besides", HOST_SMALL_MEASURED)
+_LAUNCH_US = Constant(12.0, "us from one operation's start to the next, besides its latency", HOST_SMALL_MEASURED)
 _MODEL_SHARE = Constant(0.35, "of NCCL's latency, in one host", HOST_SMALL_MEASURED)
-_RAMP = Constant(0.036, "of the bandwidth lost at most for each halving below 8 GiB", RAMP_MEASURED)
-_RAMP_PCIE = Constant(0.01, "of the bandwidth lost at most for each halving, PCIe alone", PCIE_RAMP_MEASURED)
+_RAMP = Constant(0.036, "of the bandwidth, the maximum loss per halving below 8 GiB", RAMP_MEASURED)
+_RAMP_PCIE = Constant(0.01, "of the bandwidth, the maximum loss per halving, PCIe alone", PCIE_RAMP_MEASURED)
 _RAMP_FROM_BYTES = Constant(8 * 2**30, "bytes", RAMP_MEASURED)
-_MAX_HALVINGS = Constant(10, "halvings that are counted", RAMP_MEASURED)
+_MAX_HALVINGS = Constant(10, "halvings, the maximum that is counted", RAMP_MEASURED)
 _SPREAD_INSIDE = (
     Constant(1.35, "times shorter, in one host", HOST_SMALL_MEASURED),
     Constant(2.1, "times longer, in one host", HOST_SMALL_MEASURED),
 )
 # Clocks, cables and the proxy thread add to NCCL's figures more often than they take away.
 _SPREAD_BETWEEN = (Constant(1.35, "times shorter", NCCL_LATENCY), Constant(2.1, "times longer", NCCL_LATENCY))
-_SPREAD_OF_PLUGIN = Constant(1.15, "times, either way, where network and plugin bound the latency", NCCL_LATENCY)
+_SPREAD_OF_PLUGIN = Constant(1.15, "times, shorter or longer, if network and plugin bound the latency", NCCL_LATENCY)
 
 
 class _BandEnd(NamedTuple):

@@ -1,7 +1,8 @@
-"""The rates that NCCL reaches of each link on healthy machines: experience and NCCL's planning figures, never a limit.
+"""The bands of rates that NCCL reaches on each kind of link, from measurements of healthy machines and NCCL's own
+planning figures. They are never limits.
 
 Each resource of the flow program has a band (low, high) in bytes/s. The program is solved with all lows and with all
-highs. So the band of a collective follows from its links and is fitted to no system.
+highs. So the band of a collective follows from its links and is not fitted to any system.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NVLS: dict[int, Constant] = {
     10: Constant(0.74, "of NVLink's planning rate, NVLS", sources.NCCL_TUNING),
 }
 _NVLS_OVER_HOSTS = Constant(0.594 / 0.74, "of NVLS in one host, over a rack, low", sources.NVL72_MEASURED)
-_CAP_UNCERTAINTY = Constant(0.1, "of NCCL's caps on trees, either way", sources.NCCL_LATENCY)
+_CAP_UNCERTAINTY = Constant(0.1, "of NCCL's caps on trees, up and down", sources.NCCL_LATENCY)
 _STEADY = ("all_reduce", "send_recv")
 TREE_SHARE = Constant(0.92, "of the ring's rate on the same links", sources.NCCL_TUNING)
 _XGMI_SHARE = (
@@ -155,7 +156,7 @@ class Bands:
         return self._socket_band(resource) if isinstance(protocol, SmpLink) else self._cpu_band(resource)
 
     def _bypasses_kernel(self, resource: Resource) -> bool:
-        """Whether NCCL's plugin for that NIC takes TCP out of the kernel and into GPU memory (GPUDirect-TCPX)."""
+        """Report whether NCCL's plugin for that NIC moves TCP data past the kernel into GPU memory (GPUDirect-TCPX)."""
         nic = self._host.device(resource.link.a)
         return nic is not None and nic.facts.get("gpudirect_tcp") is True
 
@@ -176,7 +177,7 @@ class Bands:
         return Band(low.value * rate * reached[0], _NVLINK_SHARE[1].value * rate * reached[1])
 
     def _nvls_shares(self) -> tuple[float, float] | None:
-        """Return (low, high) of NVLS; low is less over the hosts of a rack, by the one rack that was measured."""
+        """Return the shares (low, high) of NVLS; low is lower over the hosts of a rack, from the one rack measured."""
         found = _NVLS.get(compute_major(self._host))
         if found is None:
             return None
@@ -202,7 +203,7 @@ class Bands:
         return Band(max(_ACROSS_CPU_LOW.value, self._peer_rate()) if crosses else math.inf, math.inf)
 
     def _peer_rate(self) -> float:
-        """Return the least rate between GPUs through a CPU, a share of their links; 0 if NICs' data crosses it too."""
+        """Return the minimum rate between GPUs through a CPU, from their slowest link; 0 if NICs' data crosses it."""
         if self._case.cluster.hosts > 1 and not self._nics_below_switches:
             return 0.0
         links = [link.protocol for link in self._host.links if link.b in self._gpus]
@@ -217,7 +218,7 @@ def tree_cap(cluster: Cluster, algorithm: str) -> tuple[float, float] | None:
 
 
 def _every_gpu_has_a_nic_at_its_switch(host: Topology) -> bool:
-    """Report whether no GPU needs a CPU to reach a NIC."""
+    """Report whether every GPU is below a PCIe switch that has a NIC."""
     switches = {switch.id for switch in host.of_kind("pcie_switch")}
     near = {kind: {link.a for link in host.links if link.b in ids} for kind, ids in (
         ("gpu", {gpu.id for gpu in host.of_kind("gpu")}),

@@ -1,8 +1,8 @@
 """The number of channels for a message between GPUs of one host, and their rate.
 
 A message to one peer gets few channels, because NCCL shares them out as if every rank sent to all others at once. Only
-parts of more than 16 MiB a channel double them. So the channels limit a ring of sends that is large enough to fill a
-link, and more so with more ranks.
+parts of more than 16 MiB per channel double their number. So the channels limit a ring of sends that is large enough to
+fill a link, and more so with more ranks.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from railwright.limits.sources import NCCL_P2P, P2P_MEASURED
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import NvlinkLink
 
-_CHANNELS_PER_LINK = Constant(2, "channels a peer for each NVLink to it", NCCL_P2P)
+_CHANNELS_PER_LINK = Constant(2, "channels to a peer per NVLink to it", NCCL_P2P)
 _MAX_CHANNELS = Constant(32, "channels, of the 24 of collectives rounded up to a power of two", NCCL_P2P)
 _MIN_PART_BYTES = Constant(64 * 1024, "bytes for one channel, an eighth of a chunk", NCCL_P2P)
 _MAX_PART_BYTES = Constant(16 * 1024 * 1024, "bytes for one channel, 32 chunks", NCCL_P2P)
 _CHANNEL_LOW = Constant(19.0e9, "bytes/s a channel, copied through NCCL's own buffers, low", P2P_MEASURED)
-_CHANNEL_HIGH = Constant(1.1 * 20.4e9, "bytes/s a channel, high: a tenth above the measured rate", P2P_MEASURED)
+_CHANNEL_HIGH = Constant(1.1 * 20.4e9, "bytes/s a channel, high: a tenth above the highest measured rate", P2P_MEASURED)
 
 
 def band_bytes_per_s(cluster: Cluster, size_bytes: int) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""NVLink, NVLink-C2C and AMD's Infinity Fabric: active links times the rate of one link, each direction."""
+"""NVLink, NVLink-C2C and AMD's Infinity Fabric: active links times the rate of one link, in each direction."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find_unknown_gpus(machine: Topology) -> tuple[str, ...]:
 
 
 def limit(link: Link) -> Limit | NoLimit:
-    """Return the limit of the links between two devices, each direction."""
+    """Return the limit of the links between two devices, in each direction."""
     protocol = link.protocol
     if isinstance(protocol, C2cLink):
         return _limit(link, C2C_RATE.value, "NVLink-C2C", C2C_RATE)

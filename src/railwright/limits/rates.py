@@ -34,17 +34,17 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def middle(self) -> float | None:
-        """The geometric mean of the band; None without a band."""
+        """The mean of the band's two ends; None without a band."""
         if self.expected_low is None or self.expected_high is None:
             return None
         return (self.expected_low + self.expected_high) / 2
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The part of the limit that one kind of link decides, and the gain from relaxing it."""
+    """The share of the limit that one kind of link decides, and the rate if that kind were twice as fast."""
 
     what: str
-    """The kind of resource, as `NIC port`."""
+    """The kind of resource, such as `NIC port`."""
     where: tuple[str, ...]
     """Ids of links, or of NIC ports with their direction."""
     share: float

@@ -19,13 +19,13 @@ from railwright.units import format_bandwidth
 
 
 class Stage(NamedTuple):
-    """A stage that all data pass: its devices, how many work at once, the limit of the slowest, the rate of all."""
+    """A stage that all data pass: kind and number of its devices, the limit of the slowest, and their total rate."""
 
     what: str
     number: int
     limit: Limit
     rate: float
-    """The rate of all of them, in bytes/s."""
+    """The total rate in bytes/s."""
 
 
 def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit | NoLimit:
@@ -45,7 +45,7 @@ def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit
     others = [f"{stage.what} {format_bandwidth(stage.rate)}" for stage in stages if stage is not least]
     unknown = [name for name in found if isinstance(name, str)]
     because = f"{least.number} {_stage_noun(least.what, least.number)}, each: {least.limit.because}"
-    because += f" (beside {', '.join(others)})" if others else ""
+    because += f" (other stages: {', '.join(others)})" if others else ""
     because += f"; not known and not counted: {', '.join(unknown)}" if unknown else ""
     return replace(least.limit, value=least.rate, because=because)
 
@@ -64,7 +64,7 @@ def _list_stages(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple
 
 
 def _build_stage(what: str, links: list[Link], times: int) -> Stage | str:
-    """Return the stage of a machine's links, `times` over; only its name if the rate of one is unknown."""
+    """Return the stage of a machine's links in `times` machines; only its name if the rate of a link is unknown."""
     limits = [limit for limit in map(link_limit, links) if isinstance(limit, Limit)]
     if not limits or len(limits) < len(links):
         return what
@@ -73,7 +73,7 @@ def _build_stage(what: str, links: list[Link], times: int) -> Stage | str:
 
 
 def _stage_noun(what: str, number: int) -> str:
-    """Return the words of a stage in the singular or plural: `drive of the servers` for one."""
+    """Return the name of a stage in the singular or plural: `drive of the servers` for one."""
     if number > 1:
         return what
     return what.replace("drives", "drive").replace("ports", "port").replace("links", "link")

@@ -7,11 +7,11 @@ one tier      K N <= R: one switch holds every NIC port.
 leaves        groups of h hosts, the last group takes the rest. In a group of m hosts a leaf takes floor(h / m) whole
               rails (in a full group one), so it has d <= h ports to NICs. NVIDIA calls a full group a scalable unit.
 two tiers     S spines, each joined to each leaf by ceil(d / S) links, so all ways are equal. S is the
-              least number for which the links to all leaves fit on one spine (sum of ceil(d / S) <= R) and those to
+              smallest number for which the links to all leaves fit on one spine (sum of ceil(d / S) <= R) and those to
               all spines on a leaf (d + S ceil(d / S) <= R). More than R leaves need a third tier.
-three tiers   pods of h leaves in order. S spines in every pod, the same number in all: the least for which the links
+three tiers   pods of h leaves in order. S spines in every pod, the same number in all: the smallest for which the links
               to the leaves of each pod fit on half a spine (u = sum of ceil(d / S) <= h). Spine s of every pod is in
-              plane s, whose C cores are each joined to it by ceil(u / C) links: the least C for which those of all
+              plane s, whose C cores are each joined to it by ceil(u / C) links: the smallest C for which those of all
               pods fit on one core (sum of ceil(u / C) <= R) and u + C ceil(u / C) <= R. More than R pods: refused.
 
 The result is NVIDIA's own table of larger fabrics to the switch and the cable (DGX SuperPOD Reference Architecture,
@@ -79,7 +79,7 @@ def _count_leaves(hosts: int, rails: int, half: int) -> Counter[int]:
 
 
 def _find_minimum(first: int, last: int, fits: Callable[[int], bool]) -> int:
-    """Return the least number from `first` to `last` that fits; the last always does."""
+    """Return the smallest number from `first` to `last` that fits, or `last` if none below it does."""
     return next((number for number in range(max(1, first), last) if fits(number)), last)
 
 

@@ -49,7 +49,7 @@ _MAX_NAMED = 8
 NVLS_CAPABILITY = Constant(9, "compute capability (major) from which NVSwitches reduce", NCCL_TUNING)
 _MULTICAST = "multicast"
 """Fact of a GPU: whether CUDA's driver can make multicast objects on it, which NVLS needs."""
-_MAX_TREE_DOMAINS = Constant(64, "domains: from there the busiest one's load stays 2", NCCL_TREES)
+_MAX_TREE_DOMAINS = Constant(64, "domains, from which the load of the busiest stays 2", NCCL_TREES)
 
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collective_name(written: str) -> str:
-    """Return our name of a collective for any spelling, like `allreduce` and `alltoall_perf`; unknown names are
+    """Return our name of a collective for any spelling, such as `allreduce` or `alltoall_perf`; unknown names are
     unchanged.
     """
     letters = "".join(letter for letter in written.lower().removesuffix("_perf") if letter.isalnum())
@@ -279,7 +279,7 @@ def _is_uplink(resource: str | None, level: int) -> bool:
 
 
 def _list_places(cluster: Cluster) -> Iterator[tuple[str, int | None, int]]:
-    """Yield the places of other hosts as seen from one: (kind of sink, tier that joins them, how many)."""
+    """Yield the places of other hosts as seen from one: (kind of sink, tier that joins them, number of hosts)."""
     inside = domain_hosts(cluster)
     if inside > 1:
         yield "d", None, inside - 1

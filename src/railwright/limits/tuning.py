@@ -72,7 +72,7 @@ _BLACKWELL = Constant(10, "compute capability (major)", NCCL_TUNING)
 _OVERHEAD_US = {
     amd: Constant(us, "us to post one step to the network", NCCL_TUNING) for amd, us in ((False, 1.0), (True, 2.0))
 }
-_SIMPLE_POSTS = Constant(3, "times as much with Simple", NCCL_TUNING)
+_SIMPLE_POSTS = Constant(3, "times the posting time with Simple", NCCL_TUNING)
 # compute capability (major) -> GB/s of LL in one domain; AMD CPU -> in 2 domains, in more
 _LL_CAP_ONE_DOMAIN = {
     major: Constant(rate * 1e9, "bytes/s busbw of LL, one domain", NCCL_TUNING)
@@ -98,12 +98,12 @@ _CHANNEL_CAP: dict[tuple[str, str], dict[int, tuple[Constant, Constant]]] = {
         (("nvlstree", ""), ((9, 57.7, 45.5), (10, 96.0, 80.0))),
     )
 }
-_CAP_UNCERTAINTY = Constant(0.1, "of NCCL's caps, either way", NCCL_LATENCY)
-_LL_CAP_UNCERTAINTY = Constant(0.15, "of NCCL's cap on LL, either way", LL_MEASURED)
+_CAP_UNCERTAINTY = Constant(0.1, "of NCCL's caps, up and down", NCCL_LATENCY)
+_LL_CAP_UNCERTAINTY = Constant(0.15, "of NCCL's cap on LL, up and down", LL_MEASURED)
 _MAX_HEADS = Constant(32, "channels of NVLSTree", NCCL_TOPO)
 # NCCL doubles channels if they are few and fast (src/graph/search.cc).
 _DOUBLED_FROM = Constant(25e9, "bytes/s a channel", NCCL_TOPO)
-_NOT_DOUBLED_BELOW = Constant(50e9, "bytes/s a channel", NCCL_TOPO)
+_ALWAYS_DOUBLED_FROM = Constant(50e9, "bytes/s a channel", NCCL_TOPO)
 _FEW = Constant(4, "channels", NCCL_TOPO)
 # compute capability (major) -> channels over racks: all of a GPU's NVLinks at 45 GB/s a channel, the next speed below a
 # port of 400 Gb/s (src/graph/search.cc)
@@ -128,14 +128,14 @@ _EFA_US = {
 _FAST_EFA = Constant(200e9, "bits/s a port, EFA of the third generation", OFI_LATENCY)
 _TCP_US = (
     Constant(43.0, "us of the network, GPUDirect-TCPXO, low", TCPXO_MEASURED),
-    Constant(1.25 * 51.0, "us of the network, GPUDirect-TCPXO, high: a quarter above", TCPXO_MEASURED),
+    Constant(1.25 * 51.0, "us of the network, GPUDirect-TCPXO, high: a quarter above 51 us", TCPXO_MEASURED),
 )
-_TCP_LL_BYTES = Constant(16 * 2**20, "bytes, up to where the plugin's tables were seen to choose LL", TCPXO_MEASURED)
+_TCP_LL_BYTES = Constant(16 * 2**20, "bytes, up to which the plugin's tables were seen to choose LL", TCPXO_MEASURED)
 _SRD_US = Constant(14.6, "us, the network alone", SRD_LATENCY)
 
 
 def network_us(cluster: Cluster) -> tuple[float, float]:
-    """Return the network plugin's latency of each step between domains, us: (real, as reported to NCCL).
+    """Return the network plugin's latency per step between domains in us: (real, as reported to NCCL).
 
     The plugins of InfiniBand and RoCE report nothing (src/transport/net_ib), so both are 0.
     """
@@ -172,7 +172,7 @@ def _latencies(cluster: Cluster) -> dict[tuple[str, str, str], Constant]:
 def latency_us(
     cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float, plugin_us: float
 ) -> float:
-    """Return NCCL's latency of an operation without its bytes, us; each step between domains adds `plugin_us`."""
+    """Return NCCL's latency of an operation without its bytes, in us; each step between domains adds `plugin_us`."""
     count, ranks = domains(cluster), cluster.ranks
     gpus = cluster.gpus_per_host * domain_hosts(cluster)
     known = _latencies(cluster)
@@ -205,7 +205,7 @@ def algbw(
 ) -> float:
     """Return the rate of the protocol at that size over links that carry `large`, both bytes/s algbw.
 
-    `passed` tells whether NCCL's own caps are exceeded by their uncertainty (1), missed by it (-1), or exact (0).
+    `passed` is 1 to raise NCCL's own caps by their uncertainty, -1 to lower them by it, and 0 to leave them.
     """
     if rccl.is_used(cluster):
         return large * (rccl.LL_SHARE[algorithm].value if protocol == "LL" else 1.0)
@@ -246,13 +246,13 @@ def channels(cluster: Cluster) -> int:
     rates = [getattr(link.protocol, "line_rate_bits_per_s", None) or 0.0 for _, link in ports(cluster.host)]
     each = sum(rates) * domain_hosts(cluster) / found / BITS_PER_BYTE
     newer = compute_major(cluster.host) > _AMPERE.value
-    if each < _DOUBLED_FROM.value or (newer and each < _NOT_DOUBLED_BELOW.value and found > _FEW.value):
+    if each < _DOUBLED_FROM.value or (newer and each < _ALWAYS_DOUBLED_FROM.value and found > _FEW.value):
         return found
     return 2 * found
 
 
 def _count_links_out(cluster: Cluster) -> int:
-    """Return the ways out of a domain: its NIC ports, or its GPUs if they are fewer."""
+    """Return the number of links out of a domain: its NIC ports, or its GPUs if there are fewer."""
     return max(1, min(len(ports(cluster.host)), cluster.gpus_per_host)) * domain_hosts(cluster)
 
 
@@ -277,7 +277,7 @@ def _tree_share(cluster: Cluster, collective: str, algorithm: str, protocol: str
 
 
 def _find_latency_us(known: dict[tuple[str, str, str], Constant], algorithm: str, medium: str, protocol: str) -> float:
-    """Return a latency of the model; 0 if it has none."""
+    """Return a latency of the model in us; 0 if the model does not have it."""
     found = known.get((algorithm, medium, protocol))
     return found.value if found else 0.0
 
