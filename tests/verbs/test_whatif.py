@@ -71,7 +71,7 @@ def test_text_is_at_most_100_columns_with_long_names_and_prices() -> None:
     text = whatif(*SIXTEEN, *vary, "--prices", str(EXAMPLE), "-c", "all_reduce")
     assert max(map(len, text.splitlines())) <= 100
     assert "  design 8  hgx-h100 nics=8 nic-rate=400Gb/s pcie=5, 128 GPUs, 4 leaf and 2 spine switches" in text
-    assert "one radix and one price for all" in text
+    assert "one radix and one price are used for all" in text
 
 
 def test_the_examples_prices_say_that_they_are_made_up() -> None:

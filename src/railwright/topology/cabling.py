@@ -35,8 +35,8 @@ class Cabling(NamedTuple):
 
 
 def parse_cables(rows: Iterable[tuple[str, str, str, str]]) -> tuple[Cable, ...]:
-    """Parse planned cables: (end, port, end, port), the lower end first. Raises UsageError for a port that is used
-    twice.
+    """Parse planned cables: (end, port, end, port), the lower end first. Raises UsageError for an invalid name, a port
+    that is used twice, and too many cables.
     """
     found: list[Cable] = []
     used: dict[Port, int] = {}

@@ -1,4 +1,4 @@
-"""Names of GPUs. Makers, drivers and tools each write the same model in their own way."""
+"""Comparison of GPU names. Makers, drivers and tools each write the same model in their own way."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ def names_a_model(name: str) -> bool:
 
 
 def is_model(seen: str, known: str) -> bool:
-    """Report whether two names are of the same GPU. Makers, drivers and tools write the rest of a name in their own
-    way.
-    """
+    """Report whether two names are of the same GPU: the same model and form factor, and no different memory sizes."""
     models, _ = _parse_model(known)
     return bool(models) and _parse_model(seen) == _parse_model(known) and _may_have_same_memory(seen, known)
 
@@ -33,7 +31,7 @@ def _parse_model(name: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _may_have_same_memory(seen: str, known: str) -> bool:
-    """Report whether the names do not give different memory sizes."""
+    """Report whether two names have the same memory size, or one of them has none."""
     mine, other = _parse_memory(seen), _parse_memory(known)
     return not mine or not other or mine == other
 

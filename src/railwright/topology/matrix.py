@@ -1,10 +1,9 @@
 """The table of `nvidia-smi topo -m`: GPUs and NICs that share a PCIe switch, a CPU, or only the socket link.
 
-            GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity
-    GPU0     X      NV18    PIX     0-47            0
+GPU0 GPU1 NIC0 CPU Affinity NUMA Affinity GPU0 X NV18 PIX 0-47 0
 
-It names no model and no rate. The words are NVIDIA's (nvidia-smi topo -m, Legend): PIX at most one PCIe bridge, PXB
-several, PHB and NODE through the CPU, SYS across sockets, NV# that many NVLinks.
+The table has neither models nor rates. Its words are NVIDIA's (nvidia-smi topo -m, Legend): PIX at most one PCIe
+bridge, PXB several, PHB and NODE through the CPU, SYS across sockets, NV# that many NVLinks.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Matrix(NamedTuple):
 
     @property
     def nearest_nics(self) -> tuple[str, ...]:
-        """The NICs nearest to some GPU, which NCCL takes; all NICs without a GPU."""
+        """The NICs that are nearest to a GPU, which NCCL uses; all NICs if there is no GPU."""
         found: set[str] = set()
         for gpu in self.gpus:
             far = {nic: _FARTHEST.index(word) for nic in self.nics if (word := self.between(gpu, nic)) in _FARTHEST}
@@ -78,7 +77,7 @@ class Matrix(NamedTuple):
 
     @property
     def port(self) -> NetworkLink:
-        """The kind of port by the NICs' names; a bond and RoCE's own names are Ethernet."""
+        """The port that the first NIC's name implies: InfiniBand for `mlx` or `ib` without `bond`, else RoCE."""
         name = next((self.legend.get(nic, nic) for nic in self.nics), "")
         ethernet = "bond" in name or not name.startswith(("mlx", "ib"))
         return EthernetLink(rdma=True, mtu_bytes=9000) if ethernet else InfinibandLink(mtu_bytes=4096)
@@ -264,13 +263,13 @@ def _count_nvlinks(matrix: Matrix) -> tuple[dict[tuple[str, str], int], int, boo
     }
     pairs_of_gpus = len(gpus) * (len(gpus) - 1) // 2
     of_first = sum(count for pair, count in pairs.items() if gpus[0] in pair)
-    # Links of every pair that exceed a GPU's links to single peers go through switches.
+    # Equal links between all pairs that add up to more than a GPU has go through switches.
     switched = len(pairs) == pairs_of_gpus and len({*pairs.values()}) == 1 and of_first > max(_GENERATIONS)
     return pairs, next(iter(pairs.values())) if switched else of_first, switched
 
 
 def _group_joined(matrix: Matrix, names: Iterable[str], words: frozenset[str]) -> list[tuple[str, ...]]:
-    """Return the names in groups whose members are joined by one of the words, directly or through others."""
+    """Return the names in groups whose members are joined by cells in `words`, directly or through others."""
     left, groups = list(names), []
     while left:
         group = [left.pop(0)]

@@ -1,6 +1,6 @@
 """Paths over a topology, with NCCL's path kinds.
 
-A path's kind is the worst element that it crosses; the shortest path of a kind is taken.
+A path's kind is that of the worst element that it crosses; among paths of one kind the shortest is taken.
 Rules after NCCL src/graph/paths.cc (2026): a path goes through a GPU only over NVLink (NVB, PXN), PXN only from a GPU
 to a NIC. It never goes through NICs, drives or memory.
 RCCL's XGMI takes NVLink's place in every rule, so its paths are NVL and NVB too.
@@ -88,7 +88,7 @@ class _PartialPath(NamedTuple):
 class _Search:
     """The nearest paths from a device, found lazily in the order of their distance.
 
-    `relayed`: GPUs may hand data on to the network (PXN).
+    With `relayed`, GPUs may hand data on to the network (PXN).
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class _Search:
         self._found: dict[str, Path] = {}
 
     def path_to(self, target: str) -> Path | None:
-        """Return the nearest path there, None if there is none."""
+        """Return the nearest path to `target`; None if it cannot be reached."""
         while target not in self._found and self._queue:
             rank, hops, _, way = heapq.heappop(self._queue)
             here = way.devices[-1]
@@ -184,12 +184,12 @@ class Affinity:
         }
 
     def kind(self, gpu_id: str, nic_id: str) -> PathKind | None:
-        """Return the kind of the PCIe path between them, None if there is none."""
+        """Return the kind of the path between them from the NIC's side; None without a path."""
         path = self.paths[(gpu_id, nic_id)]
         return path.kind if path else None
 
     def nearest(self, gpu_id: str) -> tuple[str, ...]:
-        """Return the NICs at the least distance from that GPU."""
+        """Return the NICs whose path to that GPU is of the nearest kind."""
         ranked = [
             (KIND_ORDER.index(path.kind), nic) for (gpu, nic), path in self.paths.items() if path and gpu == gpu_id
         ]

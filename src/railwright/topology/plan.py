@@ -1,4 +1,4 @@
-"""A named shape with the user's changes, checked."""
+"""Checked changes of a named shape by the user."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NIC_PROTOCOLS = {
     **dict.fromkeys(("ib", "infini-band"), "infiniband"),
     **dict.fromkeys(("roce", "rocev2", "roce-v2", "roce2", "eth"), "ethernet"),
 }
-"""The written name to NCCL's protocol."""
+"""The accepted spellings of a port's protocol, each with its key in `_PORTS`."""
 _RATE_BITS_PER_S = (1e8, 3.2e12)
 _ON_OFF = {"on": True, "off": False}
 _SWITCHES = ("p2p", "gpudirect", "mnnvl")
@@ -74,8 +74,8 @@ def apply_changes(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
 
 
 def _canonical_changes(changes: Mapping[str, str]) -> dict[str, str]:
-    """Return the changes under our own names: any case, `_` for `-`. Raises UsageError for an unknown or repeated
-    one.
+    """Return the changes by canonical key, in lower case and with `-` for `_`. Raises UsageError for an unknown or
+    repeated change.
     """
     found: dict[str, str] = {}
     for written, value in changes.items():
@@ -89,8 +89,8 @@ def _canonical_changes(changes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _apply_switches(shape: Shape, changes: Mapping[str, str], name: str) -> Shape:
-    """Apply the changes to switches: peer-to-peer, GPUDirect RDMA, NVLink beyond the host, NICs' place, NCCL's
-    protocol.
+    """Apply the changes that are on, off or a word: peer-to-peer, GPUDirect RDMA, NVLink beyond the host, the place of
+    NICs, NCCL's protocol.
     """
     on = {key: _parse_word(key, changes[key], _ON_OFF) for key in _SWITCHES if key in changes}
     if "nics-at" in changes:

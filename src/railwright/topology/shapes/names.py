@@ -1,7 +1,7 @@
-"""Names that people use for machines: any spelling to its shape, or to the nearest shapes as a question.
+"""Resolution of the names that people use for machines, to a shape or to the nearest shapes as suggestions.
 
 Case and separators do not matter, nor does a vendor before a name or the text that NVIDIA's tools add to it. A number
-of GPUs is a change (`4xH100` is `hgx-h100 gpus=4`), and a size of memory must be that of the shape's GPU.
+of GPUs becomes a change (`4xH100` is `hgx-h100 gpus=4`), and a memory size must be that of the shape's GPU.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MAX_NAME = 80
 _MAX_SUGGESTED = 4
 _MIN_SIMILARITY = 0.6
 _MEMORY_TOLERANCE = 0.08
-"""The allowed difference: makers count memory in GB and in GiB, and error correction uses some: B200 has 180 or
-192 GB.
+"""The allowed relative difference: makers count memory in GB and in GiB, and error correction uses some: B200 has 180
+or 192 GB.
 """
 _GIGABYTE = 1e9
 _MAKERS = ("nvidia", "amd", "amazon", "aws", "ec2", "azure", "microsoft", "gcp", "google", "oci", "oracle", "instinct",
@@ -67,7 +67,7 @@ SUGGESTIONS = {
 
 
 class NamedShape(NamedTuple):
-    """A shape, and the number of GPUs of a host if the name gives another than the shape."""
+    """A shape, and the number of GPUs in the name if it differs from the shape's."""
 
     shape: str
     gpus: int | None = None
@@ -118,7 +118,7 @@ class Names:
             return None
         return NamedShape(found, None if parts.number == most else parts.number)
 
-    def hosts(self, name: str) -> tuple[str, int] | None:
+    def find_hosts(self, name: str) -> tuple[str, int] | None:
         """Return (shape, hosts) if the name can only mean several hosts: `16xH100`, `2x DGX H100`."""
         if not _NAME_TEXT.fullmatch(_normalise(name)) or self.find(name) is not None:
             return None
@@ -129,7 +129,7 @@ class Names:
         each = self._shapes[found].layout.gpus if parts.counts_gpus or _counts_gpus(parts.words) else 1
         return (found, parts.number // each) if each and parts.number % each == 0 else None
 
-    def offered(self, name: str) -> tuple[str, ...]:
+    def suggest(self, name: str) -> tuple[str, ...]:
         """Return the nearest names, the likeliest first: known names of that GPU, else similar spellings."""
         written = _normalise(name[:MAX_NAME])
         parts = _split_name(written)
@@ -213,7 +213,7 @@ def _join_distinctive(words: Iterable[str]) -> str:
 
 
 def _counts_gpus(words: tuple[str, ...]) -> bool:
-    """Report whether a number next to these words counts GPUs: they name a GPU and no machine."""
+    """Report whether a number next to these words counts GPUs rather than hosts, because they do not name a machine."""
     return not _join_distinctive(words).startswith(
         ("dgx", "hgx", "aws", "p3", "p4", "p5", "p6", "nd", "bmgpu", "a2", "a3", "a4")
     )

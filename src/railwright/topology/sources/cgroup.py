@@ -1,6 +1,6 @@
 """The CPU time that this process's control group may use, in either version of control groups.
 
-The limits of the groups above apply as well, so the least of all counts. A container often sees its
+The limits of the groups above apply as well, so the minimum of all applies. A container often sees its
 own group as the topmost.
 """
 
@@ -32,7 +32,7 @@ def cpu_quota(root: Root) -> Scalar | Unreadable:
             return content
         match = _QUOTA.fullmatch(content)
         if match is None or int(match.group(2)) == 0:
-            return Unreadable(path, "is no quota and period")
+            return Unreadable(path, "is not a quota and period")
         found = True
         if match.group(1) not in ("max", "-1"):
             cpus = int(match.group(1)) / int(match.group(2))

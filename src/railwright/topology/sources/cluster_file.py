@@ -1,7 +1,7 @@
 """The cluster file: JSON if its name ends in `.json` or it begins with a brace, else TOML.
 
-The file may come from somebody else. Its size is bounded, it names nothing outside its own folder, and unprintable
-characters are refused or replaced.
+The file may come from somebody else. Its size is bounded, it may not refer to files outside its own folder, and
+unprintable characters are refused or replaced.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 
 def parse_cabling(text: str) -> Cabling:
-    """Parse all nodes and cables. Raises UsageError for other text, and for two nodes of one name."""
+    """Parse all nodes and cables. Raises UsageError for other text, and for two nodes with the same name."""
     nodes, rows = read_nodes(text)
     if not nodes:
         raise UsageError("the file has no switch and no host", hint="give the output of ibnetdiscover without options")
@@ -49,7 +49,7 @@ def parse_cabling(text: str) -> Cabling:
 
 
 def read_nodes(text: str) -> tuple[dict[str, Node], list[Row]]:
-    """Parse all nodes by GUID, and their ports that have a cable. Raises UsageError for two nodes of one name."""
+    """Parse all nodes by GUID, and their ports with a cable. Raises UsageError for two nodes with the same name."""
     nodes: dict[str, Node] = {}
     rows: list[Row] = []
     node = ""
@@ -68,7 +68,7 @@ def read_nodes(text: str) -> tuple[dict[str, Node], list[Row]]:
 def _split_description(kind: str, description: str, guid: str) -> tuple[str, str]:
     """Return the names of a node and its adapter: `host0 mlx5_0` is adapter mlx5_0 of host0; a switch has none.
 
-    Managed switches of NVIDIA call themselves `MF0;leaf0:MQM8700/U1`.
+    Managed NVIDIA switches call themselves `MF0;leaf0:MQM8700/U1`.
     """
     text = printable(description.encode("utf-8", "replace")).strip()
     if kind == "Switch":

@@ -36,7 +36,7 @@ def read_domains(root: Root, wanted: Collection[str], notes: Notes) -> dict[str,
             kind = text.word(root.read(f"{GROUPS}/{group}/type"))
             for address in members:
                 found[address] = kind
-    unsaid = [address for address, kind in found.items() if kind not in _KNOWN and kind != IOMMU_OFF]
-    if unsaid:
+    unknown = [address for address, kind in found.items() if kind not in _KNOWN and kind != IOMMU_OFF]
+    if unknown:
         notes.missing(SETTING, f"/{GROUPS}/*/type does not say", IOMMU_DOMAIN)
-    return {address: kind for address, kind in found.items() if address not in unsaid}
+    return {address: kind for address, kind in found.items() if address not in unknown}

@@ -1,6 +1,6 @@
 """The cables of an Ethernet fabric, from lldpd's `lldpctl -f json`, which prints the neighbours at each port.
 
-Each node has a file with its name: `host0.json`, `leaf0.json`. The form is that of lldpd 1.0: one interface is
+Each node has a file with its name: `host0.json`, `leaf0.json`. The format is that of lldpd 1.0: one interface is
 an object, several are a list of objects of one key. Names come from the neighbours, so they are only names here.
 """
 

@@ -1,4 +1,4 @@
-"""The topology that the user names: none, a capture, a saved file or a shape."""
+"""Loading of the topology that the user names: this machine, a capture, a saved file or a shape."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from railwright.topology.sources.root import ARCHIVE
 
 _RATE = re.compile(r"\d+(\.\d+)?[GT](b(it)?(ps|/s)?)?", re.IGNORECASE)
 _MEMORY_SIZE = re.compile(r"\d+GB", re.IGNORECASE)
-"""Sizes in GB that are memory rather than a port's rate."""
+"""A size in GB, which is memory rather than a port's rate."""
 _INFINIBAND = {"edr": "100G", "hdr": "200G", "ndr": "400G", "xdr": "800G"}
-"""The name of a port of four lanes by its rate (InfiniBand Trade Association, roadmap)."""
+"""The rate of a four-lane port by the name of its generation (InfiniBand Trade Association, roadmap)."""
 _ARCHIVE_LINE = re.compile(r"line \d{1,9}")
 """The name that `ArchiveRoot` gives to an unusable line."""
 
@@ -60,7 +60,9 @@ def load(text: str | None) -> Topology:
 
 
 def damage(topology: Topology) -> str:
-    """Return the damage of the capture that a topology was read from; empty if it was whole or is no capture."""
+    """Return a message about the damage of the capture that a topology was read from; empty if the capture is whole, or
+    if the topology has another source.
+    """
     if topology.source != "capture":
         return ""
     found = [item for item in topology.unknown if item.what == ARCHIVE or _ARCHIVE_LINE.fullmatch(item.what)]

@@ -74,7 +74,7 @@ def _combine_channels(modules: list[_Module]) -> MemoryLink:
 
 
 def _parse_module(structure: Structure) -> _Module | None:
-    """Return a populated memory module (DSP0134 section 7.18)."""
+    """Return a populated memory module (DSP0134 section 7.18); None for other structures."""
     if structure.kind != MEMORY_DEVICE or not structure.number(0x0C, 2):
         return None
     bits = structure.number(0x0A, 2)

@@ -62,10 +62,11 @@ def ask_nvml() -> NvmlAnswer:
 
 
 def _count_device_nodes() -> dict[str, int]:
-    """Return the number of GPUs that the kernel offers this process: a container has some nodes, a job's cgroup refuses
-    some.
+    """Return the number of /dev/nvidiaN, and of those that this process may read and write; empty if /dev cannot be
+    listed.
 
-    access(2) checks the device cgroup too and opens nothing: a GPU that has fallen off the bus may hang in open(2).
+    A container has only some of the nodes, and a job's cgroup denies some. access(2) checks the device cgroup too and
+    opens nothing: a GPU that has fallen off the bus may hang in open(2).
     """
     try:
         nodes = [node for node in _DEVICES.iterdir() if re.fullmatch(r"nvidia[0-9]+", node.name)]
@@ -131,7 +132,7 @@ def _read_health(handle: object) -> dict[str, Any]:
 
 
 def _read_nvlinks(handle: object) -> tuple[int | None, tuple[Nvlink, ...]]:
-    """Return the number of NVLinks, and each active one."""
+    """Return the number of NVLinks, and each link whose state NVML gives."""
     count = _read_field(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
     speed = _read_field(handle, pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON)
     found = []

@@ -26,7 +26,7 @@ def hw_offload(root: Root) -> str | Unreadable:
         content = root.read(path)
         if isinstance(content, str):
             setting = _parse_setting(content)
-            return Unreadable(path, "is no database of Open vSwitch") if setting is None else setting
+            return Unreadable(path, "is not an Open vSwitch database") if setting is None else setting
         if not content.is_absent:
             first = first or content
     return first or Unreadable(DATABASES[0], ABSENT)

@@ -169,7 +169,7 @@ class PciDevices:
 
 
 def _known_minimum(numbers: Iterable[int | None]) -> int | None:
-    """Return the least of the known numbers."""
+    """Return the minimum of the known numbers; None without any."""
     return min((number for number in numbers if number), default=None)
 
 

@@ -25,7 +25,7 @@ _PRIORITY_DSCPS = re.compile(r"(?m)^\s*prio:([0-7])\s+dscp:((?:\d{2},)+)\s*$")
 
 
 def ask_ports(run_tool: Callable[..., str | None]) -> tuple[PortSettings, ...]:
-    """Return the settings of the netdevs of RDMA devices, without representors, of which a port has as many as VFs.
+    """Return the settings of the netdevs of RDMA devices, without representors, of which a port has one per VF.
 
     `run_tool` returns the output of a program by its name and arguments; None if it is missing or failed.
     """
@@ -78,8 +78,10 @@ def parse_dcb_dscp(output: str) -> tuple[tuple[int, int], ...] | None:
         pairs = msgspec.convert(None if app is None else app.get("dscp_prio", []), list[tuple[int, int]], strict=True)
     except msgspec.ValidationError:
         return None
-    well = len(pairs) <= MOST and all(0 <= dscp < _DSCPS and 0 <= priority < _PRIORITIES for dscp, priority in pairs)
-    return tuple(sorted(set(pairs))) if well else None
+    is_valid = len(pairs) <= MOST and all(
+        0 <= dscp < _DSCPS and 0 <= priority < _PRIORITIES for dscp, priority in pairs
+    )
+    return tuple(sorted(set(pairs))) if is_valid else None
 
 
 def parse_mlnx_qos_lossless(output: str) -> tuple[int, ...] | None:
@@ -89,7 +91,9 @@ def parse_mlnx_qos_lossless(output: str) -> tuple[int, ...] | None:
 
 
 def parse_mlnx_qos_dscp(output: str) -> tuple[tuple[int, int], ...] | None:
-    """Parse the table `prio:3 dscp:26,` of a port that trusts DSCP, else return an empty one; None for other text."""
+    """Parse the table `prio:3 dscp:26,` of a port that trusts DSCP; empty for a port that trusts PCP, None for other
+    text.
+    """
     trust = _TRUST.findall(output)
     if trust == ["pcp"]:
         return ()
@@ -98,8 +102,8 @@ def parse_mlnx_qos_dscp(output: str) -> tuple[tuple[int, int], ...] | None:
         for priority, values in _PRIORITY_DSCPS.findall(output)
         for dscp in values.split(",")[:-1]
     }
-    well = trust == ["dscp"] and all(dscp < _DSCPS for dscp, _ in pairs)
-    return tuple(sorted(pairs)) if well else None
+    is_valid = trust == ["dscp"] and all(dscp < _DSCPS for dscp, _ in pairs)
+    return tuple(sorted(pairs)) if is_valid else None
 
 
 def parse_pause(output: str) -> tuple[bool, bool] | None:
@@ -110,7 +114,7 @@ def parse_pause(output: str) -> tuple[bool, bool] | None:
 
 
 def parse_tc_offload(output: str) -> bool | None:
-    """Return whether the NIC offloads flows of tc, from `ethtool --json -k`; None if the driver lacks the feature."""
+    """Return whether the NIC offloads tc flows, from `ethtool --json -k`; None if the driver lacks the feature."""
     feature = (_parse_object(output) or {}).get("hw-tc-offload")
     if not isinstance(feature, dict) or not isinstance(active := feature.get("active"), bool):
         return None

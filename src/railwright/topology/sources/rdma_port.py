@@ -31,7 +31,7 @@ _ERRORS = (
 )  # fmt: skip
 """InfiniBand Architecture Specification, PortCounters. Congestion (port_xmit_wait) and drops of VL15 are no errors."""
 _MLX5_ERRORS = ("local_ack_timeout_err", "req_transport_retries_exceeded", "rx_icrc_encapsulated")
-"""NVIDIA, mlx5 counters: packets without an answer, requests given up, damaged packets of RoCE. On a healthy fabric
+"""NVIDIA, mlx5 counters: packets without an answer, requests given up, damaged RoCE packets. On a healthy fabric
 adaptive routing increments the others too (out_of_sequence, packet_seq_err).
 """
 
@@ -60,7 +60,7 @@ def gid_kind(gid: str) -> str:
 
 
 def _read_gids(root: Root, port: NicPort, notes: Notes) -> str | None:
-    """Return `0:v1/link-local/eth2 3:v2/IPv4/eth2`: index, version of RoCE, kind of address and netdev of each."""
+    """Return `0:v1/link-local/eth2 3:v2/IPv4/eth2`: index, RoCE version, kind of address and netdev of each."""
     found: list[str] = []
     empty = 0
     for index in range(_MAX_GIDS):

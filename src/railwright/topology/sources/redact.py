@@ -103,6 +103,7 @@ class Redactor:
         return text
 
     def _placeholder(self, kind: str, value: str) -> str:
+        """Return the placeholder of a value, always the same one; addresses of zeros are returned unchanged."""
         if kind in ("mac", "guid") and set(value) <= {"0", ":"}:
             return value
         known = self._placeholders[kind]

@@ -143,8 +143,8 @@ class DirectoryRoot(Root):
         """Return the names in a directory, sorted; refused beyond 20,000."""
         return self._call_in_directory(path, _list_names)
 
-    def _call_in_directory(self, path: str, look: Callable[[int, str], Answer]) -> Answer | Unreadable:
-        """Call `look` with the directory of `path`, opened without following links, and the last name in `path`."""
+    def _call_in_directory(self, path: str, operation: Callable[[int, str], Answer]) -> Answer | Unreadable:
+        """Call `operation` with the directory of `path`, opened without following links, and the last name."""
         parts = components(self._resolve_self(path))
         if isinstance(parts, Unreadable):
             return parts
@@ -158,7 +158,7 @@ class DirectoryRoot(Root):
                     child = os.open(part, _DIRECTORY_FLAGS, dir_fd=directory)
                     os.close(directory)
                     directory = child
-                return look(directory, parts[-1])
+                return operation(directory, parts[-1])
             finally:
                 os.close(directory)
         except _Refusal as refusal:
@@ -305,7 +305,7 @@ class ArchiveRoot(Root):
 WITH_SETTINGS = 2
 """The first format of captures that holds the kernel's settings."""
 ARCHIVE = "the archive"
-"""The name of an archive as a whole if it is not whole."""
+"""The name of a whole archive in the list of refused parts, if the archive was cut off."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -335,10 +335,10 @@ class CapturedRoot(Root):
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.refused.append(Unreadable(MANIFEST, "is not a manifest"))
         self.holds_settings = self.manifest.format >= WITH_SETTINGS
-        said = self.manifest.files
-        # An archive that was cut off between two lines has fewer files than its manifest says.
-        if said is not None and isinstance(files, ArchiveRoot) and (found := len(files.contents) - 1) < said:
-            self.refused.insert(0, Unreadable(ARCHIVE, f"has {found} of its {said} files: it was cut off"))
+        expected = self.manifest.files
+        # An archive that was cut off between two lines has fewer files than its manifest lists.
+        if expected is not None and isinstance(files, ArchiveRoot) and (found := len(files.contents) - 1) < expected:
+            self.refused.insert(0, Unreadable(ARCHIVE, f"has {found} of its {expected} files: it was cut off"))
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """Return the bytes of a file."""
@@ -356,10 +356,12 @@ class CapturedRoot(Root):
 
 
 def read_bounded(file: Path, limit_bytes: int) -> bytes:
-    """Return the bytes of a regular file that the user named. Raises UsageError, also beyond `limit_bytes`."""
+    """Return the bytes of a regular file. Raises UsageError if it cannot be read or exceeds `limit_bytes`."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before fdopen, which refuses a directory in its own words
+        if not stat.S_ISREG(
+            os.fstat(descriptor).st_mode
+        ):  # before fdopen, which refuses a directory with its own message
             os.close(descriptor)
             raise UsageError(f"{file} is not a regular file", hint="give a file or a directory that was captured")
         with os.fdopen(descriptor, "rb") as stream:

@@ -22,7 +22,7 @@ _MAX_BYTES = 32 * 2**20
 
 
 def encode_lines(topology: Topology) -> Iterator[str]:
-    """Yield the lines, each shorter than `process` keeps."""
+    """Yield the lines, each shorter than the limit of `process`."""
     packed = base64.b64encode(zlib.compress(encode_topology(topology), 9)).decode("ascii")
     for start in range(0, len(packed), _LINE_CHARACTERS):
         yield f"{_MARKER}{packed[start : start + _LINE_CHARACTERS]}"
@@ -45,7 +45,7 @@ def decode_lines(lines: Iterable[str]) -> Topology:
 
 
 def main() -> None:
-    """Print this machine."""
+    """Print the topology of this machine."""
     for line in encode_lines(look_with_tools()):
         sys.stdout.write(f"{line}\n")
 

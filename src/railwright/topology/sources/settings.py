@@ -73,7 +73,7 @@ def _file_reader(path: str, parse: Callable[[str], Scalar | None], otherwise: st
 
 
 def _integer_reader(path: str) -> Callable[[Root], SettingValue]:
-    return _file_reader(path, text.number, "is not a whole number")
+    return _file_reader(path, text.number, "is not an integer")
 
 
 def _search(pattern: str, content: str) -> str | None:
@@ -117,7 +117,7 @@ def _huge_pages(content: str) -> int | None:
 
 
 def _isolated(content: str) -> str | None:
-    """Return a list of CPUs; it is empty on most machines."""
+    """Return the list of isolated CPUs, or `no CPU`, as on most machines; None for other text."""
     return None if text.id_list(content) is None else text.word(content) or "no CPU"
 
 
@@ -249,7 +249,7 @@ def _peer_regions(root: Root) -> dict[str, int] | Unreadable:
 
 _READERS: dict[str, Callable[[Root], SettingValue]] = {
     "thp": _file_reader(
-        f"{_HUGE}/enabled", partial(_search, r"\[([a-z+_-]{1,30})\]"), "marks none of its words as chosen"
+        f"{_HUGE}/enabled", partial(_search, r"\[([a-z+_-]{1,30})\]"), "does not mark one of its words as chosen"
     ),
     "hugepages_bytes": _file_reader("proc/meminfo", _huge_pages, ABSENT),
     "numa_balancing": _integer_reader("proc/sys/kernel/numa_balancing"),

@@ -1,12 +1,13 @@
 """An InfiniBand subnet: cables from `ibnetdiscover`, and the switches' forwarding tables from `dump_fts` or `ibroute`.
 
-    Switch 16 "S-0000000000200003"    # "leaf3" base port 0 lid 6 lmc 0
-    [1]    "H-0000000000100018"[1](100019)    # "host12" lid 19 4xSDR
+Switch 16 "S-0000000000200003" # "leaf3" base port 0 lid 6 lmc 0 [1] "H-0000000000100018"[1](100019) # "host12" lid 19
+4xSDR
 
-    Unicast lids [0x0-0x16] of switch DR path slid 0; dlid 0; 0,1,5,7 guid 0x0000000000200003 (leaf3):
-    0x0001 005 : (Channel Adapter portguid 0x0000000000100001: 'host0')
+Unicast lids [0x0-0x16] of switch DR path slid 0; dlid 0; 0,1,5,7 guid 0x0000000000200003 (leaf3): 0x0001 005 : (Channel
+Adapter portguid 0x0000000000100001: 'host0')
 
-Both are of infiniband-diags; the speeds of a lane are those of InfiniBand Architecture Specification, PortInfo.
+Both tools belong to infiniband-diags; the speeds of a lane are those of InfiniBand Architecture Specification,
+PortInfo.
 """
 
 from __future__ import annotations

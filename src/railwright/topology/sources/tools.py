@@ -37,7 +37,7 @@ _MPICH_CUDA = re.compile(r"--with-cuda(?!=no)[= ']")
 
 
 def ask_tools() -> bytes | Unreadable:
-    """Return the document. A program that hangs is ended, and only its answer is missing."""
+    """Return the document of `tools_model`. A program that hangs is ended, and only its answer is missing."""
     problems: dict[str, str] = {}
     found = Tools(
         pollers=find_pollers(),
