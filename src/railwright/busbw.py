@@ -29,7 +29,7 @@ def busbw_factor(operation: str, ranks: int) -> Fraction:
     Raises KeyError for an unknown operation and ValueError for fewer than one rank.
     """
     if ranks < 1:
-        raise ValueError(f"ranks must be at minimum 1, got {ranks}")
+        raise ValueError(f"ranks must be at least 1, got {ranks}")
     if operation in _RING_TWICE:
         return Fraction(2 * (ranks - 1), ranks)
     if operation in _RING_ONCE:

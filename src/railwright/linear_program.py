@@ -57,11 +57,11 @@ class Program:
         return len(self._objective) - 1
 
     def add_upper_bound(self, name: str, terms: Mapping[int, float]) -> None:
-        """Require the sum of terms to be at upper the bound that is passed to `solve`."""
+        """Require the sum of terms to be at most the bound that is passed to `solve`."""
         self._add(name, terms, -math.inf, math.inf)
 
     def add_lower_bound(self, name: str, terms: Mapping[int, float], bound: float) -> None:
-        """Require the sum of terms to be at lower the bound."""
+        """Require the sum of terms to be at least the bound."""
         self._add(name, terms, bound, math.inf)
 
     def add_equality(self, name: str, terms: Mapping[int, float], bound: float) -> None:
@@ -81,7 +81,7 @@ class Program:
         self._starts.append(len(self._columns))
 
     def solve(self, at_most: Mapping[str, float], *, anew: bool = True) -> Solution:
-        """Return the optimum with each row in `at_most` at upper its bound, which may be infinite. Raises NoSolution.
+        """Return the optimum with each row in `at_most` at most its bound, which may be infinite. Raises NoSolution.
 
         Without `anew` the solver starts from the last optimum, which is faster. If there are several optima, the
         result may then be a different one.

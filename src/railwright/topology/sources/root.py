@@ -359,9 +359,8 @@ def read_bounded(file: Path, limit_bytes: int) -> bytes:
     """Return the bytes of a regular file. Raises UsageError if it cannot be read or exceeds `limit_bytes`."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        if not stat.S_ISREG(
-            os.fstat(descriptor).st_mode
-        ):  # before fdopen, which refuses a directory with its own message
+        # Checked before fdopen, which refuses a directory with its own message.
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise UsageError(f"{file} is not a regular file", hint="give a file or a directory that was captured")
         with os.fdopen(descriptor, "rb") as stream:
