@@ -1,4 +1,4 @@
-"""Sizes, sweeps and rates: read as they are printed, and refused with the next step when they make no sense."""
+"""Sizes, sweeps and rates: parsed in the printed form, and refused with the next step if invalid."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def document(stand_ins):  # noqa: F811 - pytest's way to ask for a fixture
 
 @pytest.fixture
 def stood_in(stand_ins, monkeypatch):  # noqa: F811
-    """Let this process's children find the stand-ins, with faults if given."""
+    """Let child processes load the stand-in libraries, with faults if given."""
 
     def inject(**faults):
         for name, value in environment(stand_ins, *ADDRESSES, **faults).items():
