@@ -231,8 +231,8 @@ CASES: dict[str, tuple[str, str, Callable[[Result], bool], Callable[[list[Result
                       write_perftest("Send BW Test"), hgx(2), place_on_two_hosts_by_verbs),
     "perftest latency": ("1xh100", "mpi_latency", lambda row: row.parameters.get("pages") != "huge",
                          write_perftest_latency, hgx(2), place_on_two_hosts_by_verbs),
-    "STREAM": ("1xh100", "memory_stream", is_rate, write_stream, Machine(cluster=build_cluster(expand("laptop", {}), 1)),
-               lambda row: row),
+    "STREAM": ("1xh100", "memory_stream", is_rate, write_stream,
+               Machine(cluster=build_cluster(expand("laptop", {}), 1)), lambda row: row),
     "HPL": ("1xh100", "gpu_hpl", lambda row: row.quantity == "flop_per_s" and "dgemm" not in row.parameters.values(),
             write_hpl, hgx(), lambda row: replace(row, by_vendor=True, shares_cores=False)),
 }  # fmt: skip

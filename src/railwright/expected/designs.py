@@ -170,8 +170,8 @@ def compare_designs(designs: Sequence[Design]) -> tuple[Design, ...]:
         msgspec.structs.replace(
             design,
             collectives=tuple(
-                msgspec.structs.replace(reach, loss=_loss(reach.busbw_bytes_per_s.limit, most))
-                for reach, most in zip(design.collectives, best, strict=True)
+                msgspec.structs.replace(reach, loss=_loss(reach.busbw_bytes_per_s.limit, best_limit))
+                for reach, best_limit in zip(design.collectives, best, strict=True)
             ),
             saving=_saving(design, dearest),
             pareto=not _list_dominating(design, designs),
@@ -216,15 +216,15 @@ def _list_dominating(design: Design, designs: Iterable[Design], place: int = 0) 
 
 
 def _saving(design: Design, dearest: Design) -> Saving:
-    parts, most = design.parts, dearest.parts
+    parts, dearest_parts = design.parts, dearest.parts
     return Saving(
         against=dearest.name,
-        nics=most.nics - parts.nics,
-        cables=most.cables - parts.cables,
-        optics=most.optics - parts.optics,
-        leaf_ports=most.leaf_ports - parts.leaf_ports,
-        uplink_ports=most.leaf_uplink_ports - parts.leaf_uplink_ports,
-        spine_ports=most.spine_ports - parts.spine_ports,
+        nics=dearest_parts.nics - parts.nics,
+        cables=dearest_parts.cables - parts.cables,
+        optics=dearest_parts.optics - parts.optics,
+        leaf_ports=dearest_parts.leaf_ports - parts.leaf_ports,
+        uplink_ports=dearest_parts.leaf_uplink_ports - parts.leaf_uplink_ports,
+        spine_ports=dearest_parts.spine_ports - parts.spine_ports,
         share=1 - find_price(design) / find_price(dearest) if find_price(dearest) else 0.0,
         cost=find_price(dearest) - find_price(design) if design.cost is not None else None,
     )

@@ -204,11 +204,11 @@ def _bound_message_time(limit: Limit, rate: float, workload: Message, start: Sta
     size = workload.size_bytes or 0
     if size < 1:
         return no_limit(workload, "links give no minimum time for an empty message")
-    least = size / limit.value
+    minimum = size / limit.value
     because = f"{format_size(size)} at the rate of {limit.because}"
-    return replace(limit, quantity="latency_s", value=least, because=because), Expected(
+    return replace(limit, quantity="latency_s", value=minimum, because=because), Expected(
         quantity="latency_s",
-        low=least,
+        low=minimum,
         high=start.expected_s + size / rate,
         doubtful_to=_TIME_DOUBT_FACTOR * start.doubtful_s + size / (rate * share),
         doubt=_WHY_TIMES,

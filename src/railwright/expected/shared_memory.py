@@ -92,8 +92,8 @@ def bound_message(baselines: Baselines, workload: Message) -> Bounds:
     floor, _ = _arrival_time(copied, None, float(size))
     if isinstance(floor, Limit) and isinstance(limit, Limit) and floor.value > limit.value:
         limit = floor
-    least = limit.value if isinstance(limit, Limit) else line.fastest
-    return limit, _time_band(least, _message_times(start, size, rates), _TIME_AND_BYTES)
+    minimum = limit.value if isinstance(limit, Limit) else line.fastest
+    return limit, _time_band(minimum, _message_times(start, size, rates), _TIME_AND_BYTES)
 
 
 def _message_start(line: Ceiling, size: int) -> _Edges:
@@ -102,13 +102,13 @@ def _message_start(line: Ceiling, size: int) -> _Edges:
     return _Edges(line.fastest, line.slowest).times(MESSAGE_LINES.value * messages)
 
 
-def _time_band(least: float, longest: _Edges, because: str) -> Expected:
+def _time_band(minimum: float, longest: _Edges, because: str) -> Expected:
     """Return the band of a time, in seconds."""
     return Expected(
         quantity="latency_s",
-        low=least,
-        high=max(least, longest.low),
-        doubtful_to=max(least, longest.low, longest.doubtful_to),
+        low=minimum,
+        high=max(minimum, longest.low),
+        doubtful_to=max(minimum, longest.low, longest.doubtful_to),
         because=because,
         sources=(MESSAGE_LINES.source,),
     )

@@ -94,8 +94,8 @@ def _find_band(
     if size_bytes is None:
         return latency.large_band(cluster, collective, algorithm.name, low, high, protocol)
     if collective == "send_recv":
-        least, most = nccl_channels.band_bytes_per_s(cluster, size_bytes)
-        low, high = min(low, least), min(high, most)
+        channels_low, channels_high = nccl_channels.band_bytes_per_s(cluster, size_bytes)
+        low, high = min(low, channels_low), min(high, channels_high)
     shortest, longest = latency.band_s(cluster, collective, algorithm.name, size_bytes, low, high, protocol)
     return size_bytes / longest, size_bytes / shortest
 

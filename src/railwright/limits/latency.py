@@ -57,8 +57,8 @@ def time_s(
     """Return the seconds of an operation of a size, by `protocol` or the fastest one, when large operations run at
     `algbw_bytes_per_s`.
     """
-    least, announced = tuning.network_us(cluster)
-    middle = _BandEnd(plugin_us=math.sqrt(least * announced))
+    real, announced = tuning.network_us(cluster)
+    middle = _BandEnd(plugin_us=math.sqrt(real * announced))
     return _time_s(cluster, collective, algorithm, size_bytes, algbw_bytes_per_s, protocol, middle)
 
 
@@ -80,7 +80,7 @@ def band_s(
     halvings = min(max(math.log2(_RAMP_FROM_BYTES.value / size_bytes), 0.0), _MAX_HALVINGS.value)
     over_pcie = cluster.hosts == 1 and not cluster.host.joins_gpus
     slow *= 1 - (_RAMP_PCIE if over_pcie else _RAMP).value * halvings
-    least, announced = tuning.network_us(cluster)
+    real, announced = tuning.network_us(cluster)
     shorter, longer = (spread.value for spread in (_SPREAD_BETWEEN if cluster.hosts > 1 else _SPREAD_INSIDE))
     if cluster.hosts > 1 and rccl.is_used(cluster):
         shorter, longer = 1 / rccl.LONGER[0].value, rccl.LONGER[1].value
@@ -90,7 +90,7 @@ def band_s(
     def seconds(rate: float, end: _BandEnd) -> float:
         return _time_s(cluster, collective, algorithm, size_bytes, rate, protocol, end)
 
-    shortest, longest = seconds(fast, _BandEnd(1 / shorter, least, 1)), seconds(slow, _BandEnd(longer, announced, -1))
+    shortest, longest = seconds(fast, _BandEnd(1 / shorter, real, 1)), seconds(slow, _BandEnd(longer, announced, -1))
     if not protocol and "LL" in tuning.protocols(cluster, algorithm) and tuning.may_be_ll(cluster, size_bytes):
         end = _BandEnd(longer, announced, -1)
         longest = max(longest, _time_s(cluster, collective, algorithm, size_bytes, slow, "LL", end))

@@ -128,10 +128,10 @@ class Bands:
         if at_a_gpu and self._no_peers and low is not None:
             rate = resource.limit_bytes_per_s
             low, high = min(low, _WITHOUT_PEERS[0].value * rate), min(high, _WITHOUT_PEERS[1].value * rate)
-        most = resource.limit_bytes_per_s
+        maximum = resource.limit_bytes_per_s
         return Band(
-            None if low is None else min(min(low, cap) * self._share * self._low, most),
-            min(min(high, cap) * self._share, most),
+            None if low is None else min(min(low, cap) * self._share * self._low, maximum),
+            min(min(high, cap) * self._share, maximum),
         )
 
     def _find_band(self, resource: Resource) -> Band:
@@ -213,8 +213,12 @@ class Bands:
 
 def tree_cap(cluster: Cluster, algorithm: str) -> tuple[float, float] | None:
     """Return NCCL's own cap on the busbw of trees over domains as (low, high) in bytes/s; None without a cap."""
-    most = tuning.channel_cap(cluster, algorithm) if algorithm in ("tree", "nvlstree") else math.inf
-    return None if math.isinf(most) else ((1 - _CAP_UNCERTAINTY.value) * most, (1 + _CAP_UNCERTAINTY.value) * most)
+    maximum = tuning.channel_cap(cluster, algorithm) if algorithm in ("tree", "nvlstree") else math.inf
+    return (
+        None
+        if math.isinf(maximum)
+        else ((1 - _CAP_UNCERTAINTY.value) * maximum, (1 + _CAP_UNCERTAINTY.value) * maximum)
+    )
 
 
 def _every_gpu_has_a_nic_at_its_switch(host: Topology) -> bool:
@@ -238,11 +242,11 @@ def _cpu_class(cpu: Device) -> str:
         return next(
             (
                 name
-                for name, least in _AMD_MODELS.items()
-                if known and (family, model) >= tuple(number.value for number in least)
+                for name, lowest in _AMD_MODELS.items()
+                if known and (family, model) >= tuple(number.value for number in lowest)
             ),
             "AMD",
         )
     if facts.get("vendor") != "GenuineIntel" or not isinstance(model, int):
         return ""
-    return next(name for name, least in _INTEL_MODELS.items() if model >= least.value)
+    return next(name for name, lowest in _INTEL_MODELS.items() if model >= lowest.value)

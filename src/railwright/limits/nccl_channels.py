@@ -33,11 +33,11 @@ def channels(ranks: int, links: int, size_bytes: int) -> int:
     """Return the number of channels of a message between GPUs joined by `links` NVLinks, in one host with `ranks`
     ranks.
     """
-    most = 1 << (min(int(_CHANNELS_PER_LINK.value) * links, int(_MAX_CHANNELS.value)) - 1).bit_length()
-    found = most
-    while found * ranks > most and found > 1:
+    maximum = 1 << (min(int(_CHANNELS_PER_LINK.value) * links, int(_MAX_CHANNELS.value)) - 1).bit_length()
+    found = maximum
+    while found * ranks > maximum and found > 1:
         found //= 2
     found = min(found, -(-size_bytes // int(_MIN_PART_BYTES.value)))
-    while size_bytes > found * _MAX_PART_BYTES.value and 2 * found <= most:
+    while size_bytes > found * _MAX_PART_BYTES.value and 2 * found <= maximum:
         found *= 2
     return found

@@ -88,10 +88,10 @@ def rates(protocol: PcieLink) -> Rates | None:
     raw = raw_rate(protocol.gt_per_s, protocol.width) if protocol.gt_per_s and protocol.width else None
     if raw is None:
         return None
-    least, most = (int(bound.value) for bound in MAX_PAYLOAD_RANGE)
-    known = protocol.max_payload_bytes if protocol.max_payload_bytes in range(least, most + 1) else None
-    low = payload_rate_with_dllps(raw, _specified_payload(known or least))
-    return Rates(raw, payload_rate(raw, known or most), low, known or most)
+    minimum, maximum = (int(bound.value) for bound in MAX_PAYLOAD_RANGE)
+    known = protocol.max_payload_bytes if protocol.max_payload_bytes in range(minimum, maximum + 1) else None
+    low = payload_rate_with_dllps(raw, _specified_payload(known or minimum))
+    return Rates(raw, payload_rate(raw, known or maximum), low, known or maximum)
 
 
 def limit(link: Link) -> Limit | NoLimit:

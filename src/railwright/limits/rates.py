@@ -25,12 +25,12 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def to_time(self, size_bytes: int) -> Rate:
         """Return the seconds for `size_bytes` at these rates: the limit is the least time."""
-        least = size_bytes / self.limit
+        minimum = size_bytes / self.limit
         if self.expected_low is None or self.expected_high is None:
-            return Rate(limit=least)
+            return Rate(limit=minimum)
         ways = tuple(replace(way, low=size_bytes / way.high, high=size_bytes / way.low) for way in self.ways)
-        shortest = max(size_bytes / self.expected_high, least)
-        return Rate(limit=least, expected_low=shortest, expected_high=size_bytes / self.expected_low, ways=ways)
+        shortest = max(size_bytes / self.expected_high, minimum)
+        return Rate(limit=minimum, expected_low=shortest, expected_high=size_bytes / self.expected_low, ways=ways)
 
     @property
     def middle(self) -> float | None:

@@ -1,7 +1,7 @@
 """The limit of reading and writing files: the drives, the links to them, and the links into the reading machine.
 
 A path over the network passes the servers' drives, the servers' NICs and the clients' NICs. Each is a sum over the
-devices that work at once; the least sum is the limit.
+devices that work at once; the smallest sum is the limit.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit
         if cluster.storage is not None:
             why = f"the storage servers, {cluster.storage[1].name}, have no drive whose rate is known"
         return no_bandwidth(why, "a drive, or [storage] in the cluster file")
-    least = min(stages, key=lambda stage: stage.rate)
-    others = [f"{stage.what} {format_bandwidth(stage.rate)}" for stage in stages if stage is not least]
+    narrowest = min(stages, key=lambda stage: stage.rate)
+    others = [f"{stage.what} {format_bandwidth(stage.rate)}" for stage in stages if stage is not narrowest]
     unknown = [name for name in found if isinstance(name, str)]
-    because = f"{least.number} {_stage_noun(least.what, least.number)}, each: {least.limit.because}"
+    because = f"{narrowest.number} {_stage_noun(narrowest.what, narrowest.number)}, each: {narrowest.limit.because}"
     because += f" (other stages: {', '.join(others)})" if others else ""
     because += f"; not known and not counted: {', '.join(unknown)}" if unknown else ""
-    return replace(least.limit, value=least.rate, because=because)
+    return replace(narrowest.limit, value=narrowest.rate, because=because)
 
 
 def _list_stages(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, list[Link], int]]:
@@ -68,8 +68,8 @@ def _build_stage(what: str, links: list[Link], times: int) -> Stage | str:
     limits = [limit for limit in map(link_limit, links) if isinstance(limit, Limit)]
     if not limits or len(limits) < len(links):
         return what
-    least = min(limits, key=lambda limit: limit.value)
-    return Stage(what, len(links) * times, least, sum(limit.value for limit in limits) * times)
+    narrowest = min(limits, key=lambda limit: limit.value)
+    return Stage(what, len(links) * times, narrowest, sum(limit.value for limit in limits) * times)
 
 
 def _stage_noun(what: str, number: int) -> str:

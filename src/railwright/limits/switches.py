@@ -88,11 +88,11 @@ def _links_per_switch(ports: int, above: int) -> int:
     return ceil(Fraction(ports, above))
 
 
-def _fits_evenly(ports: Iterable[int], above: int, radix: int, most: int) -> bool:
+def _fits_evenly(ports: Iterable[int], above: int, radix: int, maximum: int) -> bool:
     """Report whether switches with those ports down can be joined evenly to `above` switches of `most` ports down."""
     each = list(ports)
     upwards = all(down + above * _links_per_switch(down, above) <= radix for down in set(each))
-    return upwards and sum(_links_per_switch(down, above) for down in each) <= most
+    return upwards and sum(_links_per_switch(down, above) for down in each) <= maximum
 
 
 def _count_two_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:

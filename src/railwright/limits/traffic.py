@@ -75,8 +75,8 @@ def domain_hosts(cluster: Cluster) -> int:
     """Return the number of hosts that share their NVSwitches; 1 if each has its own or none."""
     host = cluster.host.device("host0")
     size = host.facts.get("nvlink_domain_hosts", 1) if host else 1
-    most = size if isinstance(size, int) and size > 0 else 1
-    return min(most, cluster.hosts)
+    maximum = size if isinstance(size, int) and size > 0 else 1
+    return min(maximum, cluster.hosts)
 
 
 def find_protocol(cluster: Cluster) -> str:

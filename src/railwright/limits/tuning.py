@@ -212,8 +212,8 @@ def algbw(
     share = _SHARE.get((algorithm, protocol))
     rate = large * (share[domains(cluster) > 1].value if share else 1.0)
     of_ll = (1 + passed * _LL_CAP_UNCERTAINTY.value) * _ll_cap(cluster, protocol)
-    most = min(of_ll, (1 + passed * _CAP_UNCERTAINTY.value) * channel_cap(cluster, algorithm, protocol))
-    rate = min(rate, most / float(busbw_factor(collective, cluster.ranks)))
+    maximum = min(of_ll, (1 + passed * _CAP_UNCERTAINTY.value) * channel_cap(cluster, algorithm, protocol))
+    rate = min(rate, maximum / float(busbw_factor(collective, cluster.ranks)))
     return rate * _tree_share(cluster, collective, algorithm, protocol, size_bytes)
 
 
@@ -241,8 +241,8 @@ def channels(cluster: Cluster) -> int:
     """
     found = _count_links_out(cluster)
     if domain_hosts(cluster) > 1:
-        most = _RACK_CHANNELS.get(min(compute_major(cluster.host), int(_BLACKWELL.value)))
-        return min(found, int(most.value)) if most else found
+        maximum = _RACK_CHANNELS.get(min(compute_major(cluster.host), int(_BLACKWELL.value)))
+        return min(found, int(maximum.value)) if maximum else found
     rates = [getattr(link.protocol, "line_rate_bits_per_s", None) or 0.0 for _, link in ports(cluster.host)]
     each = sum(rates) * domain_hosts(cluster) / found / BITS_PER_BYTE
     newer = compute_major(cluster.host) > _AMPERE.value

@@ -234,8 +234,8 @@ class _Machine:
 
     def _nvlink(self, links: int) -> NvlinkLink:
         of_shape = self.shape.nvlink.link.generation if self.shape is not None and self.shape.nvlink else None
-        least = max((known for known in _GENERATIONS if known <= links), default=1)
-        return NvlinkLink(generation=of_shape or _GENERATIONS[least], links=links)
+        nearest = max((known for known in _GENERATIONS if known <= links), default=1)
+        return NvlinkLink(generation=of_shape or _GENERATIONS[nearest], links=links)
 
     def _unknown(self) -> Iterator[Unknown]:
         if self.shape is None:

@@ -137,14 +137,14 @@ def _check_gpus(shape: Shape, layout: Layout, name: str) -> None:
 
 
 def _check_nvlink(nvlink: NvlinkPart | None, links: int, gpus: int, name: str) -> None:
-    most = nvlink.link.links if nvlink else 0
-    if links > most:
-        raise UsageError(f"nvlink={links}: a GPU of {name} has {most} links", hint=f"give 0 to {most}")
+    maximum = nvlink.link.links if nvlink else 0
+    if links > maximum:
+        raise UsageError(f"nvlink={links}: a GPU of {name} has {maximum} links", hint=f"give 0 to {maximum}")
     if nvlink is None or not nvlink.pairs or not links:
         return
-    if links != most:
+    if links != maximum:
         message = f"nvlink={links}: the links of {name} join fixed pairs of GPUs, so the missing links are ambiguous"
-        raise UsageError(message, hint=f"give 0 or {most}")
+        raise UsageError(message, hint=f"give 0 or {maximum}")
     joined = 1 + max(max(first, second) for first, second, _ in nvlink.pairs)
     if gpus > joined:
         hint = f"give at most {joined}, or nvlink=0"

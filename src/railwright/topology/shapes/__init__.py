@@ -32,10 +32,10 @@ def split_name(words: list[str]) -> tuple[str, list[str]] | None:
     A number of GPUs in the name becomes a change: `4xH100` is `hgx-h100`, `gpus=4`.
     """
     named = next((place for place, word in enumerate(words) if "=" in word), len(words))
-    for most in range(named, 0, -1):
-        found = _NAMES.find(" ".join(words[:most]))
+    for count in range(named, 0, -1):
+        found = _NAMES.find(" ".join(words[:count]))
         if found is not None:
-            return found.shape, [*_gpu_change(found, words[most:]), *words[most:]]
+            return found.shape, [*_gpu_change(found, words[count:]), *words[count:]]
     return None
 
 

@@ -113,10 +113,10 @@ class Names:
         found = self._find_by_memory(parts)
         if found is None or parts.number is None:
             return NamedShape(found) if found else None
-        most = self._shapes[found].layout.gpus
-        if not 0 < parts.number <= most or not (parts.counts_gpus or _counts_gpus(parts.words)):
+        maximum = self._shapes[found].layout.gpus
+        if not 0 < parts.number <= maximum or not (parts.counts_gpus or _counts_gpus(parts.words)):
             return None
-        return NamedShape(found, None if parts.number == most else parts.number)
+        return NamedShape(found, None if parts.number == maximum else parts.number)
 
     def find_hosts(self, name: str) -> tuple[str, int] | None:
         """Return (shape, hosts) if the name can only mean several hosts: `16xH100`, `2x DGX H100`."""

@@ -23,7 +23,7 @@ def cpu_quota(root: Root) -> Scalar | Unreadable:
     """Return the number of CPUs whose time may be used, or `unlimited` (Linux admin-guide/cgroup-v2.rst;
     scheduler/sched-bwc.rst).
     """
-    least: float | None = None
+    minimum: float | None = None
     found = False
     for path, content in _list_quotas(root):
         if isinstance(content, Unreadable):
@@ -36,9 +36,9 @@ def cpu_quota(root: Root) -> Scalar | Unreadable:
         found = True
         if match.group(1) not in ("max", "-1"):
             cpus = int(match.group(1)) / int(match.group(2))
-            least = cpus if least is None else min(least, cpus)
-    if least is not None:
-        return least
+            minimum = cpus if minimum is None else min(minimum, cpus)
+    if minimum is not None:
+        return minimum
     return UNLIMITED if found else Unreadable(_ROOT, ABSENT)
 
 

@@ -74,9 +74,9 @@ def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], nvml: NvmlAnswer, notes:
         nvswitch = _add_nvswitch(parts, (gpus[name] for name in switched), notes)
         for name in sorted(switched, key=lambda name: (len(name), name)):
             gpu = gpus[name]
-            most = max(gpu.nvlink_count or 0, _count_active(gpu))
+            maximum = max(gpu.nvlink_count or 0, _count_active(gpu))
             parts.link(
-                nvswitch, name, NvlinkLink(generation=_generation(gpu), links=_count_active(gpu), max_links=most)
+                nvswitch, name, NvlinkLink(generation=_generation(gpu), links=_count_active(gpu), max_links=maximum)
             )
     joined: Counter[tuple[str, str]] = Counter()
     for name, gpu in known.items():
