@@ -44,7 +44,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class FarGpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GPU whose nearest NIC is beyond the CPU, so that the network reaches it without GPUDirect RDMA by default."""
+    """A GPU whose nearest NIC is beyond the CPU, so that NCCL does not use GPUDirect RDMA for it by default."""
 
     gpu: str
     nearest_nic_kind: str

@@ -22,7 +22,11 @@ from railwright.limits.traffic import NOT_IN_NCCL, build_problem, find_protocol,
 
 
 def compute_algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[Algorithm, ...]:
-    """Compute every algorithm that can run there at large sizes; without `explained`, skip the bottlenecks."""
+    """Compute every algorithm that can run there at large sizes; without `explained`, skip the bottlenecks.
+
+    Raises UsageError for fewer than two GPUs or an algorithm that cannot run there, and CannotJudge if no limit
+    follows.
+    """
     cluster = case.cluster
     if cluster.ranks < 2:
         raise UsageError(

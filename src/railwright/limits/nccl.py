@@ -20,11 +20,11 @@ from railwright.topology.devices import Device, EthernetLink, NvlinkLink, PcieLi
 
 # NVLink generation -> NCCL's planning rate of one link
 _NVLINK: dict[int, Constant] = {
-    1: Constant(18.0e9, "bytes/s a link and direction, SM60", sources.NCCL_TOPO),
-    2: Constant(20.0e9, "bytes/s a link and direction, SM70", sources.NCCL_TOPO),
-    3: Constant(20.0e9, "bytes/s a link and direction, SM80", sources.NCCL_TOPO),
-    4: Constant(20.6e9, "bytes/s a link and direction, SM90", sources.NCCL_TOPO),
-    5: Constant(40.1e9, "bytes/s a link and direction, SM100", sources.NCCL_TOPO),
+    1: Constant(18.0e9, "bytes/s per link and direction, SM60", sources.NCCL_TOPO),
+    2: Constant(20.0e9, "bytes/s per link and direction, SM70", sources.NCCL_TOPO),
+    3: Constant(20.0e9, "bytes/s per link and direction, SM80", sources.NCCL_TOPO),
+    4: Constant(20.6e9, "bytes/s per link and direction, SM90", sources.NCCL_TOPO),
+    5: Constant(40.1e9, "bytes/s per link and direction, SM100", sources.NCCL_TOPO),
 }
 _NVLINK_OTHERS_LOW = Constant(0.77, "of NCCL's planning rate, all_gather and others", sources.H200_GATHERS)
 _NVLINK_SHARE = (
@@ -49,8 +49,8 @@ _NIC_SHARE = (
     Constant(0.98, "of a port's payload rate, high", sources.NCCL_ON_NICS),
 )
 TCP_BAND = (
-    Constant(1.2e9, "bytes/s a port over sockets, low", sources.NCCL_SOCKETS),
-    Constant(6e9, "bytes/s a port over sockets, high", sources.NCCL_SOCKETS),
+    Constant(1.2e9, "bytes/s per port over sockets, low", sources.NCCL_SOCKETS),
+    Constant(6e9, "bytes/s per port over sockets, high", sources.NCCL_SOCKETS),
 )
 _ALL_TO_ALL_LOW = Constant(0.75, "of a port's payload rate, many peers at once", sources.P5_ALL_TO_ALL)
 # NCCL plans PCIe with 12, 24, 48 GB/s for Gen3, 4, 5 x16: this share of its raw rate

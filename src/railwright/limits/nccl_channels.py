@@ -16,8 +16,10 @@ _CHANNELS_PER_LINK = Constant(2, "channels to a peer per NVLink to it", NCCL_P2P
 _MAX_CHANNELS = Constant(32, "channels, of the 24 of collectives rounded up to a power of two", NCCL_P2P)
 _MIN_PART_BYTES = Constant(64 * 1024, "bytes for one channel, an eighth of a chunk", NCCL_P2P)
 _MAX_PART_BYTES = Constant(16 * 1024 * 1024, "bytes for one channel, 32 chunks", NCCL_P2P)
-_CHANNEL_LOW = Constant(19.0e9, "bytes/s a channel, copied through NCCL's own buffers, low", P2P_MEASURED)
-_CHANNEL_HIGH = Constant(1.1 * 20.4e9, "bytes/s a channel, high: a tenth above the highest measured rate", P2P_MEASURED)
+_CHANNEL_LOW = Constant(19.0e9, "bytes/s per channel, copied through NCCL's own buffers, low", P2P_MEASURED)
+_CHANNEL_HIGH = Constant(
+    1.1 * 20.4e9, "bytes/s per channel, high: a tenth above the highest measured rate", P2P_MEASURED
+)
 
 
 def band_bytes_per_s(cluster: Cluster, size_bytes: int) -> tuple[float, float]:

@@ -9,18 +9,18 @@ from railwright.topology.gpus import is_nvidia
 from railwright.units import format_bandwidth
 
 LINK_RATE: dict[int, Constant] = {
-    1: Constant(20e9, "bytes/s a link and direction", sources.NVLINK_PASCAL),
-    2: Constant(25e9, "bytes/s a link and direction", sources.NVLINK_VOLTA),
-    3: Constant(25e9, "bytes/s a link and direction", sources.NVLINK_AMPERE),
-    4: Constant(25e9, "bytes/s a link and direction", sources.NVLINK_HOPPER),
-    5: Constant(50e9, "bytes/s a link and direction", sources.NVLINK_BLACKWELL),
+    1: Constant(20e9, "bytes/s per link and direction", sources.NVLINK_PASCAL),
+    2: Constant(25e9, "bytes/s per link and direction", sources.NVLINK_VOLTA),
+    3: Constant(25e9, "bytes/s per link and direction", sources.NVLINK_AMPERE),
+    4: Constant(25e9, "bytes/s per link and direction", sources.NVLINK_HOPPER),
+    5: Constant(50e9, "bytes/s per link and direction", sources.NVLINK_BLACKWELL),
 }
 XGMI_RATE: dict[int, Constant] = {
-    3: Constant(50e9, "bytes/s a link and direction", sources.CDNA2),
-    4: Constant(64e9, "bytes/s a link and direction", sources.CDNA3),
-    5: Constant(76.8e9, "bytes/s a link and direction", sources.CDNA4),
+    3: Constant(50e9, "bytes/s per link and direction", sources.CDNA2),
+    4: Constant(64e9, "bytes/s per link and direction", sources.CDNA3),
+    5: Constant(76.8e9, "bytes/s per link and direction", sources.CDNA4),
 }
-C2C_RATE = Constant(450e9, "bytes/s a direction", sources.GRACE_HOPPER)
+C2C_RATE = Constant(450e9, "bytes/s per direction", sources.GRACE_HOPPER)
 _NOT_KNOWN = "NVLink of "
 _CUT_SHORT = " more"
 """The end of a list of devices in `Topology.unknown` that was cut to its first entries."""

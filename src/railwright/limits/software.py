@@ -12,8 +12,8 @@ from railwright.topology.paths import KIND_ORDER, Affinity
 from railwright.units import format_bandwidth
 
 _STEP_US = (
-    Constant(10, "us a step of one connection, fast", NCCL_2409),
-    Constant(12, "us a step of one connection, slow", NCCL_2409),
+    Constant(10, "us per step of one connection, fast", NCCL_2409),
+    Constant(12, "us per step of one connection, slow", NCCL_2409),
 )
 _CHUNK_BYTES = Constant(128 * 1024, "bytes in flight for each step of a connection", NCCL_2409)
 _NEAR_KINDS = KIND_ORDER[: KIND_ORDER.index("P2C") + 1]

@@ -86,8 +86,8 @@ _LL_CAP = {
 _CHANNEL_CAP: dict[tuple[str, str], dict[int, tuple[Constant, Constant]]] = {
     key: {
         major: (
-            Constant(two * 1e9, "bytes/s busbw a channel, 2 domains", NCCL_TUNING),
-            Constant(more * 1e9, "bytes/s busbw a channel, more domains", NCCL_TUNING),
+            Constant(two * 1e9, "bytes/s busbw per channel, 2 domains", NCCL_TUNING),
+            Constant(more * 1e9, "bytes/s busbw per channel, more domains", NCCL_TUNING),
         )
         for major, two, more in rates
     }
@@ -102,8 +102,8 @@ _CAP_UNCERTAINTY = Constant(0.1, "of NCCL's caps, up and down", NCCL_LATENCY)
 _LL_CAP_UNCERTAINTY = Constant(0.15, "of NCCL's cap on LL, up and down", LL_MEASURED)
 _MAX_HEADS = Constant(32, "channels of NVLSTree", NCCL_TOPO)
 # NCCL doubles channels if they are few and fast (src/graph/search.cc).
-_DOUBLED_FROM = Constant(25e9, "bytes/s a channel", NCCL_TOPO)
-_ALWAYS_DOUBLED_FROM = Constant(50e9, "bytes/s a channel", NCCL_TOPO)
+_DOUBLED_FROM = Constant(25e9, "bytes/s per channel", NCCL_TOPO)
+_ALWAYS_DOUBLED_FROM = Constant(50e9, "bytes/s per channel", NCCL_TOPO)
 _FEW = Constant(4, "channels", NCCL_TOPO)
 # compute capability (major) -> channels over racks: all of a GPU's NVLinks at 45 GB/s a channel, the next speed below a
 # port of 400 Gb/s (src/graph/search.cc)

@@ -225,16 +225,16 @@ MI325X = replace(
     MI300X,
     name="AMD Instinct MI325X",
     memory=GpuMemory(256 * GIB, bytes_per_s=6000e9),
-    source="MLPerf Inference v5.1, AMD, systems/8xMI325X_2xEPYC_9575F_1.json (256 GB HBM3E, PCIe Gen5 x16); AMD's page"
-    f" of MI325X (6 TB/s, peak FP64 matrix 163.4 TFLOPS), {_QUOTED}",
+    source="MLPerf Inference v5.1, AMD, systems/8xMI325X_2xEPYC_9575F_1.json (256 GB HBM3E, PCIe Gen5 x16); AMD's"
+    f" MI325X page (6 TB/s, peak FP64 matrix 163.4 TFLOPS), {_QUOTED}",
 )
 MI355X = replace(
     MI300X,
     name="AMD Instinct MI355X",
     memory=GpuMemory(288 * GIB, bytes_per_s=8000e9),
     fp64_tensor_flop_per_s=78.6e12,
-    source="MLPerf Inference v5.1, AMD, systems/8xMI355X_2xEPYC_9575F.json (288 GB HBM3E, PCIe Gen5 x16); AMD's page of"
-    f" MI355X (8 TB/s, peak FP64 vector and matrix 78.6 TFLOPS), {_QUOTED}",
+    source="MLPerf Inference v5.1, AMD, systems/8xMI355X_2xEPYC_9575F.json (288 GB HBM3E, PCIe Gen5 x16); AMD's"
+    f" MI355X page (8 TB/s, peak FP64 vector and matrix 78.6 TFLOPS), {_QUOTED}",
 )
 MI250X = replace(
     MI300X,
