@@ -1,4 +1,4 @@
-"""Items put together by a key."""
+"""Items grouped by a key."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ def test_files_are_held_against_the_least_of_drives_and_ports() -> None:
     (row, *_) = explain(file, Machine(cluster=served)).rows
     assert isinstance(row.limit, Limit)
     assert "2 PCIe links of GPUs, each: " in row.limit.because
-    assert "beside drives of the servers" in row.limit.because
+    assert "other stages: drives of the servers" in row.limit.because
 
 
 def test_drives_of_two_rates_count_with_what_each_gives() -> None:

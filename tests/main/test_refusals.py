@@ -25,7 +25,7 @@ QUICK = ("run", "memory_copy", "-o", "sizes=4K", "-o", "threads=one", "--force")
         (("run", "memory_copy", "-o", "mpi_latency.sizes=4K"), "in this run named 'mpi_latency'", "known: memory_copy"),
         (("run", "memory_copy", "-o", "sizes"), "-o must be NAME=VALUE, got 'sizes'", "NAME=VALUE"),
         (("run", "memory_copy", "-o", "sizes=abc"), "memory_copy sizes: not a size: 'abc'", "write bytes"),
-        (("run", "memory_copy", "-o", "sizes=0"), "a size of 0 bytes", "the least size is 1"),
+        (("run", "memory_copy", "-o", "sizes=0"), "a size of 0 bytes", "give sizes of at least 1 byte"),
         (("run", "memory_copy", "-o", "sizes=8:1T:+8"), "more than 64 sizes", "a larger step"),
         (("run", "memory_copy", "-o", "sizes=8:4:x2"), "never ends or is empty", "FIRST must not exceed LAST"),
         (("run", "memory_copy", "-o", "sizes=100T"), "above 64 TiB", "fits in this machine"),

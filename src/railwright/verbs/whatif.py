@@ -82,7 +82,7 @@ def whatif(
     """
     import msgspec
 
-    from railwright.expected.designs import Question, compare
+    from railwright.expected.designs import Question, compare_designs
     from railwright.report.pages.whatif import render_designs_html
     from railwright.report.text.whatif import render_designs
 
@@ -90,7 +90,7 @@ def whatif(
     prices = _prices(price_file) if price_file is not None else None
     given = {"collectives": tuple(dict.fromkeys(collectives or _COLLECTIVES)), "optics": optics, "prices": prices}
     question = msgspec.convert(given | ({"radix": radix} if radix is not None else {}), Question)
-    designs = compare([_design(name, cluster, question) for name, cluster in clusters])
+    designs = compare_designs([_design(name, cluster, question) for name, cluster in clusters])
     if output is not None:
         write(output, render_designs_html(designs, question))
     print_answer(designs, lambda: render_designs(designs, question), as_json=as_json)

@@ -18,7 +18,7 @@ from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import Transport
 from railwright.benchmarks.options import Options, choice, option, whole_number
 from railwright.benchmarks.record import complete, failed_if, format_cpus, format_wrong, rates
-from railwright.busbw import DIVIDED, busbw_factor
+from railwright.busbw import PER_RANK_COUNTED, busbw_factor
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.native.memory import Buffer
@@ -128,13 +128,13 @@ def counts(operation: str, job: CollectiveJob) -> tuple[int, ...]:
     """Return the floats of each size, at least one: of the whole for all_reduce, else of one rank's share, rounded
     down.
     """
-    share = FLOAT_BYTES * (job.ranks if operation in DIVIDED else 1)
+    share = FLOAT_BYTES * (job.ranks if operation in PER_RANK_COUNTED else 1)
     return tuple(dict.fromkeys(max(1, size // share) for size in job.options.sizes))
 
 
 def size_bytes(operation: str, count: int, ranks: int) -> int:
     """Return the size of the operation as nccl-tests counts it."""
-    return count * FLOAT_BYTES * (ranks if operation in DIVIDED else 1)
+    return count * FLOAT_BYTES * (ranks if operation in PER_RANK_COUNTED else 1)
 
 
 def moved_bytes(operation: str, size: int, ranks: int) -> int:
@@ -212,7 +212,7 @@ def _probe(rank: CollectiveRank, operation: str) -> Evidence:
     """Return the transport of this launch, proved by many bytes. Collective over all ranks."""
     functional = is_functional(rank.job) and not rank.job.hosts
     wanted = _FUNCTIONAL_PROBE_SIZE_BYTES if functional else _PROBE_SIZE_BYTES
-    count = max(1, wanted // (FLOAT_BYTES * (rank.size if operation in DIVIDED else 1)))
+    count = max(1, wanted // (FLOAT_BYTES * (rank.size if operation in PER_RANK_COUNTED else 1)))
     size = size_bytes(operation, count, rank.size)
     crossing = crossing_bytes(operation, size, rank.job) if rank.job.hosts else 0
     operations = -(-PROOF_BYTES // crossing) if crossing else _PROBE_OPERATIONS

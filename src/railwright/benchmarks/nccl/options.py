@@ -13,7 +13,7 @@ from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.nccl import gpus as nccl_gpus
 from railwright.benchmarks.nccl.gpus import AUTO, GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
 from railwright.benchmarks.options import Options, choice, option, yes_or_no
-from railwright.busbw import DIVIDED, busbw_factor
+from railwright.busbw import PER_RANK_COUNTED, busbw_factor
 from railwright.units import GIB, MIB, parse_sizes
 
 FREE = "free"
@@ -154,7 +154,7 @@ def sizes(operation: str, asked: tuple[int, ...], ranks: int) -> tuple[Size, ...
 
 def round_size(operation: str, size_bytes: int, ranks: int) -> Size:
     """Round a size down as nccl-tests does, to at least one float or one multiple of 16 bytes for each rank."""
-    if operation not in DIVIDED:
+    if operation not in PER_RANK_COUNTED:
         count = max(1, size_bytes // FLOAT_BYTES)
         whole = count * FLOAT_BYTES
         return Size(count, whole, whole, whole)

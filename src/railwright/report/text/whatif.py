@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from railwright.expected.designs import Design, Question, Reach, Saving, cautions
+from railwright.expected.designs import Design, Question, Reach, Saving, list_cautions
 from railwright.limits.limit import Limit
 from railwright.limits.switches import SwitchTier
 from railwright.report.text import wording
@@ -111,7 +111,7 @@ def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
     found.append(_OPTICS_WORDS[question.optics])
     if question.prices is not None:
         found.append(f"prices: {wording.escape(question.prices.title)}")
-    return (*found, *cautions(designs, question.prices))
+    return (*found, *list_cautions(designs, question.prices))
 
 
 def _named(rows: _Rows) -> Iterator[str]:

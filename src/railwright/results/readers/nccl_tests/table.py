@@ -59,7 +59,7 @@ class Table(Draft, kw_only=True):
 
     def _rises(self, previous: Row, row: Row) -> bool:
         same = row.size_bytes == previous.size_bytes
-        divided = self.test in busbw.DIVIDED if self.test else bool(row.count) and row.elements_per_count != 1
+        divided = self.test in busbw.PER_RANK_COUNTED if self.test else bool(row.count) and row.elements_per_count != 1
         may_repeat = divided or not row.size_bytes
         return row.size_bytes > previous.size_bytes or (same and may_repeat)
 
@@ -130,7 +130,7 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
     Raises UsageError if they contradict each other.
     """
     data = [row for row in table.rows if row.sends]
-    if table.test in busbw.DIVIDED and any(row.count for row in data):
+    if table.test in busbw.PER_RANK_COUNTED and any(row.count for row in data):
         ratios = {row.line: row.elements_per_count for row in data if row.count}
         least, ratio = min(ratios.values()), max(ratios.values())
         if least != ratio or ratio.denominator != 1:
@@ -183,7 +183,7 @@ def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
 
 def _check_row(table: Table, row: Row) -> None:
     """Check the columns of a row against each other. Raises UsageError for a contradiction."""
-    if table.test not in busbw.DIVIDED and row.count and row.elements_per_count != 1:
+    if table.test not in busbw.PER_RANK_COUNTED and row.count and row.elements_per_count != 1:
         why = f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
         raise refusal(row.line, why)
     if row.size_bytes and row.count == 0:
