@@ -77,9 +77,9 @@ def test_nixl_is_found_in_its_wheel_or_not_at_all(tmp_path, monkeypatch):
     ],
 )
 def test_what_a_loop_returns_is_told_in_the_words_of_the_library_that_failed(code, kind, words):
-    nccl_errors.checked("loop", 0)
+    nccl_errors.check_result("loop", 0)
     with pytest.raises(kind) as caught:
-        nccl_errors.checked("loop", code)
+        nccl_errors.check_result("loop", code)
     assert caught.value.message == words
     assert type(caught.value) is kind
 

@@ -52,7 +52,7 @@ def _error_text(code: int) -> str:
     return f"{text.decode(errors='replace')} (CUDA error {code})" if text else f"CUDA error {code}"
 
 
-def _require() -> None:
+def _require_gpu() -> None:
     reason = explain_missing_gpu()
     if reason:
         raise CannotJudge(reason, hint="check whether `nvidia-smi` works here")
@@ -60,7 +60,7 @@ def _require() -> None:
 
 def driver_version() -> str:
     """Return the newest CUDA version that the driver supports, such as `13.0`. Raises CannotJudge."""
-    _require()
+    _require_gpu()
     version = c_int()
     check_result("driver version", function("rw_cuda_driver_version", c_int, POINTER(c_int))(byref(version)))
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
@@ -68,7 +68,7 @@ def driver_version() -> str:
 
 def device_count() -> int:
     """Return the number of GPUs visible to this process. Raises CannotJudge."""
-    _require()
+    _require_gpu()
     count = c_int()
     check_result("number of GPUs", function("rw_cuda_device_count", c_int, POINTER(c_int))(byref(count)))
     return count.value
@@ -102,7 +102,7 @@ class Device(Closing):
     """
 
     def __init__(self, address: str) -> None:
-        _require()
+        _require_gpu()
         seen = _Device()
         code = function("rw_cuda_open", c_int, c_char_p, POINTER(_Device))(address.encode(), byref(seen))
         if code == _INVALID_DEVICE:

@@ -198,7 +198,7 @@ class Team:
     def checked(self, what: str, code: int) -> None:
         """Check the return value of a loop. Raises NativeError in the words of the library that failed."""
         comm = c_void_p(self.members[0].comm)
-        nccl_errors.checked(what, code, lambda result: self.library.error_text(result, comm))
+        nccl_errors.check_result(what, code, lambda result: self.library.error_text(result, comm))
 
 
 def _mpi_handle(comm: Intracomm | None) -> int:

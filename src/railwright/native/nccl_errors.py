@@ -32,7 +32,7 @@ class NcclError(NativeError):
         return no_way or self.result in (_INVALID_ARGUMENT, _INVALID_USAGE)
 
 
-def checked(what: str, code: int, nccl_says: Callable[[int], str] = "NCCL error {}".format) -> None:
+def check_result(what: str, code: int, nccl_says: Callable[[int], str] = "NCCL error {}".format) -> None:
     """Check the return value of a loop. Raises NativeError; `nccl_says` gives NCCL's text for its results."""
     if code <= _CUBLAS_ERROR:
         status = _CUBLAS_ERROR - code

@@ -7,7 +7,7 @@ from ctypes import POINTER, Structure, byref, c_double, c_int, c_void_p
 from typing import NamedTuple
 
 from railwright.native.library import fields, function, seconds_array
-from railwright.native.nixl import Request, checked_transfer
+from railwright.native.nixl import Request, check_transfer
 
 
 class _Crew(Structure):
@@ -56,5 +56,5 @@ def time_crew(
         seconds=seconds,
         posts=posts,
     )
-    checked_transfer("NIXL transfer", function("rw_nixl_crew", c_int, POINTER(_Crew))(byref(crew)))
+    check_transfer("NIXL transfer", function("rw_nixl_crew", c_int, POINTER(_Crew))(byref(crew)))
     return CrewPass(crew.elapsed, list(seconds), list(posts))

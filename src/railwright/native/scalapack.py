@@ -44,7 +44,9 @@ class Scalapack:
 
     def __init__(self, named: str, threads: int, *, mpich_abi: bool) -> None:
         _open(mpi.library_path())  # global, because mpi4py opens it locally and BLACS uses its data
-        self._libraries = [_open(name) for name in ([named] if named else _layers(threads, mpich_abi=mpich_abi))]
+        self._libraries = [
+            _open(name) for name in ([named] if named else _list_libraries(threads, mpich_abi=mpich_abi))
+        ]
         missing = [name for name in _NEEDED if self._find(name) is None]
         if missing:
             raise CannotJudge(f"ScaLAPACK lacks {', '.join(missing)}", hint=_HINT)
@@ -91,7 +93,7 @@ class Scalapack:
             )
             return status.value
 
-        return _timed(
+        return _time_steps(
             "dgetrf", singular, lambda: self.call("dgetrf_", byref(size), byref(size), a, byref(size), swaps,
                                                   byref(singular)), substitute)  # fmt: skip
 
@@ -136,7 +138,7 @@ class DistributedGrid(Closing):
             return status.value
 
         comm.Barrier()
-        return _timed(
+        return _time_steps(
             "pdgetrf", singular, lambda: self._library.call("pdgetrf_", byref(size), byref(size), a, byref(one),
                                                             byref(one), of_matrix, swaps, byref(singular)),
             substitute)  # fmt: skip
@@ -146,7 +148,7 @@ class DistributedGrid(Closing):
         return (c_int * 9)(_DENSE, self.context.value, rows, columns, block, block, 0, 0, lead)
 
 
-def _timed(name: str, singular: c_int, factor: Callable[[], None], substitute: Callable[[], int]) -> Solved:
+def _time_steps(name: str, singular: c_int, factor: Callable[[], None], substitute: Callable[[], int]) -> Solved:
     """Time both steps, without the substitution if a pivot was zero. Raises CannotJudge."""
     linpack.columns_done(reset=True)
     start, start_cpu = time.perf_counter(), time.process_time()
@@ -160,7 +162,7 @@ def _timed(name: str, singular: c_int, factor: Callable[[], None], substitute: C
     return Solved(seconds, cpu_s, singular.value)
 
 
-def _layers(threads: int, *, mpich_abi: bool) -> list[str]:
+def _list_libraries(threads: int, *, mpich_abi: bool) -> list[str]:
     """Return MKL's libraries in loading order."""
     threading = ["libiomp5.so", "libmkl_intel_thread.so"] if threads > 1 else ["libmkl_sequential.so"]
     blacs = "libmkl_blacs_intelmpi_lp64.so" if mpich_abi else "libmkl_blacs_openmpi_lp64.so"

@@ -19,7 +19,7 @@ from railwright.errors import CannotJudge
 from railwright.native.cuda import Device, DeviceBuffer, Stream
 from railwright.native.library import Closing, NativeError, fields, function, seconds_array
 from railwright.native.memory import Buffer
-from railwright.native.nccl_errors import checked
+from railwright.native.nccl_errors import check_result
 from railwright.native.vendor_libraries import candidates
 
 Kind = Literal["none", "gemm", "burn"]
@@ -71,7 +71,7 @@ class Cublas(Closing):
     def __init__(self, device: Device, stream: Stream) -> None:
         device.make_current()
         self.handle, self.version, self._library = _open()
-        checked("stream", function("rw_cublas_stream", c_int, c_void_p, c_void_p)(self.handle, stream.handle))
+        check_result("stream", function("rw_cublas_stream", c_int, c_void_p, c_void_p)(self.handle, stream.handle))
 
     def multiply_doubles(self, order: int, a: DeviceBuffer, b: DeviceBuffer, product: DeviceBuffer) -> None:
         """Enqueue product = a b of square column-major matrices in FP64. Raises NativeError."""
@@ -112,7 +112,7 @@ def _open() -> tuple[int, str, ctypes.CDLL]:
         handle, version = c_void_p(), c_int()
         start = function("rw_cublas_open", c_int, c_void_p, POINTER(c_void_p), POINTER(c_int))
         try:
-            checked(f"in {name}", start(library._handle, byref(handle), byref(version)))
+            check_result(f"in {name}", start(library._handle, byref(handle), byref(version)))
         except NativeError as error:
             reasons.append(error.message)
             continue
@@ -207,10 +207,10 @@ class Load(Closing):
         with Buffer(_NUMBERS_BYTES) as staging:
             write(staging.address, _NUMBERS_BYTES, CUDA_TYPES[self.dtype], seed)
             held = min(_NUMBERS_BYTES, size_bytes)
-            checked("numbers", copy(self.device.context, buffer.address, staging.address, held))
+            check_result("numbers", copy(self.device.context, buffer.address, staging.address, held))
         while held < size_bytes:  # doubled on the GPU
             more = min(held, size_bytes - held)
-            checked("numbers", copy(self.device.context, buffer.address + held, buffer.address, more))
+            check_result("numbers", copy(self.device.context, buffer.address + held, buffer.address, more))
             held += more
         return buffer.address
 
@@ -230,7 +230,7 @@ class Load(Closing):
         """Return the seconds of each pass by the GPU's clock. `gradients` is the address for the layers' gradients."""
         seconds = seconds_array(samples)
         loop = function("rw_load_time", c_int, POINTER(LoadStruct), c_uint64, c_void_p, c_int, POINTER(c_double))
-        checked("compute phase", loop(byref(self.struct), gradients, stream.handle, samples, seconds))
+        check_result("compute phase", loop(byref(self.struct), gradients, stream.handle, samples, seconds))
         return list(seconds)
 
     def calibrate(self, wanted_s: float, gradients: int, stream: Stream) -> None:

@@ -119,31 +119,31 @@ def compare(a: ResultFile, b: ResultFile, across: Iterable[str] = ()) -> Compari
     differ, to set two algorithms or transports side by side.
     """
     ignored = tuple(dict.fromkeys(across))
-    sides = tuple(_grouped(file.results, ignored) for file in (a, b))
+    sides = tuple(_group_results(file.results, ignored) for file in (a, b))
     points: list[ComparedPoint] = []
     one_sided: list[OneSided] = []
     differences: list[Difference] = []
     for key in dict.fromkeys((*sides[0], *sides[1])):
         both = tuple([each for each in side.get(key, ()) if each.outcome == "measured"] for side in sides)
         if both[0] and both[1]:
-            found = _about_point(both[0], both[1], (a, b), ignored)
+            found = _point_differences(both[0], both[1], (a, b), ignored)
             differences += found
-            points.append(_point(both[0], both[1], ignored, found))
+            points.append(_compare_point(both[0], both[1], ignored, found))
         elif both[0] or both[1]:
             other = sides[1 if both[0] else 0].get(key, ())
-            one_sided.append(_one_sided(both, other))
+            one_sided.append(_make_one_sided(both, other))
     lone = [[each for key, found in side.items() if key not in sides[1 - number] for each in found
              if each.outcome == "measured"] for number, side in enumerate(sides)]  # fmt: skip
     paired = [each for key, found in sides[0].items() if key in sides[1] for each in found]
     differences += fairness.unpaired_differences(lone[0], lone[1], paired)
     differences += fairness.run_differences(a, b)
     return Comparison(
-        a=_label(a.run), b=_label(b.run), across=ignored, points=tuple(points), one_sided=tuple(one_sided),
+        a=_make_label(a.run), b=_make_label(b.run), across=ignored, points=tuple(points), one_sided=tuple(one_sided),
         differences=fairness.merge_differences(differences), exit_status=_exit_status(points, one_sided),
     )  # fmt: skip
 
 
-def _grouped(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointKey, list[Result]]:
+def _group_results(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointKey, list[Result]]:
     def point_of(result: Result) -> PointKey:
         # Values are compared as text, so that True differs from 1 and NaN equals itself.
         parameters = sorted((key, str(value)) for key, value in result.parameters.items() if key not in ignored)
@@ -152,11 +152,11 @@ def _grouped(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointK
     return dict(group_by_key(results, point_of))
 
 
-def _label(run: Run) -> RunLabel:
+def _make_label(run: Run) -> RunLabel:
     return RunLabel(host=run.context.host, started_at=run.started_at, railwright=run.railwright, command=run.command)
 
 
-def _about_point(
+def _point_differences(
     a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile], ignored: tuple[str, ...]
 ) -> tuple[Difference, ...]:
     varied = {key: value for key, value in a[0].parameters.items() if key != "size_bytes" and key not in ignored}
@@ -166,14 +166,14 @@ def _about_point(
         values = [sorted({str(each.parameters.get(key, "none")) for each in side}) for side in (a, b)]
         if len(values[0]) > 1 or len(values[1]) > 1:
             why = "one side has several values of the ignored parameter"
-            found.append(fairness.blocking(key, ", ".join(values[0]), ", ".join(values[1]), where, why))
+            found.append(fairness.blocking_difference(key, ", ".join(values[0]), ", ".join(values[1]), where, why))
     return tuple(found)
 
 
-def _point(
+def _compare_point(
     a: Sequence[Result], b: Sequence[Result], ignored: tuple[str, ...], differences: Sequence[Difference]
 ) -> ComparedPoint:
-    first, second = _side(a), _side(b)
+    first, second = _summarize_side(a), _summarize_side(b)
     blocking = [f"{each.what} {each.a} and {each.b}" for each in differences if each.severity == "blocking"]
     ratio = second.median / first.median if first.median and second.median else None
     interval, unit = _interval(first, second)
@@ -190,7 +190,7 @@ def _point(
     )  # fmt: skip
 
 
-def _side(results: Sequence[Result]) -> Side:
+def _summarize_side(results: Sequence[Result]) -> Side:
     """Summarize each launch by its median. The side has no launches if any median is not a finite number above 0."""
     ordered = sorted(results, key=lambda result: result.launch)
     launches: list[float] = []
@@ -255,7 +255,7 @@ def _decide(quantity: Quantity, a: Side, b: Side, ratio: float, interval: RatioI
     return Decision("cannot tell", "noise", f"{why}: the ratio may be {interval.low:.2f} to {interval.high:.2f}")
 
 
-def _one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> OneSided:
+def _make_one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> OneSided:
     result = (both[0] or both[1])[0]
     failed = next((each for each in other if each.outcome == "failed"), None)
     waived = next((each for each in other if each.outcome == "waived"), None)

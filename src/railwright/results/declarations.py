@@ -63,7 +63,7 @@ def find_benchmarks(kind: type[Workload], declarations: Declarations, **fields: 
     )
 
 
-def suppliers(baseline: Baseline, declarations: Declarations) -> tuple[str, ...]:
+def find_suppliers(baseline: Baseline, declarations: Declarations) -> tuple[str, ...]:
     """Return the names of the benchmarks that measure a baseline."""
     return tuple(name for name, rows in declarations.items() if any(row.supplies == baseline for row in rows))
 
@@ -79,7 +79,7 @@ def list_ceilings(name: str, declarations: Declarations) -> tuple[str, ...]:
         new = [
             supplier
             for baseline in needed
-            for supplier in suppliers(baseline, declarations)
+            for supplier in find_suppliers(baseline, declarations)
             if supplier not in (name, *found)
         ]
         found |= dict.fromkeys(new)

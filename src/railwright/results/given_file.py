@@ -15,11 +15,11 @@ from typing import BinaryIO
 from railwright.errors import UsageError
 from railwright.results.store import RESULTS_NAME
 
-_MOST_HELD = 16 * 2**20
-_MOST_BYTES = 4 * 2**30
-_MOST_MEMORY = 128 * 2**20
+_MAX_HELD_BYTES = 16 * 2**20
+_MAX_BYTES = 4 * 2**30
+_MAX_MEMORY_BYTES = 128 * 2**20
 """The memory limit for unpacking. xz -9 needs 65 MiB."""
-_PIECE = 2**20
+_PIECE_BYTES = 2**20
 _HINT = "give the file that the tool printed"
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ"
 _DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
@@ -37,7 +37,7 @@ def read(file: str) -> bytes | Iterator[bytes]:
     for piece in pieces:
         held.append(piece)
         size += len(piece)
-        if size > _MOST_HELD:
+        if size > _MAX_HELD_BYTES:
             return held[0] if is_our_own(held[0]) else itertools.chain(held, pieces)
     raw = b"".join(held)
     if not raw.strip():
@@ -49,7 +49,9 @@ def read_short_text(file: str) -> str:
     """Return the text of a file that is not a log. Raises UsageError if it cannot be read or exceeds 16 MiB."""
     raw = read(file)
     if not isinstance(raw, bytes):
-        raise UsageError(f"{format_name(file)} must be at most {_MOST_HELD // 2**20} MiB", hint="is it the right file?")
+        raise UsageError(
+            f"{format_name(file)} must be at most {_MAX_HELD_BYTES // 2**20} MiB", hint="is it the right file?"
+        )
     return decode_text(raw, file)
 
 
@@ -62,17 +64,17 @@ def read_pieces(file: str) -> Iterator[bytes]:
     """Yield the unpacked content of a file, a pipe or standard input in pieces of 1 MiB. Raises UsageError."""
     try:
         if file == "-":
-            yield from _text_only(_unpacked(_read(_standard_input()), format_name(file)), format_name(file))
+            yield from _check_text(_unpack(_read_stream(_standard_input()), format_name(file)), format_name(file))
         else:
-            with _opened(file) as stream:
-                yield from _text_only(_unpacked(_read(stream), format_name(file)), format_name(file))
+            with _open(file) as stream:
+                yield from _check_text(_unpack(_read_stream(stream), format_name(file)), format_name(file))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read {format_name(file)}: {reason}", hint=_HINT) from error
 
 
-def _read(stream: BinaryIO) -> Iterator[bytes]:
-    while piece := stream.read(_PIECE):
+def _read_stream(stream: BinaryIO) -> Iterator[bytes]:
+    while piece := stream.read(_PIECE_BYTES):
         yield piece
 
 
@@ -84,7 +86,7 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _opened(file: str) -> BinaryIO:
+def _open(file: str) -> BinaryIO:
     """Open a regular file or a pipe that the shell made. Opening any other named pipe could block forever."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     mode = os.fstat(descriptor).st_mode
@@ -98,11 +100,11 @@ def _opened(file: str) -> BinaryIO:
 
 def decode_text(raw: bytes, file: str) -> str:
     """Decode the output of a tool, unpacking it if needed. Raises UsageError for binary data."""
-    pieces = _text_only(_unpacked(iter((raw,)), format_name(file)), format_name(file))
+    pieces = _check_text(_unpack(iter((raw,)), format_name(file)), format_name(file))
     return b"".join(pieces).decode("utf-8-sig", errors="replace")
 
 
-def _text_only(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+def _check_text(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Yield the pieces. Raises UsageError for binary data or for too much text; a small packed file may hold a lot."""
     size = 0
     for piece in pieces:
@@ -114,8 +116,8 @@ def _text_only(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
                 hint="give the text that the tool printed on the terminal",
             )
         size += len(piece)
-        if size > _MOST_BYTES:
-            raise UsageError(f"{name} must be at most {_MOST_BYTES // 2**30} GiB", hint="give the log of one run")
+        if size > _MAX_BYTES:
+            raise UsageError(f"{name} must be at most {_MAX_BYTES // 2**30} GiB", hint="give the log of one run")
         yield piece
 
 
@@ -127,7 +129,7 @@ def _refuse_binary(start: bytes, name: str) -> None:
         raise UsageError(f"{name} must be UTF-8, got UTF-16", hint=hint)
 
 
-def _unpacked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+def _unpack(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Unpack the pieces if the first one begins a .gz or .xz file. Raises UsageError."""
     first = next(pieces, b"")
     every = itertools.chain((first,), pieces)
@@ -150,20 +152,20 @@ def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
         while rest:
             if member.eof:
                 member = zlib.decompressobj(wbits=31)
-            yield member.decompress(rest, _PIECE)
+            yield member.decompress(rest, _PIECE_BYTES)
             rest = member.unused_data if member.eof else member.unconsumed_tail
     if not member.eof:
         raise EOFError("it is truncated")
 
 
 def _unxz(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    stream = lzma.LZMADecompressor(memlimit=_MOST_MEMORY)
+    stream = lzma.LZMADecompressor(memlimit=_MAX_MEMORY_BYTES)
     for piece in pieces:
         rest = piece
         while rest or not stream.needs_input:
             if stream.eof:
                 return
-            yield stream.decompress(rest, _PIECE)
+            yield stream.decompress(rest, _PIECE_BYTES)
             rest = b""
     if not stream.eof:
         raise EOFError("it is truncated")

@@ -23,11 +23,11 @@ def format_hosts(names: Iterable[str]) -> str:
         elif len(numbers) == 1:
             parts.append(stem + numbers[0])
         else:
-            parts.append(f"{stem}[{','.join(_runs(numbers))}]")
+            parts.append(f"{stem}[{','.join(_format_runs(numbers))}]")
     return ",".join(parts)
 
 
-def _runs(numbers: list[str]) -> Iterator[str]:
+def _format_runs(numbers: list[str]) -> Iterator[str]:
     first = last = numbers[0]
     for number in [*numbers[1:], ""]:
         if number and number == str(int(last) + 1).zfill(len(first)):
@@ -46,14 +46,14 @@ def parse_host_list(text: str) -> tuple[str, ...]:
         if part is None or part.end() == place:
             return ()
         place = part.end()
-        numbers = [""] if part[2] is None else _numbers(part[2], _MOST_HOSTS - len(names))
+        numbers = [""] if part[2] is None else _expand_numbers(part[2], _MOST_HOSTS - len(names))
         if not numbers:
             return ()
         names += [part[1] + number for number in numbers]
     return tuple(names)
 
 
-def _numbers(text: str, most: int) -> list[str]:
+def _expand_numbers(text: str, most: int) -> list[str]:
     found: list[str] = []
     for word in text.split(","):
         run = _RUN.fullmatch(word)

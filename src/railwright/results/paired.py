@@ -36,7 +36,7 @@ def estimate_slowdown(pairs: Sequence[tuple[float, float]], threshold: float) ->
     mean, deviation = fmean(logs), stdev(logs)
     half = student_975(len(logs) - 1) * deviation / math.sqrt(len(logs))
     return Slowdown(math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half),
-                 _needed(math.log1p(threshold) - mean, deviation))  # fmt: skip
+                 _count_pairs_needed(math.log1p(threshold) - mean, deviation))  # fmt: skip
 
 
 def student_975(degrees: int) -> float:
@@ -46,7 +46,7 @@ def student_975(degrees: int) -> float:
     return _NORMAL_975 + (_NORMAL_975**3 + _NORMAL_975) / (4 * degrees)
 
 
-def _needed(room: float, deviation: float) -> int | None:
+def _count_pairs_needed(room: float, deviation: float) -> int | None:
     if room <= 0:
         return None
     pairs = 2

@@ -32,7 +32,7 @@ def explain_impossible(record: Record, name: str = "") -> str:
         refuse_impossible(record.topology, name)
         return _check_context(record.context)
     if isinstance(record, End):
-        return _negative("counter", record.counters_moved)
+        return _describe_negative("counter", record.counters_moved)
     if isinstance(record, Disturbed):
         share = record.others_fraction
         return (
@@ -50,7 +50,7 @@ def _check_context(context: Context) -> str:
         numbers |= {"quantum_s": noise.quantum_s, "worst_s": noise.worst_s, "quanta": noise.quanta}
         shares["lost_fraction"] = noise.lost_fraction
     above = next((f"{name} is {value}, above 1" for name, value in shares.items() if value > 1), "")
-    return _negative("the context's", {**numbers, **shares, **context.clocks}) or above
+    return _describe_negative("the context's", {**numbers, **shares, **context.clocks}) or above
 
 
 def _check_result(result: Result) -> str:
@@ -59,8 +59,8 @@ def _check_result(result: Result) -> str:
             return f"{name} is {value}"
     counts = {name: value for name, value in result.settings.items() if isinstance(value, int)}
     return (
-        _negative("parameter", result.parameters)
-        or _negative("setting", counts)
+        _describe_negative("parameter", result.parameters)
+        or _describe_negative("setting", counts)
         or _check_verification(result.verification)
         or _check_samples(result)
     )
@@ -112,7 +112,7 @@ def _check_summary(summary: Summary, samples: tuple[float, ...], *, some_kept: b
     return ""
 
 
-def _negative(what: str, values: Mapping[str, Scalar]) -> str:
+def _describe_negative(what: str, values: Mapping[str, Scalar]) -> str:
     """Describe the first number that is negative or not finite."""
     named: Iterable[tuple[str, Scalar]] = ((name, value) for name, value in values.items() if _is_number(value))
     return next(

@@ -310,7 +310,7 @@ def describe(workload: W, result: Result, ranks: int | None = None) -> W:
     own: dict[str, object] = {}
     for names, said in ((workload.held, result.settings), (workload.recorded, result.parameters)):
         for name in names:
-            if name in said and (value := _converted(said[name], _types(type(workload))[name])) is not None:
+            if name in said and (value := _convert(said[name], _field_types(type(workload))[name])) is not None:
                 own[name] = value
     return msgspec.structs.replace(
         workload,
@@ -325,11 +325,11 @@ def describe(workload: W, result: Result, ranks: int | None = None) -> W:
 
 
 @cache
-def _types(kind: type[Workload]) -> dict[str, object]:
+def _field_types(kind: type[Workload]) -> dict[str, object]:
     return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 
-def _converted(value: Scalar, kind: object) -> object:
+def _convert(value: Scalar, kind: object) -> object:
     try:
         return msgspec.convert(value, type=kind)
     except msgspec.ValidationError:

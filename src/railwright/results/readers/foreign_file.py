@@ -180,7 +180,7 @@ class Draft(msgspec.Struct, kw_only=True):
             raise too_many_rows(line)
         self.line = self.line or line
         for quantity, printed, shown, summary in values:
-            value = _rounded(printed)
+            value = _round_value(printed)
             self.results.append(
                 Result(
                     benchmark=self.test,
@@ -252,12 +252,12 @@ def decode_embedded_json(text: str, kind: type[Kind], what: str, hint: str) -> K
 
 def percentiles(count: int, minimum: float, median: float, p99: float, maximum: float) -> Summary:
     """Summarize samples that the tool did not print. Both ends of the median's interval are the median."""
-    minimum, median, p99, maximum = (_rounded(value) for value in (minimum, median, p99, maximum))
+    minimum, median, p99, maximum = (_round_value(value) for value in (minimum, median, p99, maximum))
     return Summary(
         count=count, minimum=minimum, median=median, p99=p99, maximum=maximum, median_low=median, median_high=median
     )
 
 
-def _rounded(value: float) -> float:
+def _round_value(value: float) -> float:
     """Round to twelve digits, so that 8.28e6 does not become 8279999.999999999. No tool prints as many."""
     return float(f"{value:.12g}")

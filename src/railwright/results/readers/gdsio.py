@@ -23,7 +23,7 @@ _RUN = re.compile(
 )
 _COMMAND = re.compile(r"\bgdsio(?: -\w{1,2} \S{1,200})+")
 _OPTION = re.compile(r" -(\w{1,2}) (\S{1,64})")
-_ALONE = re.compile(r"Throughput: (\S{1,24}) GiB/sec, Avg_Latency: (\S{1,24}) usecs")
+_SHORT_RESULT = re.compile(r"Throughput: (\S{1,24}) GiB/sec, Avg_Latency: (\S{1,24}) usecs")
 _OPERATIONS = {"0": "read", "1": "write", "2": "randread", "3": "randwrite"}
 _TRANSFERS = {"0": "GPUD", "1": "CPUONLY", "2": "CPU_GPU", "3": "CPU_ASYNC_GPU", "5": "ASYNC", "6": "BATCH"}
 """The meanings of gdsio's -I and -x (gdsio -h)."""
@@ -51,7 +51,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             command = dict(_OPTION.findall(given[0]))
         if "IoType:" not in line.text:
             own = place == 0 or "IoType:" not in lines[place - 1].text
-            if own and (short := _ALONE.search(line.text)):
+            if own and (short := _SHORT_RESULT.search(line.text)):
                 _add_short(draft, command, short, line.number)
             continue
         following = lines[place + 1].text.strip() if place + 1 < len(lines) else ""

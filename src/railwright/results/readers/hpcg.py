@@ -37,7 +37,7 @@ _PROCESSES = re.compile(r"(?:^|:: ?)\s{0,8}Distributed Processes[=:]\s?(\d{1,9})
 _THREADS = re.compile(r"(?:^|:: ?)\s{0,8}Threads per processes?[=:]\s?(\d{1,6})")
 _GRID = re.compile(r"(?:^|:: ?)\s{0,8}Global n([xyz])[=:]\s?(\d{1,9})")
 _VERSION = re.compile(r"^\s{0,8}version=(\d[\d.]{0,15})|\bversion[=: ]\s?V?(\d[\d.]{0,15})\s*$")
-_OF_NVIDIA = re.compile(
+_NVIDIA_RESULT = re.compile(
     r"\bfinal\s?=\s{0,8}(\S{1,24}) GF \(\s{0,4}(\S{1,24}) GB/s(?: Effective)?\)\s{1,8}(\S{1,24}) GF_per"
 )
 _PROCESS_GRID = re.compile(r"(\d{1,6})x(\d{1,6})x(\d{1,6}) process grid")
@@ -62,10 +62,10 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     for line in sort_by_origin(text):
         if found := _RAW.search(line.text):
             raw = found[1], line.number
-        elif found := _OF_NVIDIA.search(line.text):
+        elif found := _NVIDIA_RESULT.search(line.text):
             _read_nvidia(draft, found, line.number)
         elif found := _RATE.search(line.text):
-            _rated(draft, found, line.number)
+            _add_once(draft, found, line.number)
         else:
             _take_setting(draft, line)
     if raw is not None and not draft.results:
@@ -97,7 +97,7 @@ def _take_setting(draft: Draft, line: Line) -> None:
         draft.gpus = (found[1],)
 
 
-def _rated(draft: Draft, found: re.Match[str], line: int) -> None:
+def _add_once(draft: Draft, found: re.Match[str], line: int) -> None:
     """Add a result once, although MKL's version prints it and also writes it to its file."""
     if found[1] == "INVALID" or found[2] is None:
         raise refusal(line, "HPCG reports that its result is not valid", "look for FAILED in its file")

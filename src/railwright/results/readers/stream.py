@@ -42,7 +42,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every run. Raises UsageError for a rate that is not its bytes over its minimum time."""
     hint = "give the output from its header to the line of Triad"
     return collect_files(
-        map(_run, split_runs(text, _begins)),
+        map(_read_run, split_runs(text, _begins)),
         "STREAM's output must contain a row (Copy, Scale, Add, Triad with a rate and times), got none",
         hint,
     )
@@ -52,7 +52,7 @@ def _begins(line: Line) -> bool:
     return "STREAM version" in line.text or line.text.strip() == "BabelStream"
 
 
-def _run(lines: list[Line]) -> Draft:
+def _read_run(lines: list[Line]) -> Draft:
     draft = Draft(tool="STREAM", test="stream", ranks=1, hosts=1, notes=["MB/s is 10^6 bytes/s"])
     unit, elements = "", 0
     for line in lines:

@@ -25,7 +25,14 @@ from msgspec.structs import replace
 from railwright.results.readers.foreign_file import Draft, ForeignFile, collect_files, latency, mpi_collective
 from railwright.results.readers.pasted.command_line import LaunchCommand, parse_environment, parse_launch_command
 from railwright.results.readers.pasted.log_lines import Line, last_row, refusal, split_lines, split_runs
-from railwright.results.readers.pasted.printed_numbers import Number, Range, number, overlap, refuse_outside, whole
+from railwright.results.readers.pasted.printed_numbers import (
+    Number,
+    Range,
+    number,
+    overlap,
+    parse_integer,
+    refuse_outside,
+)
 from railwright.results.workload import Unlimited, Workload
 from railwright.topology.devices import Scalar
 
@@ -96,10 +103,10 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     end = 0
     for part in split_runs(text, lambda line: _HEADER.search(line.text) is not None):
         if _HEADER.search(part[0].text):
-            table = _table(part, above[-_ABOVE:], end)
+            table = _read_table(part, above[-_ABOVE:], end)
             begin, end = end, table.rows[-1].line if table.rows else part[0].number
-            _ranks_of_devices(table, [found for number, found in devices if begin < number <= end])
-            _fill(table)
+            _take_device_ranks(table, [found for number, found in devices if begin < number <= end])
+            _add_results(table)
             tables.append(table)
         above += part
     return collect_files(
@@ -109,7 +116,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     )
 
 
-def _table(part: list[Line], above: list[Line], end: int) -> _Table:
+def _read_table(part: list[Line], above: list[Line], end: int) -> _Table:
     """Read the rows below a header and the lines above it. The previous table has its last row on line `end`."""
     words = [line.text.lstrip("# ") for line in above]
     own = [line.text.lstrip("# ") for line in above if line.number > end]
@@ -121,7 +128,7 @@ def _table(part: list[Line], above: list[Line], end: int) -> _Table:
     if (header := _HEADER.search(part[0].text)) and header[1]:
         table.columns += _BANDWIDTHS
     table.is_since_1_5 = any(_SINCE_1_5.search(line.text) for line in (*above, *part))
-    command = _launched(words)
+    command = _parse_launcher(words)
     table.ranks, table.hosts, table.environment = command.ranks, command.hosts, parse_environment(words)
     table.settings |= {name: said[name] for name in ("memorytype", "datatype", "reduction", "inplace") if name in said}
     own += [line.text for line in part if line.number < table.last_line]
@@ -130,16 +137,16 @@ def _table(part: list[Line], above: list[Line], end: int) -> _Table:
     for line in part[1:]:
         text = line.text.lstrip("# ")
         if _ROW.fullmatch(text) and (cells := table.cells(text.split(), line.number)):
-            table.rows.append(_row(table, cells, line.number))
+            table.rows.append(_read_row(table, cells, line.number))
     return table
 
 
-def _launched(above: list[str]) -> LaunchCommand:
+def _parse_launcher(above: list[str]) -> LaunchCommand:
     """Parse the launcher's options only, because ucc_perftest has options of the same letters."""
     return parse_launch_command([_OPTIONS.sub("", line) for line in above])
 
 
-def _ranks_of_devices(table: _Table, devices: list[re.Match[str]]) -> None:
+def _take_device_ranks(table: _Table, devices: list[re.Match[str]]) -> None:
     """Take ranks, hosts and GPUs from the lines that every rank prints about its GPU."""
     if devices:
         table.is_since_1_5 = True
@@ -149,15 +156,17 @@ def _ranks_of_devices(table: _Table, devices: list[re.Match[str]]) -> None:
             table.ranks, table.hosts = len(ranks), len({found[2] for found in devices})
 
 
-def _row(table: _Table, cells: Mapping[str, str], line: int) -> _Row:
-    count, size = (None if cells[name] == "N/A" else whole(cells[name], name, line) for name in ("Count", "Size"))
+def _read_row(table: _Table, cells: Mapping[str, str], line: int) -> _Row:
+    count, size = (
+        None if cells[name] == "N/A" else parse_integer(cells[name], name, line) for name in ("Count", "Size")
+    )
     numbers = {name: number(cell, name, line) for name, cell in cells.items() if name in _TIMES}
     numbers |= {name: number(cells[name], name, line) for name in _BANDWIDTHS if cells.get(name, "N/A") != "N/A"}
     average, least, most = (numbers[name] for name in _TIMES)
     refuse_outside("average", average, least, most, line, " us")
     if size is not None:
         _take_size(table, count, size, line)
-        _narrow(table, numbers, size, line)
+        _narrow_factor(table, numbers, size, line)
     return _Row(line, size, numbers)
 
 
@@ -169,7 +178,7 @@ def _take_size(table: _Table, count: int | None, size: int, line: int) -> None:
         raise refusal(line, f"size {size} is not {count} x {kind[0]}")
 
 
-def _narrow(table: _Table, numbers: Mapping[str, Number], size: int, line: int) -> None:
+def _narrow_factor(table: _Table, numbers: Mapping[str, Number], size: int, line: int) -> None:
     """Narrow the factor to the range that a row's bandwidths allow. Raises UsageError if nothing remains."""
     left = (0.0, inf) if table.is_irregular else table.factor
     for time, bandwidth in zip(_TIMES, _BANDWIDTHS, strict=True):
@@ -183,9 +192,9 @@ def _narrow(table: _Table, numbers: Mapping[str, Number], size: int, line: int) 
     table.factor = left
 
 
-def _fill(table: _Table) -> None:
+def _add_results(table: _Table) -> None:
     """Add the results of the table, with the ranks that its bandwidths imply."""
-    _ranks_of_factor(table)
+    _derive_ranks(table)
     table.settings["size_of"] = "each rank" if table.is_in_parts else "all ranks"
     for row in table.rows:
         average, least, most = (row.numbers[name] for name in _TIMES)
@@ -195,7 +204,7 @@ def _fill(table: _Table) -> None:
     table.workload = _workload(table)
 
 
-def _ranks_of_factor(table: _Table) -> None:
+def _derive_ranks(table: _Table) -> None:
     """Derive the ranks from the factor. Raises UsageError if it contradicts known ranks, or fits no number of ranks.
 
     In-place operations of UCC count other bytes, or none.

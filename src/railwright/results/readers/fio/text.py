@@ -86,7 +86,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         return fio_terse.read(text)
     draft = Draft(tool="fio", test="fio", workload=Files())
     lines = split_lines(text)
-    definitions, jobs = _parsed(draft, lines)
+    definitions, jobs = _parse_jobs(draft, lines)
     for job in jobs:
         for operation in job.operations:
             _add(draft, definitions.get(job.name, {}), job, operation)
@@ -103,7 +103,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     )
 
 
-def _parsed(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar]], list[_Job]]:
+def _parse_jobs(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar]], list[_Job]]:
     """Parse the definition of each job by name, and the results that fio printed at the end."""
     definitions: dict[str, dict[str, Scalar]] = {}
     jobs: list[_Job] = []
@@ -121,11 +121,11 @@ def _parsed(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar
             if not jobs and _RATE.match(text):  # the job's own line is not in the text
                 jobs.append(_Job("", 0, 0))
             if jobs:
-                _detail(jobs[-1], text, line.number)
+                _read_detail(jobs[-1], text, line.number)
     return definitions, jobs
 
 
-def _detail(job: _Job, text: str, line: int) -> None:
+def _read_detail(job: _Job, text: str, line: int) -> None:
     last = job.operations[-1] if job.operations else None
     if text.startswith(_OPERATIONS) and "IOPS=" in text:
         if found := _RATE.match(text):
@@ -151,7 +151,7 @@ def _detail(job: _Job, text: str, line: int) -> None:
 def _add(draft: Draft, definition: dict[str, Scalar], job: _Job, operation: _Operation) -> None:
     line = operation.line
     name, iops, thousands, *printed = operation.rate.groups()
-    rate = _rate("BW", printed, line, ": the units were changed")
+    rate = _read_rate("BW", printed, line, ": the units were changed")
     operations_per_s = number(iops, "IOPS", line).value * _THOUSANDS[thousands]
     values = [
         MeasuredValue("bandwidth_bytes_per_s", rate, "{}{}/s ({}{}/s)".format(*printed)),
@@ -174,12 +174,12 @@ def _add_groups(draft: Draft, lines: list[Line]) -> None:
             draft.parameters["size_bytes"] = parse_size(found[1])
         if found := _GROUP.match(line.text.strip()):
             name, *printed = found.groups()
-            rate = _rate("bw", printed, line.number)
+            rate = _read_rate("bw", printed, line.number)
             value = MeasuredValue("bandwidth_bytes_per_s", rate, f"{printed[0]}{printed[1]}/s of the group")
             draft.add(line.number, [value], {"operation": name.lower()})
 
 
-def _rate(what: str, printed: list[str], line: int, remark: str = "") -> float:
+def _read_rate(what: str, printed: list[str], line: int, remark: str = "") -> float:
     """Return a rate in bytes/s. Raises UsageError if fio's figures in powers of 1024 and of 1000 disagree."""
     binary, unit, decimal, decimal_unit = printed
     rate, again = number(binary, what, line), number(decimal, what, line)

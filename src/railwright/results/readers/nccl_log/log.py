@@ -18,7 +18,7 @@ from railwright.results.readers.nccl_log import messages as nccl_log_messages
 from railwright.results.readers.nccl_log import model
 from railwright.results.readers.nccl_log.drafts import Drafts
 from railwright.results.readers.nccl_log.lines import Message, read_messages
-from railwright.results.readers.nccl_log.messages import Driver, Fact, OfCommunicator
+from railwright.results.readers.nccl_log.messages import CommunicatorFact, Driver, Fact
 
 MAX_FACTS = 200_000
 MAX_EXCERPTS = 20_000
@@ -86,7 +86,7 @@ class _Reader:
             if len(self.warnings) < MAX_FACTS:
                 self.warnings.append(model.LoggedWarning(host=message.host, says=plain.text, line=message.line))
             return
-        found = nccl_log_messages.facts(plain)
+        found = nccl_log_messages.parse_facts(plain)
         kept = [self._keep(fact, plain) for fact in found] if found else [self._take_row(message)]
         if any(kept) and len(self.excerpts) < MAX_EXCERPTS:
             self.excerpts.setdefault(message.line, plain.text.strip()[:_MAX_EXCERPT])
@@ -116,7 +116,7 @@ class _Reader:
         if isinstance(fact, Driver):
             self.driver = self.driver or fact.version
             return True
-        if isinstance(fact, OfCommunicator):
+        if isinstance(fact, CommunicatorFact):
             return self.drafts.take(fact, message)
         name, same = _SAME[type(fact)]
         kept, key = self.kept[name], same(fact)
@@ -128,7 +128,7 @@ class _Reader:
 
     def _take_row(self, message: Message) -> bool:
         """Report whether the message is a header or row of a table. Indentation matters in the tree of the machine."""
-        table = nccl_log_graph.begin(message)
+        table = nccl_log_graph.begin_system(message)
         if table is not None:
             if len(self.systems) < MAX_FACTS:
                 self.systems.setdefault(message.host, table)

@@ -93,7 +93,7 @@ class Prefixes:
 
     def _add(self, before: str) -> bool:
         """Add a prefix, and report whether it is new. No launcher writes a prefix of too many parts."""
-        parts = [_alike(part) for part in _PARTS.findall(before)]
+        parts = [_normalize_part(part) for part in _PARTS.findall(before)]
         if len(parts) > _MOST_PARTS:
             return False
         tree = self._tree
@@ -121,7 +121,7 @@ class Prefixes:
         tree, end = self._tree, 0
         start = len(line[:_MOST_SPACE]) - len(line[:_MOST_SPACE].lstrip())
         for part in _PARTS.finditer(line, start, start + 2 * _LONGEST):
-            found = tree.get(_alike(part[0]))
+            found = tree.get(_normalize_part(part[0]))
             if found is None:
                 break
             tree = found
@@ -138,7 +138,8 @@ def remove_common_prefix(text: str) -> str:
     filled = [line for line in lines if line.strip()]
     for line in filled:
         parts = [
-            _alike(found[0]) for found in islice(_PARTS.finditer(line, 0, 2 * _LONGEST), len(common) or _MOST_PARTS)
+            _normalize_part(found[0])
+            for found in islice(_PARTS.finditer(line, 0, 2 * _LONGEST), len(common) or _MOST_PARTS)
         ]
         alike = takewhile(lambda pair: pair[0] == pair[1], zip(common or parts, parts, strict=False))
         common = [part for part, _ in alike]
@@ -164,7 +165,7 @@ def _is_possible_prefix(before: str, anchor: str) -> bool:
     )
 
 
-def _alike(part: str) -> str:
+def _normalize_part(part: str) -> str:
     """Normalize numbers, and spaces between words."""
     return "0" if part[0].isdigit() else " " if part.isspace() else part
 

@@ -52,7 +52,7 @@ def number(token: str, what: str, line: int) -> Number:
     return Number(value, 0.5 * 10.0**exponent * 1.001, token)  # 1.001: a tie may be rounded either way
 
 
-def whole(token: str, what: str, line: int) -> int:
+def parse_integer(token: str, what: str, line: int) -> int:
     """Parse a whole number of zero or more. Raises UsageError with the value."""
     if _WHOLE.fullmatch(token) is None:
         raise refusal(line, f"{what} must be a whole number, got {token[:40]!r}")

@@ -33,7 +33,7 @@ from railwright.results.readers.pasted.log_lines import (
     refusal,
     split_runs,
 )
-from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, whole
+from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, parse_integer
 from railwright.results.readers.perftest import json as perftest_json
 from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
@@ -116,7 +116,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     if perftest_json.recognises(text):
         return perftest_json.read(text)
     return collect_files(
-        map(_test, split_runs(text, _begins)),
+        map(_read_test, split_runs(text, _begins)),
         "perftest's output must contain a row (#bytes, #iterations, ...), got none",
         "give the client's output starting with the line '... BW Test' or '... Latency Test'",
     )
@@ -126,7 +126,7 @@ def _begins(line: Line) -> bool:
     return _TITLE.search(line.text) is not None
 
 
-def _test(part: list[Line]) -> _Test:
+def _read_test(part: list[Line]) -> _Test:
     """Read a table. Without a title, its test is the last program named above it."""
     test = _Test(tool="perftest", ranks=2, last_line=last_row(part))
     failed = ""
@@ -149,12 +149,12 @@ def _test(part: list[Line]) -> _Test:
         elif test.columns or ((row := _ROW_ALONE.match(text)) and (unit := _derive_unit(row))):
             if not test.columns:
                 test.unit, test.columns = unit, [name.format(unit) for name in _COLUMNS_ALONE]
-            _row(test, text.split(), line.number)
+            _read_row(test, text.split(), line.number)
         elif found := _PROGRAM.search(text[:1000]):
             test.test = test.test if title else found[0]
-            _settings(test, text[:1000])
+            _take_settings(test, text[:1000])
         else:
-            _settings(test, text)
+            _take_settings(test, text)
     test.notes = [*_notes(test), *test.notes, *([failed] if failed else [])]
     on_gpus = "gpu_memory" in test.settings
     test.workload = Message(
@@ -163,7 +163,7 @@ def _test(part: list[Line]) -> _Test:
     return test
 
 
-def _settings(test: _Test, text: str) -> None:
+def _take_settings(test: _Test, text: str) -> None:
     if "--use_cuda" in text or "--use_rocm" in text or "initializing CUDA" in text:
         test.settings["gpu_memory"] = True
     for key, value in _SETTING.findall(text):
@@ -174,7 +174,7 @@ def _settings(test: _Test, text: str) -> None:
             test.settings[name] = int(value)
 
 
-def _row(test: _Test, words: list[str], line: int) -> None:
+def _read_row(test: _Test, words: list[str], line: int) -> None:
     if len(words) < 2 or not words[0].isdecimal() or not words[1].isdecimal():
         return
     if len(words) == len(test.columns) + 1 and test.unit and "MsgRate[Mpps]" not in test.columns:
@@ -186,9 +186,9 @@ def _row(test: _Test, words: list[str], line: int) -> None:
         latency = any("t_avg" in column or "t_typical" in column for column in test.columns)
         test.test = "ib_lat" if latency else "ib_bw"
         test.notes.append(f"the text does not name the perftest program; {test.test} has the same columns")
-    size = whole(cells.pop("#bytes"), "#bytes", line)
+    size = parse_integer(cells.pop("#bytes"), "#bytes", line)
     test.rise_to(size, line, may_repeat=True)
-    iterations = whole(cells.pop("#iterations"), "#iterations", line)
+    iterations = parse_integer(cells.pop("#iterations"), "#iterations", line)
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
     add = _add_latency if "t_avg[usec]" in numbers else _add_bandwidth
     add(test, numbers, size, iterations, line)
