@@ -34,7 +34,7 @@ Reason = Literal["", "not the same thing", "no value", "few launches", "noise"]
 MIN_LAUNCHES = 3
 """Rank statistics reach a confidence of at most 67 % with fewer launches."""
 SMALLEST_CLAIM = 0.02
-"""The smallest difference that is claimed. Machines drift by less than this between runs."""
+"""The smallest difference that is reported as faster or slower. Machines drift by less than this between runs."""
 LARGEST_DOUBT = 0.05
 """A point is `within noise` only if a difference larger than this can be excluded."""
 
@@ -48,7 +48,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     median: float | None = None
     spread: float | None = None
     within: tuple[float, float] | None = None
-    """The 95 % interval of the median within a single launch; None if there are several launches."""
+    """The 95 % interval of the median within a single launch; None if there are several results, or no summary."""
 
 
 class ComparedPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="compared", tag_field="record",
@@ -116,7 +116,7 @@ def compare(a: ResultFile, b: ResultFile, across: Iterable[str] = ()) -> Compari
     """Pair the points of two runs and report the changes from `a` to `b`.
 
     Two points form a pair if benchmark, quantity, path and all parameters are equal. `across` names parameters that may
-    differ, to set two algorithms or transports side by side.
+    differ, to compare two algorithms or transports.
     """
     ignored = tuple(dict.fromkeys(across))
     sides = tuple(_group_results(file.results, ignored) for file in (a, b))
@@ -191,7 +191,10 @@ def _compare_point(
 
 
 def _summarize_side(results: Sequence[Result]) -> Side:
-    """Summarize each launch by its median. The side has no launches if any median is not a finite number above 0."""
+    """Summarize each launch by the median of its results' medians.
+
+    The side has no launches if any result lacks a finite median above 0.
+    """
     ordered = sorted(results, key=lambda result: result.launch)
     launches: list[float] = []
     for _, same in groupby(ordered, key=lambda result: result.launch):
@@ -217,9 +220,10 @@ def _median(result: Result) -> float | None:
 
 
 def _interval(a: Side, b: Side) -> tuple[RatioInterval | None, Unit]:
-    """Compute the interval over launches if both sides have several, otherwise within one launch.
+    """Compute the interval over launches if both sides have several launches.
 
-    An interval within one launch says nothing about the next launch.
+    Otherwise compute it from the interval of the median within the only launch of a side, and from the range of the
+    launches of a side that has several. An interval within one launch says nothing about the next launch.
     """
     if len(a.launches) > 1 and len(b.launches) > 1:
         return ratio_interval(a.launches, b.launches), "launches"
@@ -268,7 +272,7 @@ def _make_one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> 
 
 
 def _exit_status(points: Sequence[ComparedPoint], one_sided: Sequence[OneSided]) -> int:
-    """Return 1 if any point is slower; 3 if a point is undecided or missing in b, or nothing was compared; else 0."""
+    """Return 1 if any point is slower; 3 if one is undecided or missing in b, or nothing was compared; otherwise 0."""
     statements = {point.statement for point in points}
     if "slower" in statements:
         return EXIT_SLOW

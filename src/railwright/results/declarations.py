@@ -1,7 +1,7 @@
 """Declarations of a benchmark: the workload of its results, and the baselines that they supply.
 
-A declaration is data. The program passes the declarations to `diagnosis`. A results file names none, so a record cannot
-choose its own limit. A result without a declaration has no limit.
+A declaration is data. The program passes the declarations to `diagnosis`. A results file contains no declarations, so a
+record cannot choose its own limit. A result without a declaration has no limit.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def _describe_check(side: Sequence[Result]) -> str:
 def unpaired_differences(
     only_a: Sequence[Result], only_b: Sequence[Result], paired: Iterable[Result]
 ) -> tuple[Difference, ...]:
-    """Explain why no curve of a benchmark found a partner: other sizes, another quantity, or other parameters."""
+    """Explain why curves of a benchmark have no partner in the other run: sizes, quantity or parameters differ."""
     with_partner = list(paired)
     paired_series = {result.series() for result in with_partner}
     paired_benchmarks = {(result.benchmark, result.quantity) for result in with_partner}

@@ -31,7 +31,8 @@ RECORD_PREFIXES = (b'{"record":"run"', b'{"record":"result"', b'{"record":"end"'
 def read(file: str) -> bytes | Iterator[bytes]:
     """Return the unpacked bytes if they are at most 16 MiB, otherwise an iterator over pieces of them.
 
-    A results file of this program may be longer. Raises UsageError if the file cannot be read.
+    For a longer results file of this program, returns its first piece alone. Raises UsageError if the file cannot be
+    read, is empty, or is not text.
     """
     pieces, held, size = read_pieces(file), [], 0
     for piece in pieces:
@@ -61,7 +62,10 @@ def is_our_own(raw: bytes) -> bool:
 
 
 def read_pieces(file: str) -> Iterator[bytes]:
-    """Yield the unpacked content of a file, a pipe or standard input in pieces of 1 MiB. Raises UsageError."""
+    """Yield the unpacked content of a file, a pipe or standard input in pieces of 1 MiB.
+
+    Raises UsageError if it cannot be read or is not text.
+    """
     try:
         if file == "-":
             yield from _check_text(_unpack(_read_stream(_standard_input()), format_name(file)), format_name(file))
@@ -123,14 +127,15 @@ def _check_text(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 def _refuse_binary(start: bytes, name: str) -> None:
     if start.startswith((b"BZh", b"\x28\xb5\x2f\xfd")):
-        raise UsageError(f"{name} is compressed", hint="unpack it first: zcat FILE | railwright explain -")
+        unpack = "bzcat" if start.startswith(b"BZh") else "zstdcat"
+        raise UsageError(f"{name} is compressed", hint=f"unpack it first: {unpack} FILE | railwright explain -")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         hint = "iconv -f UTF-16 -t UTF-8 FILE | railwright explain -"
         raise UsageError(f"{name} must be UTF-8, got UTF-16", hint=hint)
 
 
 def _unpack(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Unpack the pieces if the first one begins a .gz or .xz file. Raises UsageError."""
+    """Unpack the pieces if the first one begins a .gz or .xz file. Raises UsageError if they cannot be unpacked."""
     first = next(pieces, b"")
     every = itertools.chain((first,), pieces)
     if not first.startswith((_GZIP, _XZ)):
@@ -172,7 +177,7 @@ def _unxz(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def is_our_folder(file: str) -> bool:
-    """Report whether the folder holds a run of this program. Raises UsageError for any other folder."""
+    """Report whether the path is a folder with a run of this program. Raises UsageError for any other folder."""
     try:
         if file == "-" or not Path(file).is_dir():
             return False

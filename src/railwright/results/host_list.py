@@ -1,4 +1,4 @@
-"""Host lists in the notation of Slurm: `node[001-004,7],login` is node001 to node004, node7 and login."""
+"""Host lists in Slurm's notation: `node[001-004,7],login` is node001 to node004, node7 and login."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_HOSTS = 100_000
 
 
 def format_hosts(names: Iterable[str]) -> str:
-    """Format names in their order. Consecutive numbers become a range."""
+    """Format names in the given order. Consecutive numbers become a range."""
     taken = [(found[1], found[2]) if (found := _NUMBERED.fullmatch(name)) else (name, "") for name in names]
     parts = []
     for (stem, is_numbered), group in groupby(taken, lambda one: (one[0], bool(one[1]))):
@@ -38,7 +38,7 @@ def _format_runs(numbers: list[str]) -> Iterator[str]:
 
 
 def parse_host_list(text: str) -> tuple[str, ...]:
-    """Parse the output of `format_hosts`. Returns nothing for any other text."""
+    """Parse the output of `format_hosts`. Returns an empty tuple for other text, or above 100,000 hosts."""
     names: list[str] = []
     place = 0
     while place < len(text):

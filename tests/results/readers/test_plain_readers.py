@@ -163,7 +163,7 @@ def test_what_nvidias_hpcg_prints_is_read_and_held_against_its_processes() -> No
     (file,) = registry.read((THREADS / "094-hpcg-8-k80-nvidia-2017.txt").read_text(encoding="utf-8"))
     assert (file.ranks, file.gpus) == (8, ("Tesla K80",))
     assert [result.summary.median for result in file.results if result.summary] == [202.6e9]
-    with pytest.raises(UsageError, match=r"25\.3 GF of each of 4 processes"):
+    with pytest.raises(UsageError, match=r"4 processes x 25\.3 GF"):
         registry.read("2x2x1 process grid\nfinal =  202.6 GF (1536.3 GB/s Effective)   25.3 GF_per ( 192.0 GB/s)\n")
 
 

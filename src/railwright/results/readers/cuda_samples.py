@@ -45,7 +45,7 @@ _KIND = re.compile(r"(PINNED|PAGEABLE) Memory Transfers")
 _UNIT = re.compile(r"Transfer Size \(Bytes\)\s+Bandwidth\(([GM]B)/s\)")
 _UNIT_BYTES = {"GB": 1e9, "MB": 2.0**20}
 _MIN_PEER_SHARE = 0.8
-"""Our choice: a note reports peers that reach less than this share of a copy through the host."""
+"""Our choice: a note reports peers that reach less than this share of the rate through the host."""
 
 
 class _Copies(msgspec.Struct, kw_only=True):
@@ -70,7 +70,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every stream of lines. Raises UsageError for a matrix whose rows and header differ in width."""
+    """Read the lines of each origin as a run. Raises UsageError for a matrix whose rows and header differ in width."""
     return collect_files(
         map(_read_run, group_by_origin(split_lines(text))),
         "the output of p2pBandwidthLatencyTest or bandwidthTest must contain a value, got none",
@@ -185,6 +185,6 @@ def _slower_peers(draft: Draft) -> list[str]:
             best[peers] = max(best.get(peers, 0.0), result.samples[0])
     if best.keys() != {True, False} or best[True] >= _MIN_PEER_SHARE * best[False]:
         return []
-    told = f"at most {best[True] / 1e9:.3g} of {best[False] / 1e9:.3g} GB/s"
-    note = f"GPUs are slower with peer access than through host memory, {told}: check ACS and the IOMMU"
+    rates = f"{best[True] / 1e9:.3g} and {best[False] / 1e9:.3g} GB/s at best"
+    note = f"GPUs are slower with peer access than through host memory ({rates}): check ACS and the IOMMU"
     return [note]

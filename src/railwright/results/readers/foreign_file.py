@@ -28,7 +28,7 @@ _MPI_COLLECTIVES = {
 """The NCCL name of each operation, and whether the size of the benchmark is one rank's data for each peer."""
 MAX_RUNS = 100
 MAX_VALUES = 10_000
-"""The maximum number of values of a run. A tool doubles its size, or increments it some thousand times."""
+"""The maximum number of values of a run. Tools double the size row by row, or increment it a few thousand times."""
 
 
 class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -259,5 +259,5 @@ def percentiles(count: int, minimum: float, median: float, p99: float, maximum: 
 
 
 def _round_value(value: float) -> float:
-    """Round to twelve digits, so that 8.28e6 does not become 8279999.999999999. No tool prints as many."""
+    """Round to twelve digits, so that 8.28e6 does not become 8279999.999999999. No tool prints as many digits."""
     return float(f"{value:.12g}")

@@ -62,7 +62,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             raise refusal(line.number, f"a line of gdsio must be complete, got {line.text.strip()[:80]!r}")
     draft.notes += [
         "GiB is 2^30 bytes; the latency is a mean over all operations of all threads",
-        "the data was not checked",
+        "the text does not say that the data was checked",
     ]
     if any(result.parameters["transfer"] == "GPUD" for result in draft.results):
         draft.notes.append(
@@ -76,7 +76,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _add_short(draft: Draft, command: dict[str, str], found: re.Match[str], line: int) -> None:
-    """Add a line without its first half, using the options of the command above it. Nothing in it can be checked."""
+    """Add a line without its first half, using the options of the command above it. Its numbers cannot be checked."""
     rate, time = (number(printed, "number", line) for printed in found.groups())
     size = command.get("i", "")
     size_bytes = (

@@ -5,8 +5,8 @@
            #bytes #repetitions      t[usec]   Mbytes/sec
                 1         1000         1.77         0.54
 
-Times are per operation. With several processes t_max counts, the time until the last one is done. A rate is messages x
-bytes / time: one message for PingPong, two for Sendrecv, four for Exchange (user guide, "Classification of
+Times are per operation. With several processes the latency is t_max, the time until the last one is done. A rate is
+messages x bytes / time: one message for PingPong, two for Sendrecv, four for Exchange (user guide, "Classification of
 benchmarks"). Mbytes are 2^20 bytes before 2018 and 10^6 since; the rows show which.
 """
 
@@ -67,7 +67,7 @@ def _workload(table: Draft) -> Workload | None:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every table. Raises UsageError for a rate that is not the bytes over the time."""
+    """Read every table. Raises UsageError for a rate that is not the bytes over the time, or if there is no row."""
     tables: list[Draft] = []
     above: list[str] = []
     for part in split_runs(text, lambda line: _BENCHMARK.search(line.text) is not None):
@@ -127,14 +127,14 @@ def _parse_row(table: Draft, words: list[str], line: int) -> _Row | None:
     if size is not None:
         table.rise_to(size, line)
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
-    least, average, most = (numbers.get(f"t_{kind}[usec]") for kind in ("min", "avg", "max"))
-    if least and average and most:
-        refuse_outside("average", average, least, most, line, " us")
+    minimum, average, maximum = (numbers.get(f"t_{kind}[usec]") for kind in ("min", "avg", "max"))
+    if minimum and average and maximum:
+        refuse_outside("average", average, minimum, maximum, line, " us")
     return _Row(line, size, repetitions, numbers)
 
 
 def _add_rows(table: Draft, rows: list[_Row]) -> Draft:
-    """Add the rows to the table."""
+    """Add the rows to the table, and return it."""
     megabyte = _megabyte(table.test, rows)
     for row in rows:
         numbers, values = row.numbers, []

@@ -70,7 +70,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _read_summary(text: str) -> Draft:
-    """Read the summary of a text without passes: the mean of each operation, or the best if there is no mean."""
+    """Read the summary of a text without passes: the mean of each operation, or its best pass if there is no mean."""
     draft = Draft(tool="IOR", test="ior", workload=Files(), notes=["MiB is 2^20 bytes"])
     best: list[tuple[int, str, str]] = []
     for line in split_lines(text):

@@ -4,8 +4,8 @@
     [  5]   0.00-10.00  sec  10.9 GBytes  9.39 Gbits/sec    0             sender
     [  5]   0.00-10.04  sec  10.9 GBytes  9.37 Gbits/sec                  receiver
 
-Transfer is in powers of 1024 bytes, the rate in powers of 1000 bits (iperf3 src/units.c). The receiver's row counts,
-and of several streams the line `[SUM]`. With --bidir each direction is a row.
+Transfer is in powers of 1024 bytes, the rate in powers of 1000 bits (iperf3 src/units.c). The result is the
+receiver's row, or the row `[SUM]` of several streams. With --bidir each direction is a result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _START_FIELDS = (
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _ROUNDED = 0.06
-"""Printed rates and bytes have three digits, and the printed interval is not exactly the counted one."""
+"""The relative tolerance. Printed rates and bytes have three digits, and the printed interval is not exact."""
 
 
 class _Sum(msgspec.Struct):
@@ -88,7 +88,7 @@ class _Row(NamedTuple):
 
 
 def recognises(text: str) -> bool:
-    """Report whether the text has the words above the rows, or those of -J."""
+    """Report whether the text has the header of the rows, rows alone, or the keys of a -J report."""
     as_text = "Interval" in text and "Transfer" in text and ("Bitrate" in text or "Bandwidth" in text)
     rows_alone = "bits/sec" in text and "Bytes " in text and " sec " in text and "]" in text
     return (as_text and ("its/sec" in text or "Bytes/sec" in text)) or rows_alone or _is_json(text)
@@ -99,7 +99,7 @@ def _is_json(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every run. Raises UsageError for a rate that contradicts its bytes."""
+    """Read every run. Raises UsageError for a rate that contradicts its bytes, or for a text without rows."""
     if _is_json(text):
         return collect_files(
             _read_json(text),
@@ -107,7 +107,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             "give the report of a whole run",
         )
     runs = split_runs(text, lambda line: line.text.lstrip().startswith(("Connecting to host", "Client conn")))
-    hint = "give the output to the end, with the lines of sender and receiver"
+    hint = "give the output to the end, with the sender and receiver rows"
     return collect_files(
         map(_read_run, runs), "iperf's output must contain a row ([ ID] Interval ... sec ... bits/sec), got none", hint
     )
@@ -129,7 +129,9 @@ def _read_run(lines: list[Line]) -> Draft:
     if several > 1:
         draft.parameters["streams"] = several
     if "SUM" not in streams and isinstance(asked, int) and 0 < several < asked:
-        draft.notes.append(f"the text has {several} of {asked} streams, and this is their sum: the whole is larger")
+        draft.notes.append(
+            f"the text has {several} of {asked} streams: the rate is the sum of these, less than that of all"
+        )
     for row in _select_result_rows(rows):
         settings: dict[str, Scalar] = {"duration_s": row.seconds}
         settings |= {} if row.retransmits is None else {"retransmits": row.retransmits}
@@ -198,7 +200,7 @@ def _add(draft: Draft, line: int, bytes_per_s: float, shown: str, way: str, sett
 
 
 def _read_json(text: str) -> list[Draft]:
-    """Read the report. From a truncated report or several in a row, read every end that is readable."""
+    """Read the report. If it is truncated, or if there are several, read every `end` object that is readable."""
     try:
         hint = "give the report whole, braces included"
         report = decode_json(text[text.index("{") :], _Report, "report of iperf3 -J", hint)
@@ -211,12 +213,12 @@ def _read_json(text: str) -> list[Draft]:
 
 
 def _find_reports(text: str) -> Iterator[_Report]:
-    """Yield each end of a run, with the version, protocol and streams that precede it."""
+    """Yield a report for each readable `end` object, with the version, protocol and number of streams before it."""
     before = 0
     for found in _END.finditer(text):
         with contextlib.suppress(ValueError, RecursionError, msgspec.ValidationError):
-            told, last = json.JSONDecoder().raw_decode(text, found.start(1))
-            end = msgspec.convert(told, _End, strict=True)
+            decoded, last = json.JSONDecoder().raw_decode(text, found.start(1))
+            end = msgspec.convert(decoded, _End, strict=True)
             version, protocol, streams = (one.search(text, before, found.start()) for one in _START_FIELDS)
             test = _Test(protocol=protocol[1] if protocol else "TCP", num_streams=int(streams[1]) if streams else 1)
             yield _Report(start=_Start(version=version[1] if version else "", test_start=test), end=end)

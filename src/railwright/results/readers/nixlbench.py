@@ -68,11 +68,14 @@ class _Run(Draft, kw_only=True):
     """The number of threads that the rates imply, if there is no configuration."""
 
     def is_checked(self) -> bool:
-        """Whether nixlbench compared the data."""
+        """Report whether nixlbench compared the data."""
         return self.options.get("check_consistency") == "1"
 
     def settle_ranks(self) -> None:
-        """Set one process for storage and two for a pair of processes. Unknown for a table over several pairs."""
+        """Set one rank for storage and two for a pair of processes.
+
+        The number stays unknown for a table over several pairs, or without a configuration.
+        """
         if not self.options or self.options.get("backend") in _STORAGE:
             self.ranks = 1 if self.options else None
         else:
@@ -113,8 +116,8 @@ def _read_runs(stream: list[Line]) -> Iterator[_Run]:
         if part:
             run = _read_run(part, options, largest)
             yield run
-            told = [line.text for line in part if "nixlbench " in line.text]
-            largest = next((found[1] for text in told if (found := _LARGEST.search(text))), largest)
+            commands = [line.text for line in part if "nixlbench " in line.text]
+            largest = next((found[1] for text in commands if (found := _LARGEST.search(text))), largest)
             options = {} if run.results else run.options  # the configuration precedes the header of its table
 
 

@@ -6,7 +6,7 @@
     1                       0.08
 
 MB/s is 10^6 bytes/s. Latency is one way, in us, and an average: over the calls of rank 0, or over all ranks of a
-collective (where `-f` adds the least and the greatest average of any rank). `-z` adds percentiles.
+collective (where `-f` adds the minimum and the maximum average over ranks). `-z` adds percentiles.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
 
 
 class _Test(Draft, kw_only=True):
-    beside: int = 0
+    parallel_runs: int = 0
     """The number of runs that were manually set side by side, each as a column; 0 for a table as OSU prints it."""
 
 
@@ -147,7 +147,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _read_untitled(part: list[Line]) -> Iterator[_Test]:
-    """Yield the tables before the first title, as tests of the program named above them or with such columns."""
+    """Yield the tables before the first title. The program named above a table, or its columns, determine the test."""
     above: list[Line] = []
     for table in split_sections(part, lambda line: _HEADER.search(line.text) is not None):
         if table and (header := _HEADER.search(table[0].text)):
@@ -168,7 +168,7 @@ def _begins(line: Line) -> bool:
 
 
 def _begin_test(line: Line) -> tuple[_Test, str]:
-    """Create a draft with the name of its test, and return the title if no program of that title is known."""
+    """Return a draft with the name of its test, and the title if no known program prints it (otherwise empty)."""
     found = _TITLE.match(line.text.strip())
     if found is None:
         raise refusal(line.number, "not the first line of an OSU test")
@@ -253,10 +253,12 @@ def _read_barrier(test: _Test, words: list[str], line: int) -> None:
 
 def _read_parallel_runs(test: _Test, words: list[str], line: int) -> None:
     """Read a row of several runs that were manually set side by side under one header."""
-    if not test.beside:
-        test.beside = len(words) - 1
-        test.notes.append(f"the header of one run has {test.beside} columns below it: each is taken as a run")
-    if test.is_whole(len(words), test.beside + 1, line, "the rows above have"):
+    if not test.parallel_runs:
+        test.parallel_runs = len(words) - 1
+        test.notes.append(
+            f"the header is of one run, but its rows have {test.parallel_runs} values: each column is read as a run"
+        )
+    if test.is_whole(len(words), test.parallel_runs + 1, line, "the rows above have"):
         test.rise_to(parse_integer(words[0], "size", line), line)
         for place, word in enumerate(words[1:], 1):
             _add(test, {test.columns[1]: word}, line, {"column": place})
@@ -265,7 +267,7 @@ def _read_parallel_runs(test: _Test, words: list[str], line: int) -> None:
 def _read_row(test: _Test, words: list[str], line: int) -> None:
     if not words[0].isdecimal() or (len(words) > 1 and not (words[1][:1].isdigit() or words[1] in ("nan", "inf"))):
         return  # output of another program
-    if test.beside or (len(words) > len(test.columns) == 2 and not test.results and all(map(_is_number, words))):
+    if test.parallel_runs or (len(words) > len(test.columns) == 2 and not test.results and all(map(_is_number, words))):
         _read_parallel_runs(test, words, line)
     elif cells := test.cells(words, line):
         test.rise_to(parse_integer(cells.pop("Size"), "size", line), line)

@@ -27,11 +27,11 @@ class Format(NamedTuple):
     tool: str
     module: str
     marks: tuple[str, ...]
-    """Words at least one of which is in every text that the reader recognizes."""
+    """Every text that the reader recognizes contains at least one of these."""
 
     @property
     def reader(self) -> Reader:
-        """The module that reads it."""
+        """The module that reads the format."""
         return cast("Reader", import_module(f"railwright.results.readers.{self.module}"))
 
     def may_be_in(self, text: str) -> bool:
@@ -82,7 +82,7 @@ def recognise(text: str) -> tuple[Format, ...]:
 
 
 def _find_formats(text: str) -> Iterator[Format]:
-    """Yield the formats whose fixed words are in the text, otherwise the one whose rows are."""
+    """Yield the formats whose fixed words are in the text. If there are none, yield the one whose rows are in it."""
     is_known = False
     for known in FORMATS:
         if known.is_in(text):
@@ -107,7 +107,8 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
 
     `collective` is the operation of nccl-tests tables that do not name theirs.
 
-    If the text is unreadable, it is read again without the prefix that all lines share. Raises UsageError.
+    If the text is unreadable, it is read again without the prefix that all lines share. Raises UsageError, about the
+    text as given, if neither is readable.
     """
     try:
         return _read(text, collective)
@@ -140,7 +141,7 @@ def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:
 
 
 def _first_line(file: ForeignFile) -> int:
-    """Return the line of the first row, or the last possible line if the run has no judgeable row."""
+    """Return the line of the first row, or 0 if the run has no results."""
     return int(file.results[0].settings.get("line", 0)) if file.results else 0
 
 
@@ -169,7 +170,7 @@ def _split_formats(text: str, formats: Sequence[Format]) -> Iterator[tuple[Forma
 def _assign_lines(lines: list[str], formats: Sequence[Format]) -> list[Format]:
     """Return the format of each line.
 
-    Lines between the last row of a table and the next header belong to the next one.
+    Lines between the last row of a table and the next header belong to the next table.
     """
     claims: list[tuple[int, Format]] = []
     for place, line in enumerate(lines):

@@ -36,7 +36,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every stream of lines. Raises UsageError for a matrix whose rows and header differ in width."""
+    """Read the lines of each origin as a run. Raises UsageError for a matrix whose rows and header differ in width."""
     return collect_files(
         map(_read_run, group_by_origin(split_lines(text))),
         "the output of rocm_bandwidth_test must contain a matrix (copy peak bandwidth GB/s), got none",

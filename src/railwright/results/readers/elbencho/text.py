@@ -7,7 +7,7 @@
                 Throughput MiB/s :       33395       33352
                 Total MiB        :     4115703     4194304
 
-LAST DONE covers the whole phase (elbencho's README) and becomes the result. `elbencho_csv` reads its CSV.
+LAST DONE covers the whole phase (elbencho's README) and becomes the result. `elbencho.csv` reads its CSV.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LONG_ENOUGH_S = 1.0
 
 
 class _Phase(msgspec.Struct):
-    """A block while it is read."""
+    """The block of a phase while it is read."""
 
     name: str
     line: int
@@ -80,7 +80,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             _take_row(phase, found[1], found[2], line.number)
     _add_phase(draft, phase)
     draft.workload = Files(to_gpu=any(result.settings.get("crosses") for result in draft.results))
-    hint = "give the output from the line OPERATION on"
+    hint = "give the output starting with the OPERATION line"
     return collect_files([draft], "elbencho's output must contain a phase that reads or writes, got none", hint)
 
 

@@ -1,4 +1,4 @@
-"""Reader of fio 3.x, as text and as JSON (`--output-format=json` or `json+`).
+"""Reader of fio 3.x, as text, as JSON (`--output-format=json` or `json+`) and as terse lines (`--minimal`).
 
       read: IOPS=65.8k, BW=1028MiB/s (1078MB/s)(121GiB/120017msec)
         clat (usec): min=142, max=258129, avg=3881.27, stdev=4019.48
@@ -72,14 +72,14 @@ class _Job(msgspec.Struct):
 
 
 def recognises(text: str) -> bool:
-    """Report whether the text has a rate line, or the keys of fio's JSON."""
+    """Report whether the text has a rate line, the sum of a group, the keys of fio's JSON, or a terse line."""
     of_job = "fio-" in text or "(groupid=" in text or "msec)" in text
     rates = (of_job and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and ": bw=" in text)
     return rates or fio_json.recognises(text) or fio_terse.recognises(text)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read all jobs into one file. Raises UsageError for contradictory numbers, and for fio 2."""
+    """Read all jobs into one file. Raises UsageError for contradictory numbers, a rate line of fio 2, or no rate."""
     if fio_json.recognises(text):
         return fio_json.read(text)
     if fio_terse.recognises(text):
@@ -197,9 +197,10 @@ def _latency(operation: _Operation, job: _Job) -> Summary | None:
     if clat is None or not {"50.00", "99.00"} <= operation.percentiles.keys():
         return None
     unit, *ends = clat.groups()
-    least, most = (float(end) * _THOUSANDS[k] * _SECONDS[unit] for end, k in (ends[:2], ends[2:]))
+    minimum, maximum = (float(end) * _THOUSANDS[k] * _SECONDS[unit] for end, k in (ends[:2], ends[2:]))
     median, p99 = (operation.percentiles[place] * _SECONDS[operation.unit] for place in ("50.00", "99.00"))
-    if not fio_json.rises(least, median, p99, most):
-        raise refusal(operation.line, f"completion latencies must rise, got {least:g}, {median:g}, {p99:g}, {most:g} s")
+    if not fio_json.rises(minimum, median, p99, maximum):
+        order = f"{minimum:g}, {median:g}, {p99:g}, {maximum:g} s"
+        raise refusal(operation.line, f"completion latencies must rise, got {order}")
     place = _OPERATIONS.index(operation.rate[1])
-    return percentiles(job.issued[place] if job.issued else 1, least, median, p99, most)
+    return percentiles(job.issued[place] if job.issued else 1, minimum, median, p99, maximum)

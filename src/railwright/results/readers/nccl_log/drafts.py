@@ -15,7 +15,7 @@ from railwright.results.readers.nccl_log.messages import MAX_RANKS, Communicator
 
 _HINT = "give the log of a single run: two logs in one file, or lines torn within a number, cannot be separated"
 MAX_COMMUNICATORS = 4096
-_MAX_LOOKED_AT = 64
+_MAX_SEARCHED = 64
 _PRINTED_RANKS = 20
 """The number of ranks of a ring that NCCL printed up to 2.22 (src/graph/rings.cc, MAXWIDTH)."""
 
@@ -104,7 +104,7 @@ class Draft:
         """Return the communicator as far as the log describes it."""
         return model.Communicator(
             id=self.name,
-            size=self.size or self._least_size(),
+            size=self.size or self._min_size(),
             nodes=self.nodes,
             ranks=tuple(self.ranks[rank] for rank in sorted(self.ranks)),
             rings=tuple(self._ring(channel) for channel in sorted({*self.orders, *(key[0] for key in self.steps)})),
@@ -117,7 +117,7 @@ class Draft:
             line=self.line,
         )
 
-    def _least_size(self) -> int:
+    def _min_size(self) -> int:
         """Return the smallest number of ranks that the lines allow, if no line gives the number."""
         named = [*self.ranks, *(rank for ring in self.orders.values() for rank in ring.ranks)]
         named += [end for one in self.connections for end in (one.source, one.target)]
@@ -126,7 +126,7 @@ class Draft:
     def _ring(self, channel: int) -> model.Ring:
         """Return the ring as rank 0 lists it. A truncated list is completed from the neighbors of each rank."""
         listed = self.orders.get(channel)
-        size = self.size or self._least_size()
+        size = self.size or self._min_size()
         if listed is not None and listed.whole and len(listed.ranks) == size:
             return listed
         start = listed.ranks[0] if listed else min(rank for at, rank in self.steps if at == channel)
@@ -151,7 +151,7 @@ class Drafts:
         self._owned: dict[_Owner, Draft] = {}
 
     def take(self, fact: CommunicatorFact, message: Message) -> bool:
-        """Add a fact to its communicator. Returns False if none fits; the line of a tree is always kept."""
+        """Add a fact to its communicator. Returns False if none fits, except for a tree: its line is kept."""
         rank = _find_speaker(fact)
         draft: Draft | None
         if isinstance(fact, Init):
@@ -187,7 +187,7 @@ class Drafts:
         draft = self._find_draft(message)
         if draft.fits(rank, message):
             return draft
-        recent = reversed(self.all[-_MAX_LOOKED_AT:])
+        recent = reversed(self.all[-_MAX_SEARCHED:])
         return next((one for one in recent if rank in one.ranks and one.fits(rank, message)), None)
 
     def _find_init_draft(self, found: Init, message: Message) -> Draft:

@@ -31,10 +31,10 @@ Thread = tuple[str, int, int]
 class SystemTable:
     """NCCL's tree and paths of one host."""
 
-    def __init__(self, message: Message, most: str, total: str) -> None:
+    def __init__(self, message: Message, maximum: str, total: str) -> None:
         self._owner = writing_thread(message)
         self._system = System(
-            host=message.host, max_bytes_per_s=rate(most), total_bytes_per_s=rate(total), line=message.line
+            host=message.host, max_bytes_per_s=rate(maximum), total_bytes_per_s=rate(total), line=message.line
         )
         self._nodes: list[SystemNode] = []
         self._indents: list[int] = []

@@ -112,7 +112,7 @@ class _Reader:
         )
 
     def _keep(self, fact: Fact, message: Message) -> bool:
-        """Store a fact. Reports whether the log has a place for it."""
+        """Store a fact. Returns False if it belongs to no known communicator."""
         if isinstance(fact, Driver):
             self.driver = self.driver or fact.version
             return True

@@ -180,7 +180,7 @@ def parse_facts(message: Message) -> Sequence[Fact]:
 
 
 def decimal(text: str) -> float:
-    """Parse a number as NCCL prints it; 0 for text like `1.2.3`, a product of two mixed lines."""
+    """Parse a number as NCCL prints it; 0 for text like `1.2.3`, which two mixed lines produce."""
     try:
         return float(text)
     except ValueError:

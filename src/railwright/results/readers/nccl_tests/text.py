@@ -1,4 +1,4 @@
-"""Reader of nccl-tests 2.0 to 2.19 and its RCCL fork, as text and as `-J` files (see `nccl_tests_json`).
+"""Reader of nccl-tests 2.0 to 2.19 and its RCCL fork, as text and as `-J` files (see `nccl_tests.json`).
 
 # nccl-tests version 2.18.3 nccl-headers=22809 nccl-library=22809      since 2.17
 # Collective test starting: all_gather_perf                            since 2.17

@@ -35,7 +35,7 @@ _SAME = "same"
 
 
 class _Matrix(msgspec.Struct, kw_only=True):
-    """A test while it is read."""
+    """The matrix of a test while it is read. `total` and `half` are the sums of its values and of their rounding."""
 
     test: str
     row: str

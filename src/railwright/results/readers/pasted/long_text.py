@@ -17,7 +17,7 @@ from railwright.results.readers.nccl_log.model import NcclLog
 from railwright.results.readers.pasted.log_lines import LEFT_OUT, MAX_CHARACTERS, MAX_LINES
 
 _PLAIN_CHARACTERS = 8 * 2**20
-"""The amount of text up to which every line that is not NCCL's is kept. After it, only likely tool output is."""
+"""The amount of text up to which every line that is not NCCL's is kept. Beyond it, only likely tool output is."""
 _LONGEST_LINE = 2**20
 _MOST_OF_NCCL = 4096
 """The maximum number of NCCL's lines kept for each reason."""

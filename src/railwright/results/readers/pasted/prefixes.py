@@ -159,7 +159,10 @@ def _skip_parts(line: str, parts: int) -> str:
 
 
 def _is_possible_prefix(before: str, anchor: str) -> bool:
-    """Report whether it can be a prefix. A number directly before a row's size is part of the row."""
+    """Report whether the text before an anchor can be a prefix.
+
+    A number directly before a row's size is part of the row.
+    """
     return not (anchor[:1].isdigit() and (not before[-1:].isspace() or before.rstrip()[-1:].isdigit())) and not (
         before.rstrip().endswith(("echo", '"', "'")) and not before.lstrip().startswith(('"', "'"))
     )

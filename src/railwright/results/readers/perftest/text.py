@@ -51,14 +51,14 @@ _COLUMN = re.compile(
 )
 _HEADER = re.compile(r"#bytes\b|\bbytes(?=\s{1,24}#?iterations\b)")
 _BARE = re.compile(r"(?<!#)\biterations\b")
-"""The second column if its sign was taken for that of a heading, or left out."""
+"""The second column without its #, which a document format took for the mark of a heading, or which was left out."""
 _UNIT = re.compile(r"BW average\[(\S{1,8})\]")
 _BYTES_PER_S = {"MiB/sec": 2.0**20, "MB/sec": 2.0**20, "Gb/sec": 1e9 / 8}
 _ROW_ALONE = re.compile(
     r"(?m)^[ \t]{0,16}(\d{1,12})\s{1,24}\d{1,12}\s{1,24}\d[\d.]{2,16}\s{1,24}(\d[\d.]{2,16})"
     r"\s{1,24}(\d\.\d{3,9})[ \t]*$"
 )
-"""Five numbers, of which the last two times the first give one rate: a row whose header is not in the text."""
+"""A row without its header: five numbers, of which the first x the last is the fourth, in some unit."""
 _COLUMNS_ALONE = ("#bytes", "#iterations", "BW peak[{}]", "BW average[{}]", "MsgRate[Mpps]")
 _VERB = {"Send": "send", "RDMA_Write": "write", "RDMA_Read": "read", "Atomic": "atomic"}
 
@@ -111,7 +111,8 @@ def _derive_unit(row: re.Match[str]) -> str:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every table of the text.
 
-    Raises UsageError for a contradictory table, or one without the name of its test.
+    Raises UsageError for a contradictory table, or for a text without rows. A table without the name of its test is
+    named by its columns.
     """
     if perftest_json.recognises(text):
         return perftest_json.read(text)
@@ -220,8 +221,8 @@ def _add_latency(test: _Test, numbers: dict[str, Number], size: int, iterations:
         for before, after in pairwise(numbers[name] for name in _ORDER if name in numbers):
             if before.low > after.high:
                 raise refusal(line, f"min, typical, 99 % and max must rise, got {after.text} us after {before.text} us")
-        least, median, p99, p99_9, most = (numbers.get(name, typical).value * 1e-6 for name in _ORDER)
-        summary = percentiles(iterations, least, median, p99, most)
+        minimum, median, p99, p99_9, maximum = (numbers.get(name, typical).value * 1e-6 for name in _ORDER)
+        summary = percentiles(iterations, minimum, median, p99, maximum)
         value = MeasuredValue("latency_s", median, f"{typical.text} usec t_typical", summary)
         if _ORDER[3] in numbers:
             settings["p99_9_s"] = p99_9

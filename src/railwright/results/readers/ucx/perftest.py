@@ -5,9 +5,9 @@
 
 The eight numbers are iterations; time per message at the percentile, since the last line, and overall; and bandwidth
 and message rate, each since the last line and overall. MB is 2^20 bytes (`print_progress` of
-src/tools/perf/perftest.c). It prints a line per second, and the last line covers the whole run. In a latency test the
-time is one way. In a bandwidth test it is the time to post a message (`overhead`) and, overall, the inverse of the
-message rate.
+src/tools/perf/perftest.c). ucx_perftest prints a line per second, and the last line covers the whole run. In a latency
+test the time is one way. In a bandwidth test it is the time to post a message (`overhead`) and, overall, the inverse of
+the message rate.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every table. Raises UsageError for a message rate that is not the inverse of the time per message."""
+    """Read every table.
+
+    Raises UsageError for a message rate that is not the inverse of the time per message, or for a text without results.
+    """
     above: list[Line] = []
     runs = []
     is_csv = False
@@ -80,7 +83,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _begins(line: Line) -> bool:
-    """Report whether the line is a header, or the title of the next test of a batch, which has none."""
+    """Report whether the line is a header, or the title of the next test of a batch, which prints no header."""
     return any(pattern.search(line.text) is not None for pattern in (_HEAD, _CSV, _TITLE))
 
 
@@ -160,7 +163,7 @@ def _read_box(run: _Run, what: str, value: str) -> None:
 
 
 def _split_row(text: str, is_csv: bool) -> tuple[str, list[str]] | None:
-    """Return the stage and its words, or None for a line without results."""
+    """Return the stage and the eight values of a row as text, or None for a line without results."""
     if is_csv:
         words = text.strip().split(",")[-len(_COLUMNS) :]
         return ("", words) if len(words) == len(_COLUMNS) and words[0].isdecimal() else None
@@ -178,7 +181,7 @@ def _check_rates(values: dict[str, Number], line: int) -> None:
     if time.low <= 0 or rate.value < 1:
         return
     if not overlap(rate.range(1e-6), (0.999 / time.high, 1.001 / time.low)):
-        raise refusal(line, f"{rate.text} messages/s are not one each {time.text} us")
+        raise refusal(line, f"{rate.text} messages/s is not 1 / {time.text} us")
 
 
 def _add_results(run: _Run) -> None:
@@ -219,7 +222,7 @@ def _add(run: _Run, line: int, values: dict[str, Number], over: dict[str, str]) 
 
 
 def _find_fastest_second(run: _Run) -> _Row | None:
-    """Return the line of the fastest second, if seconds differ widely."""
+    """Return the row of the fastest second of a bandwidth test by one thread; None if its rates differ by less than 2x."""
     seconds = [row for rows in run.seconds.values() for row in rows]
     rates = [values["bandwidth"].value for _, values in seconds]
     if (
@@ -234,7 +237,10 @@ def _find_fastest_second(run: _Run) -> _Row | None:
 
 
 def _derive_size(values: dict[str, Number]) -> int | None:
-    """Compute the size as bandwidth x time per message, if both are precise enough, as the roundest possible number."""
+    """Compute the size as bandwidth x time per message, or None if they are too imprecise.
+
+    Returns the multiple of the largest possible power of two within their precision.
+    """
     bandwidth, time = values["bandwidth_overall"], values["overall"]
     if bandwidth.value <= 0 or time.value <= 0:
         return None

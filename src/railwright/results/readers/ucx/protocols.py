@@ -44,7 +44,7 @@ class Protocol(NamedTuple):
     memories: Memories = ("host", "host")
     to_self: bool = False
     multi: bool = False
-    """Whether it is for many transfers at once, as NIXL needs; UCX also makes others for its own use."""
+    """Whether it is for many transfers at once, as NIXL needs; UCX also chooses protocols for its own transfers."""
 
 
 def read(lines: Iterable[str]) -> tuple[Protocol, ...]:
@@ -82,9 +82,10 @@ def find_protocol(
     *,
     to_self: bool = False,
 ) -> Protocol | None:
-    """Return the protocol for a size. The last table counts, because UCX chooses again when an endpoint changes.
+    """Return the protocol for a size, or None if the log has none.
 
-    Tables for many transfers take precedence over the others.
+    The last table counts, because UCX chooses again when an endpoint changes. Tables for many transfers take precedence
+    over the others.
     """
     wanted = (operation, memories, to_self)
     alike = [one for one in protocols if (one.operation, one.memories, one.to_self) == wanted]
