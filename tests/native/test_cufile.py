@@ -118,13 +118,13 @@ def test_cufile_s_own_counters_say_which_way_it_took(moved, way, route, counted,
 def test_a_version_without_counters_is_no_error(moved):
     said = moved("cufile compat", STANDIN_CUFILE_UNCOUNTED="1")
     assert said["seen"] is None
-    assert said["uncounted"] == "libcufile does not count: an error of cuFile (cuFile error 5022)"
+    assert said["uncounted"] == "cannot start libcufile's statistics: an error of cuFile (cuFile error 5022)"
 
 
 @pytest.mark.parametrize("verb", ["read", "write"])
 def test_host_memory_is_no_gpu_s_and_the_kernel_still_counts_its_bytes(moved, verb):
     said = moved("cufile compat", verb, STANDIN_CUFILE_HOST="1")
-    assert (said["seen"], said["uncounted"]) == (None, "libcufile's counters do not tell the path")
+    assert (said["seen"], said["uncounted"]) == (None, "libcufile's counters do not show the path")
     assert SIZE <= said["called"] < 1.1 * SIZE
 
 

@@ -182,7 +182,7 @@ def test_an_operation_beyond_its_buffers_is_refused_before_it_runs(rank):
         TEAM.format(operation="all_reduce")
         + """
 try:
-    team.what(1 << 15, (1 << 17, 1 << 17, 1 << 17), in_place=False, graph=False, operations=20)
+    team.describe_operation(1 << 15, (1 << 17, 1 << 17, 1 << 17), in_place=False, graph=False, operations=20)
 except ValueError as error:
     print(error)
 """
@@ -194,10 +194,10 @@ def test_in_place_each_rank_sends_or_receives_its_own_share_of_one_buffer(rank):
     said = rank(
         TEAM.format(operation="all_gather")
         + """
-what = team.what(1024, (4096, 8192, 65536), in_place=True, graph=False, operations=20)
+what = team.describe_operation(1024, (4096, 8192, 65536), in_place=True, graph=False, operations=20)
 into = team.members[1].into
 print(*(place - into for place in team.places(what, 1)), end=" ")
-what = team.what(1024, (4096, 8192, 65536), in_place=False, graph=False, operations=20)
+what = team.describe_operation(1024, (4096, 8192, 65536), in_place=False, graph=False, operations=20)
 print(*(place == address for place, address in zip(team.places(what, 1), (team.members[1].out, into))))
 """
     )
@@ -211,7 +211,7 @@ def test_the_log_holds_what_was_enqueued_while_it_was_on_and_leaves_the_variable
         + f"""
 os.environ["NCCL_DEBUG"] = "VERSION"
 log = SwitchedLog(library, pathlib.Path({str(tmp_path)!r}), 0)
-what = team.what(1024, (4096, 4096, 65536), in_place=False, graph=False, operations=20)
+what = team.describe_operation(1024, (4096, 4096, 65536), in_place=False, graph=False, operations=20)
 team.once(what)
 with log.written():
     team.once(what)

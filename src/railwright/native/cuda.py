@@ -42,7 +42,7 @@ def explain_missing_gpu() -> str:
 
 
 def check_result(what: str, code: int) -> None:
-    """Check the result of a driver call or a loop. Raises NativeError in the driver's own words."""
+    """Check the result of a driver call or a loop. Raises NativeError with the driver's error text."""
     if code:
         raise NativeError(what, code, _error_text(code) if code > 0 else "")
 
@@ -182,7 +182,7 @@ class Device(Closing):
         return module.value
 
     def counter(self) -> DeviceBuffer:
-        """The eight bytes on the GPU to which kernels add their counts."""
+        """Return the eight bytes on the GPU to which kernels add their counts."""
         if self._counter is None:
             self._counter = DeviceBuffer(self, 8)
         return self._counter

@@ -89,22 +89,22 @@ class Watch:
 
 
 def _read_counters() -> tuple[bytes, str]:
-    """Return the counters of the open driver, which counts from the first call on, or the reason for none."""
+    """Start libcufile's statistics on the first call. Returns its counters, or the reason why there are none."""
     code = function("rw_cufile_count", c_int, c_int)(_LEVEL)
     if code == _NO_STATISTICS:
         return b"", "this version of libcufile has no counters"
     if code:
-        return b"", f"libcufile does not count: {cufile.meaning(code)}"
+        return b"", f"cannot start libcufile's statistics: {cufile.meaning(code)}"
     room = (ctypes.c_ubyte * _STATISTICS_BYTES)()
     code = function("rw_cufile_counted", c_int, c_void_p)(ctypes.addressof(room))
-    return bytes(room), f"libcufile's counters cannot be read: {cufile.meaning(code)}" if code else ""
+    return bytes(room), f"cannot read libcufile's counters: {cufile.meaning(code)}" if code else ""
 
 
 def _read_counts(before: bytes, *, write: bool) -> tuple[PathCounts | None, str]:
-    """Return the change of the counters, or the reason why it reveals nothing."""
+    """Return the counts since `before`, or the reason why there are none."""
     after, why = _read_counters()
     found = None if why else read_counters(before, after, write=write)
-    return found, "" if found is not None else why or "libcufile's counters do not tell the path"
+    return found, "" if found is not None else why or "libcufile's counters do not show the path"
 
 
 def _properties() -> Properties | None:
@@ -139,7 +139,7 @@ def _sum_gpus(since: bytes, at: int, gpus: int, *, write: bool) -> PathCounts | 
 
 
 def _count_batches(since: bytes, *, write: bool) -> PathCounts | None:
-    """Return the counts of batches, which do not separate directions, if all batches went this way."""
+    """Return the counts of batches, which do not separate directions, if all batches had this direction."""
     moved = struct.unpack_from("<2Q", since, _BATCH_BYTES_AT)
     if not moved[write] or moved[not write]:
         return None

@@ -135,7 +135,10 @@ def io_uring_works(fd: int, buffer: Buffer, size_bytes: int) -> str:
 
 
 def extents(fd: int) -> list[Extent]:
-    """Return the extents of a file on its block device. Raises CannotJudge if the file system does not report them."""
+    """Return the extents of a file on its block device.
+
+    Raises CannotJudge if the file system does not report them, or if one has no plain location on the device.
+    """
     end = os.fstat(fd).st_size
     rows = (c_uint64 * (4 * _MAX_EXTENTS))()
     found = function("rw_file_extents", c_int, c_int, c_int, POINTER(c_uint64))(fd, _MAX_EXTENTS, rows)

@@ -1,6 +1,6 @@
 """MPI for the ranks: mpi4py sets up, `mpi.c` has the timed calls.
 
-The thread level is `single`, because the locks of MPI cost 0.1 us a message at `multiple`. It is part of every record.
+The thread level is `single`, because the locks of MPI cost 0.1 us per message at `multiple`. Every record holds it.
 """
 
 from __future__ import annotations

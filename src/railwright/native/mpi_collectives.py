@@ -20,7 +20,7 @@ FLOAT_BYTES = 4
 MOST_FLOATS = 2**31 - 1
 """The maximum count, because MPI counts are C ints."""
 MOST_RANKS = 1024
-"""The most ranks for which a float holds every sum of the pattern exactly."""
+"""The maximum number of ranks for which a float holds every sum of the pattern exactly."""
 PATTERN = "every float against splitmix64 of its position and its source ranks"
 
 
@@ -36,7 +36,7 @@ class _Collective(Structure):
 class Pattern:
     """The data that each rank sends in an operation, and the result that it must receive. Needs no MPI.
 
-    `count` is the floats of the whole for all_reduce, and of one rank's share for the others.
+    `count` is the number of all floats for all_reduce, and of one rank's share for the others.
     """
 
     def __init__(self, operation: str, count: int, rank: int, ranks: int) -> None:
@@ -85,7 +85,7 @@ class Collective(Pattern):
         self._what.sum = MPI._handleof(MPI.SUM)
 
     def time(self, out: Buffer, into: Buffer, *, warm: int, operations: int, samples: int) -> list[float]:
-        """Return the seconds per operation of each of `samples` rows of `operations` back to back after a barrier.
+        """Return the seconds per operation of each sample: a barrier, then `operations` back to back.
 
         The clock is this rank's, from its exit of the barrier to the end of its last operation. Collective.
         """

@@ -1,4 +1,4 @@
-"""Errors of the loops of `nccl.c` and `train*.c`, in the words of the library that failed."""
+"""Errors of the loops of `nccl.c` and `train*.c`, with the error text of the library that failed."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ int rw_nixl_bind(void *library) {
   return nixl.post && nixl.status ? RW_OK : RW_MISSING_SYMBOL;
 }
 
-/* Polls until the request is done; NIXL's negative status, or RW_TIMED_OUT `patience` seconds after `start`. */
+/* Polls until the request is done. Returns RW_OK, NIXL's negative status, or RW_TIMED_OUT `patience` seconds after
+ * `start`. */
 static int finish(void *agent, void *request, double start, double patience) {
   int status;
   for (int polls = 1; (status = nixl.status(agent, request)) == IN_PROGRESS; polls++)
@@ -31,7 +32,7 @@ static int finish(void *agent, void *request, double start, double patience) {
   return status < 0 ? status : RW_OK;
 }
 
-/* The same request again and again. `seconds` gets post to done, `posts` the post call alone.
+/* Posts the same request repeatedly. `seconds` gets the time from post to done, `posts` that of the post call alone.
  * A transfer that takes longer than `patience` seconds ends the loop: the peer or the transport hangs. */
 int rw_nixl_transfer(void *agent, void *request, int warm, int iterations, double patience, double *seconds,
                      double *posts) {

@@ -1,6 +1,6 @@
 """NIXL through its plain C API: agents, memory registration, metadata and requests; `nixl.c` has the timed calls.
 
-The Python package would require numpy and torch, and costs 0.7 to 2 us a transfer. Signatures follow
+The Python package would require numpy and torch, and costs 0.7 to 2 us per transfer. Signatures follow
 src/bindings/rust/wrapper.h of NIXL 1.5.2 (no wheel has the header).
 """
 
@@ -125,10 +125,10 @@ class Agent:
         parameters: Mapping[str, str] | None = None,
         exchange: Exchange | None = None,
     ) -> None:
-        """Raises CannotJudge without NIXL, and NativeError if NIXL refuses a call (`parameters` are those of the
-        backend).
+        """Raises CannotJudge without NIXL, and NativeError if NIXL refuses a call.
 
-        `threads` is the number of posting threads. With more than one, UCX gets a worker for each, as in nixlbench.
+        `parameters` are the backend's. `threads` is the number of posting threads. With more than one, UCX gets a
+        worker for each, as in nixlbench.
         """
         library = find_library()
         if library is None:

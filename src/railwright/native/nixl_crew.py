@@ -1,4 +1,4 @@
-"""Many threads that post NIXL requests of one agent concurrently (`nixl.c`), as nixlbench's `--num_threads`."""
+"""Many threads that post NIXL requests of one agent concurrently (`nixl.c`), like nixlbench with `--num_threads`."""
 
 from __future__ import annotations
 

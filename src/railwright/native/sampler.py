@@ -78,7 +78,7 @@ class Sampler:
         check_result("sampling", code)
 
     def fetch(self) -> list[Row]:
-        """The rows since the last call."""
+        """Return the rows since the last call."""
         take = function("rw_sampler_fetch", c_int, c_void_p, POINTER(c_double), POINTER(c_uint64), c_int)
         times, values = (c_double * _FETCHED_ROWS)(), (c_uint64 * (_FETCHED_ROWS * self._values))()
         rows: list[Row] = []

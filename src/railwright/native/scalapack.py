@@ -1,7 +1,7 @@
 """ScaLAPACK for Linpack: MKL's from its wheel or the loader's path, or a library that the user names.
 
 MKL's layers refer to each other cyclically, so they are opened lazily and globally (RTLD_LAZY, RTLD_GLOBAL), which
-ctypes alone does not do. Its BLACS is built for Open MPI and for the ABI of MPICH; mpi4py tells which one applies.
+ctypes alone does not do. Its BLACS is built for Open MPI and for the ABI of MPICH; mpi4py shows which one applies.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ def _time_steps(name: str, singular: c_int, factor: Callable[[], None], substitu
     status = 0 if singular.value else substitute()
     seconds, cpu_s = time.perf_counter() - start, time.process_time() - start_cpu
     if singular.value < 0:
-        raise CannotJudge(f"{name} does not accept its argument {-singular.value}")
+        raise CannotJudge(f"{name} rejects its argument {-singular.value}")
     if status:
-        raise CannotJudge(f"the substitution after {name} does not accept its argument {-status}")
+        raise CannotJudge(f"the substitution after {name} rejects its argument {-status}")
     return Solved(seconds, cpu_s, singular.value)
 
 

@@ -61,7 +61,7 @@ class Stream:
         _check_result(loop(byref(self._side), out.address, into.address, size, window, warm, iterations, seconds))
         return list(seconds)
 
-    def told(self) -> ConnectionInfo:
+    def connection_info(self) -> ConnectionInfo:
         """Return the kernel's current statistics of the connection."""
         level = socket.IPPROTO_TCP
         name = self._connection.getsockopt(level, socket.TCP_CONGESTION, 16)

@@ -1,8 +1,8 @@
 """The compute phase of a training step without a framework (`train_load.c`): cuBLAS, or our own kernel without it.
 
-A layer of p parameters is a matrix W; the forward pass of t tokens is W x X, the backward pass W^T x dY and dY x X^T: 6
-p t floating-point operations, as in every dense layer. The last product is the gradient, written to where it will be
-reduced.
+A layer of p parameters is a matrix W. For t tokens the forward pass is W x X, and the backward pass is W^T x dY and
+dY x X^T: 6 p t floating-point operations in all, as in every dense layer. The last product is the gradient. It is
+written where NCCL reduces it.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ class Cublas(Closing):
 
 
 def _open() -> tuple[int, str, ctypes.CDLL]:
-    """Return the handle, version and library of the first one that opens.
+    """Return the handle, version and library of the first cuBLAS that works. Raises CannotJudge.
 
-    A major version too new for the driver fails.
+    A major version that is too new for the driver does not.
     """
     reasons: list[str] = []
     for name in candidates(*_LIBRARIES):
@@ -123,7 +123,7 @@ def _open() -> tuple[int, str, ctypes.CDLL]:
 
 
 def shape(parameters: int) -> tuple[int, int]:
-    """Return rows and columns of a nearly square matrix of about `parameters`, multiples of 8 if it has 64."""
+    """Return rows and columns of a nearly square matrix of about `parameters`, multiples of 8 if it has 64 or more."""
     step = _TOKEN_STEP if parameters >= _TOKEN_STEP**2 else 1
     rows = max(step, math.isqrt(parameters) // step * step)
     return rows, max(step, parameters // rows // step * step)
@@ -243,7 +243,7 @@ class Load(Closing):
             self.set(*self._scaled(tokens * repeats * wanted_s / max(took, 1e-9)))
 
     def _scaled(self, work: float) -> tuple[int, int]:
-        """Return tokens and repeats whose product is `work`."""
+        """Return tokens and repeats whose product is about `work`, within their limits."""
         if self.kind == "burn":
             return self.struct.tokens, round(min(max(1.0, work / self.struct.tokens), _MOST_REPEATS))
         most = self._most_tokens()

@@ -222,7 +222,7 @@ def _add(run: _Run, line: int, values: dict[str, Number], over: dict[str, str]) 
 
 
 def _find_fastest_second(run: _Run) -> _Row | None:
-    """Return the row of the fastest second of a bandwidth test by one thread; None if its rates differ by less than 2x."""
+    """Return the row of the fastest second of a bandwidth test by one thread; None if rates differ by less than 2x."""
     seconds = [row for rows in run.seconds.values() for row in rows]
     rates = [values["bandwidth"].value for _, values in seconds]
     if (
