@@ -1,4 +1,4 @@
-"""libnccl's place, its configuration and its errors, and the log that is switched: without a GPU and without NCCL."""
+"""The location, configuration and errors of libnccl, and its switched log, without a GPU and without NCCL."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_refusal_is_told_from_what_broke(result, meaning, refused):
 
 @pytest.fixture
 def rank(stand_ins, tmp_path):  # noqa: F811 - a fixture
-    """Runs Python as a rank would, with the stand-ins in front."""
+    """Return a function that runs Python code as a rank, with the stand-ins first in the library path."""
 
     def run(program, **faults):
         variables = os.environ | environment(stand_ins, *ADDRESSES, **faults) | {"TMPDIR": str(tmp_path)}

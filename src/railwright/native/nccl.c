@@ -133,8 +133,8 @@ static int enqueue(const struct rw_nccl *w, const struct rw_nccl_rank *r, int tu
   }
 }
 
-/* Polls until the stream is empty, as nccl-tests does. Without the checks for errors, a failed rank would leave the others
- * here forever. */
+/* Polls until the stream is empty, as nccl-tests does. Without the checks for errors, a failed rank would leave the
+ * others here forever. */
 static int wait_for(struct team *t, const struct rw_nccl_rank *r) {
   for (;;) {
     int status = rw_cuda.stream_query(r->stream), broken = 0;

@@ -1,4 +1,4 @@
-"""The CUDA samples: which cell is which copy, what halves and units become, and what is left out."""
+"""The CUDA samples: the copy of each cell, halved sums, units, and skipped cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modes, versions and summaries in which a tool prints something else than its usual table."""
+"""Modes, versions and summaries in which a tool prints something other than its usual table."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_matrices_of_the_older_samples_are_read() -> None:
 def test_each_line_of_bandwidthtest_in_its_mode_of_many_sizes_is_a_result() -> None:
     file = read("243")
     assert [one.parameters["size_bytes"] for one in file.results] == [*range(1000, 15000, 1000)]
-    assert values(file)[0] == 0.4e9  # a copy inside a GPU counts what is read and what is written
+    assert values(file)[0] == 0.4e9  # a copy inside a GPU counts bytes read and bytes written
     (both,) = registry.read(
         "bandwidthTest-H2D-Pinned, Bandwidth = 12152.4 MB/s, Time = 0.00258 s, Size = 33554432 bytes, NumDevsUsed = 1\n"
         "bandwidthTest-D2H-Paged, Bandwidth = 6.4 GB/s, Time = 0.00258 s, Size = 33554432 bytes, NumDevsUsed = 1\n"

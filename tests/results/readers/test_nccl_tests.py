@@ -1,4 +1,4 @@
-"""nccl-tests: every recorded table whole, and every way in which a table is not what it claims."""
+"""nccl-tests: every recorded table is read completely, and every kind of inconsistent table is refused."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_recorded_json_file_is_read_whole() -> None:
 
 
 def test_a_json_file_says_the_same_as_the_text() -> None:
-    """The text is made of the file, with the columns and digits of the recorded table of the same machine."""
+    """The text is generated from the file, with the columns and digits of the table recorded on the same machine."""
     halves = ("out_of_place", "in_place")
     table = text("nccl_tests/2.19.6-all_reduce-2xh200.txt")
     lines = [line for line in table.split("\n") if line.startswith("#")]

@@ -1,4 +1,4 @@
-"""iperf3, STREAM, elbencho and HPCG: what becomes a result, and which contradictions are refused."""
+"""iperf3, STREAM, elbencho and HPCG: the results that are read, and the contradictions that are refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_of_iperf3_what_the_receiver_has_of_all_streams_counts() -> None:
 
 
 def test_of_iperf3_streams_without_their_sum_are_added_up() -> None:
-    """A paste that is cut after three of eight streams; one stream alone would be called slow."""
+    """The paste ends after three of eight streams; a single stream would be judged slow."""
     (file,) = iperf3.read((THREADS / "212-iperf3-40g-8-streams-cut.txt").read_text(encoding="utf-8"))
     assert [one.samples[0] for one in file.results] == [pytest.approx((580 + 578 + 575) * 1e6 / 8)]
     assert file.results[0].settings["retransmits"] == 548 + 352 + 416

@@ -1,4 +1,4 @@
-"""ucc_perftest: its versions, what a size is of, and ranks by the bandwidths, the GPUs or the command."""
+"""ucc_perftest: its versions, the meaning of a size, and ranks from the bandwidths, the GPUs or the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ucx_perftest: which line stands for the run, what its size is, and what is refused."""
+"""ucx_perftest: the line that represents the run, its size, and the texts that are refused."""
 
 from __future__ import annotations
 
