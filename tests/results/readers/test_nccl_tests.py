@@ -200,8 +200,8 @@ TAMPERED = [
     pytest.param("22.14", "32.14", "busbw 32.14 is not algbw 44.28", id="busbw"),
     pytest.param("44.28   22.14", "54.28   27.14", "algbw 54.28 GB/s is not size", id="both bandwidths"),
     pytest.param("96986.7", "96.9867", "algbw 44.28 GB/s is not size", id="time in ms"),
-    pytest.param("  536870912 ", "  536870911 ", "must be the same whole number", id="count"),
-    pytest.param("536870912     float", "536870912      half", "must be the same whole number", id="type"),
+    pytest.param("  536870912 ", "  536870911 ", "must be the same integer", id="count"),
+    pytest.param("536870912     float", "536870912      half", "must be the same integer", id="type"),
     pytest.param(
         "536870912     float", "536870912     quark", "type must be an NCCL type, got 'quark'", id="unknown type"
     ),
