@@ -20,7 +20,7 @@ from railwright.units import format_size
 
 KERNELS = Path(__file__).with_name("kernels.ptx")
 COMPUTE_THREADS = 512
-"""The default number of threads of a block. A whole number of such blocks fits the multiprocessor of every GPU."""
+"""The default number of threads per block, which divides the capacity of every GPU's multiprocessor."""
 
 _NO_CUDA, _MISSING_SYMBOL, _OUT_OF_MEMORY, _INVALID_DEVICE = -1010, -1001, 2, 101
 _LOG_BYTES = 8192

@@ -80,7 +80,7 @@ int rw_cufile_bind(void *library) {
   return missing ? RW_MISSING_SYMBOL : RW_OK;
 }
 
-/* cuFile's own errors begin at 5000, and are negated as in its reads and writes. */
+/* Returns RW_OK or a negated error. cuFile's errors begin at 5000, and its reads and writes negate them too. */
 static int code_of(struct outcome o) { return o.error ? -o.error : RW_OK; }
 
 int rw_cufile_open(void) { return code_of(cufile.driver_open()); }
@@ -139,7 +139,7 @@ struct rw_gpu_pass {
   const int64_t *at;       /* offset of each block in its file */
   int64_t shift;           /* from a block's offset to its place in the GPU's memory */
   int64_t stride;          /* from one file's place in the GPU's memory to the next one's */
-  const int *fds;          /* of each file */
+  const int *fds;          /* the descriptor of each file */
   const int *cpus;         /* the CPU of each worker */
   void *context;
   void *const *handles;    /* cuFile's handle of each file; NULL to go through `pinned` */
@@ -152,7 +152,7 @@ struct rw_gpu_pass {
 struct crew {
   struct rw_gpu_pass *pass;
   atomic_int ready, go, failed;
-  _Atomic int64_t *next;   /* of each file */
+  _Atomic int64_t *next;   /* the next operation on each file */
 };
 
 struct hand {

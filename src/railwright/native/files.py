@@ -93,8 +93,8 @@ def read_pass(blocks: Blocks, *, seed: int, check: bool, stamped: bool = False, 
 def write_pass(blocks: Blocks, *, seed: int, sync: bool, cpus: Sequence[int] = ()) -> Pass:
     """Write all blocks, with the threads of `read_pass`. With `sync` an fsync follows, timed separately.
 
-    A block is the pattern of `seed`, and the first word of each sector is that of its position: `STAMPED`. Raises
-    NativeError with the errno.
+    A block holds the pattern of `seed`, and each sector's first word that of its position in the file: `STAMPED`.
+    Raises NativeError with the errno.
     """
     return _run("write", _Pass(seed=seed, write=1, sync=int(sync)), blocks, cpus)
 

@@ -30,8 +30,8 @@ class MayNotPlace(CannotJudge):
 class Buffer(Closing):
     """Anonymous memory, touched before use, on huge pages if available, otherwise on small ones. A context manager.
 
-    With `node` all of it comes from that NUMA node. Raises CannotJudge if it cannot, MayNotPlace if it is not
-    permitted.
+    With `node` all of it is on that NUMA node. Raises CannotJudge if the memory cannot be allocated or placed there,
+    and MayNotPlace if this process may not place it.
     """
 
     def __init__(self, size_bytes: int, *, huge: bool = True, node: int | None = None) -> None:

@@ -27,7 +27,7 @@ class NcclError(NativeError):
 
     @property
     def refused(self) -> bool:
-        """Whether NCCL rejects the request as unsupported, rather than failing."""
+        """Whether NCCL rejected the request as unsupported, rather than failed."""
         no_way = self.result == _INTERNAL and "algorithm/protocol" in self.message  # before 2.24
         return no_way or self.result in (_INVALID_ARGUMENT, _INVALID_USAGE)
 

@@ -102,7 +102,7 @@ static void *member_main(void *argument) {
   return NULL;
 }
 
-/* `threads` initiators, each with `each` requests in turn of which `depth` (at most `each`) are in flight. */
+/* Runs `threads` initiators. Each cycles through its `each` requests, with `depth` (at most `each`) in flight. */
 int rw_nixl_crew(struct rw_nixl_crew *crew) {
   struct member *members = calloc((size_t)crew->threads, sizeof *members);
   pthread_t *threads = calloc((size_t)crew->threads, sizeof *threads);

@@ -37,7 +37,7 @@ class CrewPass(NamedTuple):
 def time_crew(
     requests: Sequence[Sequence[Request]], cpus: Sequence[int], *, depth: int, iterations: int, patience_s: float
 ) -> CrewPass:
-    """Post each thread's requests in turn, `depth` of them in flight, `iterations` times. Raises NativeError.
+    """Post `iterations` requests per thread, cycling through its own, with `depth` in flight. Raises NativeError.
 
     All threads have the same number of requests of one agent, at least `depth`; `cpus` has a CPU for each thread.
     """

@@ -123,7 +123,10 @@ class Step:
         return len(self._buckets)
 
     def run(self, *, warm: int, samples: int, only_communication: bool = False) -> Timed:
-        """Time iterations in turn: with communication, without it, and communication alone."""
+        """Time iterations with communication, without it, and communication alone, alternating.
+
+        With `only_communication` the first two are skipped, and their times are 0.
+        """
         compute, iteration, device, communication = (seconds_array(samples) for _ in range(4))
         both = (None, None) if only_communication else (iteration, compute)
         types = (c_int, c_int, *[POINTER(c_double)] * 4)
@@ -167,7 +170,7 @@ class Step:
         return wrong.value
 
     def checksum(self) -> int:
-        """Return a checksum of every byte of the gradients and its position. Not collective."""
+        """Return a checksum that depends on every byte of the gradients and on its position. Not collective."""
         found = c_uint64()
         with Buffer(_STAGING_BYTES) as staging:
             types = (c_void_p, c_int64, POINTER(c_uint64))

@@ -69,7 +69,7 @@ def find_suppliers(baseline: Baseline, declarations: Declarations) -> tuple[str,
 
 
 def list_ceilings(name: str, declarations: Declarations) -> tuple[str, ...]:
-    """Return the benchmarks that supply the baselines of a benchmark, and the suppliers of those in turn."""
+    """Return the benchmarks that supply the baselines of a benchmark, and those that supply theirs, recursively."""
     found: dict[str, None] = {}
     wanted = [name]
     while wanted:

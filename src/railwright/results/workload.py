@@ -234,7 +234,7 @@ class Files(Workload, frozen=True):
 
     @property
     def reaches_gpu(self) -> bool:
-        """Whether the data goes to GPU memory."""
+        """Whether the data moves to or from GPU memory."""
         return self.to_gpu or "gpu" in (self.crosses or self.transfer).lower()
 
     @property

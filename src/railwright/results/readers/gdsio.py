@@ -37,7 +37,7 @@ _AGREEMENT = 0.02
 
 
 def recognises(text: str) -> bool:
-    """Report whether the text has the words of a result line."""
+    """Report whether the text has the fixed words of a result line."""
     return "Throughput:" in text and "GiB/sec, Avg_Latency:" in text
 
 

@@ -47,7 +47,7 @@ _READ_WRITE = re.compile(r"GB/s Summary\s?::\s?Raw Total B/W=(\S{1,24})")
 
 
 def recognises(text: str) -> bool:
-    """Report whether the text has the words of a result."""
+    """Report whether the text has the fixed words of a result line."""
     return (
         "HPCG result is" in text
         or "GFLOP/s Summary::Raw Total=" in text

@@ -48,7 +48,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read all passes of each run. Raises UsageError for a bandwidth that is not the size over the time."""
+    """Read all passes of each run. Raises UsageError for a bandwidth that is not size / time, or if there is no row."""
     runs: list[Draft] = []
     sizes: dict[str, int] = {}
     for line in sort_by_origin(text):

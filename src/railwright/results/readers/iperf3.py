@@ -181,7 +181,7 @@ def _select_result_rows(rows: list[_Row]) -> list[_Row]:
 
 
 def _sum_streams(rows: list[_Row]) -> list[_Row]:
-    """Sum the streams of each interval, as the line [SUM] does."""
+    """Sum the streams of each interval, as the row [SUM] does."""
     found = []
     for _, same in group_by_key(rows, lambda row: (row.end, row.interval)):
         if len({row.stream for row in same}) < max(len(same), 2):  # a single stream, or several runs of it

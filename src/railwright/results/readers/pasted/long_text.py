@@ -129,7 +129,7 @@ class _Kept:
 
 
 def _may_be_of_a_table(line: bytes) -> bool:
-    """Report whether a line has words of a title, or ends in two numbers."""
+    """Report whether a line may be a title or a row: it has the words of a title, or ends in two numbers."""
     last = line[-60:].split()[-2:]
     if len(last) == 2 and all(word[:1].isdigit() or word == b"N/A" for word in last):
         return True
