@@ -176,8 +176,8 @@ class Device(Closing):
         load = function("rw_cuda_load", c_int, c_void_p, c_char_p, c_void_p, c_size_t, POINTER(c_void_p))
         code = load(self.context, _ptx(), ctypes.addressof(log), _LOG_BYTES, byref(module))
         if code:
-            said = " ".join(log.value.decode(errors="replace").split())[:300]
-            raise NativeError(f"kernels for {self.name}", code, f"{_error_text(code)}: {said}" if said else "")
+            messages = " ".join(log.value.decode(errors="replace").split())[:300]
+            raise NativeError(f"kernels for {self.name}", code, f"{_error_text(code)}: {messages}" if messages else "")
         assert module.value is not None
         return module.value
 

@@ -29,9 +29,9 @@ class Post:
         """Send the first bytes of a buffer."""
         self._add(self._comm.Isend(self._part(buffer, size_bytes), rank, tag), act)
 
-    def receive(self, buffer: Buffer, most_bytes: int, rank: int, tag: int, act: Act) -> None:
-        """Receive up to `most_bytes` into a buffer."""
-        self._add(self._comm.Irecv(self._part(buffer, most_bytes), rank, tag), act)
+    def receive(self, buffer: Buffer, max_bytes: int, rank: int, tag: int, act: Act) -> None:
+        """Receive up to `max_bytes` into a buffer."""
+        self._add(self._comm.Irecv(self._part(buffer, max_bytes), rank, tag), act)
 
     def deliver(self) -> None:
         """Wait until all messages and their follow-up messages are complete."""

@@ -192,9 +192,9 @@ class Team:
     def _run(self, what: Operation, task: int, seconds: ctypes.Array[c_double] | None = None, samples: int = 0) -> None:
         loop = function("rw_nccl_run", c_int, POINTER(Operation), POINTER(RankOfTeam), c_int, c_int, POINTER(c_double))
         code = loop(byref(what), self.members, task, samples, seconds)
-        self.checked(f"NCCL {self.operation}", code)
+        self.check_result(f"NCCL {self.operation}", code)
 
-    def checked(self, what: str, code: int) -> None:
+    def check_result(self, what: str, code: int) -> None:
         """Check the return value of a loop. Raises NativeError with the error text of the library that failed."""
         comm = c_void_p(self.members[0].comm)
         nccl_errors.check_result(what, code, lambda result: self.library.error_text(result, comm))

@@ -88,8 +88,8 @@ class Library:
     def _text(self, name: str, argument: object) -> str:
         ask = getattr(self._nccl, name)
         ask.restype = c_char_p
-        said = ask(argument)
-        return " ".join(said.decode(errors="replace").split())[:300] if said else ""
+        text = ask(argument)
+        return " ".join(text.decode(errors="replace").split())[:300] if text else ""
 
     def unique_id(self) -> bytes:
         """Create the identifier that all ranks of a communicator must share."""

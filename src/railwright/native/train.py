@@ -111,7 +111,7 @@ class Step:
 
     def _call(self, what: str, name: str, types: Sequence[Any] = (), *arguments: object) -> None:
         """Call a loop with the step and arguments of these types. Raises NativeError."""
-        self._team.checked(what, function(name, c_int, POINTER(_Train), *types)(byref(self._what), *arguments))
+        self._team.check_result(what, function(name, c_int, POINTER(_Train), *types)(byref(self._what), *arguments))
 
     def close(self) -> None:
         """Destroy its events. Not collective."""

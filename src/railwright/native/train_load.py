@@ -175,10 +175,10 @@ class Load(Closing):
         tokens, repeats = self.size
         return 6.0 * products * tokens * repeats
 
-    def _most_tokens(self) -> int:
+    def _max_tokens(self) -> int:
         widest = max(max(one) for one in self._shapes)
-        most = int(_LARGEST_BUFFER_BYTES // (widest * ELEMENT_BYTES[self.dtype]) // _TOKEN_STEP * _TOKEN_STEP)
-        return max(_TOKEN_STEP, most)
+        limit = int(_LARGEST_BUFFER_BYTES // (widest * ELEMENT_BYTES[self.dtype]) // _TOKEN_STEP * _TOKEN_STEP)
+        return max(_TOKEN_STEP, limit)
 
     def _allocate(self) -> None:
         """Free the previous memory and allocate memory for the current number of tokens."""
@@ -240,12 +240,12 @@ class Load(Closing):
             if abs(took - wanted_s) <= _CLOSE_ENOUGH * wanted_s:
                 return
             tokens, repeats = self.size
-            self.set(*self._scaled(tokens * repeats * wanted_s / max(took, 1e-9)))
+            self.set(*self._scale(tokens * repeats * wanted_s / max(took, 1e-9)))
 
-    def _scaled(self, work: float) -> tuple[int, int]:
+    def _scale(self, work: float) -> tuple[int, int]:
         """Return tokens and repeats whose product is about `work`, within their limits."""
         if self.kind == "burn":
             return self.struct.tokens, round(min(max(1.0, work / self.struct.tokens), _MOST_REPEATS))
-        most = self._most_tokens()
-        repeats = min(max(1, math.ceil(work / most)), _MOST_REPEATS)
-        return min(most, max(_TOKEN_STEP, round(work / repeats / _TOKEN_STEP) * _TOKEN_STEP)), repeats
+        limit = self._max_tokens()
+        repeats = min(max(1, math.ceil(work / limit)), _MOST_REPEATS)
+        return min(limit, max(_TOKEN_STEP, round(work / repeats / _TOKEN_STEP) * _TOKEN_STEP)), repeats

@@ -53,12 +53,12 @@ def parse_host_list(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _expand_numbers(text: str, most: int) -> list[str]:
+def _expand_numbers(text: str, limit: int) -> list[str]:
     found: list[str] = []
     for word in text.split(","):
         run = _RUN.fullmatch(word)
         first, last = (int(run[1]), int(run[2] or run[1])) if run else (1, 0)
-        if run is None or not 0 <= last - first < most - len(found):
+        if run is None or not 0 <= last - first < limit - len(found):
             return []
         found += [str(number).zfill(len(run[1])) for number in range(first, last + 1)]
     return found

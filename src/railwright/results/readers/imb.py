@@ -100,7 +100,7 @@ def _read_tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
             ranks = int(found[1]) * int(found[2])
         elif text.startswith(("#bytes", "#repetitions")):
             yield _add_rows(table, rows)
-            columns = parse_columns(text, _COLUMN, line.number, least=2)
+            columns = parse_columns(text, _COLUMN, line.number, min_columns=2)
             table = Draft(tool="IMB", test=named[1] if named else _guess_test(columns), columns=columns, ranks=ranks)
             table.ranks = table.ranks or (2 if "t[usec]" in columns else None)  # only single transfers have this column
             table.hosts = command.hosts if command.ranks == table.ranks else None

@@ -236,7 +236,7 @@ def _read_comment(test: _Test, text: str, line: int) -> None:
     elif found := _DATATYPE.search(text):
         test.settings["datatype"] = found[1]
     elif rest.startswith("Size"):
-        test.columns = parse_columns(rest, _COLUMN, line, shown=rest[:80], least=2)
+        test.columns = parse_columns(rest, _COLUMN, line, shown=rest[:80], min_columns=2)
     elif rest.startswith(("Avg Lat", "Overall(", "Overall (")):  # a barrier, which has no sizes
         test.columns = parse_columns(rest, _COLUMN, line, shown=rest[:80])
 

@@ -235,13 +235,15 @@ def _possible_ranks(table: _Table) -> Range:
     if table.test in ("ucc_bcast", "ucc_reduce"):
         return (1, inf) if low <= 1 <= high else (inf, 1)
     if table.is_in_parts:
-        least, most = low + 1, high + 1
+        minimum, maximum = low + 1, high + 1
     elif table.test == "ucc_allreduce" or table.test in _PARTED:
         bound = 2.0 if table.test == "ucc_allreduce" else 1.0
-        least, most = (bound / (bound - factor) if factor < bound else inf for factor in (low, high))
+        minimum, maximum = (bound / (bound - factor) if factor < bound else inf for factor in (low, high))
     else:
         return 1, inf
-    return (inf if least == inf else ceil(least * (1 - _SINGLE))), (inf if most == inf else floor(most * (1 + _SINGLE)))
+    return (inf if minimum == inf else ceil(minimum * (1 - _SINGLE))), (
+        inf if maximum == inf else floor(maximum * (1 + _SINGLE))
+    )
 
 
 def _notes(table: _Table) -> Iterator[str]:

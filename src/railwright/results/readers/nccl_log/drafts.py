@@ -43,8 +43,8 @@ class Draft:
     def set_size(self, size: int, line: int) -> None:
         """Set the number of ranks. Raises UsageError if an earlier line gave another number."""
         if not 0 < size <= MAX_RANKS or (self.size and self.size != size):
-            said = f"communicator {self.name or 'without a name'} has {size} ranks"
-            raise UsageError(f"line {line} contradicts earlier lines: {said}, not {self.size}", hint=_HINT)
+            claim = f"communicator {self.name or 'without a name'} has {size} ranks"
+            raise UsageError(f"line {line} contradicts earlier lines: {claim}, not {self.size}", hint=_HINT)
         self.size = size
 
     def fits(self, rank: int, message: Message) -> bool:
@@ -66,8 +66,8 @@ class Draft:
             raise UsageError(f"line {message.line} contradicts line {known.line}: {seen}", hint=_HINT)
         known = known or model.Rank(rank=rank, host=message.host, pid=message.pid, line=message.line)
         if found is not None:
-            said = {name: getattr(found, name) for name in ("cuda_dev", "nvml_dev", "bus_id")}
-            new = {name: value for name, value in said.items() if value is not None}
+            given = {name: getattr(found, name) for name in ("cuda_dev", "nvml_dev", "bus_id")}
+            new = {name: value for name, value in given.items() if value is not None}
             known = msgspec.structs.replace(known, **new, complete=known.complete or found.complete)
         elif known.cuda_dev is None and message.device is not None:
             known = msgspec.structs.replace(known, cuda_dev=message.device)
@@ -83,8 +83,8 @@ class Draft:
             case model.Ring():
                 known = self.orders.setdefault(fact.channel, fact)
                 if known.ranks != fact.ranks:
-                    said = f"line {fact.line} contradicts line {known.line}: two rings for channel {fact.channel}"
-                    raise UsageError(said, hint=_HINT)
+                    problem = f"line {fact.line} contradicts line {known.line}: two rings for channel {fact.channel}"
+                    raise UsageError(problem, hint=_HINT)
             case Step():
                 self.steps.setdefault((fact.channel, fact.rank), fact)
             case model.TreeNode():

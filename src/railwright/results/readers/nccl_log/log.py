@@ -55,7 +55,7 @@ def read(text: str) -> model.NcclLog:
 def read_lines(lines: Iterable[tuple[int, str]]) -> model.NcclLog:
     """Read the facts in numbered lines without holding any of them. Raises the same errors as `read`."""
     reader = _Reader()
-    for message in read_messages(reader.counted(lines)):
+    for message in read_messages(reader.count_lines(lines)):
         reader.take(message)
     return reader.finish()
 
@@ -73,7 +73,7 @@ class _Reader:
         self.excerpts: dict[int, str] = {}
         self.lines = self.messages = 0
 
-    def counted(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    def count_lines(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         """Yield the lines and keep the number of the last one."""
         for self.lines, line in lines:
             yield self.lines, line

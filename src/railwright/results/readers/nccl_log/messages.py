@@ -231,8 +231,8 @@ def _fact(kind: Callable[..., Kind], message: Message, *found: re.Match[str], **
     Host, process and line come from the message if the fact has such fields.
     """
     types = _types(kind)
-    said = {"host": message.host, "pid": message.pid, "line": message.line}
-    values: dict[str, object] = {name: value for name, value in said.items() if name in types}
+    origin = {"host": message.host, "pid": message.pid, "line": message.line}
+    values: dict[str, object] = {name: value for name, value in origin.items() if name in types}
     for match in found:
         for name, text in match.groupdict().items():
             if types.get(name) is bool:

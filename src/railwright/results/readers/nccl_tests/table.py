@@ -159,7 +159,7 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
 
 
 def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
-    least, most, line = 1, busbw.MAX_RANKS, 0
+    minimum, maximum, line = 1, busbw.MAX_RANKS, 0
     timed = [(row, timing) for row in data for timing in row.timings if timing.algbw.low > 0]
     for row, timing in timed:
         bus, algbw = timing.busbw, timing.algbw
@@ -167,15 +167,15 @@ def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
         if found is None:
             table.notes.append(f"no device lines: the number of ranks of a {table.test} cannot be deduced")
             return
-        if max(least, found[0]) > min(most, found[1]):
+        if max(minimum, found[0]) > min(maximum, found[1]):
             ranks = f"for the ranks of line {line}" if found[0] <= found[1] else "for any number of ranks"
             raise refusal(row.line, f"busbw {bus.text} is not algbw {algbw.text} x the factor of {table.test} {ranks}")
-        least, most, line = max(least, found[0]), min(most, found[1]), row.line
-    if least == most:
-        table.ranks = least
-        table.notes.append(f"no device lines: busbw / algbw implies {least} ranks")
+        minimum, maximum, line = max(minimum, found[0]), min(maximum, found[1]), row.line
+    if minimum == maximum:
+        table.ranks = minimum
+        table.notes.append(f"no device lines: busbw / algbw implies {minimum} ranks")
     else:
-        table.notes.append(f"no device lines: busbw / algbw allows {least} to {most} ranks")
+        table.notes.append(f"no device lines: busbw / algbw allows {minimum} to {maximum} ranks")
 
 
 def _check_row(table: Table, row: Row) -> None:

@@ -58,10 +58,10 @@ def check_length(text: str) -> str:
     return text
 
 
-def _refuse_above(found: int, unit: str, most: int) -> None:
-    if found > most:
+def _refuse_above(found: int, unit: str, limit: int) -> None:
+    if found > limit:
         raise UsageError(
-            f"the text must have at most {most} {unit}, got {found}", hint="cut out the part with the table"
+            f"the text must have at most {limit} {unit}, got {found}", hint="cut out the part with the table"
         )
 
 
@@ -143,10 +143,10 @@ def last_row(lines: list[Line]) -> int:
     return next((line.number for line in reversed(lines) if line.text.lstrip()[:1].isdigit()), lines[-1].number)
 
 
-def parse_columns(header: str, known: re.Pattern[str], line: int, shown: str = "", least: int = 1) -> list[str]:
+def parse_columns(header: str, known: re.Pattern[str], line: int, shown: str = "", min_columns: int = 1) -> list[str]:
     """Return the columns of a header. Raises UsageError if it has words that are not known columns."""
     columns = known.findall(header)
-    if "".join(columns).replace(" ", "") != header.replace(" ", "") or len(columns) < least:
+    if "".join(columns).replace(" ", "") != header.replace(" ", "") or len(columns) < min_columns:
         raise refusal(line, f"unknown columns: {shown or header[:100]!r}")
     return columns
 
