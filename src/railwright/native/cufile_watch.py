@@ -61,7 +61,7 @@ class Observation(NamedTuple):
 
 
 class Watch:
-    """An observation of cuFile's counters that begins when it is created."""
+    """An observation of cuFile's counters. It begins when the object is created."""
 
     def __init__(self, folder: Path, *, write: bool, bound: bool = True) -> None:
         """`folder` holds cuFile's log; `bound` reports whether `rw_cufile_bind` has found the library."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Request
 
 Act = Callable[[int], None]
-"""The action after a message was sent or received; it gets the bytes received."""
+"""The action after a message was sent or received. Its argument is the number of bytes received."""
 
 
 class Post:

@@ -68,7 +68,7 @@ def find_library() -> Path | None:
 
 
 def plugin_problem(backend: str) -> str:
-    """Load the plugin of a backend. Returns the loader's error, or an empty string."""
+    """Load the plugin of a backend. Returns the reason if it cannot be loaded, otherwise an empty string."""
     library = find_library()
     if library is None:
         return NOT_INSTALLED

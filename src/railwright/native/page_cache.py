@@ -14,7 +14,7 @@ _FAILED = ctypes.c_void_p(-1).value
 def resident_bytes(fd: int) -> int:
     """Count the bytes of a file in the page cache, in whole pages (mincore). Raises NativeError.
 
-    The kernel reports it only to the owner or a writer of the file; others always get "all".
+    The kernel reports the true number only to the owner or a writer of the file; to others it reports all bytes.
     """
     size = os.fstat(fd).st_size
     if not size:

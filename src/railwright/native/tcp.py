@@ -1,4 +1,4 @@
-"""Timed loops over a connected TCP socket (`tcp.c`), and the kernel's statistics of it."""
+"""Timed loops over a connected TCP socket (`tcp.c`), and the kernel's statistics of the connection."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Draft(msgspec.Struct, kw_only=True):
     def cells(self, words: list[str], line: int) -> dict[str, str]:
         """Return the words of a row by column. Raises UsageError if their number is wrong.
 
-        A row truncated by the end of the text has no cells, and a note reports it.
+        For a row that the end of the text truncates, returns an empty mapping and adds a note.
         """
         if not self.is_whole(len(words), len(self.columns), line):
             return {}

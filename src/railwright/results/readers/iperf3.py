@@ -169,7 +169,10 @@ def _parse_row(line: Line) -> _Row | None:
 
 
 def _select_result_rows(rows: list[_Row]) -> list[_Row]:
-    """Return the rows of the result: the sum received per direction, otherwise the streams, otherwise intervals."""
+    """Return the rows that become results, of each direction the sum of the streams as received, otherwise as sent.
+
+    If the text lacks the end of the run, these are the sums of its intervals.
+    """
     ended = [row for row in rows if row.end] or rows
     found: list[_Row] = []
     for way in dict.fromkeys(row.way for row in ended):

@@ -22,7 +22,7 @@ _LEAST_WORDS = 2
 
 
 class Format(NamedTuple):
-    """The format of a tool. Its reader is loaded only if a text may have the format."""
+    """The format of a tool's output. Its reader is loaded only if a text may have the format."""
 
     tool: str
     module: str

@@ -48,9 +48,9 @@ _NCCL = re.compile(r"\bUCC_TLS=[\"']?(?:self,)?nccl(?:,self)?(?![\w,])|UCC_TL_NC
 _BITS = re.compile(r"b?(?:u?int|float)(\d{1,3})(_complex)?")
 _TIMES, _BANDWIDTHS = ("avg", "min", "max"), ("bandwidth at avg", "bandwidth at min", "bandwidth at max")
 _PARTED = ("ucc_alltoall", "ucc_reduce_scatter", "ucc_scatter")
-"""Collectives whose size was that of one rank's part before 1.5."""
+"""The collectives whose size was that of one rank's part before 1.5."""
 _IN_PARTS = ("ucc_allgather", "ucc_gather")
-"""Collectives whose size is that of one rank's part in every version."""
+"""The collectives whose size is that of one rank's part in every version."""
 _SINGLE = 1e-6
 """The relative error of bandwidths, which are computed in single precision."""
 _ABOVE = 60
@@ -209,7 +209,7 @@ def _add_results(table: _Table) -> None:
 def _derive_ranks(table: _Table) -> None:
     """Derive the ranks from the factor. Raises UsageError if it contradicts known ranks, or fits no number of ranks.
 
-    In-place operations of UCC count other bytes, or none.
+    Ranks are not derived for in-place operations, because UCC counts other bytes for them, or none.
     """
     low, high = table.factor
     if high == inf or table.is_irregular or table.labels.get("inplace") == "1":

@@ -59,7 +59,10 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _rows(text: str) -> Iterator[Row]:
-    """Yield the complete lines below a header, by column. Truncated lines are skipped."""
+    """Yield the complete lines below a header, by column. Truncated lines are skipped.
+
+    Raises UsageError for a header that lacks a needed column.
+    """
     columns: list[str] = []
     for place, line in enumerate(text.split("\n"), 1):
         if line.count(",") < 8:

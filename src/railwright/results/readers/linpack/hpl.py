@@ -92,7 +92,7 @@ def _runs(stream: list[Line]) -> list[_Run]:
 
 
 def _row(text: str) -> re.Match[str] | None:
-    """Find the row in a line, also among other words where lines were joined."""
+    """Find the row in a line, also among other words if lines were joined."""
     if found := _ROW.match(text):
         return found
     among = _ROW_ALONE.search(text) if " W" in text else None

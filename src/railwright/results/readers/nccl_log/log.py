@@ -127,7 +127,10 @@ class _Reader:
         return True
 
     def _take_row(self, message: Message) -> bool:
-        """Report whether the message is a header or row of a table. Indentation matters in the tree of the machine."""
+        """Read a header or a row of a table. Returns False for other messages.
+
+        Indentation matters in the tree of the machine.
+        """
         table = nccl_log_graph.begin_system(message)
         if table is not None:
             if len(self.systems) < MAX_FACTS:

@@ -215,7 +215,7 @@ def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
 
 
 def _begins(text: str, section: _Section) -> bool:
-    """Report whether a comment belongs to the next run."""
+    """Report whether a comment line begins the next run."""
     if "nccl-tests version" in text:
         return True
     if "Collective test starting" in text:
@@ -226,7 +226,7 @@ def _begins(text: str, section: _Section) -> bool:
 
 
 def _take_columns(section: _Section, text: str) -> bool:
-    """Report whether a row without a header reveals its columns."""
+    """Infer the columns of a table without a header from a row. Returns False if the row does not reveal them."""
     if section.devices or section.closing_line:
         return False
     section.columns = infer_columns(text.split())

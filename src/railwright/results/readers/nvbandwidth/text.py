@@ -8,8 +8,9 @@
 
     SUM device_to_device_memcpy_write_ce 552.26
 
-GB/s is 10^9 bytes/s (nvbandwidth README). The arrow gives the direction of the data; 0.00 or N/A means no copy.
-`device_local_copy` copies inside each GPU, and counts each byte once (device_local_copy in its README).
+GB/s is 10^9 bytes/s (nvbandwidth README). The arrow gives the direction of the data; 0.00 or N/A means that
+nothing was copied. `device_local_copy` copies inside each GPU, and counts each byte once (device_local_copy in its
+README).
 """
 
 from __future__ import annotations

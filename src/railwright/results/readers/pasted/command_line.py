@@ -23,7 +23,7 @@ _MOST_VARIABLES = 64
 
 
 class LaunchCommand(NamedTuple):
-    """Processes and hosts from the options of the launcher, or None, and the words of the command."""
+    """The numbers of processes and hosts by the launcher's options, None if unknown, and the rest of the command."""
 
     ranks: int | None = None
     hosts: int | None = None

@@ -22,7 +22,7 @@ _MOST_PARTS = 100
 _MOST_SPACE = 24
 """The maximum number of spaces before and after a prefix."""
 _END = ""
-"""Marks a node of the tree where a prefix may end."""
+"""The key of a node of the tree where a prefix may end."""
 _ANCHOR = re.compile(
     r"# nThread|# nccl-tests version|# Collective test starting|# Using devices|# Out of bounds|# Avg bus bandwidth"
     r"|#\s{1,24}size\s{1,24}(?:count|time)|\d{1,19}\s{1,24}\d{1,19}\s{1,12}(?:float|half|double|bfloat16|u?int\d{0,2}"
@@ -61,7 +61,7 @@ _WORDS = (
 _STAMP = re.compile(r"\d{1,4}[-/:.]\d\d[-/:.]\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
 _PARTS = re.compile(r"\d+|\s+|[^\W\d_]+|.")
 _CLOSES = frozenset(":|]>-+})Z")
-"""The last characters of a common prefix, so that no word of a table is taken for one: signs, and UTC's Z."""
+"""The last characters of a common prefix, so that no word of a table is taken for a prefix: signs, and UTC's Z."""
 _LEAST_LINES = 3
 _JSON_KEYS = ("log", "message", "msg", "line", "text", "MESSAGE", "stdout")
 _QUOTE = re.compile(r"(?:[ \t]{0,12}>[ \t]?){1,4}")
@@ -92,7 +92,7 @@ class Prefixes:
                 count += self._add(before.strip())
 
     def _add(self, before: str) -> bool:
-        """Add a prefix, and report whether it is new. No launcher writes a prefix of too many parts."""
+        """Add a prefix, and report whether it is new. A text with too many parts is not a prefix."""
         parts = [_normalize_part(part) for part in _PARTS.findall(before)]
         if len(parts) > _MOST_PARTS:
             return False
@@ -131,7 +131,7 @@ class Prefixes:
 
 
 def remove_common_prefix(text: str) -> str:
-    """Return the text without document formats and without a common prefix that ends in a log's sign."""
+    """Return the text unwrapped, and without a prefix that all lines share and that ends in a sign such as `:`."""
     text = unwrap_lines(text)
     lines = text.split("\n")
     common: list[str] = []
