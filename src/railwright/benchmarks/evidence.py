@@ -108,7 +108,7 @@ def ucx_protocol_evidence(
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         return Evidence(claim="ucx_protocol", value="unknown", seen=f"UCX wrote no log: {error.strerror}")
-    protocol = ucx_protocols.chosen(ucx_protocols.read(lines), verb, size_bytes, memories, to_self=to_self)
+    protocol = ucx_protocols.find_protocol(ucx_protocols.read(lines), verb, size_bytes, memories, to_self=to_self)
     if protocol is None:
         between = "" if memories == ("host", "host") else f" between {memories[0]} and {memories[1]}"
         whom = "itself" if to_self else "a peer"

@@ -86,7 +86,9 @@ def main(gpus: int) -> None:
     with _sampler() as sampler:
         for (size_bytes, launched), samples in SIZES.items():
             sizes = (size_bytes, size_bytes, size_bytes)
-            what = team.what(size_bytes // 4, sizes, in_place=False, graph=launched == "graph", operations=20)
+            what = team.describe_operation(
+                size_bytes // 4, sizes, in_place=False, graph=launched == "graph", operations=20
+            )
             team.time(what, samples)
             cost = Cost(size_bytes, launched, [], [])
             for pair in range(PAIRS):

@@ -19,8 +19,8 @@ def algorithm_evidence(log: str, *, sends_only: bool, problem: str = "") -> Evid
         return Evidence(claim=CLAIM, value=UNKNOWN, seen=problem)
     found: dict[str, str] = {}
     for message in nccl_log_lines.split(log):
-        chosen = nccl_log_messages.choice(message)
-        way = nccl_log_messages.way(message.text)
+        chosen = nccl_log_messages.parse_choice(message)
+        way = nccl_log_messages.parse_method(message.text)
         if chosen is not None:
             found.setdefault(f"{chosen.algorithm}/{chosen.protocol}", message.text)
         elif way is not None:

@@ -152,7 +152,7 @@ class Group:
         return Point(size, placement, mean, tuple(count for _, count in everyone), evidence)
 
     def _make_operation(self, size: Size, placement: str) -> nccl.Operation:
-        return self.team.what(
+        return self.team.describe_operation(
             size.floats,
             (size.sent_bytes, size.received_bytes, self.largest_bytes),
             in_place=placement == IN_PLACE,

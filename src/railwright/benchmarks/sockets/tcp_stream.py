@@ -145,7 +145,7 @@ def _elsewhere(job: SocketJob, size: int, seen: Evidence) -> str:
 
 
 def _settings(rank: SocketRank, stream: Stream) -> dict[str, Scalar]:
-    job, told = rank.job, stream.told()
+    job, told = rank.job, stream.connection_info()
     cpus = sorted({job.find_cpu(0), job.find_cpu(1)})
     return {
         "wait": "spin" if _spins(job) else "sleep",

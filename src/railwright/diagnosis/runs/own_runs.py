@@ -10,7 +10,7 @@ from railwright.expected.expect import expect, is_between_hosts
 from railwright.expected.files import is_best_read
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds
-from railwright.results.declarations import Declarations, find_declaration, find_workload, suppliers
+from railwright.results.declarations import Declarations, find_declaration, find_suppliers, find_workload
 from railwright.results.records import Fabric, Result
 from railwright.topology.cluster import build_cluster
 from railwright.topology.devices import Path, Topology
@@ -60,5 +60,5 @@ class LimitFinder:
         if is_between_hosts(workload):
             wanted = [baseline for baseline in wanted if baseline == "plain socket"]
         missing = [baseline for baseline in wanted if not self._baselines.has(baseline)]
-        names = dict.fromkeys(name for baseline in missing for name in suppliers(baseline, self._declarations))
+        names = dict.fromkeys(name for baseline in missing for name in find_suppliers(baseline, self._declarations))
         return PointRole(needs=f"railwright run {' '.join((*names, point.benchmark))}" if names else "")
