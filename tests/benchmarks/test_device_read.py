@@ -62,7 +62,7 @@ def test_the_blocks_of_a_file_are_read_from_its_device_and_verified(railwright: 
 def test_a_file_whose_device_bytes_were_changed_is_found_wrong(own_file_system: Path, tmp_path: Path) -> None:
     """The data check looks at what the device holds, not at what the page cache remembers."""
     from railwright.benchmarks.files.direct_file import SEED
-    from railwright.benchmarks.files.direct_io import block_order
+    from railwright.benchmarks.files.direct_io import order_blocks
     from railwright.native import files
     from railwright.native.memory import Buffer
 
@@ -82,7 +82,7 @@ def test_a_file_whose_device_bytes_were_changed_is_found_wrong(own_file_system: 
         byte = raw.read(1)
         raw.seek(-1, 1)
         raw.write(bytes([byte[0] ^ 0x10]))
-    offsets, positions = block_order(extents, 4096, "random")
+    offsets, positions = order_blocks(extents, 4096, "random")
     with image.open("rb") as raw, Buffer(8 * 4096) as buffers:
         blocks = files.Blocks(raw.fileno(), "threads", offsets, positions, 4096, 8, buffers)
         checked = files.read_pass(blocks, seed=SEED, check=True)

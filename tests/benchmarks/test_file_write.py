@@ -249,7 +249,7 @@ def test_options_that_cannot_be_are_refused_with_the_value_seen(name: str, value
 def test_points_are_every_combination_with_the_depth_of_their_size() -> None:
     given = job(sizes="4K,64K", depth="1,32", order="random,sequential", pages="small,huge", **{
         "large-depth": "4", "io-threads": "1,2"}).options  # fmt: skip
-    points = direct_io.points(given, given.pages)
+    points = direct_io.list_points(given, given.pages)
     assert len(points) == len(set(points)) == 2 * 2 * 2 + 2 * 2 * 2
     assert {(one.size_bytes, one.depth, one.pages) for one in points} == {
         (4096, 1, "small"), (4096, 32, "small"), (65536, 4, "small"), (65536, 4, "huge")}  # fmt: skip
@@ -260,7 +260,7 @@ def test_points_are_every_combination_with_the_depth_of_their_size() -> None:
 @pytest.mark.parametrize("size", [4096, 12288])
 def test_an_order_has_every_whole_block_of_every_extent_once(order: str, size: int) -> None:
     extents = (Extent(0, 8192, 40960), Extent(40960, 4 * MIB, 4096), Extent(45056, MIB, 36864))
-    offsets, positions = direct_io.block_order(extents, size, order)
+    offsets, positions = direct_io.order_blocks(extents, size, order)
     whole = [(one.physical + at, one.logical + at) for one in extents for at in range(0, one.length - size + 1, size)]
     assert sorted(zip(offsets, positions, strict=True)) == sorted(whole)
     assert (list(zip(offsets, positions, strict=True)) == whole) == (order == "sequential")
@@ -268,7 +268,7 @@ def test_an_order_has_every_whole_block_of_every_extent_once(order: str, size: i
 
 def test_a_pass_over_a_huge_file_is_bounded_and_covers_all_of_it() -> None:
     """64 TiB of 4 KiB blocks would be 16 billion: they are drawn and never listed."""
-    offsets, _ = direct_io.block_order((Extent(0, 0, 64 * 2**40),), 4096, "random")
+    offsets, _ = direct_io.order_blocks((Extent(0, 0, 64 * 2**40),), 4096, "random")
     assert len(set(offsets)) == 65_536
     assert min(offsets) < 2**40 < 63 * 2**40 < max(offsets)
 

@@ -69,7 +69,7 @@ def test_every_row_lies_on_one_place_alone():
         dealt = [0] * places
         for row in range(order):
             dealt[row // block % places] += 1
-        assert [problem.share(order, block, place, places) for place in range(places)] == dealt
+        assert [problem.count_on_place(order, block, place, places) for place in range(places)] == dealt
 
 
 def test_the_memory_is_8_n_squared_and_little_else():

@@ -12,7 +12,7 @@ from tests.schemas import fits
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.kv import cache as kv_cache
-from railwright.benchmarks.kv.geometry import GEOMETRIES, paged, scattered
+from railwright.benchmarks.kv.geometry import GEOMETRIES, plan_paged, scatter_blocks
 from railwright.errors import UsageError
 from railwright.limits.limit import Bounds, Limit, NoLimit, Quantity
 from railwright.native import blocks
@@ -162,9 +162,9 @@ def test_the_plan_refuses_heads_that_cannot_be_split():
 
 
 def test_a_swapped_block_is_found_and_so_is_a_stale_one():
-    shape = paged(GEOMETRIES["llama-3.1-8b"], 2, tokens=64, block_tokens=16, tensor_parallel=8)
+    shape = plan_paged(GEOMETRIES["llama-3.1-8b"], 2, tokens=64, block_tokens=16, tensor_parallel=8)
     with Buffer(shape.size_bytes) as buffer:
-        groups = scattered(shape, pool_blocks=4, seed=1)
+        groups = scatter_blocks(shape, pool_blocks=4, seed=1)
         placed = [(buffer.address + offset, shape.block_bytes) for group in groups for offset in group]
         blocks.fill(placed, seed=1)
         assert blocks.count_wrong(placed, seed=1) == 0

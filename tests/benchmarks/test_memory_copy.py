@@ -86,7 +86,7 @@ def test_one_node_gives_what_it_always_gave() -> None:
 
 
 def test_every_ordered_pair_of_nodes_with_memory_and_cpus_is_copied_with_a_thread_on_either_side() -> None:
-    pairs = memory_copy._crossings(job(nodes("0", "1", "2"), (0, 1, 2)))
+    pairs = memory_copy._list_crossings(job(nodes("0", "1", "2"), (0, 1, 2)))
     assert len({(one.path, one.thread_on) for one in pairs}) == len(pairs) == 3 * 2 * 2
     assert {one.path for one in pairs} == {f"memory{a}>memory{b}" for a in range(3) for b in range(3) if a != b}
     assert {one.cpu for one in pairs if one.path == "memory1>memory2"} == {1, 2}
@@ -94,14 +94,14 @@ def test_every_ordered_pair_of_nodes_with_memory_and_cpus_is_copied_with_a_threa
         ("source", 0),
         ("target", 2),
     }
-    without_memory = memory_copy._crossings(job(nodes("0", "1", "2", memories=2), (0, 1, 2)))
+    without_memory = memory_copy._list_crossings(job(nodes("0", "1", "2", memories=2), (0, 1, 2)))
     assert {one.path for one in without_memory} == {"memory0>memory1", "memory1>memory0"}
-    without_cpus = memory_copy._crossings(job(nodes("0", "1", ""), (0, 1)))
+    without_cpus = memory_copy._list_crossings(job(nodes("0", "1", ""), (0, 1)))
     assert all(one.cpu is None for one in without_cpus if one.node == 2)
 
 
 def test_all_threads_alone_leave_the_copies_between_nodes_out() -> None:
-    assert memory_copy._crossings(job(nodes("0", "1"), (0, 1), threads="all")) == []
+    assert memory_copy._list_crossings(job(nodes("0", "1"), (0, 1), threads="all")) == []
 
 
 def test_the_plan_counts_the_copies_between_nodes() -> None:

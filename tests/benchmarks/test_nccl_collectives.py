@@ -288,7 +288,7 @@ def test_a_process_may_use_the_cpus_near_its_gpu_and_one_of_all_threads_every_cp
     monkeypatch.setattr(os, "sched_setaffinity", lambda _process, cpus: bound.append(cpus))
     monkeypatch.setattr(Job, "list_gpu_cpus", lambda _job, gpu: (3, 4) if gpu.id == "gpu1" else ())
     one = job_of(find("nccl_all_reduce"), two_gpus, (0, 1, 3, 4))
-    assert [gpus.widen(one, rank) for rank in (0, 1, None)] == ["0-1,3-4", "3-4", "0-1,3-4"]
+    assert [gpus.bind_near_gpu(one, rank) for rank in (0, 1, None)] == ["0-1,3-4", "3-4", "0-1,3-4"]
     assert bound == [(0, 1, 3, 4), (3, 4), (0, 1, 3, 4)]
 
 
@@ -323,9 +323,9 @@ def test_sizes_are_rounded_as_nccl_tests_rounds_them(two_gpus):
 
 
 def test_a_machine_without_gpus_or_with_too_few_is_waived_by_the_number(two_gpus):
-    assert nccl_options.waived(job(load("laptop"))) == "no NVIDIA GPU was found"
-    assert nccl_options.waived(job(two_gpus, gpus="4")) == "4 GPUs are needed, 2 were found"
-    assert nccl_options.waived(job(two_gpus)) == ""
+    assert nccl_options.waiver_reason(job(load("laptop"))) == "no NVIDIA GPU was found"
+    assert nccl_options.waiver_reason(job(two_gpus, gpus="4")) == "4 GPUs are needed, 2 were found"
+    assert nccl_options.waiver_reason(job(two_gpus)) == ""
 
 
 def test_the_launch_has_a_process_for_each_gpu_or_one(two_gpus):

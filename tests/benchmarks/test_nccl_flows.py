@@ -10,7 +10,7 @@ from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
 from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.job import Job, Launch, Machine
-from railwright.benchmarks.nccl.flows import BENCHMARK, NcclFlows, _times
+from railwright.benchmarks.nccl.flows import BENCHMARK, NcclFlows, _count_transfers
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.wanted_flow import FlowRequest
 from railwright.launch.mpi import MpiLauncher
@@ -76,4 +76,4 @@ def test_a_host_with_fewer_gpus_than_asked_is_named(run):
 
 
 def test_a_stream_is_as_long_as_one_transfer_allows():
-    assert [_times(1.5, seconds) for seconds in (0.1, 3.0, 1e-9)] == [15, 1, 5000]
+    assert [_count_transfers(1.5, seconds) for seconds in (0.1, 3.0, 1e-9)] == [15, 1, 5000]

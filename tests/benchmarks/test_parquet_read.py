@@ -66,7 +66,7 @@ def test_every_type_comes_back_from_both_formats_in_every_compression(tmp_path: 
                 table = written(path, form, compression, **shape)
                 what = arrow_files.layout(str(path), "it", ())
                 assert (what.format, what.rows) == (form, 3000)
-                assert arrow_files.difference(arrow_files.independent_read(str(path), "it", what), table)[1] == 0
+                assert arrow_files.compare_tables(arrow_files.read_independently(str(path), "it", what), table)[1] == 0
                 assert what.encoded_bytes <= path.stat().st_size
                 expected = table.num_rows * making.row_bytes(TYPES, len(TYPES))
                 assert table.nbytes == pytest.approx(expected, rel=0.01)
@@ -110,9 +110,9 @@ def test_fetching_decoding_and_both_are_told_apart_in_both_kinds_of_bytes(measur
 def test_a_wrong_value_is_counted(tmp_path: Path) -> None:
     table = written(tmp_path / "one", rows=100)
     other = table.set_column(0, "c0", making.make(100, ("int32",), 2, cardinality=3, run_length=1)["c1"])
-    assert arrow_files.difference(other, table) == (table.nbytes, table["c0"].nbytes)
-    assert arrow_files.difference(table.slice(1), table)[1] == table.nbytes
-    assert arrow_files.difference(table.select(["c1"]), table)[1] == table.nbytes
+    assert arrow_files.compare_tables(other, table) == (table.nbytes, table["c0"].nbytes)
+    assert arrow_files.compare_tables(table.slice(1), table)[1] == table.nbytes
+    assert arrow_files.compare_tables(table.select(["c1"]), table)[1] == table.nbytes
 
 
 def test_a_file_of_the_user_s_is_only_read_and_only_the_columns_that_were_asked_for(measure, tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_a_table_that_says_it_is_larger_than_memory_is_never_decoded() -> None:
 def test_neighbours_are_fetched_together_and_large_ranges_in_pieces() -> None:
     what = arrow_files.Layout("parquet", 1, (), ((4, 70 * 2**20),), 0)
     assert [length for _, length in what.pieces] == [32 * 2**20, 32 * 2**20, 6 * 2**20]
-    assert list(arrow_files._joined([(4, 10), (14, 6), (8000, 5), (90000, 1)])) == [(4, 8001), (90000, 1)]
-    assert list(arrow_files._joined([])) == []
+    assert list(arrow_files._merge_ranges([(4, 10), (14, 6), (8000, 5), (90000, 1)])) == [(4, 8001), (90000, 1)]
+    assert list(arrow_files._merge_ranges([])) == []
 
 
 def test_the_page_cache_of_a_file_is_seen_and_let_go(tmp_path: Path) -> None:

@@ -181,11 +181,11 @@ def test_a_file_system_without_direct_files_is_a_waiver(measure, monkeypatch, tm
 
 def test_a_folder_that_another_rank_does_not_see_is_no_shared_mount(tmp_path: Path) -> None:
     with pytest.raises(CannotJudge, match=r"is not shared: .* does not see the first rank's folder there"):
-        shared_folder._make_own(tmp_path / "no" / "rank1", tmp_path / "no", [])
+        shared_folder._make_rank_folder(tmp_path / "no" / "rank1", tmp_path / "no", [])
 
 
 def test_the_sweep_takes_only_folders_of_ours_whose_process_is_gone(tmp_path: Path) -> None:
-    host, token = shared_folder._host(), "0" * 16
+    host, token = shared_folder._host_label(), "0" * 16
     left = tmp_path / f".railwright-shared-{host}-{GONE}-{token}"
     others = [
         f".railwright-shared-{host}-1-{token}",

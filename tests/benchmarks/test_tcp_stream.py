@@ -99,10 +99,10 @@ def test_addresses_that_no_interface_has_are_not_tried(monkeypatch):
     monkeypatch.setenv("UCX_NET_DEVICES", "nosuch0")
     between = job_of(find("tcp_stream"), expand("laptop", {}), hosts=("a", "b"))
     assert tcp_stream._addresses(between) == []
-    assert tcp_stream._reached([], 1) == "rank 1 cannot be reached by TCP: it has no address"
+    assert tcp_stream._connect_to_first([], 1) == "rank 1 cannot be reached by TCP: it has no address"
 
 
 def test_an_address_at_which_nobody_listens_is_named():
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
-        assert "127.0.0.1: Connection refused" in tcp_stream._reached(["127.0.0.1"], silent.getsockname()[1])
+        assert "127.0.0.1: Connection refused" in tcp_stream._connect_to_first(["127.0.0.1"], silent.getsockname()[1])

@@ -170,7 +170,7 @@ class TimedByHand:
 @pytest.mark.parametrize(("part_s", "portions"), [(4.0, [1] * 7), (1.0, [1, 3, 3]), (0.001, [1, 6])])
 def test_a_long_run_is_heard_of_between_its_iterations(two_gpus, part_s, portions):
     by_hand = TimedByHand(two_gpus, part_s)
-    timed = train_step._time(by_hand, by_hand, None, train_options.Point("fp32", "25M", True), "here")
+    timed = train_step._time_iterations(by_hand, by_hand, None, train_options.Point("fp32", "25M", True), "here")
     assert [len(part) for part in timed] == [7] * 4
     assert [samples for _, samples in by_hand.asked] == portions
     assert [warm for warm, _ in by_hand.asked] == [1] + [0] * (len(portions) - 1), "one iteration is thrown away"
@@ -188,7 +188,7 @@ def test_a_long_run_is_heard_of_between_its_iterations(two_gpus, part_s, portion
 )
 def test_a_point_ends_after_its_time_with_at_least_ten_iterations(two_gpus, most, part_s, timed_iterations, portions):
     by_hand = TimedByHand(two_gpus, part_s, **{"iterations": "100", "most-seconds": most})
-    timed = train_step._time(by_hand, by_hand, None, train_options.Point("fp32", "25M", True), "here")
+    timed = train_step._time_iterations(by_hand, by_hand, None, train_options.Point("fp32", "25M", True), "here")
     assert [len(part) for part in timed] == [timed_iterations] * 4
     assert [samples for _, samples in by_hand.asked] == portions
     assert by_hand.heard[-1] == f"here: {timed_iterations} of 100 iterations"
@@ -294,7 +294,7 @@ def test_a_number_of_gpus_that_cannot_be_is_refused(text):
 
 
 def test_gradients_that_differ_after_an_iteration_fail_the_way():
-    seen = train_step._Seen(train_step.Timed([1.0], [1.0], [1.0], [1.0]), (0, 0, 0), (5, 5, 6), (1,))
+    seen = train_step._Measurements(train_step.Timed([1.0], [1.0], [1.0], [1.0]), (0, 0, 0), (5, 5, 6), (1,))
     assert train_step._failure(seen) == "after an iteration the gradients of rank 0 differ from those of rank 2"
     assert not train_step._failure(seen._replace(sums=(5, 5, 5)))
 

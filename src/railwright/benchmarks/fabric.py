@@ -28,29 +28,29 @@ _LARGE_BYTES = 8 * KIB
 _TELLING_SHARE = 0.01
 _SIZE_S = 3.0
 """The time limit for the repeats of one size over links of known rate."""
-_LEAST_REPEATS = 3
+_MINIMUM_REPEATS = 3
 
 
-def _affordable(job: AnyJob, repeats: tuple[int, int], bytes_each: int) -> tuple[int, int]:
+def _limit_repeats(job: AnyJob, repeats: tuple[int, int], bytes_each: int) -> tuple[int, int]:
     """Return (warm-up, timed) repeats, reduced so that they end in time on links of known rate."""
     fabric = job.machine.fabric
     if fabric is None:
         return repeats
     most = int(_SIZE_S * fabric.flow_bytes_per_s / max(bytes_each, 1))
     warm, timed = repeats
-    return min(warm, max(1, most // 10)), min(timed, max(_LEAST_REPEATS, most))
+    return min(warm, max(1, most // 10)), min(timed, max(_MINIMUM_REPEATS, most))
 
 
 def pings(job: AnyJob, size: int) -> tuple[int, int]:
     """Return (warm-up, timed) round trips: the defaults of OSU 7.4, fewer over slow links."""
-    return _affordable(job, (10, 1000) if size > _LARGE_BYTES else (100, 10_000), 2 * size)
+    return _limit_repeats(job, (10, 1000) if size > _LARGE_BYTES else (100, 10_000), 2 * size)
 
 
 def windows(
     job: AnyJob, size: int, small: tuple[int, int] = (10, 100), large: tuple[int, int] = (2, 20)
 ) -> tuple[int, int]:
     """Return (warm-up, timed) windows, `small` up to 8 KiB and `large` above: OSU's defaults, fewer over slow links."""
-    return _affordable(job, large if size > _LARGE_BYTES else small, WINDOW * size)
+    return _limit_repeats(job, large if size > _LARGE_BYTES else small, WINDOW * size)
 
 
 def crossing_bytes(operation: str, size: int, job: AnyJob) -> int:

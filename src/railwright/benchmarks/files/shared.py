@@ -24,7 +24,7 @@ from railwright.benchmarks.files.direct_file import find_device, room_problem
 from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_launch_folder, shared_folder
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options, choice, option, whole_number, word_or, yes_or_no
-from railwright.benchmarks.record import complete, drawn_seed, failed_if, format_wrong, latencies, sample_stride
+from railwright.benchmarks.record import complete, draw_seed, failed_if, format_wrong, latencies, sample_stride
 from railwright.benchmarks.together import Unavailable, open_on_all_ranks, waive_unavailable
 from railwright.errors import CannotJudge, UsageError
 from railwright.limits.limit import Quantity
@@ -159,17 +159,17 @@ class _Phase(NamedTuple):
 
 def _run(rank: SharedRank) -> Iterator[Result]:
     blank = BENCHMARK.blank(_path(rank.job, "write"), ranks=rank.job.ranks)
-    return waive_unavailable(rank, blank, _measured(rank, blank))
+    return waive_unavailable(rank, blank, _measure(rank, blank))
 
 
-def _measured(rank: SharedRank, blank: Result) -> Iterator[Result]:
+def _measure(rank: SharedRank, blank: Result) -> Iterator[Result]:
     options = rank.job.options
     rank.step(f"making folders in {options.directory}")
     with shared_folder(rank, options.directory) as folder:
         open_on_all_ranks(rank, lambda: _try_direct(folder, options))
         hosts = rank.comm.allgather(platform.node())
         for kind in options.files:
-            found = _passes(rank, folder, kind)
+            found = _run_passes(rank, folder, kind)
             if rank.index == 0:
                 for operation, phases in found.items():
                     yield from _results(rank, blank, kind, operation, phases, hosts)
@@ -191,17 +191,17 @@ def _try_direct(folder: int, options: SharedOptions) -> bool:
     return True
 
 
-def _passes(rank: SharedRank, folder: int, kind: str) -> dict[Operation, list[_Phase]]:
+def _run_passes(rank: SharedRank, folder: int, kind: str) -> dict[Operation, list[_Phase]]:
     """Run all phases in turn, several times, each pass with another pattern. Collective."""
     options, files = rank.job.options, describe_files(rank.job.options, kind)
     found: dict[Operation, list[_Phase]] = {}
-    first = rank.comm.bcast(drawn_seed())
+    first = rank.comm.bcast(draw_seed())
     for number in range(options.passes):
         seed = first + number * rank.size + rank.index
         checked = 0
         for operation in PHASES:
             rank.step(f"{operation} of {kind} files in {options.directory}")
-            phase = _phase(rank, folder, operation, files, seed)
+            phase = _run_phase(rank, folder, operation, files, seed)
             found.setdefault(operation, []).append(phase)
             if operation == "read":
                 checked = _walk(rank, folder, "check", files, seed).wrong_bytes
@@ -228,7 +228,7 @@ def _walk(rank: SharedRank, folder: int, operation: Operation, files: Files, see
         raise CannotJudge(error.message) from error
 
 
-def _phase(rank: SharedRank, folder: int, operation: Operation, files: Files, seed: int) -> _Phase:
+def _run_phase(rank: SharedRank, folder: int, operation: Operation, files: Files, seed: int) -> _Phase:
     """Run one phase on all ranks. Collective."""
     done = _walk(rank, folder, operation, files, seed)
     elapsed = tuple(rank.comm.allgather(done.elapsed_s))

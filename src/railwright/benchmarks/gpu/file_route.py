@@ -15,7 +15,7 @@ def route_evidence(look: Observation) -> Evidence:
     """Choose the best evidence: cuFile's counters, then nvidia-fs', cuFile's log, and the kernel's I/O counters."""
     verb = "writes" if look.write else "reads"
     if look.counted is not None:
-        return _counted(look.counted, verb)
+        return _counter_evidence(look.counted, verb)
     if look.by_driver is not None and look.by_driver >= look.operations:
         seen = f"nvidia-fs counted {look.by_driver} {verb} of all processes during the pass"
         return Evidence(claim=_CLAIM, value="nvidia-fs", seen=seen)
@@ -33,7 +33,7 @@ def route_evidence(look: Observation) -> Evidence:
     return Evidence(claim=_CLAIM, value="unknown", seen="; ".join(words))
 
 
-def _counted(counted: PathCounts, verb: str) -> Evidence:
+def _counter_evidence(counted: PathCounts, verb: str) -> Evidence:
     by = {"p2pdma": counted.p2pdma, "nvidia-fs": counted.nvidia_fs, "posix": counted.posix, "mixed": counted.mixed}
     taken = [name for name, count in by.items() if count]
     said = ", ".join(f"{count} by {name}" for name, count in by.items() if count)

@@ -45,7 +45,7 @@ def parse_service(text: str) -> Service:
     return Service(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), parts.path.strip("/"))
 
 
-def _etcd(text: str) -> Service:
+def _parse_etcd(text: str) -> Service:
     """Parse an etcd address. Raises UsageError."""
     service = parse_service(text)
     if service.path:
@@ -53,7 +53,7 @@ def _etcd(text: str) -> Service:
     return service
 
 
-def _bucket(text: str) -> Service:
+def _parse_bucket(text: str) -> Service:
     """Parse `http://127.0.0.1:9000/bucket`, whose path is the bucket's name. Raises UsageError."""
     service = parse_service(text)
     allowed = all(letter.isalnum() or letter in ".-" for letter in service.path)
@@ -65,11 +65,11 @@ def _bucket(text: str) -> Service:
     return service
 
 
-etcd_address = word_or("", None, _etcd)
-bucket_address = word_or("", None, _bucket)
+etcd_address = word_or("", None, _parse_etcd)
+bucket_address = word_or("", None, _parse_bucket)
 
 
-def unreachable(service: Service) -> str:
+def explain_unreachable(service: Service) -> str:
     """Return the reason why nothing listens at the address, or an empty string."""
     try:
         with socket.create_connection((service.host, service.port), timeout=_REACH_S):

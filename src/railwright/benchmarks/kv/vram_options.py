@@ -145,7 +145,7 @@ def launches(options: VramOptions, machine: Machine) -> tuple[Launch[Way], ...]:
     names = [gpu.id for gpu in usable_gpus(machine.topology)]
     if len(names) < 2:
         return tuple(Launch(case=way, ranks=2, gpus=tuple(names)) for way in ways)
-    pairs = _pairs(options, names)
+    pairs = _list_pairs(options, names)
     return tuple(
         Launch(case=replace(way, gpus="" if pair == pairs[0] else ",".join(pair)), ranks=2, gpus=pair)
         for pair in pairs
@@ -153,8 +153,8 @@ def launches(options: VramOptions, machine: Machine) -> tuple[Launch[Way], ...]:
     )
 
 
-def _pairs(options: VramOptions, names: list[str]) -> list[tuple[str, str]]:
-    following = [(name, _next(names, name)) for name in names]
+def _list_pairs(options: VramOptions, names: list[str]) -> list[tuple[str, str]]:
+    following = [(name, _find_next(names, name)) for name in names]
     if options.pairs == "first":
         return following[:1]
     if options.pairs == "neighbours" or GPU_TO_GPU not in options.links:
@@ -162,7 +162,7 @@ def _pairs(options: VramOptions, names: list[str]) -> list[tuple[str, str]]:
     return list(itertools.permutations(names, 2))
 
 
-def _next(names: list[str], name: str) -> str:
+def _find_next(names: list[str], name: str) -> str:
     return names[(names.index(name) + 1) % len(names)]
 
 
@@ -178,7 +178,7 @@ def reduce_options(job: VramJob) -> VramOptions:
         return options
     if options.pairs == "all":
         one, other = job.launch.gpus
-        is_next = _next([gpu.id for gpu in usable_gpus(job.topology)], one) == other
+        is_next = _find_next([gpu.id for gpu in usable_gpus(job.topology)], one) == other
         return options if is_next else replace(options, links=(GPU_TO_GPU,))
     return replace(
         options,

@@ -100,10 +100,10 @@ def _points(options: GpuHplOptions, machine: Machine, ranks: int, hosts: int) ->
     grids = [layout.choose_grid(grid, ranks) for grid in options.grid] or [layout.best_grid(ranks)]
     for block, grid in itertools.product(options.nb or (int(BLOCK.value),), grids):
         layout.refuse_other_grid(grid, ranks)
-        for asked in options.n or (_filling(options.fill * memory * ranks // hosts, block),):
+        for asked in options.n or (_order_that_fills(options.fill * memory * ranks // hosts, block),):
             order = layout.grown_order(asked, hosts, block) if machine.grows_to else asked
             if not options.n and not machine.grows_to:
-                order = _filling(options.fill * memory * ranks, block)
+                order = _order_that_fills(options.fill * memory * ranks, block)
             _refuse_too_large(order, memory, ranks, block)
             yield order, block, grid
 
@@ -116,7 +116,7 @@ def _memory_bytes(machine: Machine, options: GpuHplOptions) -> int:
     return min(known) if len(known) == len(sizes) and known else 0
 
 
-def _filling(memory_bytes: float, block: int) -> int:
+def _order_that_fills(memory_bytes: float, block: int) -> int:
     return max(1, math.isqrt(int(memory_bytes) // DOUBLE_BYTES) // block) * block
 
 
@@ -124,7 +124,7 @@ def _refuse_too_large(order: int, memory_bytes: int, ranks: int, block: int) -> 
     """Raise UsageError for a matrix beyond the GPUs' memory, and suggest one that fits."""
     need = DOUBLE_BYTES * order**2 // ranks
     if memory_bytes and need > memory_bytes:
-        fits = _filling(0.8 * memory_bytes * ranks, block)
+        fits = _order_that_fills(0.8 * memory_bytes * ranks, block)
         raise UsageError(f"N = {order} needs {format_size(need)} of each GPU, which has {format_size(memory_bytes)}",
                          hint=f"N = {fits} would fit")  # fmt: skip
 
@@ -137,7 +137,7 @@ def path(job: GpuHplJob) -> str:
 
 def plan(job: GpuHplJob) -> Plan:
     """Estimate the time of one solution with its dgemm, or give the reason why it cannot run."""
-    case, reason = job.case, gpu_job.waived(job, job.options.gpus.first or 1)
+    case, reason = job.case, gpu_job.waiver_reason(job, job.options.gpus.first or 1)
     if not reason and not _memory_bytes(job.machine, job.options) and not job.options.n:
         reason = "the GPUs' memory size is unknown: give -o n="
     generate_s = 2 * case.n**2 / (_ESTIMATE_GENERATED_PER_S * job.ranks)

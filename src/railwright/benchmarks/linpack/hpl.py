@@ -21,7 +21,7 @@ from railwright.benchmarks.host_name import host_name
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.linpack import layout, named, options, problem
 from railwright.benchmarks.linpack.options import HplJob, HplOptions, HplRank, Point
-from railwright.benchmarks.linpack.records import Multiplied, product_case, product_record, solution_record
+from railwright.benchmarks.linpack.records import ProductTimes, product_case, product_record, solve_record
 from railwright.benchmarks.together import open_on_all_ranks, waive_unavailable
 from railwright.errors import CannotJudge
 from railwright.native import linpack, mpi
@@ -40,7 +40,7 @@ _METHOD = (
     "rank, without generation and check"
 )
 _WARM_UP, _SAMPLES = 1, 5
-_TELL_EVERY_S = 2.0
+_REPORT_EVERY_S = 2.0
 
 
 def share_done(columns: int, order: int) -> float:
@@ -69,7 +69,7 @@ def report_progress(rank: HplRank, order: int) -> Iterator[None]:
 
     def tell() -> None:
         start, told_of = time.monotonic(), 0
-        while not ended.wait(_TELL_EVERY_S):
+        while not ended.wait(_REPORT_EVERY_S):
             columns = linpack.columns_done()
             if columns > told_of:
                 told_of = columns
@@ -85,10 +85,10 @@ def report_progress(rank: HplRank, order: int) -> Iterator[None]:
 
 
 def _run(rank: HplRank) -> Iterator[Result]:
-    return waive_unavailable(rank, _blank(rank, rank.job.case), _measured(rank))
+    return waive_unavailable(rank, _blank(rank, rank.job.case), _measure(rank))
 
 
-def _measured(rank: HplRank) -> Iterator[Result]:
+def _measure(rank: HplRank) -> Iterator[Result]:
     """Run dgemm and one solution; yields from rank 0 alone."""
     job, comm = rank.job, rank.comm
     os.environ |= (
@@ -147,7 +147,7 @@ def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Ite
             (time.perf_counter() - start) * options.count_rank_cpus(rank.job)
         )
         wrong = linpack.wrong_rows(order, a, b, product)
-    multiplied = Multiplied(seconds[_WARM_UP:], wrong, host_name())
+    multiplied = ProductTimes(seconds[_WARM_UP:], wrong, host_name())
     ranks, shares = comm.gather(multiplied), comm.gather(cpu_share)
     if ranks is None or shares is None:
         return
@@ -155,7 +155,7 @@ def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Ite
     yield product_record(_blank(rank, product_case(rank.job.case)), order, settings, ranks)
 
 
-class _Seen(NamedTuple):
+class _Measurements(NamedTuple):
     """A rank's measurements of a solution."""
 
     solved: Solved
@@ -169,7 +169,7 @@ class _Seen(NamedTuple):
 def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterator[Result]:
     """Solve once, check the residual and record it on rank 0. Collective."""
     comm, case = rank.comm, rank.job.case
-    alone = rank.job.ranks == 1 and not rank.job.options.names_blocks and library.has_lapack
+    alone = rank.job.ranks == 1 and not rank.job.options.has_block_size and library.has_lapack
     if alone:
         needs = problem.memory_alone(case.n, case.threads)
     else:
@@ -196,12 +196,12 @@ def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterat
         is_checked = rank.job.options.threshold > 0 and not solved.singular_at
         norms = problem.Norms(*part.norms(comm, right_side)) if is_checked else None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    everyone = comm.gather(_Seen(solved, peak, process, needs.named))
+    everyone = comm.gather(_Measurements(solved, peak, process, needs.named))
     if everyone is not None:
         yield _result(rank, kept | {"solver": "dgetrf" if alone else "pdgetrf"}, everyone, norms)
 
 
-def _result(rank: HplRank, kept: dict[str, Scalar], seen: list[_Seen], norms: problem.Norms | None) -> Result:
+def _result(rank: HplRank, kept: dict[str, Scalar], seen: list[_Measurements], norms: problem.Norms | None) -> Result:
     case = rank.job.case
     most_s = options.count_rank_cpus(rank.job)
     settings = kept | {
@@ -212,7 +212,7 @@ def _result(rank: HplRank, kept: dict[str, Scalar], seen: list[_Seen], norms: pr
     }
     blank = replace(_blank(rank, case), settings=settings)
     seconds = max(one.solved.seconds for one in seen)
-    return solution_record(blank, case.n, seconds, seen[0].solved.singular_at, norms, rank.job.options.threshold)
+    return solve_record(blank, case.n, seconds, seen[0].solved.singular_at, norms, rank.job.options.threshold)
 
 
 def _blank(rank: HplRank, case: Case) -> Result:

@@ -32,7 +32,7 @@ _ESTIMATE_PRODUCTS_S = 20.0
 _LEAST_PRODUCT, _MOST_PRODUCT = 2048, 8192
 
 
-def _grids(text: str) -> tuple[Grid, ...]:
+def _parse_grids(text: str) -> tuple[Grid, ...]:
     """Parse `2x4,1x8`, or `flat`. Raises UsageError."""
     found = []
     for part in text.split(",")[: hpl_dat.MOST_VALUES + 1]:
@@ -64,7 +64,7 @@ def block_option(usual: Constant) -> Any:  # noqa: ANN401 - see option
 def grid_option(members: str) -> Any:  # noqa: ANN401 - see option
     """Return the option P x Q of ranks or GPUs."""
     said = f"{AUTO} (near a square), {FLAT} (one row), or rows x columns of {members}, like 2x4"
-    return option(AUTO, said, word_or(AUTO, (), _grids))
+    return option(AUTO, said, word_or(AUTO, (), _parse_grids))
 
 
 def can_grow(grids: tuple[Grid, ...]) -> bool:
@@ -77,7 +77,7 @@ def grown_grid(grids: tuple[Grid, ...], ranks: int) -> Grid:
     return layout.choose_grid(grids[0], ranks) if grids else layout.best_grid(ranks)
 
 
-def _dat(text: str) -> hpl_dat.HplDat:
+def _read_dat(text: str) -> hpl_dat.HplDat:
     """Read the HPL.dat at a path. Raises UsageError."""
     try:
         with Path(text).open("rb") as file:
@@ -87,7 +87,7 @@ def _dat(text: str) -> hpl_dat.HplDat:
     return hpl_dat.read(raw.decode("utf-8", "replace"))
 
 
-def _library(text: str) -> str:
+def _parse_library(text: str) -> str:
     """Parse the path of a library. Raises UsageError for a bare name, which many libraries may have."""
     if "/" not in text:
         raise UsageError(f"not a path: {text[:80]!r}", hint="give the path of a ScaLAPACK, or auto")
@@ -99,7 +99,7 @@ def parse_percent(text: str) -> float:
     return whole_number(95)(text) / 100
 
 
-_dat_or_none = word_or("", None, _dat)
+_dat_or_none = word_or("", None, _read_dat)
 _number = word_or(AUTO, 0, whole_number(_MOST_THREADS))
 
 
@@ -114,7 +114,9 @@ class HplOptions(Options, frozen=True):
     fill: float = option(
         f"{100 * layout.FILL.value:.0f}", "percent of the free memory that N = auto fills", parse_percent
     )
-    library: str = option(AUTO, f"{AUTO} (MKL), or the path of a ScaLAPACK for this MPI", word_or(AUTO, "", _library))
+    library: str = option(
+        AUTO, f"{AUTO} (MKL), or the path of a ScaLAPACK for this MPI", word_or(AUTO, "", _parse_library)
+    )
     """The library's path; empty for MKL."""
     program: str = option("", "the path of an xhpl to run instead, on this host", word_or("", "", parse_program))
     dat: hpl_dat.HplDat | None = option("", "an HPL.dat, whose N, NB, P, Q and threshold count instead", _dat_or_none)
@@ -125,7 +127,7 @@ class HplOptions(Options, frozen=True):
         return self.dat.threshold if self.dat else problem.THRESHOLD.value
 
     @property
-    def names_blocks(self) -> bool:
+    def has_block_size(self) -> bool:
         """Whether NB was given: a single process without it leaves blocks to LAPACK."""
         return bool(self.nb or self.dat)
 
@@ -157,7 +159,7 @@ class HplOptions(Options, frozen=True):
             alone = layout.order_that_fits(free, self.fill, block, grid, sharing)
             alone = int(alone / math.sqrt(sharing.ranks / team.ranks)) // block * block
         order, grid = layout.grown_order(alone, hosts, block), grown_grid(self.grid, team.ranks * hosts)
-        layout.refuse_too_large(order, free, block, grid, _sharing(machine, team))
+        layout.refuse_too_large(order, free, block, grid, _team_sharing_memory(machine, team))
         return order, block, grid
 
 
@@ -204,7 +206,9 @@ def launches(options: HplOptions, machine: Machine) -> tuple[Launch[Point], ...]
         raise UsageError("a named xhpl is started on this host alone",
                          hint="start it by your own launcher, and give its output to railwright explain")  # fmt: skip
     grown = machine.grows_to
-    points = iter([options.grown(machine, team)]) if grown else options.points(total, _sharing(machine, team))
+    points = (
+        iter([options.grown(machine, team)]) if grown else options.points(total, _team_sharing_memory(machine, team))
+    )
     environment = _environment(team.threads)
     return tuple(
         Launch(case=case, environment=environment, ranks=total) for case in cases(points, machine, team.threads)
@@ -224,7 +228,7 @@ def cases(points: Iterator[tuple[int, int, Grid]], machine: Machine, threads: in
     ]
 
 
-def _sharing(machine: Machine, team: Team) -> Team:
+def _team_sharing_memory(machine: Machine, team: Team) -> Team:
     """Return the ranks that share a host's memory: all of them if the hosts are namespaces of one machine."""
     sharing = machine.hosts and machine.hosts_share_cpus
     return Team(team.ranks * len(machine.hosts), team.threads) if sharing else team
@@ -266,7 +270,7 @@ def plan(job: HplJob) -> Plan:
     threads = case.threads * job.ranks
     solve_s = problem.operations(case.n) / (_ESTIMATE_FLOP_PER_S * threads)
     generate_s = 2 * case.n**2 / (_ESTIMATE_GENERATED_PER_S * job.ranks)
-    sharing = _sharing(job.machine, Team(job.ranks // max(1, len(job.hosts)), case.threads))
+    sharing = _team_sharing_memory(job.machine, Team(job.ranks // max(1, len(job.hosts)), case.threads))
     return Plan(
         path=path(job),
         seconds=_ESTIMATE_START_S + _ESTIMATE_PRODUCTS_S + generate_s + solve_s,

@@ -43,11 +43,11 @@ class Grid(NamedTuple):
 
     def count_rows(self, rank: int, order: int, block: int) -> int:
         """Return the number of the matrix's rows on a rank."""
-        return share(order, block, self.place(rank)[0], self.rows)
+        return count_on_place(order, block, self.place(rank)[0], self.rows)
 
     def count_columns(self, rank: int, order: int, block: int) -> int:
         """Return the number of its columns on a rank."""
-        return share(order, block, self.place(rank)[1], self.columns)
+        return count_on_place(order, block, self.place(rank)[1], self.columns)
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.columns}"
@@ -58,7 +58,7 @@ def operations(order: int) -> float:
     return 2 / 3 * order**3 + 3 / 2 * order**2
 
 
-def share(order: int, block: int, place: int, places: int) -> int:
+def count_on_place(order: int, block: int, place: int, places: int) -> int:
     """Return the number of `order` rows or columns at a place, with blocks dealt in turn (NUMROC, first place 0)."""
     whole, rest = divmod(order, block)
     rounds, over = divmod(whole, places)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 Told = TypeVar("Told")
-_MOST_TIMES = 5000
+_MOST_TRANSFERS = 5000
 _POISON = 0xBF
 
 
@@ -62,16 +62,16 @@ def _run(rank: FlowsRank) -> Iterator[Result]:
         ends = [OneWay(library, device, rank.job.case.buffer_bytes, sends=flow.source == rank.index) for flow in mine]
         ours = list(zip(mine, ends, strict=True))
         rank.step(f"round {number + 1}: connect")
-        ids = _agreed(comm, {flow.number: library.unique_id() for flow, end in ours if end.sends})
+        ids = _share_by_flow(comm, {flow.number: library.unique_id() for flow, end in ours if end.sends})
         connect(ends, [ids[flow.number] for flow in mine])
         _fill(number, ours)
         rank.step(f"round {number + 1}: streams")
-        yield from _round(rank, number, ours)
+        yield from _run_round(rank, number, ours)
         for end in ends:
             end.close()
 
 
-def _agreed(comm: Intracomm, said: dict[int, Told]) -> dict[int, Told]:
+def _share_by_flow(comm: Intracomm, said: dict[int, Told]) -> dict[int, Told]:
     """Return all ranks' results by flow number."""
     return {flow: value for one in comm.allgather(said) for flow, value in one.items()}
 
@@ -85,7 +85,7 @@ def _fill(number: int, ours: list[tuple[FlowRequest, OneWay]]) -> None:
             end.buffer.set_bytes(_POISON)
 
 
-def _round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWay]]) -> Iterator[Result]:
+def _run_round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWay]]) -> Iterator[Result]:
     def transfer(threads: ThreadPoolExecutor, times: dict[int, int]) -> list[float]:
         """Run the transfers and return the seconds until each of this rank's flows ended."""
         rank.meet()
@@ -101,9 +101,9 @@ def _round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWay]])
     with ThreadPoolExecutor(max(1, len(ours))) as threads:
         transfer(threads, once)  # connections that NCCL makes on first use exist afterwards
         took_s = transfer(threads, once)
-        said = {flow.number: _times(rank.job.case.stream_s, seconds)
+        said = {flow.number: _count_transfers(rank.job.case.stream_s, seconds)
                 for (flow, end), seconds in zip(ours, took_s, strict=True) if not end.sends}  # fmt: skip
-        times = _agreed(rank.comm, said)
+        times = _share_by_flow(rank.comm, said)
         lasted_s = transfer(threads, times)
     rank.meet()
     for (flow, end), seconds in zip(ours, lasted_s, strict=True):
@@ -116,9 +116,9 @@ def _round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWay]])
         yield record_received(BENCHMARK, number, flow, (rate,), check, told)
 
 
-def _times(stream_s: float, seconds: float) -> int:
+def _count_transfers(stream_s: float, seconds: float) -> int:
     """Return the transfers of a buffer in a stream from the time of one."""
-    return min(max(int(stream_s / max(seconds, 1e-9)), 1), _MOST_TIMES)
+    return min(max(int(stream_s / max(seconds, 1e-9)), 1), _MOST_TRANSFERS)
 
 
 def _seed(number: int, flow: FlowRequest) -> int:

@@ -65,7 +65,7 @@ class Group:
         self.algorithm, self.protocol = case.algorithm or FREE, case.protocol or FREE
         self.largest_bytes = self.least_bytes = 0
         self.allocated_by = ""
-        self.cpus = gpus.widen(self.job, None if self.threads else rank.index)
+        self.cpus = gpus.bind_near_gpu(self.job, None if self.threads else rank.index)
         devices, self.library = self._together(self._open)
         self.team = self._connect(devices)
         self._wants_evidence = self.job.options.evidence

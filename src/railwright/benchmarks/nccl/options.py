@@ -183,14 +183,14 @@ def plan(operation: str, job: NcclJob) -> Plan:
         seconds=seconds,
         memory_bytes=job.ranks * _HOST_BYTES,
         moved_bytes=moved,
-        waived=waived(job),
+        waived=waiver_reason(job),
         longest_step_s=min(seconds, _FOURFOLD * longest_s),
     )
 
 
-def waived(job: NcclJob) -> str:
+def waiver_reason(job: NcclJob) -> str:
     """Return the reason why the launch cannot run, as far as known without loading libraries."""
-    reason = nccl_gpus.waived(job, _LEAST_GPUS)
+    reason = nccl_gpus.waiver_reason(job, _LEAST_GPUS)
     algorithm = job.case.algorithm
     if not reason and algorithm.startswith("NVLS") and nccl_gpus.nvls_is_off():
         needs = "" if algorithm == "NVLS" else f"{algorithm} needs NVLS: "

@@ -21,7 +21,7 @@ _FASTEST = 1e6
 _MOST_PACES = 8
 
 
-def _shape(text: str) -> tuple[int, ...]:
+def _parse_shape(text: str) -> tuple[int, ...]:
     """Parse `768x1152x16`. Raises UsageError."""
     parts = text.split("x")
     are_numbers = all(len(part) < 11 and part.isascii() and part.isdecimal() for part in parts)
@@ -33,7 +33,7 @@ def _shape(text: str) -> tuple[int, ...]:
     return shape
 
 
-def _paces(text: str) -> tuple[float, ...]:
+def _parse_paces(text: str) -> tuple[float, ...]:
     """Parse samples per second, each above 0. Raises UsageError."""
     found = []
     for part in text.split(","):
@@ -56,7 +56,7 @@ class SampleOptions(Options, frozen=True):
     files: str = option(OWN, f"a folder of your HDF5 files, one sample in each, or {OWN}: some are made", str)
     dataset: str = option("climate/data", "the dataset of each file that is the sample", str)
     directory: str = option(".", "a folder on the file system to measure, for files that are made", str)
-    shape: tuple[int, ...] = option("768x1152x16", "the shape of a sample that is made, of float32", _shape)
+    shape: tuple[int, ...] = option("768x1152x16", "the shape of a sample that is made, of float32", _parse_shape)
     samples: int = option("16", "samples of each rank", whole_number(_MOST_SAMPLES))
     reader: tuple[str, ...] = option(
         ",".join(READERS),
@@ -67,7 +67,7 @@ class SampleOptions(Options, frozen=True):
     cache: tuple[str, ...] = option(
         "cold", f"for {LIBRARY}: cold (not in the page cache), hot, or both", choice("cold", "hot")
     )
-    pace: tuple[float, ...] = option("16", "samples a second that each rank's consumer takes, like 16,64", _paces)
+    pace: tuple[float, ...] = option("16", "samples a second that each rank's consumer takes, like 16,64", _parse_paces)
     prefetch: int = option("2", "samples that are read ahead", whole_number(1024))
     io_threads: int = option("4", "reads of one sample at the same time", whole_number(256))
     block: int = option("1M", "one read, but for h5py's", parse_size)

@@ -33,7 +33,7 @@ def _numbers_or(word: str, most: int) -> Callable[[str], tuple[int, ...]]:
     return parse
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_names(text: str) -> tuple[str, ...]:
     """Parse names of columns. Raises UsageError."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for name in names:
@@ -42,7 +42,7 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-_names_or_all = word_or(ALL, (), _names)
+_names_or_all = word_or(ALL, (), _parse_names)
 _cardinalities, _threads = _numbers_or(ALL, _MOST_ROWS), _numbers_or(CORES, _MOST_THREADS)
 
 

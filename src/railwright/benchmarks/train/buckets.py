@@ -77,16 +77,16 @@ def cut(kind: str, gradients: Sequence[int], element_bytes: int, *, divisible: b
         if total // most > MOST_BUCKETS and divisible:
             raise UsageError(f"buckets of {kind} make {total // most} parts, more than {MOST_BUCKETS}",
                              hint="choose larger buckets")  # fmt: skip
-        counts = _evenly(total, most) if divisible else _closed(gradients, most)
+        counts = _divide_evenly(total, most) if divisible else _close_buckets(gradients, most)
     starts = itertools.accumulate(counts[:-1], initial=0)
     return tuple(Bucket(first, count) for first, count in zip(starts, counts, strict=True))
 
 
-def _evenly(total: int, most: int) -> list[int]:
+def _divide_evenly(total: int, most: int) -> list[int]:
     return [min(most, total - first) for first in range(0, total, most)]
 
 
-def _closed(gradients: Sequence[int], enough: int) -> list[int]:
+def _close_buckets(gradients: Sequence[int], enough: int) -> list[int]:
     counts, held = [], 0
     for count in gradients:
         held += count

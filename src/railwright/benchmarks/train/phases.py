@@ -72,7 +72,7 @@ def choose(rank: TrainRank, device: Device, stream: Stream, torch: Way | None) -
 
 
 @contextmanager
-def opened(rank: TrainRank, way: Way, device: Device, stream: Stream, model: Model, dtype: str) -> Iterator[Phase]:
+def open_phase(rank: TrainRank, way: Way, device: Device, stream: Stream, model: Model, dtype: str) -> Iterator[Phase]:
     """Open and calibrate the compute phase of one type; frees its memory at the end. Collective."""
     rank.step(f"{way.name} {dtype}")
     if way.name == "torch":
