@@ -104,7 +104,7 @@ def test_bad_input_is_refused_before_anything_runs(two_gpus):
         with pytest.raises(UsageError, match=said):
             job_of(two_gpus, **{name: value})
     eight = load(EIGHT)
-    with pytest.raises(UsageError, match=r"needs .* of each GPU") as caught:
+    with pytest.raises(UsageError, match=r"needs .* on each GPU") as caught:
         job_of(eight, n="600000")
     fits = int(caught.value.hint.split()[2])
     assert 0.7 < 8 * fits**2 / memory_of(eight) < 0.8

@@ -54,7 +54,7 @@ def windows(
 
 
 def crossing_bytes(operation: str, size: int, job: AnyJob) -> int:
-    """Return the least payload that leaves all hosts together in one collective of this size, whatever the algorithm.
+    """Return the minimum payload that leaves all hosts together in one collective of this size, whatever the algorithm.
 
     Each host counts as one rank of nccl-tests' busbw: it needs the other hosts' data once, however many ranks it has.
     In an all_to_all every rank has different bytes for every other.

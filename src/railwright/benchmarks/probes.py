@@ -18,7 +18,7 @@ _MODULES = {
 
 
 def find_probe(name: str) -> AnyBenchmark | None:
-    """Return the probe of that name, or None if there is none."""
+    """Return the probe with that name, or None if there is none."""
     module = _MODULES.get(name)
     if module is None:
         return None

@@ -1,7 +1,7 @@
 """The reads of `file_read`, from the raw block device; they measure the file system's limit.
 
-The benchmark reads the blocks of a test file, whose place the file system reports, so that the data can be checked and
-its place on the device is the same. It needs permission to read the device node and never writes to it.
+The benchmark reads the blocks of a test file where the file system reports them, so that the data can be checked and
+lies where `file_read` would read it. It needs permission to read the device node and never writes to it.
 """
 
 from __future__ import annotations

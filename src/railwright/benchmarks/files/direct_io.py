@@ -39,7 +39,7 @@ _MOST_OPERATION_BYTES = 2**30
 _SECTOR_BYTES = 512
 _PLANNED_BYTES_PER_S = 1e9
 _PLANNED_OPERATIONS_PER_S = 75e3
-"""Both of a virtual disk (docs/measured/host-paths): for the plan alone."""
+"""Both measured on a virtual disk (docs/measured/host-paths); used for the plan only."""
 
 Order = tuple["array.array[int]", "array.array[int]"]
 """Offsets in the descriptor, and the pattern position of each."""
@@ -84,13 +84,11 @@ class FileOptions(Options, frozen=True):
     directory: str = option(".", "the folder on the file system to measure", str)
     file_size: int = option("256M", "size of the test file, like 256M", parse_size)
     sizes: tuple[int, ...] = option("4K,1M", "sizes of one operation, like 4K,1M or 4K:1M:x4", parse_sizes)
-    depth: tuple[int, ...] = option(
-        "32", "operations in flight of each thread at sizes below 64 KiB, like 1,32", _depths
-    )
-    large_depth: tuple[int, ...] = option("4", "operations in flight of each thread from 64 KiB up, like 4,16", _depths)
+    depth: tuple[int, ...] = option("32", "operations in flight per thread at sizes below 64 KiB, like 1,32", _depths)
+    large_depth: tuple[int, ...] = option("4", "operations in flight per thread from 64 KiB up, like 4,16", _depths)
     io_threads: tuple[int, ...] = option(
         "1",
-        "threads, each with a ring or pool and a part of the file of its own, like 1,4",
+        "threads, each with its own ring or pool and its own part of the file, like 1,4",
         whole_numbers(_MOST_THREADS, _MOST_VALUES),
     )
     order: tuple[str, ...] = option("random", "random, sequential, or both", choice("random", "sequential"))
@@ -176,7 +174,7 @@ def choose_engine(wanted: str, fd: int, buffers: Buffer, size: int) -> tuple[Eng
 
 
 def order_blocks(extents: Sequence[Extent], size: int, order: str) -> Order:
-    """List whole blocks of the extents in order, each once, at most 65,536. Raises CannotJudge if there is none."""
+    """List whole blocks of the extents in order, each once, at most 65,536. Raises CannotJudge if there are none."""
     ends = list(itertools.accumulate(extent.length // size for extent in extents))
     total = ends[-1] if ends else 0
     if not total:

@@ -42,7 +42,7 @@ def measure(rank: DirectRank, blank: Result, target: Target) -> Iterator[Result]
 
 
 def _measure_point(rank: DirectRank, blank: Result, target: Target, point: Point) -> Iterator[Result]:
-    def done(blocks: Blocks, cpus: Sequence[int]) -> PointPasses:
+    def make_passes(blocks: Blocks, cpus: Sequence[int]) -> PointPasses:
         checked = read_pass(blocks, seed=SEED, check=True, cpus=cpus)
         passes, cost = direct_io.time_passes(
             lambda: [read_pass(blocks, seed=SEED, check=False, cpus=cpus) for _ in range(_PASSES)], blocks.moved_bytes
@@ -50,7 +50,7 @@ def _measure_point(rank: DirectRank, blank: Result, target: Target, point: Point
         check = Verification(method=PATTERN, bytes_checked=blocks.moved_bytes, bytes_wrong=checked.wrong_bytes)
         return PointPasses(passes, cost, check, {"passes": _PASSES, "reads_per_pass": len(blocks.offsets)})
 
-    yield from direct_io.measure_point(rank, blank, target, point, done)
+    yield from direct_io.measure_point(rank, blank, target, point, make_passes)
 
 
 def _run(rank: DirectRank) -> Iterator[Result]:
@@ -62,7 +62,7 @@ def _run(rank: DirectRank) -> Iterator[Result]:
 BENCHMARK = Benchmark(
     name="file_read",
     summary="direct reads of a file into host memory",
-    method="fio randread: O_DIRECT, each block at most once a pass, so many in flight on each thread",
+    method="fio randread: O_DIRECT, each block at most once a pass, a fixed number in flight per thread",
     results=direct_io.declare_results(Files(), "file read"),
     options=DirectOptions,
     plan=plan,

@@ -55,7 +55,9 @@ def _parse_cluster(text: str) -> tuple[str, ...]:
     servers, server = (found.storage.servers, found.storage.host) if found.storage is not None else (0, "")
     for shape in (found.host, *((server,) if servers else ())):
         if split_name(shape.split()) is None:
-            raise UsageError(f"{text} names no shape: {shape[:60]!r}", hint="name a shape with changes there")
+            raise UsageError(
+                f"{text} names no shape: {shape[:60]!r}", hint="name a shape with changes in it, like hgx-h100 nics=4"
+            )
     return (found.host, str(servers), server)
 
 
@@ -63,12 +65,12 @@ class SharedOptions(Options, frozen=True):
     """Options of the ranks' work on the mount."""
 
     directory: str = option(".", "a folder on the mount, the same on every host", str)
-    ranks: int = option("2", "ranks without --hosts, each as a host of its own", whole_number(512))
+    ranks: int = option("2", "ranks on this host, without --hosts", whole_number(512))
     files: tuple[str, ...] = option("large,small", "large, small, or both", choice(*KINDS))
-    large_files: int = option("1", "large files of each rank", whole_number(_MOST_FILES))
+    large_files: int = option("1", "large files per rank", whole_number(_MOST_FILES))
     large_size: int = option("64M", "size of a large file", parse_size)
     block: int = option("1M", "one read or write of a large file", parse_size)
-    small_files: int = option("256", "small files of each rank", whole_number(_MOST_FILES))
+    small_files: int = option("256", "small files per rank", whole_number(_MOST_FILES))
     small_size: int = option("4K", "size of a small file, 0 for empty ones", parse_size)
     direct: bool = option("yes", "yes: past the page cache (O_DIRECT); or no", yes_or_no)
     fsync: bool = option("no", "yes: an fsync before each file that was written is closed; or no", yes_or_no)
@@ -104,7 +106,7 @@ def _plan(job: SharedJob) -> Plan:
     seconds = options.passes * (3 * written / _PLANNED_BYTES_PER_S + 4 * job.ranks * sum(one.number for one in every)
                                 / _PLANNED_FILES_PER_S)  # fmt: skip
     files = ", ".join(f"{one.number} of {format_size(one.size_bytes)}" for one in every)
-    what = f"files with names in a folder of its own in {options.directory}, of each of {job.ranks} ranks: {files}"
+    what = f"named files in a new folder in {options.directory}, for each of {job.ranks} ranks: {files}"
     unaligned = next((one for one in every if options.direct and one.size_bytes % _SECTOR_BYTES), None)
     block = options.direct and "large" in options.files and options.block % _SECTOR_BYTES
     waiver = ""
@@ -176,7 +178,7 @@ def _measure(rank: SharedRank, blank: Result) -> Iterator[Result]:
 
 
 def _try_direct(folder: int, options: SharedOptions) -> bool:
-    """Report whether files can be opened past the page cache. Raises CannotJudge if they must be but cannot."""
+    """Try O_DIRECT if the options request it, and report whether they do. Raises CannotJudge if it is refused."""
     if not options.direct:
         return False
     name = "f0"
@@ -311,8 +313,8 @@ def _clean_up(job: SharedJob) -> None:
 
 BENCHMARK = Benchmark(
     name="shared_storage",
-    summary="many ranks on one mount: large and small files written, looked at, read and removed",
-    method="elbencho: own files of each rank, all begin together; rates to the last end, and to the first",
+    summary="many ranks write, stat, read and remove large and small files on one mount",
+    method="elbencho: each rank has its own files, all begin together; rates until the last and the first is done",
     results=tuple(
         Declaration(quantity, workload.Files(of="mount"))
         for quantity in ("bandwidth_bytes_per_s", "operations_per_s", "latency_s")

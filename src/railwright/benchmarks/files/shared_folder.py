@@ -109,7 +109,7 @@ def _remove_tree(top: Path) -> bool:
 
 
 def _remove_rank_folder(folder: Path) -> None:
-    """Remove only files with the benchmark's names, and then the folder."""
+    """Remove the files that have the benchmark's names, and then the folder unless it has others."""
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if _FILE.fullmatch(path.name):
@@ -126,13 +126,13 @@ def remove_folder(directory: str, token: str) -> None:
 
 
 def remove_launch_folder(directory: str, launch: Launch[Case]) -> None:
-    """Do the same in the parent, wherever the ranks ran; this host may not see the folder, or the mount may stall."""
+    """Remove a launch's folder in the parent, wherever the ranks ran; does nothing if this host's mount stalls."""
     with contextlib.suppress(CannotJudge):
         query_mount(directory, lambda: remove_folder(directory, launch.environment.get(LAUNCH_VARIABLE, "")))
 
 
 def sweep(directory: str) -> None:
-    """Remove folders of runs whose first rank was killed on this host; only this user's, without a process."""
+    """Remove this user's folders of runs whose first rank ran on this host and no longer exists."""
     with contextlib.suppress(OSError):
         for path in Path(directory).glob(f"{_PREFIX}*"):
             name = _NAME.fullmatch(path.name)

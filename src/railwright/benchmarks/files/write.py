@@ -27,7 +27,7 @@ class WriteOptions(DirectOptions, frozen=True):
     """Options of writes."""
 
     passes: int = option("5", "timed passes over the file at each point", whole_number(_MOST_PASSES))
-    fsync: bool = option("yes", "yes: an fsync after each pass, timed apart; or no", yes_or_no)
+    fsync: bool = option("yes", "yes: an fsync after each pass, timed separately; or no", yes_or_no)
 
 
 WriteRank = Rank[WriteOptions, Case]
@@ -55,10 +55,10 @@ def _measure(rank: WriteRank, blank: Result, fd: int) -> Iterator[Result]:
 
 
 def _measure_point(rank: WriteRank, blank: Result, fd: int, point: Point) -> Iterator[Result]:
-    """Time passes with different patterns, so that stale data is detected; then read back the last."""
+    """Time passes with different patterns, so that stale data is detected; then read the last one back."""
     options, seed = rank.job.options, draw_seed()
 
-    def done(blocks: Blocks, cpus: Sequence[int]) -> PointPasses:
+    def make_passes(blocks: Blocks, cpus: Sequence[int]) -> PointPasses:
         seeds = range(seed, seed + options.passes)
         passes, cost = direct_io.time_passes(
             lambda: [write_pass(blocks, seed=one, sync=options.fsync, cpus=cpus) for one in seeds], blocks.moved_bytes
@@ -70,13 +70,14 @@ def _measure_point(rank: WriteRank, blank: Result, fd: int, point: Point) -> Ite
         return PointPasses(passes, cost, check, {**settings, "fsync": "yes" if options.fsync else "no"})
 
     target = Target(fd, (Extent(0, 0, options.file_size),))
-    yield from direct_io.measure_point(rank, blank, target, point, done, {"operation": "write"})
+    yield from direct_io.measure_point(rank, blank, target, point, make_passes, {"operation": "write"})
 
 
 BENCHMARK = Benchmark(
     name="file_write",
     summary="direct writes from host memory to a file",
-    method="fio randwrite, file laid out: O_DIRECT, each block at most once a pass, so many in flight on each thread",
+    method="fio randwrite over a filled file: O_DIRECT, each block at most once a pass, a fixed number in flight per "
+    "thread",
     results=direct_io.declare_results(Files(of="drive", upper_only=True)),
     options=WriteOptions,
     defaults={"sizes": "4K:1M:x4", "pages": "huge"},

@@ -32,9 +32,9 @@ _COPIES, _SAMPLES = 16, 5
 _MOST_SAMPLES = 1000
 _LEAST_COPIES = 4
 _LONG_S = 0.02
-"""The length of a copy above which fewer are timed; they are still far above the events' resolution."""
+"""The duration of a copy above which fewer are timed; they still last far longer than the events' resolution."""
 _TRIED_FROM_BYTES = 64 * MIB
-"""The least size of copies whose length is tried first. Smaller copies are short on every link."""
+"""The minimum size of copies whose duration is measured first. Smaller copies are short on every link."""
 _TWICE, _AGAIN = 2, 8
 """The reverse copies per measured copy, and those of the second attempt if the reverse copies ended first."""
 # For the plan only: half of the narrowest link's raw rate, or the rate of a slow but healthy machine.
@@ -101,7 +101,7 @@ class _Point(NamedTuple):
 
 
 def _choose_counts(copy_s: float) -> tuple[int, int]:
-    """Return the numbers of warm-up and timed copies for a copy of this length: 4 and 16, fewer if long."""
+    """Return the numbers of warm-up and timed copies for a copy of this duration: 4 and 16, or fewer."""
     copies = max(_LEAST_COPIES, min(_COPIES, int(_COPIES * _LONG_S / copy_s) if copy_s else _COPIES))
     return copies // 4, copies
 

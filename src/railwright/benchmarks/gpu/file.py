@@ -140,7 +140,7 @@ class Target(NamedTuple):
 
 @contextlib.contextmanager
 def open_target(rank: GpuFileRank, files: dict[int, tuple[int, ...]]) -> Iterator[Target]:
-    """Open the GPU's memory, as large as the file, and cuFile's driver if the way needs it. Raises CannotJudge."""
+    """Allocate GPU memory as large as the file, and open cuFile's driver if the way needs it. Raises CannotJudge."""
     way = rank.job.case.way
     rank.step("GPU memory")
     size = rank.job.options.file_size
@@ -191,7 +191,10 @@ def measure_points(rank: GpuFileRank, blank: Result, measure: Measure) -> Iterat
 
 
 def _open_files(rank: GpuFileRank, stack: contextlib.ExitStack) -> dict[int, tuple[int, ...]]:
-    """Open a file for all threads, or a set for each number of threads, each file with its part of the pattern."""
+    """Make one file that all threads share (key 0), or a file per thread for each number of threads.
+
+    Each thread's file has its own part of the pattern.
+    """
     options = rank.job.options
     rank.step("writing the test file")
     if not rank.job.case.files:
@@ -205,7 +208,7 @@ def _open_files(rank: GpuFileRank, stack: contextlib.ExitStack) -> dict[int, tup
 
 
 OnePass = Callable[[bool], Pass]
-"""Makes a pass over all blocks: writes or reads the file."""
+"""Makes a pass over all blocks; its argument tells whether to write the file or to read it."""
 
 
 class Work(NamedTuple):
@@ -287,7 +290,7 @@ def results(
     check: Verification,
     varied: dict[str, Scalar] | None = None,
 ) -> Iterator[Result]:
-    """Yield the records of a point: rates, cost, software and the data's route."""
+    """Yield the records of a point, with its rates, CPU cost, software and route."""
     route, elsewhere = seen
     settings: dict[str, Scalar] = {
         "passes": len(passes),

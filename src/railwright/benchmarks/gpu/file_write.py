@@ -63,7 +63,7 @@ def _measure(rank: WriteRank, common: Result, target: Target, point: Point) -> I
 BENCHMARK = Benchmark(
     name="gpu_file_write",
     summary="direct writes of a file from GPU memory: GPUDirect Storage, its compatibility mode, pinned buffers",
-    method="gdsio -x 0, 1 and 2: O_DIRECT, file laid out, each block at most once a pass, as many workers as "
+    method="gdsio -x 0, 1 and 2: O_DIRECT over a filled file, each block at most once a pass, as many workers as "
     "operations in flight",
     results=declare_results(Files(of="drive", upper_only=True)),
     options=WriteOptions,

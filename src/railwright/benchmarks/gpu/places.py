@@ -46,7 +46,7 @@ Measure = Callable[[list[Gpu], dict[str, "BufferPair"], int], Iterator[Result]]
 
 
 def measure_gpus(rank: AnyRank, blank: Result, sizes: Sequence[int], measure: Measure) -> Iterator[Result]:
-    """Yield the results of `measure` on the job's GPUs, or `blank` as waived without a GPU or for too large sizes."""
+    """Yield the results of `measure` on the job's GPUs, or `blank` as waived without a GPU or for sizes too large."""
     rank.step("CUDA")
     if reason := cuda.explain_missing_gpu():
         yield waived(blank, reason)
@@ -83,7 +83,7 @@ def find_near_memory(job: AnyJob, index: int) -> str:
 
 
 def host_nodes(job: AnyJob, index: int, wanted: str) -> list[HostNode]:
-    """List the nodes for host memory of the index-th GPU: the one `nearest_nics` it, or `each` with a usable CPU."""
+    """List the nodes for host memory of the index-th GPU: the one `near` it, or `each` with a usable CPU."""
     if wanted == "near":
         return [HostNode(find_near_memory(job, index), job.find_cpu(index), None)]
     nodes = sorted(cpus_by_node(job.machine).items())

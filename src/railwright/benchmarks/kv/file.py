@@ -268,7 +268,7 @@ def _run_passes(rank: KvFileRank, target: Target, point: FileCase, blocks: list[
 def _observe_route(
     rank: KvFileRank, one_pass: Callable[[], CrewPass], point: FileCase, count: int
 ) -> tuple[Evidence, ...]:
-    """Return the route of cuFile's operations in an untimed pass; nothing for other backends."""
+    """Make an untimed pass, and return evidence of cuFile's route; nothing for other backends."""
     if not _backend(rank.job).by_cufile:
         one_pass()
         return ()

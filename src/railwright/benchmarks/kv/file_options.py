@@ -62,7 +62,7 @@ class FileOptions(Options, frozen=True):
     operations: tuple[nixl.Operation, ...] = option("WRITE,READ", "WRITE, READ, or WRITE,READ", choice("WRITE", "READ"))
     direct: tuple[str, ...] = option("yes", "yes (O_DIRECT), no (page cache), or yes,no", choice("yes", "no"))
     queue: str = option("auto", "auto, aio, uring or posix_aio", single_choice("auto", "aio", "uring", "posix_aio"))
-    s3: Service | None = option("", "a bucket that is there, like http://127.0.0.1:9000/bucket", bucket_address)
+    s3: Service | None = option("", "an existing bucket, like http://127.0.0.1:9000/bucket", bucket_address)
 
 
 class Store(Case, frozen=True, kw_only=True):

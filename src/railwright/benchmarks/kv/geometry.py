@@ -34,7 +34,7 @@ _OTHER_CACHES = (
 
 
 class Geometry(NamedTuple):
-    """A model's addition to the KV cache per token."""
+    """The dimensions of a model's KV cache per token."""
 
     name: str
     layers: int
@@ -194,7 +194,7 @@ def _refuse_other_caches(layout: _Layout, keys: dict[str, msgspec.Raw]) -> None:
 
 
 def plan_paged(geometry: Geometry, element_bytes: int, tokens: int, block_tokens: int, tensor_parallel: int) -> Shape:
-    """Return one rank's share of a request as vLLM and SGLang lay it out: K and V of each layer in separate blocks.
+    """Return one rank's share of a request in the blocks of vLLM and SGLang: K and V of each layer in separate blocks.
 
     Raises UsageError for more blocks than one request may have.
     """
@@ -249,7 +249,7 @@ def scatter_blocks(shape: Shape, pool_blocks: int, seed: int) -> list[list[int]]
 
 
 def place_consecutively(shape: Shape) -> list[list[int]]:
-    """Return the offsets of consecutive blocks, as nixlbench places them; otherwise as `scatter_blocks`."""
+    """Return the offsets of each group's blocks, one after the other as in nixlbench; see `scatter_blocks`."""
     in_group = shape.parts * shape.blocks
     return [
         [(group * in_group + block) * shape.block_bytes for block in range(in_group)] for group in range(shape.groups)

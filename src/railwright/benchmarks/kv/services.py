@@ -29,7 +29,7 @@ class Service(NamedTuple):
 
 
 def parse_service(text: str) -> Service:
-    """Parse `http://127.0.0.1:2379`, with or without a path. Raises UsageError, never with a password."""
+    """Parse `http://127.0.0.1:2379`, with or without a path. Raises UsageError, whose message never has a password."""
     hint = "write http://HOST:PORT"
     if not text or len(text) > _MOST_URL_CHARACTERS or not text.isascii() or not text.isprintable() or " " in text:
         raise UsageError("address must be 1 to 200 printable ASCII characters without spaces", hint=hint)
@@ -60,7 +60,7 @@ def _parse_bucket(text: str) -> Service:
     if not 3 <= len(service.path) <= 63 or not allowed:
         raise UsageError(
             f"must be a bucket name of 3 to 63 characters, got {service.path[:70]!r}",
-            hint="write http://HOST:PORT/BUCKET, 3 to 63 letters",
+            hint="write http://HOST:PORT/BUCKET, with a bucket of letters, digits, dots and hyphens",
         )
     return service
 

@@ -1,6 +1,6 @@
 """The storage ends of `kv_file`: a nameless file, or objects in an S3 store.
 
-Where possible data is written and checked without NIXL: in a file by pwrite and pread.
+Data in a file is written and checked without NIXL, by pwrite and pread.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FileTarget:
         self._region = _find_end(requests)
 
     def request(self, operation: nixl.Operation, blocks: Blocks) -> nixl.Request:
-        """A transfer of blocks between the buffer and their places in the file."""
+        """Return a transfer of blocks between the buffer and their places in the file."""
         ours = [(self._buffer.address + place, size) for place, size in blocks]
         theirs = [(place, size, self._fd) for place, size in blocks]
         return self._agent.request_storage(operation, ours, "FILE", theirs, memory=describe_memory(self._buffer))
@@ -154,6 +154,6 @@ Target = FileTarget | ObjectTarget
 
 
 def _find_end(requests: Sequence[Blocks]) -> int:
-    """Return the first byte behind all places."""
+    """Return the end of the last request's last block."""
     place, size = requests[-1][-1]
     return place + size

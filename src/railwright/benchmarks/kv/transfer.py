@@ -49,13 +49,13 @@ class TransferOptions(Options, frozen=True):
     batches: tuple[int, ...] = option(
         "1", "blocks in one request, like 1,16,256", whole_numbers(_MOST_BLOCKS, _MOST_BATCHES)
     )
-    threads: int = option("1", "threads that post, each its own requests", whole_number(_MOST_THREADS))
-    depth: int = option("1", "requests in flight of each thread", whole_number(_MOST_DEPTH))
-    buffer: int = option("1G", "most memory for blocks in flight, like 1G", parse_size)
+    threads: int = option("1", "threads that post requests, each its own", whole_number(_MOST_THREADS))
+    depth: int = option("1", "requests in flight per thread", whole_number(_MOST_DEPTH))
+    buffer: int = option("1G", "memory limit of the blocks in flight, like 1G", parse_size)
     metadata: tuple[str, ...] = option(
         "mpi", "mpi, socket, etcd, or several: the first is used for the transfers", choice(*agents.WAYS)
     )
-    etcd: Service | None = option("", "an etcd that runs, like http://127.0.0.1:2379", etcd_address)
+    etcd: Service | None = option("", "the address of a running etcd, like http://127.0.0.1:2379", etcd_address)
 
     def points(self) -> list[Point]:
         """List all points in order of measurement."""
@@ -217,7 +217,7 @@ def _choose_crew_cpus(job: Job[TransferOptions, Case], threads: int) -> list[int
 
 
 def _time_requests(requests: list[list[nixl.Request]], cpus: list[int], point: Point) -> Timed:
-    """Time single requests in their own loop, several in passes of a crew."""
+    """Time a single request in a loop, or several in flight in passes of all threads."""
     warm, iterations = point.repeats()
     if point.threads * point.depth == 1:
         timed = time_alone(requests[0][0], point.request_bytes, warm, iterations, _PATIENCE_S)

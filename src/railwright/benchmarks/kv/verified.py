@@ -95,7 +95,7 @@ class Outcome(NamedTuple, Generic[Done]):
     """Evidence of the interfaces between hosts; None inside one host."""
 
     def check(self, method: str, bytes_checked: int) -> Verification:
-        """The data check of the target."""
+        """Return the data check of the target."""
         return Verification(method=method, bytes_checked=bytes_checked, bytes_wrong=self.wrong_bytes)
 
 

@@ -41,8 +41,8 @@ _LEAST_ITERATIONS = 3
 _TRIED = 2
 """Requests before the timed ones: one maps the memory, and one shows how long they take."""
 _PATIENCE_S = 60.0
-# For the plan: a start, and what a request takes. Two H200 without RDMA devices (docs/measured/2xh200)
-# had 0.38 to 0.87 GB/s where UCX emulates and 391 GB/s over NVLink, and 10 to 40 us for 4 KiB.
+# For the plan: the time of the start and of a request. Two H200 without RDMA devices (docs/measured/2xh200)
+# reached 0.38 to 0.87 GB/s where UCX emulates and 391 GB/s over NVLink, and 10 to 40 us for 4 KiB.
 _ESTIMATE_START_S, _ESTIMATE_REQUEST_S = 4.0, 40e-6
 _ESTIMATE_EMULATED_BYTES_PER_S = 0.5e9
 _ESTIMATE_BYTES_PER_S, _ESTIMATE_NVLINK_BYTES_PER_S = 12e9, 100e9
@@ -194,7 +194,7 @@ def _measure(rank: VramRank, side: _Side, move: Move, point: Point, seed: int) -
 
 
 def _time_transfers(side: _Side, move: Move, point: Point) -> Timed:
-    """Time nixlbench's number of transfers within the time limit, which one transfer is tried for first."""
+    """Time as many transfers as nixlbench, or as fit into the time limit by the duration of a trial transfer."""
     pair, ours = side.pair, find_place(side.buffers[move.ours])
     alone = move.processes == 1
     theirs = find_place(side.buffers[move.theirs]) if alone else pair.places[move.theirs]

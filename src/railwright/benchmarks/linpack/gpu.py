@@ -1,7 +1,7 @@
 """High-Performance Linpack on GPUs: HPL's problem and residual, solved by cuSOLVERMp over NCCL, one process per GPU.
 
-The timing is that of CPUs. The host generates A in parts, and again for its residual, which takes longer than the
-solution. The precision is fixed: cuSOLVERMp documents that it computes in FP64, and cuBLAS must not emulate it.
+Times are taken as in `hpl`. The host generates A in parts, and generates it again for the residual, which takes longer
+than the solve. The precision is fixed: cuSOLVERMp documents that it computes in FP64, and cuBLAS must not emulate it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _run(rank: GpuHplRank) -> Iterator[Result]:
 
 
 def _measure(rank: GpuHplRank) -> Iterator[Result]:
-    """Run dgemm and one solution; yields from rank 0 alone."""
+    """Run dgemm and one solve. Yields results on rank 0 only."""
     job = rank.job
     cpus = gpus.bind_near_gpu(job, rank.index)
     device, library = gpus.open_gpu_and_nccl(rank)
@@ -152,7 +152,7 @@ def _refuse_full_gpu(device: cuda.Device, matrix_bytes: int, case: Point) -> boo
     if matrix_bytes > free:
         fits = int(case.n * (0.8 * free / matrix_bytes) ** 0.5) // case.nb * case.nb
         lack = (
-            f"{format_size(free)} of GPU memory is free, but N = {case.n} needs {format_size(matrix_bytes)} of each GPU"
+            f"{format_size(free)} of GPU memory is free, but N = {case.n} needs {format_size(matrix_bytes)} on each GPU"
         )
         raise CannotJudge(f"{lack}: N = {fits} would fit")
     return True
@@ -181,7 +181,7 @@ BENCHMARK = Benchmark(
     results=(
         Declaration(
             "flop_per_s",
-            Unlimited(why="it is what Linpack is held against"),
+            Unlimited(why="it is the baseline of Linpack"),
             when={"part": ("dgemm",)},
             supplies="dgemm",
             is_reference=True,

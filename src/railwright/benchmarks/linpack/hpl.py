@@ -44,7 +44,7 @@ _REPORT_EVERY_S = 2.0
 
 
 def share_done(columns: int, order: int) -> float:
-    """Return the share of operations done after so many columns; the other columns' matrix remains."""
+    """Return the share of the operations that `columns` of `order` columns take: 1 - (1 - columns / order)^3."""
     return 1 - (1 - min(max(columns, 0), order) / order) ** 3
 
 
@@ -67,21 +67,21 @@ def report_progress(rank: HplRank, order: int) -> Iterator[None]:
         return
     ended = threading.Event()
 
-    def tell() -> None:
-        start, told_of = time.monotonic(), 0
+    def report() -> None:
+        start, reported = time.monotonic(), 0
         while not ended.wait(_REPORT_EVERY_S):
             columns = linpack.columns_done()
-            if columns > told_of:
-                told_of = columns
+            if columns > reported:
+                reported = columns
                 rank.step(f"hpl N {order}: {progress(columns, order, time.monotonic() - start)}")
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        reporter.join()
 
 
 def _run(rank: HplRank) -> Iterator[Result]:
@@ -89,12 +89,12 @@ def _run(rank: HplRank) -> Iterator[Result]:
 
 
 def _measure(rank: HplRank) -> Iterator[Result]:
-    """Run dgemm and one solution; yields from rank 0 alone."""
+    """Run dgemm and one solve. Yields results on rank 0 only."""
     job, comm = rank.job, rank.comm
     os.environ |= (
         job.launch.environment
     )  # a launcher does not pass these variables on to other hosts; libraries read them later
-    cpus = _widen(job, comm.rank)
+    cpus = _bind_to_own_cpus(job, comm.rank)
     rank.step("load ScaLAPACK")
     mpich_abi = mpi.has_mpich_abi()
     library = open_on_all_ranks(rank, lambda: Scalapack(job.options.library, job.case.threads, mpich_abi=mpich_abi))
@@ -110,7 +110,7 @@ def _measure(rank: HplRank) -> Iterator[Result]:
     yield from _solve(rank, library, kept)
 
 
-def _widen(job: HplJob, rank: int) -> tuple[int, ...]:
+def _bind_to_own_cpus(job: HplJob, rank: int) -> tuple[int, ...]:
     """Bind this process to its share of the CPUs, which a library's threads inherit."""
     ranks = job.ranks_on_cpus
     cpus = layout.list_cpus(job.machine, rank % ranks, ranks)
@@ -156,7 +156,7 @@ def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Ite
 
 
 class _Measurements(NamedTuple):
-    """A rank's measurements of a solution."""
+    """A rank's measurements of a solve."""
 
     solved: Solved
     peak_bytes: int
@@ -203,12 +203,12 @@ def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterat
 
 def _result(rank: HplRank, kept: dict[str, Scalar], seen: list[_Measurements], norms: problem.Norms | None) -> Result:
     case = rank.job.case
-    most_s = options.count_rank_cpus(rank.job)
+    rank_cpus = options.count_rank_cpus(rank.job)
     settings = kept | {
         "peak_bytes": sum(one.peak_bytes for one in seen),
         "process_bytes": sum(one.process_bytes for one in seen),
         "named_bytes": sum(one.named_bytes for one in seen),
-        "cpu_share": round(min(one.solved.cpu_s / (one.solved.seconds * most_s) for one in seen), 3),
+        "cpu_share": round(min(one.solved.cpu_s / (one.solved.seconds * rank_cpus) for one in seen), 3),
     }
     blank = replace(_blank(rank, case), settings=settings)
     seconds = max(one.solved.seconds for one in seen)
@@ -221,7 +221,7 @@ def _blank(rank: HplRank, case: Case) -> Result:
 
 
 def _program(job: HplJob) -> Program | None:
-    """Return the user's xhpl, if named."""
+    """Return the user's xhpl, or None if the option `program` is not given."""
     path = job.options.program
     blank = BENCHMARK.blank(options.path(job), job.case, ranks=job.ranks)
     return named.program(path, job.case, job.options.threshold, blank) if path else None
@@ -234,7 +234,7 @@ BENCHMARK = Benchmark(
     results=(
         Declaration(
             "flop_per_s",
-            Unlimited(why="no document gives the clock of these cores under such a load"),
+            Unlimited(why="no document gives the clock of these cores under dgemm"),
             when={"part": ("dgemm",)},
             supplies="dgemm",
             is_reference=True,

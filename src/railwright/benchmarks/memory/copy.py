@@ -35,7 +35,7 @@ class CopyOptions(Options, frozen=True):
 
     sizes: tuple[int, ...] = option("512:64M:x2", "sizes of one copy, like 512:64M:x2", parse_sizes)
     node_sizes: tuple[int, ...] = option(
-        "1M:64M:x4", "sizes of one copy between NUMA nodes, where there are several", parse_sizes
+        "1M:64M:x4", "sizes of one copy between NUMA nodes, if there are several", parse_sizes
     )
     threads: tuple[str, ...] = option("one,all", "one, all, or one,all", choice("one", "all"))
     pages: tuple[str, ...] = pages_option("huge,small", "one thread's copies")

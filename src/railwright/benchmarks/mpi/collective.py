@@ -43,7 +43,7 @@ _FUNCTIONAL_PROBE_SIZE_BYTES = 16 * KIB
 _ENOUGH_BYTES = 64 * MIB
 """The payload above which a library's control traffic does not mislead."""
 
-# For the plan, on the slow side: the copy rate of a rank's thread, and the least time of an operation.
+# For the plan, on the slow side: the copy rate of a rank's thread, and the minimum time of an operation.
 _ESTIMATE_BYTES_PER_S = 1.5e9
 _ESTIMATE_OPERATION_S = 5e-6
 # Ranks that share cores poll until their turn ends: MPICH moved 0.6 MB/s in 4 to 16 ranks on 2 cores.
@@ -66,9 +66,7 @@ class Repeats(NamedTuple):
 
 
 def repeats(size: int, *, functional: bool) -> Repeats:
-    """Return more repeats of small sizes, so that a sample is far longer than the skew with which ranks leave a
-    barrier.
-    """
+    """Return the repeats of a size, more for small ones: a sample must be far longer than a barrier's skew."""
     if functional:
         return Repeats(1, 1, 3)
     if size <= 8 * KIB:
@@ -138,22 +136,22 @@ def size_bytes(operation: str, count: int, ranks: int) -> int:
 
 
 def moved_bytes(operation: str, size: int, ranks: int) -> int:
-    """Return the least payload that all ranks together send in one operation: busbw's bytes times the ranks."""
+    """Return the minimum payload that all ranks together send in one operation: busbw's bytes times the ranks."""
     return int(ranks * busbw_factor(operation, ranks) * size)
 
 
 def plan(operation: str, job: CollectiveJob) -> Plan:
     """Plan all sizes; the memory is the buffers of all ranks, the library's own and the ranks themselves."""
     functional = is_functional(job)
-    least, rate = _ESTIMATE_OPERATION_S, _ESTIMATE_BYTES_PER_S
+    operation_s, rate = _ESTIMATE_OPERATION_S, _ESTIMATE_BYTES_PER_S
     if functional:
-        least, rate = _ESTIMATE_TURN_S, _ESTIMATE_SHARED_BYTES_PER_S
+        operation_s, rate = _ESTIMATE_TURN_S, _ESTIMATE_SHARED_BYTES_PER_S
     seconds, moved, memory, waived = 1 + 0.02 * job.ranks, 0, 0, ""
     for count in counts(operation, job):
         size = size_bytes(operation, count, job.ranks)
         often = repeats(size, functional=functional).total
         one = moved_bytes(operation, size, job.ranks)
-        seconds += often * (job.ranks * least + size / rate)
+        seconds += often * (job.ranks * operation_s + size / rate)
         moved += often * one
         memory = max(memory, job.ranks * (_buffer_bytes(operation, size, job.ranks) + _RANK_BYTES))
         if count > MOST_FLOATS:

@@ -60,18 +60,18 @@ class _Sending:
     left_bytes: int = 0
 
     def start(self) -> None:
-        """Send the first messages, each followed by the next, and then wait for the answer."""
+        """Send the first messages, each of which is followed by the next, and post the receive of the answer."""
         for _ in range(_IN_FLIGHT):
             self._send(_SHORTEST_BYTES)
         self.post.receive(self.buffer, 0, self.flow.destination, _tag(self.flow, _ANSWER), lambda _bytes: None)
 
     def _send(self, size_bytes: int) -> None:
-        def left(_bytes: int) -> None:
+        def on_sent(_bytes: int) -> None:
             self.left_bytes += size_bytes
             if size_bytes:  # an empty message is the last in its slot
                 self._send(self._next_bytes())
 
-        self.post.send(self.buffer, size_bytes, self.flow.destination, _tag(self.flow, _DATA), left)
+        self.post.send(self.buffer, size_bytes, self.flow.destination, _tag(self.flow, _DATA), on_sent)
 
     def _next_bytes(self) -> int:
         now = time.monotonic()
@@ -103,7 +103,7 @@ class _Receiving:
     def _receive(self, number: int) -> None:
         buffer, source = self.buffers[number], self.flow.source
 
-        def came(size_bytes: int) -> None:
+        def on_received(size_bytes: int) -> None:
             if size_bytes:
                 now = time.monotonic()
                 self.timed_bytes += size_bytes if self.first_at else 0
@@ -115,7 +115,7 @@ class _Receiving:
             if self.ended == _IN_FLIGHT:
                 self.post.send(buffer, 0, source, _tag(self.flow, _ANSWER), lambda _bytes: None)
 
-        self.post.receive(buffer, _LONGEST_BYTES, source, _tag(self.flow, _DATA), came)
+        self.post.receive(buffer, _LONGEST_BYTES, source, _tag(self.flow, _DATA), on_received)
 
     def check(self) -> Verification:
         """Check the last message in each buffer."""
@@ -172,8 +172,8 @@ def _seed(number: int, flow: FlowRequest) -> int:
 
 BENCHMARK = probe(
     "mpi_flows",
-    "MPI messages between pairs of many hosts at the same time, by whatever way MPI takes",
-    "four messages under way for each flow, timed by the receiver from the first to the last",
+    "MPI messages between pairs of many hosts at the same time, on the routes that MPI chooses",
+    "four messages in flight per flow, timed by the receiver from the first to the last",
     words="railwright locate --probe mpi --hosts host0,host1",
     case=MpiFlows,
     plan=_plan,

@@ -134,7 +134,7 @@ def plan(job: PairJob, messages: list[tuple[int, int]], message_s: float, bytes_
 
 
 def _path(job: PairJob) -> str:
-    """The path of the first pair."""
+    """Return the path of the first pair."""
     return f"{job.find_memory(0)}>{job.find_memory(count_pairs(job))}"
 
 

@@ -1,7 +1,7 @@
 """Rounds of NCCL sends between GPUs of many hosts, for `railwright locate --probe nccl`.
 
-Each flow has its own communicator, so that a GPU's receives never wait for its sends. One timed transfer determines the
-repeats of the buffer, so that all flows of a round last equally long. The receiver has the clock.
+Each flow has its own communicator, so that a GPU's receives never wait for its sends. One timed transfer determines
+how often each flow sends its buffer, so that all flows of a round last equally long. The receiver has the clock.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _run(rank: FlowsRank) -> Iterator[Result]:
 
 
 def _share_by_flow(comm: Intracomm, said: dict[int, Told]) -> dict[int, Told]:
-    """Return all ranks' results by flow number."""
+    """Return all ranks' values by flow number. Collective."""
     return {flow: value for one in comm.allgather(said) for flow, value in one.items()}
 
 
@@ -117,7 +117,7 @@ def _run_round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWa
 
 
 def _count_transfers(stream_s: float, seconds: float) -> int:
-    """Return the transfers of a buffer in a stream from the time of one."""
+    """Return the number of transfers that last `stream_s` from the seconds of one."""
     return min(max(int(stream_s / max(seconds, 1e-9)), 1), _MOST_TRANSFERS)
 
 
@@ -127,7 +127,7 @@ def _seed(number: int, flow: FlowRequest) -> int:
 
 BENCHMARK = probe(
     "nccl_flows",
-    "NCCL sends between GPUs of many hosts at the same time, by whatever way NCCL takes",
+    "NCCL sends between GPUs of many hosts at the same time, on the routes that NCCL chooses",
     "a communicator for each flow; one buffer sent again and again, timed by the receiver's host",
     words="railwright locate --probe nccl --hosts host0,host1",
     case=NcclFlows,

@@ -23,7 +23,7 @@ from railwright.topology.gpus import nvidia_gpus, why_unusable
 
 AUTO = "auto"
 NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
-GPUS_HELP = "all, the first so many, or by name like gpu2,gpu5"
+GPUS_HELP = "all, a number (the first GPUs), or names like gpu2,gpu5"
 LIBRARY_HELP = f"{AUTO}, or the path of a libnccl.so.2"
 
 _ALL = "all"
@@ -84,7 +84,7 @@ def _parse_names(text: str) -> tuple[str, ...]:
 def parse_library(text: str) -> str:
     """Parse the path of a library, or return an empty string to search for NCCL. Raises UsageError."""
     if not text or "\0" in text or len(text) > 4096:
-        raise UsageError(f"not a path of a library: {text[:40]!r}")
+        raise UsageError(f"must be the path of a library, got {text[:40]!r}")
     return "" if text == AUTO else text
 
 
@@ -129,7 +129,7 @@ def connect_ranks(rank: AnyRank, device: cuda.Device, library: Library) -> Team:
 def bind_near_gpu(job: AnyJob, rank: int | None) -> str:
     """Bind this process to all CPUs near its rank's GPU (or the job's, without a rank), and return them as text.
 
-    NCCL's own threads need CPUs beside the first thread's, as in nccl-tests, which is not bound.
+    NCCL's own threads need other CPUs than the first thread's. nccl-tests is not bound either.
     """
     near = () if rank is None else job.list_gpu_cpus(job.find_gpu(rank))
     cpus = near or job.cpus

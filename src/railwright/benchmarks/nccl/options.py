@@ -81,7 +81,7 @@ class NcclOptions(Options, frozen=True):
     buffers: tuple[str, ...] = option(
         "plain", "plain, registered, symmetric (windows, NCCL 2.27)", choice("plain", "registered", "symmetric")
     )
-    evidence: bool = option("yes", "yes: read NCCL's choice from its own log of an untimed operation; no", yes_or_no)
+    evidence: bool = option("yes", "yes: read NCCL's choice from its own log of an untimed operation; or no", yes_or_no)
     library: str = option(AUTO, LIBRARY_HELP, parse_library)
 
 
@@ -97,7 +97,7 @@ class ForcedOptions(NcclOptions, frozen=True):
 
 
 class Way(Case, frozen=True, kw_only=True):
-    """The parameters that a launch varies. Algorithm and protocol are named if one of several was forced."""
+    """The parameters that a launch varies. Algorithm and protocol are named unless their option is `free` alone."""
 
     launched: str
     ranks_in: str

@@ -72,7 +72,7 @@ def _plan(job: SampleJob) -> Plan:
     paced = sum(options.samples / pace for pace in options.pace)
     once = (1 + len(options.pace)) * total / _READ_BYTES_PER_S + paced
     made = total / _MADE_BYTES_PER_S if own else 0.0
-    files = f"{options.samples} files of {format_size(size)} of each of {job.ranks} ranks in a folder of its own"
+    files = f"{options.samples} files of {format_size(size)} for each of {job.ranks} ranks in a new folder"
     return Plan(
         path=_path(job, "cold"),
         seconds=3 + made + total / _READ_BYTES_PER_S + options.passes * caches * once,
@@ -129,12 +129,12 @@ def _run(rank: SampleRank) -> Iterator[Result]:
     rank.step("loading h5py")
     from railwright.benchmarks.samples.source import open_source
 
-    def measured_here() -> Iterator[Result]:
+    def measure_here() -> Iterator[Result]:
         with contextlib.ExitStack() as stack:
             source = open_source(rank, stack)
             yield from _measure(open_on_all_ranks(rank, lambda: _open_reader(rank, stack, source)), blank)
 
-    yield from waive_unavailable(rank, blank, measured_here())
+    yield from waive_unavailable(rank, blank, measure_here())
 
 
 def _open_reader(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _Work:
@@ -160,7 +160,7 @@ def _open_reader(rank: SampleRank, stack: contextlib.ExitStack, source: Source) 
         seen = Evidence(claim=_ROUTE, value="pinned buffers", seen="Railwright's own reads and copies")
         return _Work(rank, source, reader, (seen,), files=files)
     rank.step("cuFile for gds")
-    reader.by_cufile(stack, rank.scratch, source.samples)
+    reader.use_cufile(stack, rank.scratch, source.samples)
     watch, sample = Watch(rank.scratch, write=False), source.samples[0]
     reader.read(sample, 0)
     seen = route_evidence(watch.end(reader.operations(sample), sample.size_bytes))
@@ -205,7 +205,7 @@ def _measure(work: _Work, blank: Result) -> Iterator[Result]:
 
 
 def _prepare_cache(work: _Work, cache: str) -> bool:
-    """Prepare the page cache with all files or none; report whether it worked."""
+    """Make all files hot or cold in the page cache, and return True. Raises CannotJudge for h5py if that fails."""
     try:
         for file in work.files:
             file.prepare(cache)
@@ -321,7 +321,7 @@ def _describe_software() -> str:
 
 
 def _median_time_share(passes: Sequence[_Pass], name: str) -> float:
-    """Return the median pass's share of all ranks' time."""
+    """Return the share of all ranks' time that the field `name` of their times took, as the median of the passes."""
     shares: list[float] = []
     for one in passes:
         spent = sum(getattr(rank, name) for rank in one.of_ranks)

@@ -114,7 +114,7 @@ def read_into(sample: Sample, dataset: str, values: Any) -> None:  # noqa: ANN40
 
 
 def call_h5py(name: str, ask: Callable[[], Answer]) -> Answer:
-    """Return the result of a call to h5py; raises its errors as CannotJudge in one line."""
+    """Return the result of a call to h5py. Raises its errors as CannotJudge with one line of text."""
     try:
         return ask()
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:

@@ -307,7 +307,7 @@ def _read_answer(sock: socket.socket, mark: bytes) -> tuple[str, bool] | None:
 
 
 def _offender(body: bytes) -> str:
-    """The address in a struct sockaddr_in or sockaddr_in6."""
+    """Return the address in a struct sockaddr_in or sockaddr_in6."""
     if struct.unpack_from("@H", body)[0] == socket.AF_INET6:
         return socket.inet_ntop(socket.AF_INET6, body[8:24])
     return socket.inet_ntop(socket.AF_INET, body[4:8])

@@ -31,7 +31,7 @@ _PATIENCE_S = 20.0
 _CONNECT_S = 5.0
 _MOST_ADDRESSES = 16
 _INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES", "FI_TCP_IFACE")
-"""The variable with which a launch names the interfaces that libraries may use."""
+"""The variables, any of which names the interfaces that libraries may use."""
 _ESTIMATE_BYTES_PER_S, _ESTIMATE_MESSAGE_S = 1e9, 10e-6
 
 
@@ -42,7 +42,7 @@ class SocketOptions(Options, frozen=True):
     pages: tuple[str, ...] = pages_option("small,huge", "messages")
     wait: str = option(
         "auto",
-        "spin, sleep (in the kernel), or auto: spin where each rank has a CPU",
+        "spin, sleep (in the kernel), or auto: spin if each rank has its own CPU",
         single_choice("auto", "spin", "sleep"),
     )
 
@@ -205,7 +205,7 @@ def _connect_to_first(addresses: list[str], port: int) -> socket.socket | str:
 
 
 def _addresses(job: SocketJob) -> list[str]:
-    """Return the addresses of this rank's host on the launch's interfaces, or on all but loopback."""
+    """Return the addresses of this host on the launch's interfaces, or on all but loopback; without hosts 127.0.0.1."""
     if not job.hosts:
         return ["127.0.0.1"]
     named = next((value for name in _INTERFACES if (value := os.environ.get(name, "")) not in ("", "all")), "")

@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     ranges: tuple[tuple[int, int], ...]
     """(offset, bytes) in file order; adjacent ranges are merged."""
     least_bytes: int
-    """The least memory of the columns according to the file."""
+    """The minimum memory of the columns according to the file."""
 
     @property
     def encoded_bytes(self) -> int:
@@ -120,7 +120,7 @@ def _choose_columns(name: str, there: Sequence[str], wanted: Sequence[str]) -> t
 
 
 def _row_width_bytes(schema: pa.Schema, columns: Sequence[str]) -> int:
-    """Return the least bytes of a row: whole bytes of the types of fixed width."""
+    """Return the minimum bytes of a row: the whole bytes of its fixed-width columns."""
     total = 0
     for name in columns:
         kind = schema.field(name).type

@@ -36,7 +36,7 @@ def row_bytes(types: Sequence[str], columns: int) -> float:
 
 
 def make(rows: int, types: Sequence[str], columns: int, *, cardinality: int, run_length: int) -> pa.Table:
-    """Make a table of columns c0, c1 ..., whose types take turns. With `cardinality` 0 all values are drawn anew."""
+    """Make a table of columns c0, c1 ..., whose types take turns. A `cardinality` of 0 sets no limit."""
     found = {}
     for number in range(columns):
         kind = types[number % len(types)]
@@ -55,7 +55,7 @@ def _list_multiples(count: int, kind: Any, times: int = 1) -> Any:  # noqa: ANN4
 
 
 def _draw(count: int, seed: int, cardinality: int, run_length: int) -> Any:  # noqa: ANN401
-    """Draw floats of [0, 1)."""
+    """Draw floats in [0, 1): `cardinality` distinct ones unless it is 0, each `run_length` times in a row."""
     draws = pc.random(-(-count // run_length), initializer=seed)
     if cardinality:
         draws = pc.divide(pc.floor(pc.multiply(draws, float(cardinality))), float(cardinality))
@@ -65,7 +65,7 @@ def _draw(count: int, seed: int, cardinality: int, run_length: int) -> Any:  # n
 
 
 def _convert(draws: Any, kind: str) -> Any:  # noqa: ANN401
-    """Convert floats of [0, 1) to a type, with as many distinct values as it can hold."""
+    """Convert floats in [0, 1) to a type, with as many distinct values as it can hold."""
     if kind == "float64":
         return draws
     if kind == "int64":

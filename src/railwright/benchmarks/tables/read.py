@@ -49,8 +49,8 @@ _WHEELS = {"pyarrow": "'railwright[tables]'", "cudf": "cudf-cu13"}
 _MADE_BYTES_PER_S, _READ_BYTES_PER_S = 30e6, 150e6
 _COPIES = 5
 """Copies of the table in memory: as made, as read, as decoded, its file, and the memory for making it."""
-_OTHER_ENCODED = 6
-"""The assumed ratio of a user's table to its file, for the plan."""
+_MEMORY_TO_FILE = 6
+"""The assumed ratio of a user's table in memory to its file, for the plan."""
 
 TableJob = Job[TableOptions, TableCase]
 TableRank = Rank[TableOptions, TableCase]
@@ -98,7 +98,7 @@ def _plan(job: TableJob) -> Plan:
     """Estimate the cost, or give the reason why it cannot run. Reads only the size of a user's file."""
     options = job.options
     size, problem = _estimate_size(options)
-    memory = options.size if options.file == OWN else _OTHER_ENCODED * size
+    memory = options.size if options.file == OWN else _MEMORY_TO_FILE * size
     reads = len(options.cache) * 2 + 1
     seconds = 3 + memory / _MADE_BYTES_PER_S
     each = memory / _READ_BYTES_PER_S
@@ -114,7 +114,7 @@ def _plan(job: TableJob) -> Plan:
 
 
 def _find_missing(job: TableJob) -> str:
-    """Return the reader's requirements that this machine lacks, or an empty string."""
+    """Return the reason if the reader lacks a package or a GPU here, or an empty string."""
     for name in _PACKAGES[job.case.reader]:
         if importlib.util.find_spec(name) is None:
             return f"{name} is not installed: pip install {_WHEELS[name]}"
@@ -122,7 +122,7 @@ def _find_missing(job: TableJob) -> str:
 
 
 def _estimate_size(options: TableOptions) -> tuple[int, str]:
-    """Return the approximate size of the file, and the reason why it cannot be read or made."""
+    """Return the approximate size of the file, and the reason why it cannot be read or made, or an empty string."""
     if options.file == OWN:
         return options.size, room_problem(options.directory, options.size)
     try:
@@ -247,7 +247,7 @@ def _open_reader(rank: TableRank, stack: contextlib.ExitStack, path: str, name: 
 
 
 def _route_evidence(reader: str, encoded: int, before: int | None, after: int | None) -> tuple[Evidence, ...]:
-    """Return evidence of the reader's route: system calls through host memory, or another."""
+    """Return evidence of a GPU reader's route: through host memory if system calls read at least half of the bytes."""
     if reader == "pyarrow":
         return ()
     if before is None or after is None:
@@ -341,7 +341,7 @@ BENCHMARK = Benchmark(
                     supplies="fetch", is_reference=True),
         Declaration(_RATE, Unlimited(why="the page cache, read by many threads, has no limit of its own"),
                     when={"part": (FETCH,)}, supplies="fetch", is_reference=True),
-        Declaration(_RATE, Unlimited(why="decoding alone is what reading is held against"), when={"part": (DECODE,)},
+        Declaration(_RATE, Unlimited(why="decoding alone is the baseline of reading"), when={"part": (DECODE,)},
                     supplies="decode", is_reference=True),
         Declaration(_RATE, Files(of="decoded")),
     ),

@@ -47,7 +47,7 @@ def parse_bucket(text: str) -> int | str:
 
 
 def parse_buckets(text: str) -> tuple[str, ...]:
-    """Parse `25M,single` into distinct kinds as they are printed: `25 MiB`, `single`. Raises UsageError."""
+    """Parse `25M,single` into distinct kinds as they are printed: `25M`, `single`. Raises UsageError."""
     kinds = [parse_bucket(part) for part in text.split(",")]
     return tuple(dict.fromkeys(kind if isinstance(kind, str) else format_bucket(kind) for kind in kinds))
 
@@ -65,7 +65,7 @@ def cut(kind: str, gradients: Sequence[int], element_bytes: int, *, divisible: b
 
     A bucket of whole tensors is closed as soon as it reaches its size, as in PyTorch's DistributedDataParallel.
     `divisible` cuts through gradients, so that every bucket but the last has exactly its size. Raises UsageError for
-    more than MOST_BUCKETS.
+    more than MOST_BUCKETS such buckets.
     """
     total, asked = sum(gradients), parse_bucket(kind)
     if asked == SINGLE:

@@ -64,7 +64,8 @@ def parse_model(text: str) -> Model:
     count = round(float(match.group(1)) * _SCALE[match.group(2).upper()])
     if not LEAST_PARAMETERS <= count <= MOST_PARAMETERS:
         raise UsageError(
-            f"a model of {name} parameters", hint=f"give from {LEAST_PARAMETERS:,} to {MOST_PARAMETERS:,} of them"
+            f"a model must have {LEAST_PARAMETERS:,} to {MOST_PARAMETERS:,} parameters, got {name}",
+            hint="give a number like 7B",
         )
     return Model(name.upper(), (count,), tensors=False)
 

@@ -50,7 +50,7 @@ class Point(NamedTuple):
 
     dtype: str
     buckets: str
-    """The text that `train_buckets.parse_bucket` reads."""
+    """The text that `buckets.parse_bucket` reads."""
     overlap: bool
 
 
@@ -64,18 +64,18 @@ class TrainOptions(Options, frozen=True):
     )
     overlap: tuple[str, ...] = option(
         "yes,no",
-        "yes: a bucket goes as soon as it is complete; no: all go after the backward pass",
+        "yes: reduce a bucket as soon as it is complete; no: reduce all after the backward pass",
         choice("yes", "no"),
     )
     compute: str = option(AUTO, f"{AUTO} (the first that works), {', '.join(WAYS)}", single_choice(AUTO, *WAYS))
     compute_ms: int = option(
-        "50", "milliseconds that a compute phase without PyTorch shall last", whole_number(_MOST_COMPUTE_MS)
+        "50", "duration of a compute phase without PyTorch, in milliseconds", whole_number(_MOST_COMPUTE_MS)
     )
-    batch: int = option("64", "images of a step with PyTorch, for each GPU", whole_number(_MOST_BATCH))
-    iterations: int = option("100", "timed iterations, after one that is not", whole_number(_MOST_ITERATIONS))
+    batch: int = option("64", "images per GPU in a step with PyTorch", whole_number(_MOST_BATCH))
+    iterations: int = option("100", "timed iterations, after an untimed one", whole_number(_MOST_ITERATIONS))
     most_seconds: int | None = option(
         _ANY,
-        f"{_ANY}, or end the iterations of a point after so many seconds, with at least {LEAST_ITERATIONS}",
+        f"{_ANY}, or the seconds after which a point ends, though not before {LEAST_ITERATIONS} iterations",
         word_or(_ANY, None, whole_number(_MOST_SECONDS)),
     )
     gpus: Gpus = option("all", GPUS_HELP, parse_gpus(1))

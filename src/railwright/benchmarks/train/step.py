@@ -55,7 +55,7 @@ def _run(rank: TrainRank) -> Iterator[Result]:
 
 
 def _measure_all(rank: TrainRank) -> Iterator[Result]:
-    """Measure all points; yields from rank 0 alone."""
+    """Measure all points. Yields results on rank 0 only."""
     options = rank.job.options
     cpus = gpus.bind_near_gpu(rank.job, rank.index)  # PyTorch's own threads run beside this one
     torch = phases.find_torch(rank, options.model)
@@ -209,7 +209,7 @@ BENCHMARK = Benchmark(
     summary="A training iteration: compute phase and gradient all-reduce by NCCL",
     method=_METHOD,
     results=(
-        Declaration("latency_s", Unlimited(why="how long a training step takes is the model's, not a link's")),
+        Declaration("latency_s", Unlimited(why="the duration of a training step depends on the model, not on a link")),
         Declaration("bandwidth_bytes_per_s", Collective(operation="all_reduce", in_buckets=True)),
     ),
     options=TrainOptions,
