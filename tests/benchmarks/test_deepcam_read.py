@@ -1,4 +1,4 @@
-"""Samples in HDF5 files: made or the user's, read in every way, handed over at a pace, and checked."""
+"""Samples in HDF5 files: generated or the user's, read by every reader, delivered at a pace, and checked."""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SAMPLE_BYTES = 16 * 24 * 16 * 4
 
 @pytest.fixture
 def measure(tmp_path, monkeypatch):
-    """All results of all launches of one rank, in this process, whose CPUs stay its own."""
+    """Run all launches with one rank in this process, whose CPUs stay unchanged, and return all results."""
     before = os.sched_getaffinity(0)
 
     def run(**given):
@@ -260,7 +260,7 @@ def test_it_runs_on_request_only() -> None:
 
 @pytest.fixture
 def on_a_gpu(stand_ins, two_gpus, tmp_path):
-    """All launches on a GPU of a recorded machine, over stand-ins for CUDA and cuFile."""
+    """Run all launches on a GPU of a recorded machine, over stand-ins for CUDA and cuFile."""
     site, folder = tmp_path / "site", tmp_path / "files"
     for one in (site, folder):
         one.mkdir()

@@ -1,4 +1,4 @@
-"""Writes to a file of our own: verified, with their wear said before, and with nothing left whatever ends them."""
+"""Writes to the benchmark's own file: verified, with their wear planned, and without leftovers however they end."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_writes_that_cannot_be_are_planned_as_waived_with_the_reason(options: tu
 
 
 def test_a_file_system_that_refuses_direct_files_is_a_waiver_and_keeps_none(small_disk) -> None:
-    """Ramfs makes the file and then refuses O_DIRECT."""
+    """Ramfs creates the file and then refuses O_DIRECT."""
     folder = small_disk("disk", kind="ramfs")
     rank = SimpleNamespace(job=job(folder), step=lambda _text: None)
     blank = Result(benchmark="file_write", quantity="bandwidth_bytes_per_s", path="memory0>drive?")
@@ -184,7 +184,7 @@ def test_a_disk_that_fills_up_after_the_plan_is_named(small_disk) -> None:
 
 
 def test_a_quota_is_named_with_the_kernel_s_words(tmp_path: Path, monkeypatch) -> None:
-    """The kernel of this machine may know no quotas: the error it would give is put in its place."""
+    """Raise the quota error in the kernel's place, because this kernel may not support quotas."""
 
     def refuse(*_: object) -> int:
         raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
@@ -267,7 +267,7 @@ def test_an_order_has_every_whole_block_of_every_extent_once(order: str, size: i
 
 
 def test_a_pass_over_a_huge_file_is_bounded_and_covers_all_of_it() -> None:
-    """64 TiB of 4 KiB blocks would be 16 billion: they are drawn and never listed."""
+    """64 TiB have 16 billion blocks of 4 KiB, which must be drawn without listing them."""
     offsets, _ = direct_io.order_blocks((Extent(0, 0, 64 * 2**40),), 4096, "random")
     assert len(set(offsets)) == 65_536
     assert min(offsets) < 2**40 < 63 * 2**40 < max(offsets)

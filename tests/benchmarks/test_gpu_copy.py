@@ -67,7 +67,7 @@ def job_latency(topology):
 
 @pytest.fixture(scope="module")
 def everything(stand_ins, two_gpus, tmp_path_factory):
-    """A launch of gpu_copy's defaults at two sizes, of which one fills no vector."""
+    """Return the results of gpu_copy's defaults at two sizes, one of them smaller than a vector."""
     with pytest.MonkeyPatch.context() as patch:
         variables = environment(
             stand_ins, *(gpu.address for gpu in two_gpus.of_kind("gpu")), STANDIN_CUDA_COPY_US="50,50"
@@ -218,7 +218,7 @@ def test_gpus_that_do_not_reach_each_other_copy_through_the_host_and_kernels_are
 
 
 def test_memory_that_is_not_pinned_is_never_behind_a_held_stream(measure):
-    """The driver waits for the GPU while it enqueues such a copy: held back, both would wait for each other."""
+    """The driver waits for the GPU while it enqueues such a copy, so a held stream would deadlock."""
     results = measure("gpu_copy", sizes="64K", paths="host", host="pageable")
     assert [(one.path, one.parameters["engine"], one.parameters["direction"]) for one in results] == [
         *(("memory0>gpu0", "ce", "one"), ("gpu0>memory0", "ce", "one")),

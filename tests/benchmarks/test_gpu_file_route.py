@@ -1,4 +1,4 @@
-"""The way that data between a file and a GPU took: told by the best of what was seen, and unknown with all reasons."""
+"""The route between a file and a GPU: decided by the best available evidence, or unknown with all reasons."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def test_where_nothing_tells_every_reason_is_named():
         "the kernel does not count this process's reads and writes"
     )
     assert route_evidence(NOTHING._replace(log="INFO", called_bytes=512)).seen == (
-        "this version of libcufile counts nothing; its log does not say; the kernel counted 512 B by read() for 1 MiB"
+        "this version of libcufile counts nothing; its log does not name the route; "
+        "the kernel counted 512 B by read() for 1 MiB"
     )
 
 

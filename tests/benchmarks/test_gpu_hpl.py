@@ -42,7 +42,7 @@ def job_of(topology, **options):
 
 @pytest.fixture
 def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
-    """The results of one launch on the two GPUs of a recorded machine."""
+    """Return the results of one launch on the two GPUs of a recorded machine."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def run(faults=None, **options):

@@ -18,7 +18,7 @@ MASK = 2**64 - 1
 
 
 def element(order, row, column):
-    """HPL_rand by its definition: state k of the generator by itself, in whole numbers."""
+    """Return HPL_rand by its definition: state k of the generator, computed directly in integers."""
     state = problem.SEED
     for _ in range(column * order + row + 1):
         state = (6364136223846793005 * state + 1) & MASK
@@ -74,7 +74,7 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def run(railwright, library):
-    """`railwright run hpl` with these options over the stand-in."""
+    """Run `railwright run hpl` with these options over the stand-in."""
 
     def start(mpirun, fault="", **given):
         options = {"n": N, "nb": NB, "ranks": 2, "threads": 1, "library": library, **given}
@@ -90,7 +90,7 @@ def run(railwright, library):
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 def test_it_solves_and_checks(run, railwright, mpiruns, mpi):
     done = run(mpiruns[mpi], grid="1x2,2x1")
-    assert done.status == 3, done.err  # a solution has no band
+    assert done.status == 3, done.err  # a solve has no band
     products, solutions = [], []
     for one in railwright.results():
         (products if one.parameters.get("part") else solutions).append(one)

@@ -1,4 +1,4 @@
-"""Linpack before anything runs: how it is laid out, what fits, and HPL.dat."""
+"""Linpack before it runs: the layout of ranks, the memory that fits, and HPL.dat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from railwright.topology.sources.load import load
 from railwright.units import GIB
 
 HPL = find("hpl")
-# As it comes with HPL 2.3, in our own words where words do not count.
+# The file that HPL 2.3 ships, with other comments where HPL ignores them.
 SHIPPED = """first line
 second line
 HPL.out      output
@@ -37,7 +37,7 @@ HPL.out      output
 
 @pytest.fixture
 def memory(monkeypatch):
-    """Says how much memory is free."""
+    """Return a function that sets the free memory."""
 
     def say(free):
         monkeypatch.setattr(options, "available_memory_bytes", lambda: free)
@@ -111,7 +111,7 @@ def test_residuals():
 
 
 def test_a_rank_for_each_node_with_its_cores(host, memory):
-    """Two sockets of 8 cores, each core two CPUs that Linux numbers 16 apart."""
+    """Two sockets of 8 cores; a core has two CPUs, which Linux numbers 16 apart."""
     cpus = tuple(
         cpu for node in (0, 1) for cpu in (*range(8 * node, 8 * node + 8), *range(16 + 8 * node, 24 + 8 * node))
     )

@@ -1,4 +1,4 @@
-"""KV caches in real blocks between two ranks: what arrived, what was recorded, what is refused, what it is held to."""
+"""KV caches in real blocks between two ranks: the data, the records, the refusals and the limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALL = TOKENS * 131_072
 
 @pytest.fixture(scope="module")
 def measured(driver_of_module):
-    """Few tokens of Llama 3.1 8B in every layout, access and operation."""
+    """Measure few tokens of Llama 3.1 8B in every layout, access and operation."""
     done = driver_of_module(*("run", "kv_cache", "-o", f"tokens={TOKENS}", "-o", "layout=paged,as-kvbench", "--force"))
     assert done.status == 3, done.err  # no copy was measured, so there is no limit
     driver_of_module.expect_nothing_left()

@@ -35,7 +35,7 @@ LLAMA_8B = {
 
 
 def config(**fields: object) -> bytes:
-    """Llama 3.1 8B's config.json with changes; a field that is `...` is left out."""
+    """Llama 3.1 8B's config.json with changes; a field set to `...` is omitted."""
     return json.dumps({k: v for k, v in (LLAMA_8B | fields).items() if v is not ...}).encode()
 
 

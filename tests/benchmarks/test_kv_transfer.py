@@ -43,7 +43,7 @@ CUOBJ_SYMBOLS = (
 
 
 def free_ports(count: int) -> list[int]:
-    """All are held until the last is chosen, so that no two are the same."""
+    """Keep all ports open until the last is chosen, so that no two are the same."""
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -57,7 +57,7 @@ def die_with_the_test() -> None:
 
 @contextlib.contextmanager
 def service(argv: list[str], port: int, log: Path):
-    """A server of its own until the end of the block, whatever happens to us; fails when it does not answer."""
+    """Run a server until the end of the block, or until the test dies; fails if it does not answer."""
     with log.open("wb") as out:
         process = subprocess.Popen(
             argv,
@@ -82,7 +82,7 @@ def service(argv: list[str], port: int, log: Path):
 
 @pytest.fixture
 def etcd(tmp_path):
-    """The URL of an etcd of this test's own."""
+    """Return the URL of the test's own etcd."""
     program = shutil.which("etcd")
     assert program, "etcd is missing: make test-deps (Debian package etcd-server)"
     port, peer = free_ports(2)
@@ -104,7 +104,7 @@ def etcd_asks(url: str, path: str, body: dict[str, str]) -> dict:
 
 
 def moto_server() -> str:
-    """moto's S3 server, in a virtual environment of its own: it is a test's tool and never a dependency."""
+    """moto's S3 server, in its own virtual environment, because it is a test tool and not a dependency."""
     program = ROOT / ".venv-moto/bin/moto_server"
     assert program.exists(), "the S3 server is missing: make test-deps"
     return str(program)
@@ -112,7 +112,7 @@ def moto_server() -> str:
 
 @pytest.fixture
 def bucket(tmp_path):
-    """The URL of a bucket of an S3 server of this test's own."""
+    """Return the URL of a bucket in the test's own S3 server."""
     [port] = free_ports(1)
     with service([moto_server(), "-H", "127.0.0.1", "-p", str(port)], port, tmp_path / "s3.log"):
         url = f"http://127.0.0.1:{port}/kvblocks"
@@ -123,7 +123,7 @@ def bucket(tmp_path):
 
 @pytest.fixture
 def object_client(tmp_path):
-    """An environment in which the OBJ plugin loads, and S3's credentials."""
+    """Return an environment in which the OBJ plugin loads, with S3 credentials."""
     source, folder = tmp_path / "cuobj.c", tmp_path / "cuobj"
     folder.mkdir()
     source.write_text("void abort(void);\n" + "".join(f"void {name}(void) {{ abort(); }}\n" for name in CUOBJ_SYMBOLS))
@@ -267,7 +267,7 @@ def sectors_read() -> dict[str, int]:
 
 
 def test_a_direct_read_really_comes_from_the_drive(railwright):
-    """The record is held against the kernel's own counters of the drive, which the page cache would leave alone."""
+    """Compare the record with the kernel's counters of the drive, which the page cache would not change."""
     before = sectors_read()
     run(railwright, "kv_file", "sizes=1M", "batches=1", "file-size=16M", "operations=READ")
     after = sectors_read()

@@ -1,4 +1,4 @@
-"""NIXL with GPU memory: what is planned, what UCX's own log says of it, and what is found when it emulates.
+"""NIXL with GPU memory: the plan, UCX's own log, and the findings if UCX emulates transfers.
 
 The logs are of two H200 (NIXL 1.5.1, UCX 1.23). What only a GPU can show is not tested.
 """
@@ -34,7 +34,7 @@ SILENCE_S = 120.0
 
 
 def table(configuration: str, title: str, *rows: tuple[str, str, str]) -> str:
-    """A table as UCX prints it behind its time stamp."""
+    """Return a table as UCX prints it after its time stamp."""
     stamp = "[1795320179.018694] [vm:728  :0]   "
     lines = [f"| initiator {configuration} |", f"| {title} |", "| Range | Description | Config |"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
@@ -87,7 +87,7 @@ def job_on(topology, launch=0, **options):
     return jobs_of(find("kv_vram"), topology, cpus, options)[launch]
 
 
-# --- what UCX says
+# --- UCX's log
 
 
 def test_a_transfer_between_gpus_is_seen_as_cuda_ipc(log):
@@ -143,7 +143,7 @@ def test_a_log_of_nonsense_names_nothing():
     assert ucx_protocols.read(lines) == ()
 
 
-# --- what is found
+# --- findings
 
 
 def result_with(value: str, path: str = "gpu0>memory0", processes: int = 2) -> Result:
@@ -209,7 +209,7 @@ def test_copies_of_a_process_that_did_not_enable_peer_access_are_a_finding(two_g
     }
 
 
-# --- what is planned
+# --- plans
 
 
 def test_every_link_is_planned_from_either_side_in_two_processes_and_in_one(two_gpus):

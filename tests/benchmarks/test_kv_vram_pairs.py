@@ -1,4 +1,4 @@
-"""Between which GPUs NIXL moves memory, how long that is planned to take and how much it moves."""
+"""The pairs of GPUs between which NIXL moves memory, with the planned time and bytes."""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def jobs(topology, **options):
 
 
 def paths(job):
-    """(processes, link, WRITE's path) of all that is measured, and the sizes."""
+    """Return (processes, link, WRITE's path) of everything that is measured, and the sizes."""
     options = reduce_options(job)
     written = [(one.processes, one.link, one.path(job, "WRITE")) for one in options.moves(len(job.gpus))]
     return written, options.sizes, options.operations

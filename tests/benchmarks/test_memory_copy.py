@@ -1,4 +1,4 @@
-"""Copies between NUMA nodes: which are made, that their pages are where they should be, and what is said otherwise."""
+"""Copies between NUMA nodes: the pairs, the placement of their pages, and the reasons if pages are misplaced."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ print(json.dumps([result.outcome, result.reason, result.path]))
 
 
 def nodes(*cpu_lists: str, memories: int | None = None) -> Topology:
-    """A machine with so many NUMA nodes, whatever this one has; the last nodes may lack memory."""
+    """Return a machine with these NUMA nodes, whatever this one has; the last nodes may lack memory."""
     count = len(cpu_lists) if memories is None else memories
     kinds = {f"cpu{node}": "cpu" for node in range(len(cpu_lists))} | {
         f"memory{node}": "memory" for node in range(count)
@@ -65,7 +65,7 @@ def nodes(*cpu_lists: str, memories: int | None = None) -> Topology:
 
 
 def measured(machine: Topology, **options: str) -> list[Result]:
-    """All results of one launch: a real one, in a process of its own."""
+    """Run a real launch in its own process, and return all results."""
     options = BENCHMARK.parse({"sizes": "4K", "node-sizes": "4K,1M", **options})
     (planned,) = plan_launches(machine, [(BENCHMARK, options)])
     return list(Measurement().results(planned))
@@ -193,7 +193,7 @@ def test_a_copy_between_nodes_has_no_limit_but_the_memories_own() -> None:
 
 
 def channels() -> Topology:
-    """Two nodes with eight channels of DDR5-4800 each."""
+    """Return a machine of two nodes with eight channels of DDR5-4800 each."""
     plain = nodes("0", "1")
     ddr5 = MemoryLink(channels=8, transfers_per_s=4.8e9, bus_bytes=8)
     links = (

@@ -1,4 +1,4 @@
-"""A mount that never answers: it is named, and nothing hangs."""
+"""A mount that never answers: errors name it, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_where_a_child_hangs_no_thread_of_ours_looks(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(mounted, "answers", lambda _path, _patience_s: False)
     try:
         with pytest.raises(CannotJudge, match="did not answer within"):
-            mounted.query_mount("/mnt/stalled", lambda: pytest.fail("it was looked at"), patience_s=0.05)
+            mounted.query_mount("/mnt/stalled", lambda: pytest.fail("it was queried"), patience_s=0.05)
     finally:
         mounted._silent.discard("/mnt/stalled")
 

@@ -1,4 +1,4 @@
-"""The MPI benchmarks of N ranks and of both directions, run for real: their data, their rates, and faults."""
+"""Real runs of the MPI benchmarks with N ranks and in both directions: data, rates and faults."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ NAMES = [f"mpi_{operation}" for operation in OPERATIONS]
 PAIRS = ["mpi_message_rate", "mpi_bidirectional"]
 SIZES = (8, 65536)
 TINY = ("-o", "sizes=8,64K", "-o", "ranks=2", "-o", "pages=small", "--force")
-# Over TCP what waits also polls, so ten thousand small operations take ten CPU seconds: one of each kind is enough.
+# Over TCP waiting ranks poll as well, so ten thousand small operations take ten CPU seconds: one of a kind is enough.
 OVER_TCP = ("mpi_all_reduce", "mpi_bidirectional")
 KIB, MIB = 1 << 10, 1 << 20
 
-# A library that adds wrongly to one word of one rank.
+# A library that corrupts the sum in one word on one rank.
 WRONG_LIBRARY = """
 #include <stdint.h>
 int PMPI_Allreduce(const void *, void *, int, intptr_t, intptr_t, intptr_t);
@@ -50,7 +50,7 @@ int MPI_Allreduce(const void *out, void *in, int count, intptr_t type, intptr_t 
 
 @pytest.fixture(scope="module")
 def measured(driver_of_module, mpiruns):
-    """Results of all collectives with two ranks over shared memory, and of some over TCP."""
+    """Return the results of all collectives with two ranks over shared memory, and of some over TCP."""
     both = [word for name in OVER_TCP for word in ("-o", f"{name}.transports=shm,tcp")]
     done = driver_of_module("run", *NAMES, *PAIRS, *TINY, *both, "--mpirun", mpiruns["openmpi"])
     assert done.status == 3, done.err
@@ -115,7 +115,7 @@ def floats(buffer, count):
 
 
 def done_right(operation, rank, sent):
-    """The expected data on a rank, computed from all ranks' data without the benchmark's own check."""
+    """Return the expected data on a rank, computed from all ranks' data without the benchmark's own check."""
     ranks, count = len(sent), len(sent[0])
     share = count // ranks
     sums = [sum(each[i] for each in sent) for i in range(count)]
@@ -324,7 +324,7 @@ def copies_of(*sizes):
     [("all_reduce", 1, 1.5), ("all_gather", 1, 0.75), ("reduce_scatter", 4, 0.75), ("all_to_all", 1, 0.75)],
 )
 def test_a_collective_is_held_against_the_copies_of_what_each_rank_writes(name, written, busbw):
-    """`written`: size / what one of four ranks writes of it."""
+    """`written` is the size over the bytes that one of four ranks writes."""
     for rate, factor_of_rate in (("algbw", 1.0), ("busbw", busbw)):
         limit, band = bounds_of_collective(
             f"mpi_{name}", "bandwidth_bytes_per_s", 4, *copies_of(2 * MIB, 8 * MIB), size_bytes=8 * MIB, rate=rate

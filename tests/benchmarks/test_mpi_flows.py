@@ -1,4 +1,4 @@
-"""Both ends of a flow over a wire of this test: all that is sent arrives, is timed, compared and answered."""
+"""Both ends of a flow over a simulated wire: everything sent arrives, is timed, compared and answered."""
 
 from __future__ import annotations
 

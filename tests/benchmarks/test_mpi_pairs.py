@@ -57,7 +57,7 @@ class Between:
 
 
 class Rank:
-    """The first of four ranks, whose second has other times and whose receivers have none."""
+    """The first of four ranks; the second has other times, and the receivers have none."""
 
     def __init__(self, others):
         self.job, self.comm, self.others, self.barriers = job_of(BENCHMARK, LAPTOP), self, others, 0

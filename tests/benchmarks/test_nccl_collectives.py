@@ -30,7 +30,7 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_
 IN_PLACE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 KIB, MIB = 1 << 10, 1 << 20
 TINY = "16,4K,512K"
-# The patience for a launch on a busy machine; a hang is noticed by silence long before.
+# The time limit of a launch on a busy machine; a hang is noticed by silence long before.
 SILENCE_S = 120.0
 
 
@@ -41,7 +41,7 @@ def two_gpus(tmp_path_factory):
 
 @pytest.fixture
 def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
-    """Runs all launches of a benchmark on the GPUs of a recorded machine, of two where none is given."""
+    """Run all launches of a benchmark on the GPUs of a recorded machine, by default one with two."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def run(name, *, folder=stand_ins, faults=None, topology=two_gpus, **options):
@@ -179,7 +179,7 @@ def test_without_a_driver_it_is_waived(measure, tmp_path):
 
 @pytest.fixture(scope="module")
 def old_nccl(stand_ins, tmp_path_factory):
-    """A folder where NCCL is 2.18: no ncclAlltoAll, no ncclMemAlloc, no windows, no log that can be switched."""
+    """Return a folder with NCCL 2.18: no ncclAlltoAll, no ncclMemAlloc, no windows, no log that can be switched."""
     folder = tmp_path_factory.mktemp("old")
     (folder / "libcuda.so.1").symlink_to(stand_ins / "libcuda.so.1")
     flags = ["-std=c11", "-O2", "-fPIC", "-shared", "-pthread", "-DOLD"]

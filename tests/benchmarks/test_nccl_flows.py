@@ -27,7 +27,7 @@ def flow(number, source, destination):
 
 RING = tuple(flow(number, number, (number + 1) % 3) for number in range(3))
 ROUNDS = (RING, (flow(0, 2, 0), flow(1, 2, 1)), RING[::-1])
-"""All in a circle, two from one GPU, and a circle in another order."""
+"""A ring of all, two flows from one GPU, and a ring in another order."""
 
 
 @pytest.fixture

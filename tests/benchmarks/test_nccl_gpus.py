@@ -1,4 +1,4 @@
-"""The GPUs of NCCL's benchmarks and of the training step: all, the first few, or those named."""
+"""The GPUs of the NCCL benchmarks and of the training step: all, the first few, or those named."""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations

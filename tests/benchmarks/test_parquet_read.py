@@ -290,7 +290,7 @@ def test_options_that_cannot_be_are_refused() -> None:
 
 
 CUDF = '''
-"""Stands in for cuDF: pyarrow reads, and the environment is what cuDF would be told."""
+"""A stand-in for cuDF: pyarrow reads, and the environment is the one that cuDF would get."""
 import io, os
 import pyarrow as pa
 from pyarrow import orc, parquet

@@ -1,4 +1,4 @@
-"""Ranks on one mount: verified, told to the first and the last end, and with nothing left whatever ends them."""
+"""Ranks on one mount: verified, timed until the first and the last are done, and without leftovers however they end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from railwright.topology.expand import expand
 SHARED = find("shared_storage")
 TINY = {"large-size": "256K", "block": "64K", "small-files": "5", "small-size": "100", "direct": "no", "passes": "2"}
 GONE = 2**22 + 1
-"""A process that cannot be: above the largest pid_max."""
+"""The id of a process that cannot exist: above the largest pid_max."""
 
 
 class Alone:
@@ -42,7 +42,7 @@ class Alone:
 
 @pytest.fixture
 def measure(tmp_path, monkeypatch):
-    """The results of one rank in this process."""
+    """Return the results of one rank in this process."""
 
     def run(folder: Path = tmp_path, **given):
         options = TINY | {"directory": str(folder)} | {key.replace("_", "-"): value for key, value in given.items()}

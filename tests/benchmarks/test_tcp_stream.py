@@ -1,4 +1,4 @@
-"""Plain sockets between two real ranks: what is measured, how that is proven, and what is said where it cannot be."""
+"""Plain sockets between two real ranks: measurements, evidence, and the reasons for failures."""
 
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 

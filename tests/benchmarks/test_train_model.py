@@ -1,4 +1,4 @@
-"""The model, its buckets and the compute phase of train_step, without a GPU; PyTorch's part where it is installed."""
+"""The model, its buckets and the compute phase of train_step, without a GPU; PyTorch's part if it is installed."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def rendered(results, width=120):
 PARTS = ("iteration", "compute", "exposed", "communication")
 SMALL = {"model": "100K", "dtypes": "fp32", "buckets": "100K,single", "compute-ms": "2", "iterations": "6"}
 SLOW_PRODUCTS = {"STANDIN_CUBLAS_NS": "2"}
-"""Long enough that an all-reduce which did not wait for its gradients would come before them."""
+"""So long that an all-reduce that does not wait for its gradients would run before they exist."""
 SILENCE_S = 120.0
 
 
@@ -46,7 +46,7 @@ def job_of(topology, **options):
 
 @pytest.fixture
 def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
-    """The results of one launch on the two GPUs of a recorded machine."""
+    """Return the results of one launch on the two GPUs of a recorded machine."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def run(*, folder=stand_ins, faults=None, **options):

@@ -173,7 +173,7 @@ Measure = Callable[[Target, Point], Iterator[Result]]
 
 
 def measure_points(rank: GpuFileRank, blank: Result, measure: Measure) -> Iterator[Result]:
-    """Yield the results of each point, or `blank` as waived with cuFile's reason if the way is unavailable."""
+    """Yield the results of each point, or `blank` as waived if cuFile or the file system refuses the way."""
     try:
         with contextlib.ExitStack() as stack:
             files = _open_files(rank, stack)

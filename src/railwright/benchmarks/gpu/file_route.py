@@ -28,9 +28,11 @@ def route_evidence(look: Observation) -> Evidence:
     if own is not None and own.nvidia_fs == "0.0" and not own.p2pdma and (look.called_bytes or 0) >= look.moved_bytes:
         left = f"{kernel}, and cuFile has neither nvidia-fs nor P2PDMA here"
         return Evidence(claim=_CLAIM, value="posix", seen=left)
-    words = [look.uncounted, "its log does not say" if look.log else "it wrote no log"]
-    words += [kernel if look.called_bytes is not None else "the kernel does not count this process's reads and writes"]
-    return Evidence(claim=_CLAIM, value="unknown", seen="; ".join(words))
+    reasons = [look.uncounted, "its log does not name the route" if look.log else "it wrote no log"]
+    reasons += [
+        kernel if look.called_bytes is not None else "the kernel does not count this process's reads and writes"
+    ]
+    return Evidence(claim=_CLAIM, value="unknown", seen="; ".join(reasons))
 
 
 def _counter_evidence(counted: PathCounts, verb: str) -> Evidence:

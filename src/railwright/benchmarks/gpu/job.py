@@ -19,7 +19,7 @@ def launch_all_gpus(_options: Options, machine: Machine) -> tuple[Launch[Case], 
 
 
 def waiver_reason(job: AnyJob, least: int = 1) -> str:
-    """Return the reason why a benchmark with at least `least` whole NVIDIA GPUs cannot run, or an empty string."""
+    """Return the reason why a benchmark that needs `least` whole NVIDIA GPUs cannot run, or an empty string."""
     found = len(job.gpus)
     if found >= least:
         return ""

@@ -112,8 +112,8 @@ def _run_round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWa
             continue
         rate = times[flow.number] * end.buffer.size_bytes / seconds
         check = end.buffer.verify(_seed(number, flow), end.buffer.size_bytes)
-        told: dict[str, Scalar] = {"nccl": end.library.version, "gpu": end.device.name}
-        yield record_received(BENCHMARK, number, flow, (rate,), check, told)
+        settings: dict[str, Scalar] = {"nccl": end.library.version, "gpu": end.device.name}
+        yield record_received(BENCHMARK, number, flow, (rate,), check, settings)
 
 
 def _count_transfers(stream_s: float, seconds: float) -> int:

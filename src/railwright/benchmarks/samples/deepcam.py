@@ -297,8 +297,8 @@ def _results(
         starved, full = _median_time_share(passes, "starved_s"), _median_time_share(passes, "full_s")
         parameters |= {"part": DELIVERED, "pace": pace, "prefetch": options.prefetch}
         settings |= {"starved_share": starved, "reader_waits_share": full}
-        told = f"the consumer {starved:.0%}, the reader {full:.0%}".replace("%", " %")
-        evidence += (Evidence(claim="waiting", value=told, seen="clocks around each wait, of all ranks' time"),)
+        waiting = f"the consumer {starved:.0%}, the reader {full:.0%}".replace("%", " %")
+        evidence += (Evidence(claim="waiting", value=waiting, seen="clocks around each wait, of all ranks' time"),)
     done = replace(
         failed_if(at, work.trouble),
         settings=settings,

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 _STAMP = struct.Struct("!IQ")  # sequence number, when it was sent (ns)
-_QUIET_S = 0.3  # a receiver that was told to end waits until nothing has arrived for this long
+_QUIET_S = 0.3  # a stopped receiver waits until nothing has arrived for this long
 _DEADLINE_S = 120.0  # a receiver whose prober died exits by itself
 _LEVEL = {socket.AF_INET: socket.IPPROTO_IP, socket.AF_INET6: socket.IPPROTO_IPV6}
 # Socket options by family (linux/in.h, linux/in6.h).
@@ -244,8 +244,8 @@ def _connect(settings: Settings, port: int) -> socket.socket:
 
 def _round_trip_s(sock: socket.socket) -> float:
     """Return the round trip of a new connection: the kernels' answer to its first packet, without a process."""
-    told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT_AT + 4)
-    return float(struct.unpack_from("=I", told, _RTT_AT)[0]) / 1e6
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT_AT + 4)
+    return float(struct.unpack_from("=I", info, _RTT_AT)[0]) / 1e6
 
 
 def trace(settings: Settings) -> list[Record]:

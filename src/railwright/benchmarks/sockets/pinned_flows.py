@@ -110,7 +110,7 @@ def _run_round(rank: FlowsRank, number: int, flows: tuple[FlowRequest, ...]) -> 
         heard.setdefault((address, record["source_address"], record["source_port"]), {}).update(record)
     for (address, source, port), record in heard.items():
         long = record.get("sizes", {}).get(case.long_bytes, 0)
-        told: dict[str, Scalar] = {
+        settings: dict[str, Scalar] = {
             "destination_address": address,
             "source_address": source,
             "source_port": port,
@@ -119,7 +119,7 @@ def _run_round(rank: FlowsRank, number: int, flows: tuple[FlowRequest, ...]) -> 
             "received_bytes": record.get("received_bytes", 0),
         }
         rate = record.get("bandwidth_bytes_per_s")
-        yield _record(number, "received", () if rate is None else (rate,), told)
+        yield _record(number, "received", () if rate is None else (rate,), settings)
 
 
 def _describe(one: _SentFlow) -> dict[str, Scalar]:
@@ -179,12 +179,12 @@ def _send_packets(case: Flows, one: _SentFlow) -> None:
     assert one.port is not None
     try:
         train = {"packets": case.packets, "size_bytes": PACKET_BYTES, "interval_s": _INTERVAL_S}
-        (told,) = send_udp(_settings(one, [one.port], **train))
-        one.sent, one.refused = told["sent"], told["refused"]
+        (sent,) = send_udp(_settings(one, [one.port], **train))
+        one.sent, one.refused = sent["sent"], sent["refused"]
         if case.long_bytes:
             long = {"packets": case.long_packets, "size_bytes": case.long_bytes, "interval_s": case.long_interval_s}
-            (told,) = send_udp(_settings(one, [one.port], **long))
-            one.long_refused = told["refused"]
+            (sent,) = send_udp(_settings(one, [one.port], **long))
+            one.long_refused = sent["refused"]
     except OSError as error:
         one.trouble = error.strerror or str(error)
 
@@ -192,9 +192,9 @@ def _send_packets(case: Flows, one: _SentFlow) -> None:
 def _send_stream(case: Flows, one: _SentFlow) -> None:
     assert one.port is not None
     stream = {"duration_s": case.stream_s, "connect_timeout_s": _CONNECT_S, "connections_before": _CONNECTIONS_BEFORE}
-    (told,) = send_tcp(_settings(one, [one.port], **stream))
-    one.round_trip_s = told.get("round_trip_s")
-    one.trouble = one.trouble or told.get("error", "")
+    (sent,) = send_tcp(_settings(one, [one.port], **stream))
+    one.round_trip_s = sent.get("round_trip_s")
+    one.trouble = one.trouble or sent.get("error", "")
 
 
 class _Receiver:

@@ -145,14 +145,14 @@ def _explain_other_transport(job: SocketJob, size: int, seen: Evidence) -> str:
 
 
 def _settings(rank: SocketRank, stream: Stream) -> dict[str, Scalar]:
-    job, told = rank.job, stream.told()
+    job, connection = rank.job, stream.told()
     cpus = sorted({job.find_cpu(0), job.find_cpu(1)})
     return {
         "wait": "spin" if _spins(job) else "sleep",
         "nodelay": True,
-        "congestion_control": told.congestion_control,
-        "segment_bytes": told.segment_bytes,
-        "retransmits": told.retransmits,
+        "congestion_control": connection.congestion_control,
+        "segment_bytes": connection.segment_bytes,
+        "retransmits": connection.retransmits,
         "cpus": format_cpus(cpus),
         "oversubscribed": len(cpus) < job.ranks_on_cpus,
     }

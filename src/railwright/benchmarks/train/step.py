@@ -57,7 +57,7 @@ def _run(rank: TrainRank) -> Iterator[Result]:
 def _measure_all(rank: TrainRank) -> Iterator[Result]:
     """Measure all points. Yields results on rank 0 only."""
     options = rank.job.options
-    cpus = gpus.bind_near_gpu(rank.job, rank.index)  # PyTorch's own threads run beside this one
+    cpus = gpus.bind_near_gpu(rank.job, rank.index)  # PyTorch's own threads need CPUs as well
     torch = phases.find_torch(rank, options.model)
     device, library = gpus.open_gpu_and_nccl(rank)
     stream = cuda.Stream(device)
