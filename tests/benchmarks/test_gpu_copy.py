@@ -151,7 +151,7 @@ def test_a_way_back_that_ended_first_is_given_more_copies(measure):
         assert (one.outcome, one.settings["other_way_ran_throughout"]) == ("measured", "2 of 2 samples")
 
 
-def test_what_was_never_both_ways_at_once_is_no_measurement_of_both(measure):
+def test_copies_that_never_overlapped_are_no_measurement_of_both_directions(measure):
     results = measure("gpu_copy", faults={"STANDIN_CUDA_COPY_US": "20000,100"}, samples="2", **BOTH)
     slow = [one for one in results if one.outcome == "waived"]
     assert [(one.path, one.parameters["by"]) for one in slow] == [("gpu0>gpu1", "write"), ("gpu1>gpu0", "read")]
@@ -275,7 +275,7 @@ def test_a_gpu_that_cuda_hides_fails_the_launch_by_its_address(measure, two_gpus
     assert f"CUDA shows no GPU at {two_gpus.device('gpu1').address}" in one.reason
 
 
-def test_what_is_waived_says_how_many_gpus_there_are(two_gpus):
+def test_a_waiver_has_the_number_of_gpus(two_gpus):
     assert waiver_reason(job_on(two_gpus)) == ""
     assert waiver_reason(job_on(two_gpus), least=4) == "4 GPUs are needed, 2 were found"
     one = msgspec.structs.replace(two_gpus, devices=tuple(d for d in two_gpus.devices if d.id != "gpu1"))

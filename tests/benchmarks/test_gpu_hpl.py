@@ -90,7 +90,7 @@ def test_it_solves_and_checks_in_true_fp64(measure, grid, two_gpus):
         ({"STANDIN_CUSOLVERMP_REFUSES": "1"}, "failed", "execution failed (cuSOLVER status 6)"),
     ],
 )
-def test_what_goes_wrong_is_never_a_speed(measure, faults, outcome, said):
+def test_a_failure_has_no_rate(measure, faults, outcome, said):
     results = measure(faults)
     (bad,) = [one for one in results if one.outcome != "measured"]
     assert (bad.outcome, bad.samples) == (outcome, ())

@@ -191,7 +191,7 @@ def test_ranks_of_several_hosts(host, memory):
     assert together.case.threads == 1
 
 
-def test_hpl_dat_as_it_comes_with_hpl():
+def test_the_hpl_dat_that_hpl_ships_is_read():
     asked = hpl_dat.read(SHIPPED)
     assert asked == hpl_dat.HplDat((29, 30, 34, 35), (1, 2, 3, 4), (Grid(2, 2), Grid(1, 4), Grid(4, 1)), 16.0)
     of_hpl_1 = SHIPPED.replace("0            PMAP process mapping\n", "")
@@ -205,7 +205,7 @@ def test_hpl_dat_is_read_as_it_was_written():
     assert len(text.splitlines()) == 31
 
 
-def test_a_broken_hpl_dat_is_told_by_its_line():
+def test_an_invalid_hpl_dat_is_refused_with_its_line():
     lines = SHIPPED.splitlines()
 
     def broken(number, line):
@@ -222,7 +222,7 @@ def test_a_broken_hpl_dat_is_told_by_its_line():
         hpl_dat.read("1" * 100_000)
 
 
-def test_the_file_of_the_user_counts(host, memory, tmp_path):
+def test_the_user_s_hpl_dat_overrides_the_options(host, memory, tmp_path):
     file = tmp_path / "HPL.dat"
     file.write_text(hpl_dat.write(hpl_dat.HplDat((960,), (96,), (Grid(1, 2), Grid(2, 1)), 16.0)))
     jobs = jobs_of(HPL, host, (0, 1), {"dat": str(file)})
@@ -245,7 +245,7 @@ def test_it_runs_on_request_alone():
     assert layout.count_cores(Machine(topology=load("hgx-h100"), cpus=(0,))) == 1
 
 
-def test_the_work_space_is_what_was_seen_of_mkl():
+def test_the_work_space_is_the_one_measured_with_mkl():
     # Resident bytes beyond matrix, b and pivots, MKL 2026.2: (N, NB, grid, threads) -> bytes on rank 0.
     seen = {
         (2000, 192, Grid(1, 1), 1): 20.7e6, (4000, 192, Grid(1, 2), 1): 28.2e6, (8000, 192, Grid(1, 2), 1): 49.5e6,

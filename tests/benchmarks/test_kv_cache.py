@@ -89,7 +89,7 @@ def test_kvbench_s_plan_is_one_request_of_its_block_sizes(measured):
             assert (one.settings["descriptors"], one.settings["requests"]) == (descriptors, 1)
 
 
-def test_the_transport_is_told_from_ucx_s_log_and_the_loopback_counter(measured):
+def test_the_transport_is_read_from_ucx_s_log_and_the_loopback_counter(measured):
     for one in measured.results():
         claims = {evidence.claim: evidence for evidence in one.evidence}
         assert set(claims) == {"ucx_protocol", "transport"}
@@ -198,7 +198,7 @@ def bounds(quantity: Quantity, copies: list[Result], **parameters: Scalar) -> Bo
     return Finder(expand("laptop", {}), copies).find("kv_cache", quantity, PATH, parameters)
 
 
-def test_a_request_larger_than_every_copy_is_held_against_the_largest_and_less_of_it_is_expected():
+def test_a_request_larger_than_every_copy_is_compared_with_the_largest_and_less_of_it_is_expected():
     copies = [copied(MIB, 30e9), copied(64 * MIB, 10e9)]
     limit, band = bounds("bandwidth_bytes_per_s", copies, size_bytes=4 * GIB, block_bytes=2 * MIB)
     assert isinstance(limit, Limit)
@@ -216,7 +216,7 @@ def test_of_smaller_blocks_less_is_expected_and_of_the_smallest_nothing():
         assert (band and band.low) == low
 
 
-def test_a_wait_is_held_against_the_time_of_copying_what_is_waited_for():
+def test_a_wait_is_compared_with_the_time_of_copying_the_same_bytes():
     copies = [copied(64 * MIB, 10e9)]
     asked: dict[str, Scalar] = {"size_bytes": 64 * MIB, "block_bytes": 2 * MIB, "layers": 32}
     for until, awaited in (("last layer", 64 * MIB), ("first layer", 2 * MIB)):

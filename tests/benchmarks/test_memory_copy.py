@@ -76,7 +76,7 @@ def job(machine: Topology, cpus: tuple[int, ...], **options: str) -> AnyJob:
 
 
 @pytest.mark.machine
-def test_one_node_gives_what_it_always_gave() -> None:
+def test_one_node_has_the_same_results_as_before() -> None:
     found = measured(nodes(",".join(map(str, CPUS))))
     assert {one.path for one in found} == {"memory0>memory0"}
     assert [one.parameters for one in found[:1]] == [{"size_bytes": 4096, "threads": 1}]
@@ -136,7 +136,7 @@ def test_a_node_that_the_kernel_does_not_have_fails_by_name_and_the_rest_is_meas
 
 @pytest.mark.machine
 @pytest.mark.parametrize("call", ["mbind", "move_pages"])
-def test_a_container_that_may_not_place_memory_is_told_what_it_lacks_and_nothing_has_failed(call: str) -> None:
+def test_a_container_that_may_not_place_memory_waives_the_copies_with_the_missing_capability(call: str) -> None:
     if platform.machine() not in PLACING:
         pytest.skip(f"the numbers of {platform.machine()}'s system calls are not here")
     argv = [sys.executable, "-c", IN_A_FILTER, str(PLACING[platform.machine()][call])]
@@ -149,7 +149,7 @@ def test_a_container_that_may_not_place_memory_is_told_what_it_lacks_and_nothing
     assert reason.endswith("as with `docker run --cap-add SYS_NICE`)")
 
 
-def test_pages_that_are_elsewhere_after_the_copies_make_the_result_failed(monkeypatch) -> None:
+def test_misplaced_pages_after_the_copies_fail_the_result(monkeypatch) -> None:
     class Unbound(memory_copy.Buffer):
         def __init__(self, size_bytes: int, *, node: int) -> None:
             super().__init__(size_bytes)

@@ -55,7 +55,7 @@ def test_a_plan_on_a_mount_that_stalls_is_waived_with_its_name(monkeypatch) -> N
         assert plan.path.startswith("drive?>")
 
 
-def test_where_a_child_hangs_no_thread_of_ours_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_queries_the_mount_if_the_child_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process with a thread that hangs in the kernel cannot end."""
     monkeypatch.setattr(mounted, "answers", lambda _path, _patience_s: False)
     try:

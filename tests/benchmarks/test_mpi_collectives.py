@@ -130,7 +130,7 @@ def done_right(operation, rank, sent):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("ranks", [2, 3, 5])
-def test_the_check_takes_the_right_result_and_sees_every_kind_of_wrong_one(operation, ranks):
+def test_the_check_accepts_the_right_result_and_rejects_every_kind_of_wrong_one(operation, ranks):
     count = 101
     patterns = [Pattern(operation, count, rank, ranks) for rank in range(ranks)]
     with Buffer(count * ranks * 4) as out, Buffer(count * ranks * 4) as into:
@@ -174,7 +174,7 @@ def test_without_a_number_there_is_a_rank_for_each_core(cpus, ranks):
 
 
 @pytest.mark.parametrize("text", ["1", "0", "-2", "513", "two", "", "2.0", "٣", "9" * 5000])
-def test_a_number_of_ranks_that_cannot_be_is_refused(text):
+def test_an_invalid_number_of_ranks_is_refused(text):
     with pytest.raises(UsageError, match="must be 'cores' or a whole number from 2 to 512"):
         find("mpi_all_to_all").parse({"ranks": text})
 
@@ -193,7 +193,7 @@ def test_the_plan_counts_every_rank_s_buffers_and_what_passes_between_them():
     assert plan("all_gather", job(sizes="15G")).waived == "", "a share of 7.5 GiB"
 
 
-def test_what_does_not_fit_into_memory_is_refused_before_anything_runs(railwright):
+def test_sizes_that_do_not_fit_into_memory_are_refused_before_the_run(railwright):
     done = railwright("run", "mpi_all_to_all", "-o", "sizes=7G", "-o", "ranks=512", "--force")
     assert done.status == 2
     assert re.search(r"mpi_all_to_all would need 7\.\d TiB of memory, .* are free", done.message())
@@ -295,7 +295,7 @@ def limit_of(benchmark, quantity, *results, **parameters):
     return finder.find(benchmark, quantity, "memory0>memory0", {"size_bytes": 2 * MIB, "transport": "shm"} | parameters)
 
 
-def test_two_directions_may_be_twice_a_copy_and_must_be_what_one_must_be():
+def test_two_directions_are_limited_by_two_copies_and_expected_to_reach_one_direction():
     one, expected_of_one = limit_of("mpi_bandwidth", "bandwidth_bytes_per_s")
     both, expected_of_both = limit_of("mpi_bidirectional", "bandwidth_bytes_per_s")
     rate, _ = limit_of("mpi_message_rate", "bandwidth_bytes_per_s")
@@ -304,7 +304,7 @@ def test_two_directions_may_be_twice_a_copy_and_must_be_what_one_must_be():
     assert both.because.startswith("2 at once of one thread's memory copy of 2 MiB")
 
 
-def test_what_no_document_limits_has_no_limit():
+def test_a_message_rate_has_no_limit():
     limit, expected = limit_of("mpi_message_rate", "messages_per_s")
     assert isinstance(limit, NoLimit)
     assert (limit.why, expected) == ("no document gives a rate of messages", None)
@@ -323,7 +323,7 @@ def copies_of(*sizes):
     ("name", "written", "busbw"),
     [("all_reduce", 1, 1.5), ("all_gather", 1, 0.75), ("reduce_scatter", 4, 0.75), ("all_to_all", 1, 0.75)],
 )
-def test_a_collective_is_held_against_the_copies_of_what_each_rank_writes(name, written, busbw):
+def test_a_collective_is_compared_with_the_copies_of_the_bytes_that_each_rank_writes(name, written, busbw):
     """`written` is the size over the bytes that one of four ranks writes."""
     for rate, factor_of_rate in (("algbw", 1.0), ("busbw", busbw)):
         limit, band = bounds_of_collective(

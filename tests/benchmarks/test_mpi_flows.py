@@ -80,7 +80,7 @@ def test_all_arrives_and_is_answered():
     assert one.found.bytes_checked == sum(one.last_bytes) >= _IN_FLIGHT * _SHORTEST_BYTES
 
 
-def test_a_wire_that_damages_a_byte_is_seen():
+def test_a_damaged_byte_is_detected():
     def damage(buffer: Buffer) -> None:
         (ctypes.c_ubyte * 1).from_address(buffer.address + 1000)[0] ^= 1
 

@@ -149,7 +149,7 @@ def test_the_process_of_all_threads_that_dies_is_named(measure):
 
 
 @pytest.mark.parametrize("ranks_in", ["processes", "threads"])
-def test_without_nccl_it_is_waived_by_the_loader_s_own_words(measure, stand_ins, tmp_path, ranks_in):
+def test_without_nccl_it_is_waived_with_the_loader_s_message(measure, stand_ins, tmp_path, ranks_in):
     without = tmp_path / "without"
     without.mkdir()
     (without / "libcuda.so.1").symlink_to(stand_ins / "libcuda.so.1")
@@ -265,7 +265,7 @@ def test_every_record_says_that_its_data_check_is_of_an_untimed_operation(measur
     assert all("data check is of one untimed operation before" in one.method for one in results)
 
 
-def test_with_nvls_forbidden_that_is_said_and_nvls_is_waived(measure, monkeypatch):
+def test_with_nvls_forbidden_records_say_so_and_nvls_is_waived(measure, monkeypatch):
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
     waived, *measured = measure("nccl_all_reduce", sizes="8", algorithms="NVLS,Ring", ranks_in="threads")
     assert (waived.outcome, waived.reason) == ("waived", "NCCL_NVLS_ENABLE=0 switches NVLS off")
@@ -349,7 +349,7 @@ def test_a_number_of_gpus_that_cannot_be_is_refused(text):
         find("nccl_all_reduce").parse({"gpus": text})
 
 
-def test_an_algorithm_that_nccl_has_not_is_refused_with_the_nearest():
+def test_an_unknown_algorithm_is_refused_with_the_nearest():
     with pytest.raises(UsageError, match="there is no choice named 'Rnig'") as caught:
         find("nccl_all_reduce").parse({"algorithms": "Rnig"})
     assert "Ring" in caught.value.hint
@@ -386,7 +386,7 @@ def test_the_choice_is_read_from_every_version_s_words(log, value):
     assert len(seen.seen) <= 200
 
 
-def test_what_was_forced_is_held_against_what_ran():
+def test_the_forced_algorithm_is_compared_with_the_one_that_ran():
     line = LINE + "AllReduce: 8 Bytes -> Algo TREE proto LL128 channel{Lo..Hi}={0..3}"
     seen = algorithm_evidence(line, sends_only=False)
     assert contradiction(seen, "Tree", "free") == contradiction(seen, "free", "LL128") == ""

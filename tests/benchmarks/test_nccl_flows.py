@@ -63,7 +63,7 @@ def test_every_flow_of_every_round_is_timed_and_compared(run):
             assert (one.verification.bytes_checked, one.verification.bytes_wrong) == (1 << 18, 0)
 
 
-def test_damaged_data_is_seen(run):
+def test_damaged_data_is_detected(run):
     received = [one for one in run(STANDIN_NCCL_DAMAGE="1") if one.settings["end"] == "received"]
     assert received
     assert all(one.verification.bytes_wrong for one in received)

@@ -81,7 +81,7 @@ def test_cardinality_and_run_length_are_what_was_asked_for() -> None:
     assert len(set(making.make(1000, ("int64",), 1, cardinality=0, run_length=1)["c0"].to_pylist())) == 1000
 
 
-def test_fetching_decoding_and_both_are_told_apart_in_both_kinds_of_bytes(measure, tmp_path: Path) -> None:
+def test_fetching_decoding_and_both_are_separate_results_in_both_kinds_of_bytes(measure, tmp_path: Path) -> None:
     for form in ("parquet", "orc"):
         results = measure(format=form, compression="zstd", cardinality="100")
         assert {one.outcome for one in results} == {"measured"}
@@ -174,7 +174,7 @@ def chunk(start: int, length: int, memory: int = 8) -> SimpleNamespace:
         (5, 5, (4, -3), "is inconsistent or truncated"),
     ],
 )
-def test_a_file_that_lies_about_itself_is_refused_before_it_is_read(
+def test_a_file_with_false_metadata_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch, rows: int, group_rows: int, at: tuple[int, int], why: str
 ) -> None:
     path = tmp_path / "it"
@@ -214,7 +214,7 @@ def test_the_page_cache_of_a_file_is_seen_and_let_go(tmp_path: Path) -> None:
     assert page_cache.resident_bytes(os.open(os.devnull, os.O_RDONLY)) == 0
 
 
-def test_what_cannot_be_cold_is_waived_and_the_rest_is_measured(measure, monkeypatch) -> None:
+def test_a_file_that_cannot_be_made_cold_waives_the_cold_reads_alone(measure, monkeypatch) -> None:
     """Imitates tmpfs, since not every test's folder is on it."""
     monkeypatch.setattr(page_cache, "drop", lambda _fd: None)
     results = measure(cache="cold,hot")
@@ -263,7 +263,7 @@ def test_a_full_disk_is_named_with_the_kernel_s_words(measure, monkeypatch, tmp_
         ({"reader": "cudf"}, "cudf is not installed: pip install cudf-cu13"),
     ],
 )
-def test_what_cannot_be_read_or_made_is_planned_as_waived(given: dict[str, str], why: str) -> None:
+def test_files_that_cannot_be_read_or_made_are_planned_as_waived(given: dict[str, str], why: str) -> None:
     assert why in PARQUET_READ.plan(job_of(PARQUET_READ, expand("laptop", {}), given=given)).waived
 
 
@@ -273,7 +273,7 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch) -> None:
     assert plan.waived == "pyarrow is not installed: pip install 'railwright[tables]'"
 
 
-def test_options_that_cannot_be_are_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     for name, value, message in (
         ("threads", "0", "must be a whole number from 1 to 1024, got '0'"),
         ("cardinality", "few", "must be a whole number"),

@@ -62,7 +62,7 @@ def folder(tmp_path):
     os.close(fd)
 
 
-def test_every_phase_of_both_kinds_is_told_with_its_rates_and_latencies(measure, tmp_path: Path) -> None:
+def test_every_phase_of_both_kinds_has_rates_and_latencies(measure, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("the user's")
     results = measure()
     seen = {(one.parameters["files"], one.parameters["operation"], one.quantity) for one in results}
@@ -84,7 +84,7 @@ def test_every_phase_of_both_kinds_is_told_with_its_rates_and_latencies(measure,
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_files_are_looked_at_for_their_size_and_their_bytes(folder: int, tmp_path: Path) -> None:
+def test_stat_and_check_compare_sizes_and_bytes(folder: int, tmp_path: Path) -> None:
     for files in (Files(3, 1001, 100), Files(3, 4096, 4096), Files(4, 0, 4096), Files(1, 70_000, 65_536)):
         for operation in OPERATIONS:
             done = walk(folder, operation, files, 7)
@@ -203,7 +203,7 @@ def test_the_sweep_takes_only_folders_of_ours_whose_process_is_gone(tmp_path: Pa
     assert (mine / "rank0/notes").read_text() == "somebody's"
 
 
-def test_what_cannot_be_is_planned_as_waived_with_the_reason(tmp_path: Path) -> None:
+def test_impossible_options_are_planned_as_waived_with_the_reason(tmp_path: Path) -> None:
     for given, why in (
         ({"directory": "no/such"}, "no/such is not a folder"),
         ({"large-size": "40T", "ranks": "8"}, "free, the test file needs 320 TiB"),
@@ -246,7 +246,7 @@ def test_a_cluster_file_gives_the_limit_and_names_what_binds(tmp_path: Path) -> 
             bounds(text)
 
 
-def test_a_record_that_says_nonsense_of_its_servers_has_no_limit() -> None:
+def test_a_record_with_invalid_servers_has_no_limit() -> None:
     finder = Finder(expand("laptop", {}), ())
     for settings in (
         {},

@@ -47,13 +47,13 @@ def test_latency_and_bandwidth_are_measured_and_every_byte_is_checked(railwright
     assert len(results[0].samples) == 10_000
 
 
-def test_two_ranks_of_one_cpu_sleep_where_nothing_else_was_asked_for():
+def test_two_ranks_on_one_cpu_sleep_by_default():
     laptop = expand("laptop", {})
     assert [tcp_stream._spins(job_of(find("tcp_stream"), laptop, cpus)) for cpus in ((0, 1), (0,))] == [True, False]
     assert tcp_stream._spins(job_of(find("tcp_stream"), laptop, (0,), {"wait": "spin"}))
 
 
-def test_a_way_to_wait_that_there_is_not_is_refused():
+def test_an_unknown_way_to_wait_is_refused():
     with pytest.raises(UsageError, match="tcp_stream wait: there is no choice named 'doze'"):
         find("tcp_stream").parse({"wait": "doze"})
 
