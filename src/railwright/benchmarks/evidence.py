@@ -37,15 +37,15 @@ class ConnectionMeter:
         """Return the bytes moved since the start by connections that are still open, or None if the kernel does not
         report them.
         """
-        both = self._since()
+        both = self._count_since_start()
         return None if both is None else sum(both)
 
     def received_bytes(self) -> int | None:
         """Return the received part of these bytes, which is exact after they have been read."""
-        both = self._since()
+        both = self._count_since_start()
         return None if both is None else both[1]
 
-    def _since(self) -> tuple[int, int] | None:
+    def _count_since_start(self) -> tuple[int, int] | None:
         now = _read_carried_bytes()
         if now is None or self._start is None:
             return None

@@ -75,7 +75,7 @@ class InterfaceMeter:
 
         TCP between ranks of one host uses it; shared memory does not.
         """
-        return (self._moved() or {}).get("lo")
+        return (self._count_moved() or {}).get("lo")
 
     def evidence(self, comm: Intracomm, job: AnyJob, payload_bytes: int) -> Evidence:
         """Report whether all hosts together sent the payload over their interfaces.
@@ -83,11 +83,11 @@ class InterfaceMeter:
         Collective; every rank gets the same result.
         """
         comm.Barrier()
-        moved = self._moved()
+        moved = self._count_moved()
         sent = None if moved is None else {name: count for name, count in moved.items() if name != "lo"}
         return judge(dict(comm.allgather((host_name(), sent))), job, payload_bytes)
 
-    def _moved(self) -> dict[str, int] | None:
+    def _count_moved(self) -> dict[str, int] | None:
         """Return the bytes sent since the start by interface, or None if they cannot be read."""
         now = sent_by_interface()
         if now is None or self._start is None:

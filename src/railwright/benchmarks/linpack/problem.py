@@ -92,7 +92,7 @@ class Memory(NamedTuple):
 
     @property
     def named(self) -> int:
-        """The total without the process, which exists before the matrix."""
+        """The sum without the process's memory, which is in use before the matrix."""
         return self.total - self.process
 
     @property

@@ -121,7 +121,7 @@ class Trainer:
         for index, parameter in enumerate(parameters):
             part = self.flat[first : first + parameter.numel()]
             parameter.grad = part.as_strided(parameter.size(), parameter.stride())
-            parameter.register_post_accumulate_grad_hook(lambda _gradient, index=index: self._arrived(index))
+            parameter.register_post_accumulate_grad_hook(lambda _gradient, index=index: self._count_arrival(index))
             first += parameter.numel()
 
     @property
@@ -139,7 +139,7 @@ class Trainer:
             self._sizes[number] += 1
             first += count
 
-    def _arrived(self, index: int) -> None:
+    def _count_arrival(self, index: int) -> None:
         """Handle a complete gradient: buckets are reduced in order, the same on every rank, once all before are
         complete.
         """
