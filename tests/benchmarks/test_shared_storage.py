@@ -239,7 +239,7 @@ def test_a_cluster_file_gives_the_limit_and_names_what_binds(tmp_path: Path) -> 
     assert limit.because.startswith("4 drives"), "one host and its own drives"
     assert isinstance(bounds('hosts = 3\nhost = "oci-bm-gpu4-8"\n', "operations_per_s")[0], NoLimit)
     for text, why in (
-        ('hosts = 2\nhost = "saved.json"\n', "names no shape: 'saved.json'"),
+        ('hosts = 2\nhost = "saved.json"\n', "must name a shape, got 'saved.json'"),
         ("x", "not a cluster file"),
     ):
         with pytest.raises(UsageError, match=why):

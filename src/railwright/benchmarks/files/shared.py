@@ -56,7 +56,7 @@ def _parse_cluster(text: str) -> tuple[str, ...]:
     for shape in (found.host, *((server,) if servers else ())):
         if split_name(shape.split()) is None:
             raise UsageError(
-                f"{text} names no shape: {shape[:60]!r}", hint="name a shape with changes in it, like hgx-h100 nics=4"
+                f"{text} must name a shape, got {shape[:60]!r}", hint="name a shape, with changes, like hgx-h100 nics=4"
             )
     return (found.host, str(servers), server)
 
@@ -314,7 +314,8 @@ def _clean_up(job: SharedJob) -> None:
 BENCHMARK = Benchmark(
     name="shared_storage",
     summary="many ranks write, stat, read and remove large and small files on one mount",
-    method="elbencho: each rank has its own files, all begin together; rates until the last and the first is done",
+    method="elbencho: each rank has its own files, all begin together; rates until the last and until the first rank "
+    "is done",
     results=tuple(
         Declaration(quantity, workload.Files(of="mount"))
         for quantity in ("bandwidth_bytes_per_s", "operations_per_s", "latency_s")

@@ -256,7 +256,7 @@ def count_rank_cpus(job: HplJob) -> float:
 
 
 def product_order(case: Point) -> int:
-    """Return the order of dgemm's matrices: at most N, and such that a product takes equally long with any threads."""
+    """Return the order of dgemm's matrices, at most N: a product takes equally long with any number of threads."""
     grown = int(_LEAST_PRODUCT * math.pow(case.threads, 1 / 3)) // 64 * 64
     return min(grown, _MOST_PRODUCT, case.n)
 
