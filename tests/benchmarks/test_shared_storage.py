@@ -213,7 +213,7 @@ def test_impossible_options_are_planned_as_waived_with_the_reason(tmp_path: Path
         plan = SHARED.plan(job_of(SHARED, expand("laptop", {}), given=TINY | {"directory": str(tmp_path)} | given))
         assert why in plan.waived, given
     plan = SHARED.plan(job_of(SHARED, expand("laptop", {}), given=TINY | {"directory": str(tmp_path), "ranks": "4"}))
-    assert "of each of 4 ranks: 1 of 256 KiB, 5 of 100 B; 2 times, " in plan.files[0]
+    assert "for each of 4 ranks: 1 of 256 KiB, 5 of 100 B; 2 times, " in plan.files[0]
     assert SHARED not in BENCHMARKS, "it writes"
 
 
