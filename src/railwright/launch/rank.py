@@ -16,7 +16,7 @@ import msgspec
 
 from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, decode_name
 from railwright.benchmarks.host_name import host_name
-from railwright.benchmarks.probes import probe_named
+from railwright.benchmarks.probes import find_probe
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Sender, Step
@@ -129,7 +129,7 @@ def _work(given: bytes, sender: Sender, scratch: Path) -> int:
 
 
 def _find(name: str) -> AnyBenchmark:
-    probe = probe_named(name)
+    probe = find_probe(name)
     if probe is not None:
         return probe
     from railwright.benchmarks.registry import find  # imports every benchmark

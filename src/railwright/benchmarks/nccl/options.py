@@ -81,7 +81,7 @@ class NcclOptions(Options, frozen=True):
     buffers: tuple[str, ...] = option(
         "plain", "plain, registered, symmetric (windows, NCCL 2.27)", choice("plain", "registered", "symmetric")
     )
-    evidence: bool = option("yes", "yes: read NCCL's choice from its own log of an untimed operation; no", yes_or_no)
+    evidence: bool = option("yes", "yes: read NCCL's choice from its own log of an untimed operation; or no", yes_or_no)
     library: str = option(AUTO, LIBRARY_HELP, parse_library)
 
 
@@ -97,7 +97,7 @@ class ForcedOptions(NcclOptions, frozen=True):
 
 
 class Way(Case, frozen=True, kw_only=True):
-    """The parameters that a launch varies. Algorithm and protocol are named if one of several was forced."""
+    """The parameters that a launch varies. Algorithm and protocol are named unless their option is `free` alone."""
 
     launched: str
     ranks_in: str
@@ -183,14 +183,14 @@ def plan(operation: str, job: NcclJob) -> Plan:
         seconds=seconds,
         memory_bytes=job.ranks * _HOST_BYTES,
         moved_bytes=moved,
-        waived=waived(job),
+        waived=waiver_reason(job),
         longest_step_s=min(seconds, _FOURFOLD * longest_s),
     )
 
 
-def waived(job: NcclJob) -> str:
+def waiver_reason(job: NcclJob) -> str:
     """Return the reason why the launch cannot run, as far as known without loading libraries."""
-    reason = nccl_gpus.waived(job, _LEAST_GPUS)
+    reason = nccl_gpus.waiver_reason(job, _LEAST_GPUS)
     algorithm = job.case.algorithm
     if not reason and algorithm.startswith("NVLS") and nccl_gpus.nvls_is_off():
         needs = "" if algorithm == "NVLS" else f"{algorithm} needs NVLS: "
