@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import whole
+from railwright.checks.host_settings import nonnegative_integer
 from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import format_runs, nvidia_gpus
 
 
 def _signs(facts: Facts) -> Findings:
     small = [gpu for gpu in nvidia_gpus(facts.topology) if _is_small(gpu)]
-    for size in sorted({whole(gpu.facts.get("bar1_bytes")) or 0 for gpu in small}):
-        names = [gpu.id for gpu in small if whole(gpu.facts.get("bar1_bytes")) == size]
-        memory = min(whole(gpu.facts.get("memory_bytes")) or 0 for gpu in small if gpu.id in names)
+    for size in sorted({nonnegative_integer(gpu.facts.get("bar1_bytes")) or 0 for gpu in small}):
+        names = [gpu.id for gpu in small if nonnegative_integer(gpu.facts.get("bar1_bytes")) == size]
+        memory = min(nonnegative_integer(gpu.facts.get("memory_bytes")) or 0 for gpu in small if gpu.id in names)
         yield CHECK.finding(
             names,
             f"BAR1 of {format_runs(names)} maps {size / 2**20:.0f} MiB of {memory / 2**30:.0f} GiB",
@@ -27,13 +27,16 @@ def _signs(facts: Facts) -> Findings:
 
 
 def _is_small(gpu: Device) -> bool:
-    window, memory = whole(gpu.facts.get("bar1_bytes")), whole(gpu.facts.get("memory_bytes"))
+    window, memory = (
+        nonnegative_integer(gpu.facts.get("bar1_bytes")),
+        nonnegative_integer(gpu.facts.get("memory_bytes")),
+    )
     return window is not None and memory is not None and window < memory
 
 
 def _unread(topology: Topology) -> str:
     for name, part in (("bar1_bytes", "BAR1"), ("memory_bytes", "the memory")):
-        if blind := [gpu.id for gpu in nvidia_gpus(topology) if whole(gpu.facts.get(name)) is None]:
+        if blind := [gpu.id for gpu in nvidia_gpus(topology) if nonnegative_integer(gpu.facts.get(name)) is None]:
             return f"the size of {part} of {format_runs(blind)} is unknown"
     return ""
 

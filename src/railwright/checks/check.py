@@ -56,7 +56,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Findings = Iterator[Finding]
-Seen = tuple[str, str, str]
+EvidenceTuple = tuple[str, str, str]
 """Evidence as a tuple: the claim, its value, and its source."""
 
 
@@ -99,7 +99,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         self,
         where: Iterable[str],
         says: str,
-        *evidence: Evidence | Seen,
+        *evidence: Evidence | EvidenceTuple,
         certainty: Certainty | None = None,
         costs: str | None = None,
         remedy: str = "",
@@ -112,11 +112,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             says=says,
             costs=self.costs if costs is None else costs,
             remedy=remedy or self.remedy,
-            evidence=tuple(map(_evidence, evidence)),
+            evidence=tuple(map(_build_evidence, evidence)),
         )
 
     def host_finding(
-        self, facts: Facts, says: str, *evidence: Seen, certainty: Certainty | None = None, costs: str | None = None
+        self,
+        facts: Facts,
+        says: str,
+        *evidence: EvidenceTuple,
+        certainty: Certainty | None = None,
+        costs: str | None = None,
     ) -> Finding:
         """Return a finding about the machine's host."""
         return self.finding((host_id(facts.topology),), says, *evidence, certainty=certainty, costs=costs)
@@ -128,7 +133,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     def setting_findings(self, settings: Settings, facts: Facts) -> Findings:
         """Yield a finding for each recorded setting that causes the mistake."""
         places: dict[tuple[str, str], dict[Place, str]] = {}
-        for name, value, where, seen in _recorded(facts):
+        for name, value, where, seen in _list_recorded_settings(facts):
             if name in settings.causes and settings.causes[name].when(value):
                 places.setdefault((name, value), {}).setdefault(where, seen)
         for (name, value), found in places.items():
@@ -143,14 +148,14 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-def _evidence(seen: Evidence | Seen) -> Evidence:
+def _build_evidence(seen: Evidence | EvidenceTuple) -> Evidence:
     if isinstance(seen, Evidence):
         return seen
     claim, value, source = seen
     return Evidence(claim=claim, value=value, seen=source)
 
 
-def _recorded(facts: Facts) -> Iterator[tuple[str, str, Place, str]]:
+def _list_recorded_settings(facts: Facts) -> Iterator[tuple[str, str, Place, str]]:
     """Yield the name, value, place and source of each recorded setting."""
     for name, value in facts.environment.items():
         yield name, value, Place("environment"), "environment of the run"

@@ -46,7 +46,7 @@ def _hz(gpu: Device, fact: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
 
 
-def _alone(topology: Topology) -> str:
+def _lacks_siblings(topology: Topology) -> str:
     names = [gpu.name for gpu in nvidia_gpus(topology)]
     return "" if len(set(names)) < len(names) else "no two NVIDIA GPUs of one model"
 
@@ -56,6 +56,6 @@ CHECK = Check(
     summary="GPUs of one model have different clocks",
     remedy="nvidia-smi -q -d CLOCK; nvidia-smi -rgc, -rmc and -rac reset the clocks",
     signs=_signs,
-    needs=(needs.settings, needs.nvidia_gpu, _alone),
+    needs=(needs.settings, needs.nvidia_gpu, _lacks_siblings),
     asks=(needs.nvml_reports_gpus,),
 )

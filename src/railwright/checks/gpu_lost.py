@@ -8,7 +8,7 @@ from __future__ import annotations
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.finding import Certainty
-from railwright.checks.parts import grouped, silent_gpus
+from railwright.checks.parts import group_ids, silent_gpus
 from railwright.topology.devices import Device
 from railwright.topology.gpus import format_runs, nvidia_gpus
 
@@ -17,7 +17,7 @@ _DRIVERS = ("", "nvidia")
 
 
 def _signs(facts: Facts) -> Findings:
-    lost: dict[Certainty, list[str]] = grouped(nvidia_gpus(facts.topology), _loss_certainty)
+    lost: dict[Certainty, list[str]] = group_ids(nvidia_gpus(facts.topology), _loss_certainty)
     for certainty, names in lost.items():
         verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
         yield CHECK.finding(

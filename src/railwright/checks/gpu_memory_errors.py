@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import whole
+from railwright.checks.host_settings import nonnegative_integer
 from railwright.checks.parts import silent_gpus
 from railwright.topology.gpus import format_runs
 
@@ -16,7 +16,7 @@ _GUIDE = "NVIDIA GPU Memory Error Management"
 
 def _signs(facts: Facts) -> Findings:
     gpus = facts.topology.of_kind("gpu")
-    counts = {gpu.id: count for gpu in gpus if (count := whole(gpu.facts.get("ecc_uncorrected")))}
+    counts = {gpu.id: count for gpu in gpus if (count := nonnegative_integer(gpu.facts.get("ecc_uncorrected")))}
     if counts:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         yield CHECK.finding(

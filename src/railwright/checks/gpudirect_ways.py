@@ -11,7 +11,7 @@ shows the use of dma-bufs.
 from __future__ import annotations
 
 from railwright.checks.check import Prerequisite, Way
-from railwright.checks.host_settings import setting, whole
+from railwright.checks.host_settings import nonnegative_integer, setting
 from railwright.checks.ways import open_module, require_version, way
 from railwright.limits.limit import Constant, Source
 from railwright.topology.devices import Topology
@@ -37,7 +37,7 @@ def gpudirect_ways(topology: Topology) -> tuple[Way, ...]:
     told = None if None in attributes else attributes == {True}
     capabilities = [gpu.facts.get("compute_capability") for gpu in gpus]
     return (
-        way("PeerDirect", _peer_direct(topology), used=_regions(topology)),
+        way("PeerDirect", _list_peer_direct_needs(topology), used=_describe_regions(topology)),
         way(
             "dma-buf",
             (
@@ -55,13 +55,13 @@ def gpudirect_ways(topology: Topology) -> tuple[Way, ...]:
     )
 
 
-def _regions(topology: Topology) -> str:
+def _describe_regions(topology: Topology) -> str:
     """Return the evidence that PeerDirect is in use, or an empty string. The use of dma-bufs is not counted."""
-    count = whole(setting(topology, "peer_regions"))
+    count = nonnegative_integer(setting(topology, "peer_regions"))
     return f"{count} regions of GPU memory are registered now" if count else ""
 
 
-def _peer_direct(topology: Topology) -> tuple[Prerequisite, ...]:
+def _list_peer_direct_needs(topology: Topology) -> tuple[Prerequisite, ...]:
     modules = setting(topology, "modules")
     loaded = set(str(modules or "").split()) & PEERMEM
     ofed = setting(topology, "ofed")

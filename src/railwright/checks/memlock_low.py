@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import require_read, setting, whole
+from railwright.checks.host_settings import nonnegative_integer, require_read, setting
 
 _READ = ("memlock_bytes", "may_lock_memory")
 
 
 def _signs(facts: Facts) -> Findings:
-    most, may = whole(setting(facts.topology, _READ[0])), setting(facts.topology, _READ[1])
+    most, may = nonnegative_integer(setting(facts.topology, _READ[0])), setting(facts.topology, _READ[1])
     if most is None or may is None or needs.rdma_nic(facts.topology):
         return
     effect = (

@@ -7,7 +7,7 @@ import msgspec
 from railwright.checks.check import Check, Facts
 from railwright.checks.finding import Finding
 from railwright.diagnosis.nccl.paths import NO_MACHINE
-from railwright.diagnosis.verdicts.call_time import CallTime, call_time, match_healthy_machines
+from railwright.diagnosis.verdicts.call_time import CallTime, find_call_time, match_healthy_machines
 from railwright.diagnosis.verdicts.doubts import doubt_old_nccl, doubt_rows, largest_row
 from railwright.diagnosis.verdicts.judged import Judged, State, Verdict
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST
@@ -78,7 +78,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         )
     fitting = fit_machine(file, machine) if machine is not None else None
     placed, told = correct_machine(file, fitting) if fitting is not None else (None, ())
-    rows, headline, call = _judged_rows(file, placed, told, around.nccl)
+    rows, headline, call = _judge_table(file, placed, told, around.nccl)
     verdict = _verdict(rows, headline)
     if verdict.state == "ok" and (missing := missing_sizes(file)):
         ended = ENDED_BY_ERROR if missing[0].startswith(ENDED_BY_ERROR) else "the text ends before the run does"
@@ -108,22 +108,22 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         ),
         notes=(*notes, *told, *shape_notes(rows, call, of_files=isinstance(file.workload, Files)), *file.notes),
         bandwidths_are="busbw" if is_busbw(file) else "",
-        status=_status(verdict.state, rows, findings),
+        status=_exit_status(verdict.state, rows, findings),
     )
 
 
-def _judged_rows(
+def _judge_table(
     file: ForeignFile, placed: Machine | None, told: tuple[str, ...], nccl: tuple[int, ...]
 ) -> tuple[tuple[Judged, ...], int | None, CallTime | None]:
     """Return the rows, the headline's index, and the fixed call time that explains all slow rows."""
     if placed is None:
-        rows = tuple(_unjudged(file))
+        rows = tuple(_build_unjudged_rows(file))
         return rows, largest_row(rows), None
     rows = doubt_corrected_rows(judge_rows(file, placed), told)
     headline = largest_row(rows)
     if not isinstance(file.workload, Collective) or file.workload.by != "nccl":
         return rows, headline, None
-    call = call_time(rows, busbw_scale(file))
+    call = find_call_time(rows, busbw_scale(file))
     known = match_healthy_machines(call, file, placed.cluster)
     if headline is not None and rows[headline].verdict.state == "slow":
         rows = doubt_old_nccl(rows, headline, placed.cluster.hosts, nccl)
@@ -157,7 +157,7 @@ def _is_setting(finding: Finding) -> bool:
     return any(seen.claim == "setting" for seen in finding.evidence)
 
 
-def _unjudged(file: ForeignFile) -> list[Judged]:
+def _build_unjudged_rows(file: ForeignFile) -> list[Judged]:
     none = NoLimit(quantity="bandwidth_bytes_per_s", why="no machine was given")
     scale = busbw_scale(file)
     return [
@@ -219,7 +219,7 @@ def _build_reason(row: Judged) -> str:
     return f"{' '.join(words)}: {row.verdict.why}" if words else row.verdict.why
 
 
-def _status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding, ...]) -> int:
+def _exit_status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding, ...]) -> int:
     """Return the exit status: 1 if slow or misconfigured, else 3 if something could not be judged."""
     slow = state == "slow" or any(row.verdict.state == "slow" for row in rows)
     # The possible cost of a setting does not matter if nothing is slow.

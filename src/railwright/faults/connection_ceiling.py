@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from railwright.checks.settings import Cause, Settings, is_below
 from railwright.faults.cases import crosses_network
-from railwright.faults.fault import ONLY_NCCL, Fault, Ways
+from railwright.faults.fault import ONLY_NCCL, Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant, Limit
 from railwright.limits.path import link_limit
@@ -24,7 +24,7 @@ _TWO_CONNECTIONS = 2
 """The least number of channels for two connections."""
 
 
-def _ways(case: Case) -> Ways:
+def _hypotheses(case: Case) -> Hypotheses:
     """Suppose the ceiling only if a port is faster than one connection."""
     if not crosses_network(case) or case.port_cap_bytes_per_s <= _CEILING.value:
         return
@@ -60,5 +60,5 @@ FAULT = Fault(
     ),
     needs_results=True,
     transports=ONLY_NCCL,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -27,13 +27,13 @@ class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
     """The command that distinguishes it from other hypotheses."""
 
 
-Ways = Iterator[Hypothesis]
+Hypotheses = Iterator[Hypothesis]
 
 
 class Fault(Check, frozen=True, kw_only=True):
     """A fault, as its file defines it: a check together with the effect on a machine. All of its functions are pure."""
 
-    ways: Callable[[Case], Ways]
+    ways: Callable[[Case], Hypotheses]
     """Yields the variants of the fault, each with the case that predicts its curve."""
     degrade: Callable[[Topology, str], Topology] | None = None
     """Adds the fault to a topology at a device or link id; None if no topology can represent it."""

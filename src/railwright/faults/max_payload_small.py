@@ -15,7 +15,7 @@ from railwright.checks.check import Facts, Findings
 from railwright.checks.host_settings import is_virtual
 from railwright.checks.parts import find_uplink, list_pcie_uplinks
 from railwright.faults.cases import gpus_use_pcie, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.pcie import MAX_PAYLOAD_RANGE, payload_rate
 from railwright.topology.changes import change_pcie
@@ -31,7 +31,7 @@ def _signs(facts: Facts) -> Findings:
     topology = facts.topology
     found: dict[tuple[int, int], dict[str, None]] = {}
     for device in topology.of_kind(*_KINDS):
-        way = _way_up(topology, device.id)
+        way = _list_links_to_cpu(topology, device.id)
         sizes = [link.protocol.max_payload_bytes for link in way if isinstance(link.protocol, PcieLink)]
         able = [link.protocol.max_payload_supported_bytes for link in way if isinstance(link.protocol, PcieLink)]
         now, best = (min((size for size in some if size), default=0) for some in (sizes, able))
@@ -49,7 +49,7 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-def _way_up(topology: Topology, device_id: str) -> list[Link]:
+def _list_links_to_cpu(topology: Topology, device_id: str) -> list[Link]:
     """Return the links between a device and its CPU, nearest first."""
     way: list[Link] = []
     while (link := find_uplink(topology, device_id)) is not None and link not in way:
@@ -75,7 +75,7 @@ def _unread(topology: Topology) -> str:
     return f"MaxPayload of {len(blind)} PCIe links cannot be read (root may read it)" if blind else ""
 
 
-def _ways(case: Case) -> Ways:
+def _hypotheses(case: Case) -> Hypotheses:
     """Suppose small payloads only for GPU links inside a host: the loss at NICs is within their bands."""
     if not gpus_use_pcie(case) or case.cluster.hosts > 1:
         return
@@ -100,5 +100,5 @@ FAULT = Fault(
     needs=(needs.settings, needs.pcie_link),
     asks=(_unread,),
     mend=_mend,
-    ways=_ways,
+    ways=_hypotheses,
 )

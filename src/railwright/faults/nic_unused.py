@@ -7,13 +7,13 @@ from msgspec.structs import replace
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.faults.cases import crosses_network, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.topology.changes import change_links, remove_devices
 from railwright.topology.cluster import ports
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Topology
 
-_MANY = 4
+_SEVERAL_NICS = 4
 """With at least this many NICs, half of them unused is a further hypothesis: one port of each card, or one rail."""
 
 
@@ -56,12 +56,12 @@ def _mend(topology: Topology) -> tuple[Topology, Topology]:
     return remove_devices(topology, down.keys()), mended
 
 
-def _ways(case: Case) -> Ways:
-    nics = _fastest(case.cluster.host)
+def _hypotheses(case: Case) -> Hypotheses:
+    nics = _list_fastest_nics(case.cluster.host)
     if not crosses_network(case) or len(nics) < 2:
         return
     ways = [("one NIC of each host carries nothing", nics[-1:])]
-    if len(nics) >= _MANY:
+    if len(nics) >= _SEVERAL_NICS:
         # Repeated halving: instances and pods often have the number of NICs of a smaller size.
         left = nics[::2]
         while left:
@@ -77,7 +77,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-def _fastest(host: Topology) -> list[str]:
+def _list_fastest_nics(host: Topology) -> list[str]:
     """Return the NICs at the highest line rate: slower ones are for management, and NCCL does not use them."""
     rates = {
         nic.id: link.protocol.line_rate_bits_per_s or 0.0
@@ -96,5 +96,5 @@ FAULT = Fault(
     needs=(needs.gpu, needs.nic),
     mend=_mend,
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -14,7 +14,7 @@ from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import nvlink_not_read
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.faults.cases import can_run, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.groups import group_by_key
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant
@@ -25,7 +25,7 @@ from railwright.topology.gpus import format_runs
 
 _SHARED_MEMORY = Constant(28e9, "bytes/s of a GPU through host memory", NO_P2P_MEASURED)
 _SOCKETS = Constant(3.5e9, "bytes/s of a GPU over loopback sockets", NO_P2P_MEASURED)
-_ACROSS_HOSTS = "nvlink_domain_hosts"
+_DOMAIN_HOSTS = "nvlink_domain_hosts"
 _PEERS = "peer_to_peer"
 _COSTS = (
     "the NVLink rate: GPUs of a host share PCIe and, across sockets, the 6 to 40 GB/s that NCCL plans there"
@@ -35,8 +35,8 @@ _LOG = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explai
 
 
 def _signs(facts: Facts) -> Findings:
-    yield from _refused(facts.topology)
-    yield from _not_in_fabric(facts.topology)
+    yield from _find_refused_access(facts.topology)
+    yield from _find_gpus_outside_fabric(facts.topology)
     gpus = facts.topology.of_kind("gpu")
     known = any({"peers", "peers_refused"} & set(gpu.facts) for gpu in gpus)
     if len(gpus) > 1 and nvlink_not_read(facts.topology) and not known:
@@ -47,7 +47,7 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-def _refused(topology: Topology) -> Findings:
+def _find_refused_access(topology: Topology) -> Findings:
     """Find GPUs without peer access according to the driver, which is a fault if NVLink joins them."""
     linked = {end for link in topology.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
     refusing = [gpu for gpu in topology.of_kind("gpu") if gpu.facts.get("peers_refused")]
@@ -81,7 +81,7 @@ def _format_refusals(gpus: list[Device]) -> Iterator[str]:
             yield f"{alike} may not access the memory of {format_runs(others)}{reason}"
 
 
-def _not_in_fabric(topology: Topology) -> Findings:
+def _find_gpus_outside_fabric(topology: Topology) -> Findings:
     """Find GPUs that have not joined the NVLink fabric; `completed` with a problem means refused."""
     out = {
         gpu.id: str(gpu.facts.get("nvlink_fabric_problem") or gpu.facts["nvlink_fabric"])
@@ -104,14 +104,14 @@ def _degrade(topology: Topology, _: str) -> Topology:
     """Return the machine without NVLink or Infinity Fabric between its GPUs."""
     lone = remove_devices(topology, {switch.id for switch in topology.of_kind("nvswitch")})
     devices = tuple(
-        replace(device, facts={key: value for key, value in device.facts.items() if key != _ACROSS_HOSTS})
+        replace(device, facts={key: value for key, value in device.facts.items() if key != _DOMAIN_HOSTS})
         for device in lone.devices
     )
     links = tuple(link for link in lone.links if not isinstance(link.protocol, GPU_LINKS))
     return replace(lone, devices=devices, links=links)
 
 
-def _ways(case: Case) -> Ways:
+def _hypotheses(case: Case) -> Hypotheses:
     """Suppose measured rates if NVLink joins the GPUs; GPUs with only PCIe fall back to copies through host memory."""
     without = replace_host(case, _degrade(case.cluster.host, "host0"))
     joined = case.cluster.host.joins_gpus
@@ -154,5 +154,5 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.two_gpus,),
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

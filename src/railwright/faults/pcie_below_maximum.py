@@ -15,7 +15,7 @@ from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import list_pcie_uplinks
 from railwright.faults.cases import crosses_network, gpus_use_pcie, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
 from railwright.topology.changes import change_pcie
@@ -70,21 +70,24 @@ def _restore_maximum(link: PcieLink) -> PcieLink:
     return replace(link, width=link.max_width or link.width, gt_per_s=link.max_gt_per_s or link.gt_per_s)
 
 
-def _ways(case: Case) -> Ways:
+def _hypotheses(case: Case) -> Hypotheses:
     """Suppose slower links of all GPUs or NICs: a collective waits for the slowest, so one such link costs as much."""
     host = case.cluster.host
     if crosses_network(case) or gpus_use_pcie(case):
-        yield from _list_ways(case, "GPUs", host.of_kind("gpu"), _PARTS if gpus_use_pcie(case) else (1,))
+        yield from _list_variants(case, "GPUs", host.of_kind("gpu"), _PARTS if gpus_use_pcie(case) else (1,))
     if crosses_network(case):
-        yield from _list_ways(case, "NICs", tuple(nic for nic, _ in ports(host)), (1,))
+        yield from _list_variants(case, "NICs", tuple(nic for nic, _ in ports(host)), (1,))
 
 
-def _list_ways(case: Case, parts: str, devices: tuple[Device, ...], steps: Iterable[int]) -> Ways:
+def _list_variants(case: Case, parts: str, devices: tuple[Device, ...], steps: Iterable[int]) -> Hypotheses:
     links = [link.id for link in list_pcie_uplinks(case.cluster.host, devices)]
     for step in steps:
         for says, change in (
-            (f"the {parts} have {_PARTS[step]} of their PCIe lanes", partial(_narrower, by=2**step)),
-            (f"the PCIe links of the {parts} run {format_count(step, 'generation')} lower", partial(_slower, by=step)),
+            (f"the {parts} have {_PARTS[step]} of their PCIe lanes", partial(_narrow_link, by=2**step)),
+            (
+                f"the PCIe links of the {parts} run {format_count(step, 'generation')} lower",
+                partial(_lower_generation, by=step),
+            ),
         ):
             host = change_pcie(case.cluster.host, links, change)
             if host != case.cluster.host:
@@ -92,7 +95,7 @@ def _list_ways(case: Case, parts: str, devices: tuple[Device, ...], steps: Itera
                 yield FAULT.supposed(says, replace_host(case, host), tell)
 
 
-def _narrower(link: PcieLink, *, by: int) -> PcieLink:
+def _narrow_link(link: PcieLink, *, by: int) -> PcieLink:
     """Divide the maximum width of a link; a link that is already narrower stays unchanged."""
     most = link.max_width or link.width
     if not most or most < by:
@@ -101,7 +104,7 @@ def _narrower(link: PcieLink, *, by: int) -> PcieLink:
     return link if link.width is not None and link.width <= part else replace(link, width=part)
 
 
-def _slower(link: PcieLink, *, by: int) -> PcieLink:
+def _lower_generation(link: PcieLink, *, by: int) -> PcieLink:
     """Lower a link by generations below its maximum; a link that is already slower stays unchanged."""
     most = link.max_gt_per_s or link.gt_per_s
     below = sorted(rate for rate in GT_PER_S.values() if most and rate < most)
@@ -119,5 +122,5 @@ FAULT = Fault(
     needs=(needs.pcie_link,),
     mend=_mend,
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

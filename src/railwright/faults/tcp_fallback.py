@@ -16,7 +16,7 @@ from railwright.checks.finding import BenchmarkPlace, PathPlace
 from railwright.checks.parts import is_rdma, rdma_ports
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.faults.cases import crosses_network, replace_host
-from railwright.faults.fault import NOT_VERBS, Fault, Ways
+from railwright.faults.fault import NOT_VERBS, Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
 from railwright.topology.changes import change_links, convert_to_tcp, remove_devices
@@ -46,7 +46,7 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return change_links(topology, lambda link: convert_to_tcp(link) if where in (link.id, link.a, link.b) else link)
 
 
-def _ways(case: Case) -> Ways:
+def _hypotheses(case: Case) -> Hypotheses:
     host = case.cluster.host
     found = [nic.id for nic, _ in rdma_ports(host)]
     if not crosses_network(case) or not found:
@@ -83,5 +83,5 @@ FAULT = Fault(
     needs_results=True,
     transports=NOT_VERBS,
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -10,7 +10,7 @@ import pytest
 
 from railwright.diagnosis.iterations.analysis import estimate_iterations
 from railwright.diagnosis.iterations.records import Iterations
-from railwright.diagnosis.iterations.samples import Curve, gridded
+from railwright.diagnosis.iterations.samples import Curve, resample
 from railwright.diagnosis.iterations.simulate import parse_job, simulate_job
 from railwright.diagnosis.iterations.trial import SimulatedJob, run_trial
 
@@ -171,5 +171,5 @@ def test_without_traffic_or_samples_the_reason_is_told() -> None:
 
 
 def test_a_missing_sample_is_in_the_mean_of_the_next() -> None:
-    grid = gridded([Curve("compute", 0.0, [1.0, 3.0, 4.0], [1.0, 2.0, 4.0])], 1.0)
+    grid = resample([Curve("compute", 0.0, [1.0, 3.0, 4.0], [1.0, 2.0, 4.0])], 1.0)
     assert grid.compute == [1, 2, 2, 4]

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from railwright.diagnosis.localise import trial
-from railwright.diagnosis.localise.flows import filled
+from railwright.diagnosis.localise.flows import class_loads
 from railwright.diagnosis.localise.prescribed import (
     PrescribedCover,
     PrescribedScreen,
@@ -67,7 +67,7 @@ def test_rounds_overfill_nothing_and_reach_all_links(routing):
     for _ in range(4):
         one = screen.round()
         assert len({flow.source for flow in one.flows}) == len(one.flows) == len({f.destination for f in one.flows})
-        load = filled(found, one.flows)
+        load = class_loads(found, one.flows)
         assert max(load.values()) <= 1 + 1e-6
         crossed |= load.keys()
         if routing == "ftree":
@@ -93,7 +93,7 @@ def test_the_cover_is_of_every_pair():
     rounds = list(PrescribedCover(found).rounds(Random(0)))
     pairs = [(flow.source, flow.destination) for one in rounds for flow in one.flows]
     assert len(pairs) == len(set(pairs)) == 16 * 15
-    assert all(max(filled(found, one.flows).values()) <= 1 + 1e-6 for one in rounds)
+    assert all(max(class_loads(found, one.flows).values()) <= 1 + 1e-6 for one in rounds)
     with pytest.raises(UsageError, match="one path for each pair"):
         plan_cover(found, "leaf")
 

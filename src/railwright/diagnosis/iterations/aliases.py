@@ -10,7 +10,7 @@ import cmath
 import math
 from collections.abc import Sequence
 
-from railwright.diagnosis.iterations.correlation import standardised
+from railwright.diagnosis.iterations.correlation import standardise
 from railwright.diagnosis.iterations.phase import Track
 from railwright.diagnosis.iterations.samples import Curve, Grid, interval_s
 
@@ -18,27 +18,27 @@ SPREAD = 0.5
 """The range of a tick's random offset, as a part of the interval."""
 _ORDERS = 4
 _HARMONICS = 3
-_BETTER = 1.25
+_ALIAS_FACTOR = 1.25
 _STRETCH = 64
-_MOST_SAMPLES = 4096
-_MOST_SAMPLES_A_PERIOD = 40
+_MAX_SAMPLES = 4096
+_MAX_SAMPLES_PER_PERIOD = 40
 """For longer periods the strong harmonics are far below the sampling rate; higher frequencies are edges."""
 
 
-def is_an_image(curves: Sequence[Curve], track: Track, part: Grid) -> bool:
+def is_alias(curves: Sequence[Curve], track: Track, part: Grid) -> bool:
     """Report whether a frequency above the sampling rate fits better than the strongest harmonic of the period."""
     step_s = interval_s(curves)
     period_s = track.cells_an_iteration * part.cell_s
-    if period_s > _MOST_SAMPLES_A_PERIOD * step_s:
+    if period_s > _MAX_SAMPLES_PER_PERIOD * step_s:
         return False
     own, images = 0.0, 0.0
     for curve in curves:
         if len(curve.ends_s) < 2 * _STRETCH:
             continue
         begins = [curve.begin_s, *curve.ends_s[:-1]]
-        steps = [end - begin for begin, end in zip(begins, curve.ends_s, strict=True)][:_MOST_SAMPLES]
+        steps = [end - begin for begin, end in zip(begins, curve.ends_s, strict=True)][:_MAX_SAMPLES]
         times = [end - step / 2 for end, step in zip(curve.ends_s, steps, strict=False)]
-        values = standardised(curve.values[:_MOST_SAMPLES])
+        values = standardise(curve.values[:_MAX_SAMPLES])
         for harmonic in range(1, _HARMONICS + 1):
             frequency = harmonic / period_s
             if frequency * step_s > 0.5:
@@ -47,7 +47,7 @@ def is_an_image(curves: Sequence[Curve], track: Track, part: Grid) -> bool:
             for order in range(1, _ORDERS + 1):
                 for sign in (-1, 1):
                     images = max(images, _energy(times, steps, values, order / step_s + sign * frequency))
-    return images > _BETTER * own
+    return images > _ALIAS_FACTOR * own
 
 
 def _energy(times: Sequence[float], steps: Sequence[float], values: Sequence[float], frequency: float) -> float:

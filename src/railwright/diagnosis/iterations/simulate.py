@@ -13,7 +13,7 @@ from railwright.diagnosis.iterations.samples import Curve, Role
 from railwright.errors import UsageError, unknown_name
 
 _FULL_RATE_BYTES_PER_S = 25e9
-_MOST_SAMPLES = 400_000
+_MAX_SAMPLES = 400_000
 _ROUNDING = 1e-9
 
 # name -> default, least, most
@@ -108,29 +108,29 @@ def _refuse_impossible(job: Job) -> None:
             f"communication={job.communication:g} less exposed={job.exposed:g} is above compute={job.compute:g}",
             hint="what is not exposed goes on while something is computed",
         )
-    if job.rate * job.seconds > _MOST_SAMPLES:
-        hint = f"give at most {_MOST_SAMPLES} samples: a lower rate, or fewer seconds"
+    if job.rate * job.seconds > _MAX_SAMPLES:
+        hint = f"give at most {_MAX_SAMPLES} samples: a lower rate, or fewer seconds"
         raise UsageError(f"{job.rate * job.seconds:.0f} samples", hint=hint)
 
 
 def simulate_job(job: Job) -> Truth:
     """Simulate the sampled curves of a job."""
     random = Random(int(job.seed))
-    begins = _begins(job, job.period, random)
-    spans = _spans(begins, job)
+    begins = _draw_begins(job, job.period, random)
+    spans = _list_spans(begins, job)
     if job.second:
-        others = _spans(_begins(job._replace(change=0.0, drift=0.0), job.second, random), job)
+        others = _list_spans(_draw_begins(job._replace(change=0.0, drift=0.0), job.second, random), job)
         spans = tuple(sorted(one + other) for one, other in zip(spans, others, strict=True))  # type: ignore[assignment]
-    ends = _ticks(job, random)
+    ends = _draw_ticks(job, random)
     idle, full = random.uniform(0.0, 0.2), random.uniform(0.6, 1.0)
-    compute = _sampled("compute", ends, spans[0], (idle, full), job.noise, random)
-    traffic = _sampled("traffic", ends, spans[1], (0.0, _FULL_RATE_BYTES_PER_S), job.noise, random)
+    compute = _sample_curve("compute", ends, spans[0], (idle, full), job.noise, random)
+    traffic = _sample_curve("traffic", ends, spans[1], (0.0, _FULL_RATE_BYTES_PER_S), job.noise, random)
     whole = [begin for begin in begins if 0 <= begin <= job.seconds]
     lasted = tuple(after - before for before, after in pairwise(whole))
     return Truth(job, (compute, traffic), lasted)
 
 
-def _begins(job: Job, period_s: float, random: Random) -> list[float]:
+def _draw_begins(job: Job, period_s: float, random: Random) -> list[float]:
     """Return the start of each iteration; the first is before the recording, and the last ends after it."""
     at_s = -random.random() * period_s
     found = [at_s]
@@ -143,7 +143,7 @@ def _begins(job: Job, period_s: float, random: Random) -> list[float]:
     return found
 
 
-def _spans(begins: Sequence[float], job: Job) -> tuple[Spans, Spans]:
+def _list_spans(begins: Sequence[float], job: Job) -> tuple[Spans, Spans]:
     """Return the spans: computing begins with the iteration; traffic begins before its end and is exposed after it."""
     compute: Spans = []
     traffic: Spans = []
@@ -155,14 +155,14 @@ def _spans(begins: Sequence[float], job: Job) -> tuple[Spans, Spans]:
     return compute, traffic
 
 
-def _ticks(job: Job, random: Random) -> list[float]:
+def _draw_ticks(job: Job, random: Random) -> list[float]:
     """Return the times of samples, spread within the interval as by the sampler."""
     count = int(job.rate * job.seconds)
     ticks = [(number + SPREAD * (random.random() - 0.5)) / job.rate for number in range(1, count + 1)]
     return [tick for tick in ticks if random.random() >= job.missing]
 
 
-def _sampled(
+def _sample_curve(
     role: Role, ends: Sequence[float], spans: Spans, levels: tuple[float, float], noise: float, random: Random
 ) -> Curve:
     low, high = levels

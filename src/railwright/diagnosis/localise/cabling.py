@@ -46,13 +46,13 @@ def fabric_of_cables(cables: Iterable[Cable]) -> Fabric:
     below: dict[str, list[str]] = {}
     for lower, upper in listed:
         below.setdefault(upper.end, []).append(lower.end)
-    level = _levels(below)
+    level = _switch_levels(below)
     nics = [(lower.end, lower.port, 0) for lower, _ in listed if lower.end not in below]
     switches = sorted(below, key=lambda name: (level[name], len(name), name))
     return build_fabric(nics, switches, [CableSpec(*lower, *upper, 1.0) for lower, upper in listed])
 
 
-def _levels(below: dict[str, list[str]]) -> dict[str, int]:
+def _switch_levels(below: dict[str, list[str]]) -> dict[str, int]:
     """Return the height of each switch above the hosts. Raises UsageError for a cycle."""
     level: dict[str, int] = {}
     waiting = dict(below)
@@ -70,14 +70,14 @@ def _levels(below: dict[str, list[str]]) -> dict[str, int]:
 
 def check_cabling(planned: Iterable[Cable], seen: Cabling) -> CablingChecked:
     """Report every difference once: first exchanged pairs, then single cables."""
-    wanted = _ends(planned)
-    there = _ends(seen.cables)
+    wanted = _map_ports(planned)
+    there = _map_ports(seen.cables)
     wrong = {port: peer for port, peer in wanted.items() if port in there and there[port] != peer}
     findings = list[Miscabling]()
     told = set[Port]()
     for port in sorted(wrong):
         if port not in told:
-            findings.append(_moved(port, wanted, there, told))
+            findings.append(_report_misplaced(port, wanted, there, told))
     for port, peer in sorted(wanted.items()):
         is_seen = {port.end, peer.end} <= seen.looked_at
         if is_seen and port not in there and peer not in there and not told & {port, peer}:
@@ -98,14 +98,14 @@ def check_cabling(planned: Iterable[Cable], seen: Cabling) -> CablingChecked:
     )
 
 
-def _ends(cables: Iterable[Cable]) -> dict[Port, Port]:
+def _map_ports(cables: Iterable[Cable]) -> dict[Port, Port]:
     found: dict[Port, Port] = {}
     for one, other in cables:
         found[one], found[other] = other, one
     return found
 
 
-def _moved(port: Port, wanted: dict[Port, Port], there: dict[Port, Port], told: set[Port]) -> Miscabling:
+def _report_misplaced(port: Port, wanted: dict[Port, Port], there: dict[Port, Port], told: set[Port]) -> Miscabling:
     """Report a misplaced cable, as exchanged if the two plugs belong in each other's places."""
     peer, found = wanted[port], there[port]
     rightful = wanted.get(found)

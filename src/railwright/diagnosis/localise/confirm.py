@@ -15,12 +15,12 @@ from railwright.diagnosis.localise.fabric import UP, Path, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.schedule import compute_share, lanes, parts_of_nic
 
-_TRIES, _OF_A_RAIL = 48, 4
+_TRIES, _RAIL_FACTOR = 48, 4
 _DIVIDED = (2, 3, 4)
-_SURELY = 1.05
-_HIGHER = 0.25
+_HEADROOM = 1.05
+_HIGHER_PROBABILITY = 0.25
 _EPSILON, _UNFILLED = 1e-6, 0.1
-_LEAST_TESTS = 2
+_MIN_TESTS = 2
 
 
 FlowOver = Callable[[int], Flow | None]
@@ -33,7 +33,7 @@ class Confirm:
     def __init__(self, evidence: Evidence, random: Random) -> None:
         self._evidence, self._fabric, self._random = evidence, evidence.fabric, random
         self._parts = parts_of_nic(evidence.fabric)
-        self._tries = _TRIES * (_OF_A_RAIL if any(evidence.fabric.nic_rail) or evidence.fabric.ways else 1)
+        self._tries = _TRIES * (_RAIL_FACTOR if any(evidence.fabric.nic_rail) or evidence.fabric.ways else 1)
         self._load: dict[int, float] = {}
         """The load of this round's flows on each class, in rates of a NIC port."""
         self._flows: list[Flow] = []
@@ -55,7 +55,7 @@ class Confirm:
             if self._room(flow.path, flow.share):
                 self._take(flow)
         tests = [cleared[number] + len(accused.get(number, ())) for number in range(self._fabric.classes)]
-        rare = sorted((number for number, count in enumerate(tests) if count < _LEAST_TESTS), key=tests.__getitem__)
+        rare = sorted((number for number, count in enumerate(tests) if count < _MIN_TESTS), key=tests.__getitem__)
         for number in [*self._shuffled(rare, tests), *left]:
             self._test(number, self._any_flow)
         return Round(self._flows, purpose="confirm")
@@ -156,7 +156,7 @@ class Confirm:
         evidence, load = self._evidence, self._load
         for flow in self._some_flows(number, 1 / parts):
             fits = (
-                evidence.carried[one] >= _SURELY * (load.get(one, 0.0) + flow.share)
+                evidence.carried[one] >= _HEADROOM * (load.get(one, 0.0) + flow.share)
                 for one in self._others(flow, number)
                 if not evidence.trusts(one)
             )
@@ -193,7 +193,11 @@ class Confirm:
             ends = (near[0] if near else fabric.lower[cable]), self._random.randrange(fabric.nics)
             return self._prescribed(number, *(ends if way == UP else reversed(ends)))
         near, top = [*near, cable], fabric.upper[cable]
-        if cable < fabric.nics and fabric.above[top] and (self._is_of_one_host(top) or self._random.random() < _HIGHER):
+        if (
+            cable < fabric.nics
+            and fabric.above[top]
+            and (self._is_of_one_host(top) or self._random.random() < _HIGHER_PROBABILITY)
+        ):
             near.append(self._random.choice(fabric.above[top]))
             top = fabric.upper[near[-1]]
         others = fabric.below[top]

@@ -110,10 +110,10 @@ class RouteCover:
         return Flow(source, destination, path, compute_share(fabric, path, self._parts))
 
     def _fitted(self, flows: list[Flow]) -> Iterator[Round]:
-        return fitted(flows, self._room, f"cover of every {self._kind} route")
+        return pack_rounds(flows, self._room, f"cover of every {self._kind} route")
 
 
-def fitted(flows: list[Flow], room: Mapping[int, int], purpose: str) -> Iterator[Round]:
+def pack_rounds(flows: list[Flow], room: Mapping[int, int], purpose: str) -> Iterator[Round]:
     """Pack the flows into as few rounds as possible; `room` is the number of flows that fill each cable."""
     while flows:
         used: dict[int, int] = {}

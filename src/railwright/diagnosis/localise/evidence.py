@@ -16,14 +16,14 @@ from typing import NamedTuple
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Flow, Round
 
-LEAST_GAP, _MOST_GAP = 0.05, 0.15
+MIN_GAP, _MAX_GAP = 0.05, 0.15
 _SIGMAS = 3.5
 _NORMAL_95 = 1.645
-_NEAR = 0.9
+_NEAR_MEDIAN = 0.9
 """Share of the median rate: slower flows do not count towards the variation of healthy ones."""
-_LEAST_SCALE = 0.95
+_MIN_SCALE = 0.95
 """Overheads such as headers take at most this part of a flow's share."""
-_FULL = 0.9
+_FULL_SHARE = 0.9
 """A link filled to this part counts as tested, and its full rate clears it."""
 
 
@@ -87,7 +87,7 @@ class Evidence:
             if total[each] > self.carried[each]:
                 self.carried[each] = total[each]
             if total[each] >= self.floor * want[each]:
-                self.cleared[each] += fill >= _FULL
+                self.cleared[each] += fill >= _FULL_SHARE
             elif best[each] < self.floor:
                 self.accused.setdefault(each, []).append(Accusation(total[each] / want[each], who[each]))
 
@@ -121,13 +121,13 @@ class Evidence:
         return min(max(0.08, 4 * self.noise), 0.3)
 
 
-def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = LEAST_GAP) -> Evidence:
+def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = MIN_GAP) -> Evidence:
     """Decode rounds. Rates are compared with those of healthy flows in the same rounds.
 
     A flow that misses less than `least_gap` of its rate is never slow.
     """
-    scale, noise = _healthy(rounds)
-    floor = 1 - min(max(_SIGMAS * noise, least_gap), _MOST_GAP)
+    scale, noise = _estimate_healthy(rounds)
+    floor = 1 - min(max(_SIGMAS * noise, least_gap), _MAX_GAP)
     found = Evidence(fabric, floor, noise, scale, [0] * fabric.classes)
     found.filled, found.carried = [0.0] * fabric.classes, [0.0] * fabric.classes
     for one in rounds:
@@ -135,18 +135,18 @@ def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = LEAST_GA
     return found
 
 
-def _healthy(rounds: Iterable[Round]) -> tuple[float, float]:
+def _estimate_healthy(rounds: Iterable[Round]) -> tuple[float, float]:
     """Return the level and spread of healthy flows, estimated from the upper half of the flows that are not slow."""
     ratios = sorted(ratio for one in rounds for ratio in one.ratio if not math.isnan(ratio))
     if not ratios:
         return 1.0, 0.0
     middle = ratios[len(ratios) // 2]
-    if middle <= _NEAR * ratios[-1]:  # more than half of all flows are slow, and the few fast ones are not noise
+    if middle <= _NEAR_MEDIAN * ratios[-1]:  # more than half of all flows are slow, and the few fast ones are not noise
         middle = ratios[min(int(len(ratios) * 0.98), len(ratios) - 1)]
     # Slow flows lower the median: a slow link in one direction may slow half of all flows.
-    rest = ratios[bisect_left(ratios, _NEAR * middle) :]
+    rest = ratios[bisect_left(ratios, _NEAR_MEDIAN * middle) :]
     upper = rest[len(rest) // 2 :]
     middle, high = upper[0], upper[min(int(len(upper) * 0.9), len(upper) - 1)]
     # If everything is slow, the flows are compared with their expected rate.
     noise = (high - middle) / middle / _NORMAL_95 if middle else 0.0
-    return min(max(middle, _LEAST_SCALE), 1 / _LEAST_SCALE), noise
+    return min(max(middle, _MIN_SCALE), 1 / _MIN_SCALE), noise

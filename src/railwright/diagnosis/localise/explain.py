@@ -28,20 +28,20 @@ _SAME_RATE, _SAME_RATE_FLOWS = 0.3, 30
 """The probability that chance slows a flow to the rate of another, and the number of flows that outweighs it."""
 _WRONG_MAP, _WRONG_NIC = 0.04, 0.01
 """The probabilities that a broken link and a broken NIC port are cleared by mistake."""
-_LEAST_BACKGROUND, _MOST_BACKGROUND = 0.02, 0.25
+_MIN_BACKGROUND, _MAX_BACKGROUND = 0.02, 0.25
 _WEIGHT_TO_SUSPECT = 2.0
 _WEIGHT_TO_RETEST = -4.0
 _NOT_EXCLUDED = 3.0
 """A rival is excluded only if it is at least e^3 = 20 times less likely."""
 _PASSES, _WIDER = 2, 0.1
-_MOST_OF_A_ROUND = 3
+_MAX_FLOWS_PER_ROUND = 3
 """The number of flows per round that count against a shared slow link; more add no information."""
-_LEAST_LINKS = 4
-LEAST_OF_CARD, PART_OF_CARD, _PART_THAT_SPEAKS = 4, 0.6, 0.5
+_MIN_LINKS = 4
+MIN_LINKS_OF_CARD, PART_OF_CARD, _SUSPECT_SHARE_OF_CARD = 4, 0.6, 0.5
 """A line card with at least this many slow links is slow as a whole."""
-_MOST_LINKS_OF_SWITCH = 0.85
+_MIN_SLOW_SHARE_OF_SWITCH = 0.85
 """The minimum share of slow links of a switch that is slow as a whole."""
-_MOST_CLEARED_OF_SWITCH, _PORT_COUNTS = 0.04, 3
+_MAX_CLEARED_SHARE, _PORT_COUNTS = 0.04, 3
 """The number of clearing tests that a wrong path map may explain; the map is never wrong for ports."""
 
 
@@ -92,7 +92,7 @@ def explain(evidence: Evidence) -> Explanation:
         search = _Search(evidence, background, rest, _find_slow_cards(evidence, found))
         found = search.run()
         rest = [flow for flow in evidence.slow() if not search.explainers.get(flow)]
-        background = min(max(len(rest) / max(len(evidence.flows), 1), _LEAST_BACKGROUND), _MOST_BACKGROUND)
+        background = min(max(len(rest) / max(len(evidence.flows), 1), _MIN_BACKGROUND), _MAX_BACKGROUND)
     return Explanation(found, rest, background, search.doubtful(found))
 
 
@@ -105,7 +105,7 @@ def _find_slow_cards(evidence: Evidence, found: list[Suspicion]) -> set[int]:
     for node in sorted(node for node in nodes if node >= fabric.nics):
         for cables in fabric.cards(node):
             numbers = {2 * cable + way for cable in cables for way in (0, 1)}
-            if len(numbers & suspects) >= max(LEAST_OF_CARD, _PART_THAT_SPEAKS * len(cables)):
+            if len(numbers & suspects) >= max(MIN_LINKS_OF_CARD, _SUSPECT_SHARE_OF_CARD * len(cables)):
                 slow |= numbers
     return slow
 
@@ -150,7 +150,7 @@ class _Search:
         """Return the number of unexplained slow flows in an accusation, which may exceed 1 for a shared link."""
         rounds = self._sharing.get(number)
         flows = rounds[self.evidence.round_of(accusation.flow)] if rounds else [accusation.flow]
-        return min(sum(not self.explainers.get(flow) for flow in flows), _MOST_OF_A_ROUND)
+        return min(sum(not self.explainers.get(flow) for flow in flows), _MAX_FLOWS_PER_ROUND)
 
     def run(self) -> list[Suspicion]:
         whole = self._whole_switches()
@@ -184,9 +184,9 @@ class _Search:
         for node in range(fabric.nics, fabric.nics + len(fabric.switches)):
             numbers = fabric.classes_of_switch(node, "both")
             accused = [number for number in numbers if number in self.evidence.accused]
-            if len(accused) < 0.7 * len(numbers) or len(set(map(fabric.twin_of, accused))) < _LEAST_LINKS:
+            if len(accused) < 0.7 * len(numbers) or len(set(map(fabric.twin_of, accused))) < _MIN_LINKS:
                 continue
-            if sum(map(self.evidence.is_well, numbers)) > (1 - _MOST_LINKS_OF_SWITCH) * len(numbers):
+            if sum(map(self.evidence.is_well, numbers)) > (1 - _MIN_SLOW_SHARE_OF_SWITCH) * len(numbers):
                 continue
             if any(map(self._clears_more_than_a_wrong_map, fabric.cards(node))):
                 continue
@@ -215,7 +215,7 @@ class _Search:
         numbers = [2 * cable + way for cable in cables for way in (0, 1)]
         clears = sum(cleared[number] * (_PORT_COUNTS if number // 2 < nics else 1) for number in numbers)
         tests = sum(cleared[number] + len(accused.get(number, ())) for number in numbers)
-        return clears > 2 + _MOST_CLEARED_OF_SWITCH * tests
+        return clears > 2 + _MAX_CLEARED_SHARE * tests
 
     def weigh(self, number: int) -> tuple[float, float, list[Accusation]]:
         """Return the weight of a constant fault, its level, and the accusations at that level."""
@@ -292,7 +292,7 @@ class _Search:
         for node in sorted(node for node in nodes if node >= fabric.nics):
             for cables in fabric.cards(node):
                 levels = sorted(level_of[number] for c in cables for number in (2 * c, 2 * c + 1) if number in level_of)
-                if len(levels) >= LEAST_OF_CARD:
+                if len(levels) >= MIN_LINKS_OF_CARD:
                     more |= self._rest_of_card(cables, levels[len(levels) // 2], level_of)
         for one in more.values():
             self._explain(one, 1)
@@ -309,7 +309,7 @@ class _Search:
             flows = [one.flow for one in evidence.accused.get(number, ()) if abs(one.level - level) <= most]
             if flows and not evidence.is_well(number):
                 others[way][number] = Suspicion(number, level, _WEIGHT_TO_SUSPECT, True, flows)
-        least, most_of_it = max(LEAST_OF_CARD, PART_OF_CARD * len(cables)), _MOST_LINKS_OF_SWITCH * len(cables)
+        least, most_of_it = max(MIN_LINKS_OF_CARD, PART_OF_CARD * len(cables)), _MIN_SLOW_SHARE_OF_SWITCH * len(cables)
         slow = [known[way] >= least for way in (0, 1)]
         # If one direction is slow as a whole, or half of both, the rest is slow too unless it is healthy.
         doubtful = [known[way] + len(others[way]) >= most_of_it for way in (0, 1)]

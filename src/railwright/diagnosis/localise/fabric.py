@@ -23,8 +23,8 @@ Path = tuple[int, ...]
 """The classes that a flow crosses, in order."""
 
 UP, DOWN = 0, 1
-_MOST_IN_A_ROW = 8
-_FEW = 256
+_MAX_IN_A_ROW = 8
+_INSPECTED_PORTS = 256
 CARD_PORTS = 16
 """The assumed number of switch ports per line card."""
 
@@ -135,7 +135,7 @@ class Fabric:
 
         Traffic up one of two cables below a top switch comes down the other.
         """
-        for _ in range(_MOST_IN_A_ROW):
+        for _ in range(_MAX_IN_A_ROW):
             cable, way = divmod(number, 2)
             top, bottom = self.upper[cable], self.lower[cable]
             meeting = self._meeting(cable, top) if way == UP and not self.above[top] else ()
@@ -150,7 +150,7 @@ class Fabric:
 
     def _meeting(self, cable: int, top: int) -> tuple[int, ...]:
         """Return the cables below a switch whose ports may exchange flows, on one rail if each leaf has one."""
-        if not any(self.nic_rail[:_FEW]):
+        if not any(self.nic_rail[:_INSPECTED_PORTS]):
             return self.below[top]
         rail = self._rail_below(self.lower[cable])
         return tuple(other for other in self.below[top] if self._rail_below(self.lower[other]) in (rail, None))

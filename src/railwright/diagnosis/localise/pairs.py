@@ -39,19 +39,19 @@ def pair_rounds(fabric: Fabric, random: Random) -> Iterator[Round]:
         flows: list[Flow] = []
         load: dict[int, int] = {}
         for one, other in pairs:
-            for source, destination in _ports(fabric, one, other):
+            for source, destination in _pair_ports(fabric, one, other):
                 drawn = [random_flow(fabric, source, destination, random) for _ in range(_DRAWS)]
                 there = [flow for flow in drawn if flow is not None]
                 if not there:
                     continue
-                flow = min(there, key=lambda flow: _fullest(fabric, load, flow))
+                flow = min(there, key=lambda flow: _max_load(fabric, load, flow))
                 for number in flow.path:
                     load[number] = load.get(number, 0) + 1
                 flows.append(flow)
-        yield Round([_shared(fabric, load, flow) for flow in flows], purpose=PURPOSE)
+        yield Round([_with_share(fabric, load, flow) for flow in flows], purpose=PURPOSE)
 
 
-def _ports(fabric: Fabric, one: int, other: int) -> list[Pair]:
+def _pair_ports(fabric: Fabric, one: int, other: int) -> list[Pair]:
     """Return the (sending, receiving) ports in both directions: the n-th of a rail with the n-th of the other host."""
 
     def by_rail(host: int) -> dict[int, list[int]]:
@@ -65,21 +65,21 @@ def _ports(fabric: Fabric, one: int, other: int) -> list[Pair]:
     return [ends for near, far in joined for ends in ((near, far), (far, near))]
 
 
-def _fullest(fabric: Fabric, load: dict[int, int], flow: Flow) -> float:
+def _max_load(fabric: Fabric, load: dict[int, int], flow: Flow) -> float:
     return max((load.get(number, 0) + 1) / fabric.capacity[number // 2] for number in flow.path)
 
 
-def _shared(fabric: Fabric, load: dict[int, int], flow: Flow) -> Flow:
+def _with_share(fabric: Fabric, load: dict[int, int], flow: Flow) -> Flow:
     share = min(fabric.capacity[number // 2] / load[number] for number in flow.path)
     return flow._replace(share=min(1.0, share))
 
 
-def most_hosts(count: int, load: float) -> int:
+def max_hosts(count: int, load: float) -> int:
     """Return the number of hosts that may be loaded at once."""
     return int(load * count + 1e-9)
 
 
-def _divided(fabric: Fabric, one: Round) -> list[Round]:
+def _split_directions(fabric: Fabric, one: Round) -> list[Round]:
     """Split a round so that no two hosts send to each other."""
     sent: set[Pair] = set()
     there: list[Flow] = []
@@ -100,10 +100,10 @@ def split_rounds(fabric: Fabric, rounds: Sequence[Round], load: float, *, one_wa
     `one_way` also splits rounds in which two hosts send to each other.
     """
     if one_way:
-        rounds = [part for one in rounds for part in _divided(fabric, one)]
+        rounds = [part for one in rounds for part in _split_directions(fabric, one)]
     if load >= 1:
         return list(rounds)
-    most = most_hosts(len(fabric.hosts), load)
+    most = max_hosts(len(fabric.hosts), load)
     found = []
     for one in rounds:
         hosts: set[int] = set()

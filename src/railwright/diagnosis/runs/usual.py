@@ -30,7 +30,7 @@ XEON_LINE = Constant(85.2e-9, "s, the slowest of 3 machines", _TWO_H200)
 HOPPER_LOAD = Constant(143.5e-9, "s, the slowest of 21", _LOADS)
 
 
-class _Usual(NamedTuple):
+class _WorstKnown(NamedTuple):
     """The worst value of a baseline among measured machines of a class of processors."""
 
     supply: Baseline
@@ -44,23 +44,23 @@ class _Usual(NamedTuple):
 
 
 _KNOWN = (
-    _Usual("thread copy", "bandwidth_bytes_per_s", "cpu", _XEON, XEON_COPY, 64 * MIB),
-    _Usual("cache line", "latency_s", "cpu", _XEON, XEON_LINE),
-    _Usual("gpu load", "latency_s", "gpu", _HOPPER, HOPPER_LOAD),
+    _WorstKnown("thread copy", "bandwidth_bytes_per_s", "cpu", _XEON, XEON_COPY, 64 * MIB),
+    _WorstKnown("cache line", "latency_s", "cpu", _XEON, XEON_LINE),
+    _WorstKnown("gpu load", "latency_s", "gpu", _HOPPER, HOPPER_LOAD),
 )
 
 
 def find_unusual(results: Iterable[Result], declarations: Declarations, topology: Topology) -> tuple[Finding, ...]:
     """Report baselines a tenth as good as the worst of their class, even in the best launch and at the best size."""
     sound = [result for result in results if result.outcome == "measured" and result.summary is not None]
-    return tuple(_far_off(sound, declarations, topology))
+    return tuple(_find_far_off(sound, declarations, topology))
 
 
-def _far_off(results: list[Result], declarations: Declarations, topology: Topology) -> Iterator[Finding]:
+def _find_far_off(results: list[Result], declarations: Declarations, topology: Topology) -> Iterator[Finding]:
     for usual in _KNOWN:
         if not _is_class(usual, topology):
             continue
-        best = _best([result for result in results if _supplies(result, usual, declarations)], usual)
+        best = _best_result([result for result in results if _supplies_baseline(result, usual, declarations)], usual)
         if best is None or best.summary is None or not _is_far(best.summary.median, usual):
             continue
         seen = format_quantity(usual.quantity, best.summary.median)
@@ -76,13 +76,13 @@ def _far_off(results: list[Result], declarations: Declarations, topology: Topolo
         )
 
 
-def _is_class(usual: _Usual, topology: Topology) -> bool:
+def _is_class(usual: _WorstKnown, topology: Topology) -> bool:
     """Report whether all devices of the kind are of the class."""
     names = [device.name for device in topology.of_kind(usual.kind)]
     return bool(names) and all(any(word in name for word in usual.names) for name in names)
 
 
-def _supplies(result: Result, usual: _Usual, declarations: Declarations) -> bool:
+def _supplies_baseline(result: Result, usual: _WorstKnown, declarations: Declarations) -> bool:
     declared = find_declaration(result, declarations)
     source, _, target = result.path.partition(">")
     return (
@@ -93,12 +93,12 @@ def _supplies(result: Result, usual: _Usual, declarations: Declarations) -> bool
     )
 
 
-def _best(results: list[Result], usual: _Usual) -> Result | None:
+def _best_result(results: list[Result], usual: _WorstKnown) -> Result | None:
     pick = min if usual.quantity == "latency_s" else max
     return pick(results, key=lambda result: result.summary.median if result.summary else 0.0, default=None)
 
 
-def _is_far(value: float, usual: _Usual) -> bool:
+def _is_far(value: float, usual: _WorstKnown) -> bool:
     if usual.quantity == "latency_s":
         return value >= usual.least.value / FAR_OFF
     return value <= usual.least.value * FAR_OFF

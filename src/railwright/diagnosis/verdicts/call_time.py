@@ -16,10 +16,10 @@ from railwright.results.records import find_size
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import InfinibandLink
 
-_MAY_GROW = 1.5
+_MAX_GROWTH = 1.5
 """The factor by which the time may exceed that of the smallest size; launches vary by as much."""
-_LEAST_SIZES = 2
-_LONGEST_S = 5e-3
+_MIN_SIZES = 2
+_MAX_S = 5e-3
 """A longer time is a stall and not a launch or a plug-in."""
 LAUNCH = Constant(
     10e-6,
@@ -45,7 +45,7 @@ class CallTime(NamedTuple):
     known_of: str = ""
 
 
-def call_time(rows: Sequence[Judged], scale: float) -> CallTime | None:
+def find_call_time(rows: Sequence[Judged], scale: float) -> CallTime | None:
     """Return the fixed time that explains all slow rows; None if there is none. Rates are algbw times `scale`."""
     best: dict[int, float] = {}
     for row in rows:
@@ -54,10 +54,10 @@ def call_time(rows: Sequence[Judged], scale: float) -> CallTime | None:
             continue
         extra = size * scale * (1 / row.value - 1 / row.expected.low)
         best[size] = min(best.get(size, extra), extra)
-    if len(best) < _LEAST_SIZES:
+    if len(best) < _MIN_SIZES:
         return None
     first, last = min(best), max(best)
-    if max(best.values()) > min(_MAY_GROW * best[first], _LONGEST_S):
+    if max(best.values()) > min(_MAX_GROWTH * best[first], _MAX_S):
         return None
     return CallTime(max(best.values()), first, last)
 
