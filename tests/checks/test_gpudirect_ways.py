@@ -40,8 +40,8 @@ def test_peer_direct(changed, way, verdict, because):
 @pytest.mark.parametrize(
     ("attribute", "changed", "verdict", "because"),
     [
-        (False, {}, "missing", "the CUDA driver shares the GPUs' memory"),
-        (None, {}, "cannot be told", "the CUDA driver shares the GPUs' memory"),
+        (False, {}, "missing", "the CUDA driver exports GPU memory as dma-buf"),
+        (None, {}, "cannot be told", "the CUDA driver exports GPU memory as dma-buf"),
         (None, {"kernel": "5.4.0"}, "missing", "Linux 5.12 or later"),
         (None, {"nvidia_module": "proprietary"}, "missing", "NVIDIA's open kernel modules"),
         (None, {"cuda": "11.6"}, "missing", "a driver for CUDA 11.7 or later"),

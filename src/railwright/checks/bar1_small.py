@@ -1,4 +1,4 @@
-"""A BAR1 window smaller than the GPU's memory, which limits how much NICs and drives can access at a time.
+"""A BAR1 window smaller than the GPU's memory, which limits how much of it NICs and drives can map at a time.
 
 NVIDIA GPUDirect RDMA, PCI BAR sizes: memory for a NIC is mapped through BAR1, and pinning fails once BAR1 is full.
 Its size depends on the BIOS (above 4G decoding, resizable BAR) or the board.
@@ -44,8 +44,8 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="bar1_small",
     summary="NICs and drives see only part of a GPU's memory",
-    costs="GPUDirect RDMA and GPUDirect Storage can pin no more memory than that, then fail or copy through the"
-    " host (NVIDIA GPUDirect RDMA, PCI BAR sizes)",
+    costs="GPUDirect RDMA and GPUDirect Storage can pin at most the size of BAR1, and beyond that fail or copy"
+    " through the host (NVIDIA GPUDirect RDMA, PCI BAR sizes)",
     remedy="enable above 4G decoding and resizable BAR in the BIOS and reboot; nvidia-smi -q -d MEMORY shows BAR1",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),

@@ -1,4 +1,4 @@
-"""Settings of cuFile for a machine: the NICs to use, and the route to GPUs that have none nearby.
+"""cuFile settings for a machine: the NICs to use, and the route to GPUs that have none nearby.
 
 NVIDIA, GPUDirect Storage Configuration Guide, "GPUDirect Storage Parameters", and Overview Guide, "Dynamic Routing".
 Settings that do not depend on the topology (sizes of buffers and batches) keep cuFile's defaults.
@@ -91,7 +91,7 @@ def _rdma_rate(topology: Topology, nic: Device) -> float | None:
 def recommend_settings(topology: Topology, addresses: Mapping[str, str]) -> tuple[Setting, ...]:
     """Return the settings for a machine; `addresses` maps NIC ids to IPv4 addresses.
 
-    Raises UsageError without a GPU, and CannotJudge if the address of a required NIC is unknown.
+    Raises UsageError without an NVIDIA GPU, and CannotJudge if the address of a required NIC is unknown.
     """
     near = find_nearest_nics(topology)
     unknown = [format_nic(nic) for nic in near.nics if nic.id not in addresses]
@@ -124,8 +124,8 @@ def _list_settings(topology: Topology, near: _NearestNics, addresses: Mapping[st
         yield Setting(
             key=ORDER, value=(*order, "GPU_MEM", "SYS_MEM", "P2P"), why=f"{first}, then host memory, then PCIe"
         )
-    yield Setting(key=FALLBACK, value=True, why="a file that GPUDirect Storage cannot handle goes through host memory"
-                  " silently; false makes that an error")  # fmt: skip
+    yield Setting(key=FALLBACK, value=True, why="a file that GPUDirect Storage cannot handle silently goes through"
+                  " host memory; false makes that an error")  # fmt: skip
     ways = {way.way: way for way in storage_ways(topology)}
     if ways and ways["nvidia-fs"].verdict != "in use":
         can = ways["PCI P2PDMA"].verdict in ("in use", "possible")
@@ -142,7 +142,7 @@ def format_nic(nic: Device) -> str:
 
 
 def decode_properties(raw: bytes) -> dict[str, object]:
-    """Decode `properties` of a cufile.json, which is JSON with `//` comments. Raises UsageError."""
+    """Decode `properties` of a cufile.json, which is JSON with `//` comments. Raises UsageError for other text."""
     try:
         text = _COMMENT.sub(lambda found: found[1] or "", raw.decode("utf-8"))
         whole = msgspec.json.decode(text.encode(), type=dict[str, object])
@@ -161,7 +161,10 @@ def decode_properties(raw: bytes) -> dict[str, object]:
 def check(
     topology: Topology, properties: Mapping[str, object], addresses: Mapping[str, str]
 ) -> tuple[CheckedEntry, ...]:
-    """Compare a file with the machine. `addresses` maps NIC ids to the known IPv4 addresses."""
+    """Compare the `properties` of a file with the machine. Raises UsageError without an NVIDIA GPU.
+
+    `addresses` maps NIC ids to the known IPv4 addresses.
+    """
     near = find_nearest_nics(topology)
     return (
         *_check_addresses(topology, near, properties.get(ADDRESSES, []), addresses),
@@ -179,7 +182,7 @@ def _check_addresses(
     broken = [address for address in given if not _is_ipv4(address)]
     if broken:
         yield _bad_addresses(
-            f"not an IPv4 address: {broken[0][:40]!r}", "cuFile takes IPv4 addresses of interfaces, not names"
+            f"not an IPv4 address: {broken[0][:40]!r}", "give the IPv4 address of an interface, not its name"
         )
     if not given and near.nics:
         names = ", ".join(format_nic(nic) for nic in near.nics)

@@ -39,7 +39,7 @@ def _has_value(environment: Environment, name: str, *values: str) -> bool:
 
 
 def _find_ineffective_ib(environment: Environment, _: Topology) -> Contradictions:
-    """Find settings of InfiniBand although InfiniBand is switched off."""
+    """Find InfiniBand settings that have no effect because InfiniBand is switched off."""
     off = "NCCL_IB_DISABLE" if _has_value(environment, "NCCL_IB_DISABLE", "1") else ""
     off = off or ("NCCL_NET" if _has_value(environment, "NCCL_NET", "SOCKET") else "")
     useless = [name for name in environment if name.startswith("NCCL_IB_") and name != "NCCL_IB_DISABLE"]
@@ -82,7 +82,7 @@ def _find_p2p_conflict(environment: Environment, _: Topology) -> Contradictions:
 
 
 def _find_absent_devices(environment: Environment, topology: Topology) -> Contradictions:
-    """Find RDMA devices that do not exist. NCCL takes prefixes, or full names after `=`; UCX takes `device:port`."""
+    """Find RDMA devices that do not exist. NCCL accepts prefixes, or full names after `=`; UCX `device:port`."""
     known = {str(nic.facts["rdma_device"]) for nic in topology.of_kind("nic") if nic.facts.get("rdma_device")}
     wanted = environment.get("NCCL_IB_HCA", "").strip()
     if known and wanted and not wanted.startswith("^"):

@@ -27,7 +27,7 @@ _SETTINGS = Settings(
 _RDMA_TRANSPORTS = frozenset({"all", "ib", "rc", "rc_x", "rc_v", "rc_verbs", "rc_mlx5", "dc", "dc_x", "dc_mlx5", "ud",
                               "ud_x", "ud_v", "ud_verbs", "ud_mlx5", "gga_mlx5", "srd"})  # fmt: skip
 _GPU_TRANSPORTS = frozenset({"all", "cuda", "cuda_copy", "cuda_ipc", "gdr_copy", "rocm", "rocm_copy", "rocm_ipc", "ze",
-                      "ze_copy", "ze_ipc"})  # fmt: skip
+                             "ze_copy", "ze_ipc"})  # fmt: skip
 
 
 def _signs(facts: Facts) -> Findings:
@@ -58,7 +58,7 @@ CHECK = Check(
     summary="environment variables meant for debugging or for another machine slow a job down",
     certainty="likely",
     costs="the difference between RDMA and TCP, or between direct copies and copies through the host",
-    remedy="unset it, so that the library chooses itself",
+    remedy="unset it, so that the library makes its own choice",
     settings=_SETTINGS,
     signs=_signs,
     needs_results=True,

@@ -61,7 +61,7 @@ class LogPlace(Place):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A fault that was found or could not be looked for, with evidence and remedy."""
+    """A fault that was found or could not be checked for, with evidence and remedy."""
 
     fault: str
     """The name of the check."""

@@ -34,7 +34,8 @@ def _signs(facts: Facts) -> Findings:
                 slower = min(values) * 1e6 < usual
                 yield CHECK.finding(
                     odd,
-                    f"the {label} of {format_runs(odd)} is {clocks_mhz} MHz, most others have {usual / 1e6:.0f} MHz",
+                    f"the {label} of {format_runs(odd)} is {clocks_mhz} MHz,"
+                    f" but most others have {usual / 1e6:.0f} MHz",
                     (label, f"{clocks_mhz} MHz", "NVML"),
                     certainty="likely" if slower else "possible",
                     costs=f"{1 - min(values) * 1e6 / usual:.1%} of work bound by that clock" if slower else "",

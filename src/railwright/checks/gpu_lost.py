@@ -30,7 +30,7 @@ def _signs(facts: Facts) -> Findings:
         yield CHECK.blind(
             silent,
             f"the driver's list of GPUs cannot be read, so {format_runs(silent)} may be lost",
-            remedy="compare nvidia-smi -L with lspci -d 10de:; look at dmesg | grep Xid",
+            remedy="compare nvidia-smi -L with lspci -d 10de:; check dmesg | grep Xid",
         )
 
 
@@ -48,7 +48,7 @@ CHECK = Check(
     summary="a GPU on the PCI bus is missing from NVIDIA's driver",
     costs="the whole GPU: jobs run with fewer GPUs, or do not start",
     remedy="dmesg | grep -e Xid -e NVRM: Xid 79 is a GPU that fell off the bus (NVIDIA Xid Errors); look for"
-    " NVreg_ExcludedGpus in /proc/driver/nvidia/params; drain the host, power-cycle it, reseat or replace",
+    " NVreg_ExcludedGpus in /proc/driver/nvidia/params; drain the host, power-cycle it, then reseat or replace the GPU",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
     asks=(needs.nvml_reports_gpus,),

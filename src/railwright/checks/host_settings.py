@@ -9,8 +9,8 @@ from railwright.topology.settings import SETTING
 
 _SETTING_OF = f"{SETTING} of "
 IN_A_GUEST = (
-    "have ATS switched on in the NICs, by the host: mlxconfig -d DEVICE set ATS_ENABLED=true; give NCCL a topology file"
-    " of the real machine (NCCL_TOPO_FILE), because the guest's own shows no switches"
+    "ask the operator of the host to turn on ATS in the NICs: mlxconfig -d DEVICE set ATS_ENABLED=true;"
+    " give NCCL a topology file of the real machine (NCCL_TOPO_FILE), because the guest's own shows no switches"
 )
 """The remedy in a guest. ACS belongs to the host, isolates guests, and stays on."""
 
@@ -42,7 +42,7 @@ def why_unread(topology: Topology, name: str) -> str:
     named = (entry for entry in entries if name in entry.what.removeprefix(_SETTING_OF).split(", "))
     # Entries that share a reason are truncated and end with " more".
     match = next(named, None) or next((entry for entry in entries if entry.what.endswith(" more")), None)
-    return f"{name}: {match.why if match else 'nobody read it'}"
+    return f"{name}: {match.why if match else 'it was not read'}"
 
 
 def is_virtual(topology: Topology) -> bool:

@@ -55,7 +55,7 @@ class KnownBadList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def decode_known_bad(raw: bytes, origin: str) -> tuple[KnownBad, ...]:
-    """Decode the entries of a file. Raises UsageError, which names `origin`."""
+    """Decode the entries of a file. Raises UsageError that names `origin`, also for an invalid entry."""
     hint = "see examples/known-bad.toml and docs/audit.md"
     try:
         entries = msgspec.toml.decode(raw, type=KnownBadList).bad
@@ -103,7 +103,7 @@ def check_known_bad(entry: KnownBad, topology: Topology) -> CheckOutcome:
             entry, "could not look", f"{entry.fact} of {format_runs(blind)} is unknown or not a version"
         )
     return _build_outcome(
-        entry, "fine" if matching else "does not apply", "" if matching else f"no {entry.fact} of {entry.line}"
+        entry, "fine" if matching else "does not apply", "" if matching else f"no {entry.fact} begins with {entry.line}"
     )
 
 

@@ -1,4 +1,4 @@
-"""NICs selected in the environment that exclude the nearest NIC of a GPU, whose traffic then takes a longer path.
+"""A selection of NICs in the environment that excludes a GPU's nearest NIC, so that its traffic takes a longer path.
 
 `NCCL_IB_HCA` (prefixes; `=` for full names, `^` for all others) and `UCX_NET_DEVICES` (`device:port`).
 """

@@ -89,7 +89,7 @@ def silent_gpus(topology: Topology) -> tuple[str, ...]:
 
 
 def group_ids(gpus: Iterable[Device], told: Callable[[Device], Group | None]) -> dict[Group, list[str]]:
-    """Group the ids of GPUs by the value of `told`; GPUs for which it returns None are left out."""
+    """Group the ids of devices by the value of `told`; devices for which it returns None are left out."""
     found: dict[Group, list[str]] = {}
     for gpu in gpus:
         value = told(gpu)

@@ -26,7 +26,7 @@ def _signs(facts: Facts) -> Findings:
         if size < _BEST_BYTES:
             yield CHECK.finding(
                 names,
-                f"PCIe read requests of {format_runs(names)} are {size} bytes, {_BEST_BYTES} is possible",
+                f"PCIe read requests of {format_runs(names)} are {size} bytes, but {_BEST_BYTES} is possible",
                 ("MaxReadRequest", f"{size} B", "PCIe Device Control register"),
                 certainty="likely" if size <= _CERTAIN_BYTES else "possible",
             )

@@ -1,7 +1,7 @@
 """A GID index in the environment that selects no RoCE v2 GID, or one whose address is not routable.
 
-Indices depend on the order in which addresses were added and removed. NCCL selects the GID itself since 2.21
-(NCCL User Guide, NCCL_IB_GID_INDEX), UCX does (`UCX_IB_GID_INDEX=auto`).
+Indices depend on the order in which addresses were added and removed. NCCL since 2.21 (NCCL User Guide,
+NCCL_IB_GID_INDEX) and UCX (`UCX_IB_GID_INDEX=auto`) select the GID themselves.
 """
 
 from __future__ import annotations

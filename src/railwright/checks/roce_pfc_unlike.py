@@ -1,7 +1,7 @@
 """RoCE ports of one host with different lossless priorities, according to `dcb pfc show`.
 
 The fabric's design determines the lossless priority, or none if it relies on ECN, but the ports of a host must agree.
- IEEE 802.1Qbb; iproute2, dcb-pfc(8).
+IEEE 802.1Qbb; iproute2, dcb-pfc(8).
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ CHECK = make_check(
     seen=("lossless priorities", "dcb pfc show"),
     unread=f"dcb does not report the priorities of {{}}{LOOK_WITH}",
     costs="under congestion one side loses packets, or pauses spread it; no cost on an idle fabric",
-    remedy="dcb pfc set dev NETDEV prio-pfc 3:on, with the fabric's values; mlnx_qos if that driver manages the port",
+    remedy="dcb pfc set dev NETDEV prio-pfc 3:on, with the fabric's values; use mlnx_qos if it manages the port",
 )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 _MAX_SHOWN = 80
 _MAX_DIGITS = 18
-"""Digits; fits a 64-bit integer and exceeds every meaningful setting."""
+"""The maximum number of digits: such a number fits 64 bits and exceeds every meaningful setting."""
 
 
 class Cause(NamedTuple):

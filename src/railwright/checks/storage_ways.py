@@ -1,8 +1,8 @@
 """The two ways in which a drive reaches a GPU's memory: NVIDIA's nvidia-fs, and the kernel's own PCI P2PDMA.
 
-NVIDIA, GPUDirect Storage Troubleshooting Guide: for nvidia-fs its module and an IOMMU that is off or passes addresses
-through; for P2PDMA (NVMe P2PDMA Troubleshooting) Linux 6.2, open kernel modules, a GPU of Ampere or later, no NVMe
-multipathing, and on x86 a static BAR1. `gdscheck -p` checks the same, and reads cufile.json.
+nvidia-fs needs its module and an IOMMU that is off or passes addresses through; P2PDMA needs Linux 6.2, open kernel
+modules, a GPU of Ampere or later, no NVMe multipathing, and on x86 a static BAR1 (NVIDIA, GPUDirect Storage
+Troubleshooting Guide, also its NVMe P2PDMA Troubleshooting). `gdscheck -p` checks the same, and reads cufile.json.
 """
 
 from __future__ import annotations

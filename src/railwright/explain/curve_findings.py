@@ -69,7 +69,7 @@ def _is_between_gpus(path: str) -> bool:
 
 
 def _find_too_few_nics(file: ForeignFile, machine: Machine) -> Iterator[Finding]:
-    """Find an NCCL_IB_HCA that names fewer NICs than the host has and than GPUs take part."""
+    """Find an NCCL_IB_HCA that names fewer NICs than the host has, and fewer than its GPUs in the job."""
     value = file.environment.get(_HCA, "")
     named = [word for word in value.lstrip("=").split(",") if word]
     ports = len(rdma_ports(machine.cluster.host))

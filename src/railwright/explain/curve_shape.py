@@ -1,4 +1,4 @@
-"""The shape of a table's curve in words: where it falls, where it ends, and the slow sizes."""
+"""Notes on the shape of a table's curve: where it falls, where it ends, and the slow sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LARGE = 16 * 1024 * 1024
 _PLACEMENT_FACTOR = 1.25
 _FLAT_SHARE = 0.95
 _MIN_FLAT_SIZES = 4
-"""Sizes, each twice the previous: the same rate over eight times the bytes is not by chance."""
+"""The minimum number of sizes, each twice the previous: one rate over eight times the bytes is not by chance."""
 _ENOUGH = 64 * 1024
 """Below this size the call determines the rate, and its variation means little."""
 
@@ -69,7 +69,7 @@ def _best_rates(rows: Sequence[Judged]) -> dict[int, float]:
 
 
 def shape_notes(rows: Sequence[Judged], call: CallTime | None, *, of_files: bool = False) -> tuple[str, ...]:
-    """Return sentences for the notes, the most significant first; `call` explains all slow sizes."""
+    """Return sentences for the notes, the most significant first; `call` explains all slow sizes by a fixed time."""
     notes = []
     if of_files and any((row.fraction_of_limit or 0.0) > _SURELY_ABOVE for row in rows):
         notes.append(
@@ -145,7 +145,7 @@ def _describe_plateau(rows: Sequence[Judged], fall: Fall | None) -> str:
 
 
 def missing_sizes(file: ForeignFile) -> tuple[str, ...]:
-    """Report sizes missing from the text: requested but not measured, or cut off inside a row."""
+    """Report sizes missing from the text: not measured although requested, cut off in a row, or lost to an error."""
     found = _find_unmeasured_sizes(file)
     if found is None and any(note.startswith(ENDS_INSIDE) for note in file.notes):
         found = "the text ends inside a row: it was cut off there, and the rest is unknown"

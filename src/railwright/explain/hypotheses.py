@@ -1,7 +1,8 @@
 """Fits faults to a measured curve: predicts the curve of each fault, and its distance from the measurement.
 
-The distance is the factor between the two over the sizes, each weighted by the share of its time that the bytes take:
-the time of small messages depends on much that no fault changes.
+The distance is the typical factor between the two: e to the root mean square of the logarithms of measured over
+predicted. Each size of a collective is weighted by its predicted rate as a share of the rate at very large sizes,
+because the time of small messages depends on much that no fault changes.
 """
 
 from __future__ import annotations
@@ -32,21 +33,22 @@ from railwright.topology.gpus import format_runs
 HEALTHY = "healthy"
 _MAX_SHOWN = 5
 _MAX_SHARE_OF_DISTANCE = 0.9
-"""A fault is shown if its distance (in logarithms) is at most this share of the healthy machine's."""
+"""A fault is shown only if the logarithm of its distance is at most this share of the healthy machine's."""
 _MAX_SHARE_OUTSIDE = 0.5
-"""A fault is shown if the table is at most this share as far outside its band as outside the healthy band: values
-that the healthy band explains need no fault."""
+"""A fault is shown only if the table's distance outside its band, a logarithm, is at most this share of the distance
+outside the healthy band: values that the healthy band explains need no fault."""
 _MAX_DISTANCE_RATIO = 2.0
-"""A fault is left out if it is more than this factor farther from the table than the nearest."""
+"""A fault is left out if its distance is more than this multiple of the nearest fault's."""
 _MEASURED_ABOVE = 1.02
+"""A rate above this multiple of the highest that a fault allows excludes the fault."""
 _CLEARLY_ABOVE = 1.5
-"""For collectives, whose bands are less certain than rates of links."""
+"""The same for collectives, whose bands are less certain than rates of links."""
 _EXCHANGES_FROM = 2**20
 """The size in bytes from which bytes decide the time of an MPI collective on any network."""
 _ALL_BYTES = 2**40
 """A size at which only bytes decide the rate."""
 _BYTES_DECIDE = 0.5
-"""Share of that rate: a stream of messages that stays below it at its largest size reveals nothing about links."""
+"""Share of that rate: a stream of messages that is predicted to stay below it reveals nothing about links."""
 _STREAM_TEXTS = {
     "tcp_fallback": (
         "the data goes over TCP sockets instead of RDMA",
@@ -57,7 +59,7 @@ _STREAM_TEXTS = {
         "nvidia-smi topo -p2p r; UCX_PROTO_INFO=y (should list cuda_ipc), or FI_PROVIDER (should include shm or lnx)",
     ),
 }
-"""Maps a fault to its hypothesis and its command, for tools that send messages without NCCL."""
+"""Maps a fault to its hypothesis and its command, for messages and MPI collectives, which do not use NCCL."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -68,7 +70,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     distance: float
     """The typical factor between measured and predicted: 1.0 means equal, 2.0 twice or half."""
     predicted: tuple[tuple[int, float], ...]
-    """(size in bytes, algbw or bandwidth in bytes/s); for copies, which have one size, the row number replaces it."""
+    """(size in bytes, algbw or bandwidth in bytes/s); for copies the row number replaces the size."""
     tell_apart: str = ""
 
 
@@ -137,7 +139,7 @@ def _list_hypotheses(file: ForeignFile, machine: Machine, case: Case) -> Iterato
     """Yield the hypotheses of all faults that can affect the tool, worded for the tool."""
     able = (fault for fault in FAULTS if fault.can_affect(file.workload.transport, collective_name(file)))
     only_slow = _find_slow_gpus(file, machine) if _is_copies(file) else ""
-    for supposed in (way for fault in able for way in fault.suppose(case)):
+    for supposed in (hypothesis for fault in able for hypothesis in fault.suppose(case)):
         if _is_stream(file) or _is_by_mpi(file):
             says, tell_apart = _STREAM_TEXTS.get(supposed.fault, (supposed.says, supposed.tell_apart))
             yield replace(supposed, says=says, tell_apart=tell_apart)

@@ -32,7 +32,8 @@ _MAX_MODELS = 8
 def fit_machine(file: ForeignFile, machine: Machine) -> Machine:
     """Return the machine with the table's number of hosts and GPUs. Raises UsageError if they do not fit.
 
-    A table without a number of hosts is assumed to be of all given hosts.
+    A table without a number of ranks is assumed to be of the whole given machine; `_count_hosts` guesses a missing
+    number of hosts.
     """
     cluster = machine.cluster
     workload = file.workload
@@ -51,7 +52,7 @@ def fit_machine(file: ForeignFile, machine: Machine) -> Machine:
         return machine
     hosts = file.hosts or _count_hosts(file.ranks, cluster)
     if workload.by == "mpi" and (file.ranks % hosts or file.ranks > hosts * cluster.gpus_per_host):
-        return machine  # ranks of MPI need no GPU, and nothing is derived without
+        return machine  # MPI ranks need no GPU, so nothing can be derived from GPUs
     table = f"the table has {format_count(file.ranks, 'rank')} on {format_count(hosts, 'host')}"
     if file.ranks % hosts:
         raise UsageError(
@@ -96,7 +97,7 @@ def _list_differences(file: ForeignFile, machine: Machine, placed: Cluster) -> I
     given = machine.cluster
     if file.workload.pages and machine.measured is not None:
         yield (
-            f"compared with that run's copies on {file.workload.pages} pages, which {file.tool}'s buffers use:"
+            f"compared with copies of the given run on {file.workload.pages} pages, which {file.tool}'s buffers use:"
             " both processes are assumed to be on that host"
         )
     if file.ranks is None and is_collective(file):

@@ -220,7 +220,7 @@ def _build_reason(row: Judged) -> str:
 
 
 def _exit_status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding, ...]) -> int:
-    """Return the exit status: 1 if slow or misconfigured, else 3 if something could not be judged."""
+    """Return the exit status: 1 if slow or misconfigured, 0 if the verdict is ok or waived, otherwise 3."""
     slow = state == "slow" or any(row.verdict.state == "slow" for row in rows)
     # The possible cost of a setting does not matter if nothing is slow.
     telling = (finding for finding in findings if state != "ok" or not _is_setting(finding))

@@ -32,7 +32,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 def read_surroundings(text: str) -> Surroundings:
-    """Read the machine facts around tables; findings are only possible, because the text's hosts are unknown."""
+    """Read the machine facts around tables; findings are at most `possible`, because the text's hosts are unknown."""
     matrix, version = parse_matrix(text), _find_nccl_version(text)
     if matrix is None:
         return Surroundings(nccl=version)
@@ -60,10 +60,10 @@ def _contradictions(matrix: Matrix, given: Cluster) -> Iterator[str]:
     gpus, nics = len(given.host.of_kind("gpu")), len(given.host.of_kind("nic"))
     shown, near = len(matrix.gpus), len(matrix.nearest_nics)
     if shown and gpus != shown:
-        yield f"{SOURCE} beside the table shows {format_count(shown, 'GPU')}, but the given machine has {gpus}"
+        yield f"{SOURCE} in the text shows {format_count(shown, 'GPU')}, but the given machine has {gpus}"
     elif near and nics != near:
-        yield f"{SOURCE} beside the table shows {format_count(near, 'NIC')} near GPUs, but the given machine has {nics}"
+        yield f"{SOURCE} in the text shows {format_count(near, 'NIC')} near GPUs, but the given machine has {nics}"
     if shown > 1 and bool(matrix.nvlinks) != given.host.joins_gpus and gpus > 1:
         has = "joined by NVLink" if matrix.nvlinks else "not joined by NVLink"
         other = "are not" if matrix.nvlinks else "are"
-        yield f"{SOURCE} beside the table shows GPUs {has}, but those of the given machine {other}"
+        yield f"{SOURCE} in the text shows GPUs {has}, but those of the given machine {other}"

@@ -1,7 +1,7 @@
 """ACS redirects peer-to-peer requests to the root complex, although GPU and NIC share a PCIe switch.
 
 nccl-tests issue 112 shows 9.84 GB/s where the direct path carries several times that. A VM cannot switch ACS off
-itself, and ATS decides instead.
+itself; there the path depends on ATS.
 """
 
 from __future__ import annotations

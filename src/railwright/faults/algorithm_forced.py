@@ -62,7 +62,7 @@ def _signs(facts: Facts) -> Findings:
 
 
 def _list_collectives(facts: Facts) -> list[Result]:
-    """Return the results of our NCCL collectives over enough GPUs for NVLS."""
+    """Return the results of our NCCL collectives that ran on enough GPUs for NVLS."""
     ours = find_benchmarks(Collective, facts.declarations, by="nccl")
     enough = (result for result in facts.results if result.ranks > _TOO_FEW_FOR_NVLS)
     return [result for result in enough if result.benchmark in ours and result.outcome != "waived"]
@@ -84,7 +84,7 @@ def _may_have_nvls(topology: Topology) -> bool:
 
 
 def _hypotheses(case: Case) -> Hypotheses:
-    """Suppose Ring or Tree where another algorithm is expected to be faster at large sizes."""
+    """Yield hypotheses with Ring or Tree forced, if NCCL is expected to choose another algorithm at large sizes."""
     if case.algorithm != "auto" or not can_run(case):
         return
     try:

@@ -27,7 +27,7 @@ _FEWER = Cause(is_below(_ENOUGH), "leaves fewer channels than NVLink needs")
 
 
 def _hypotheses(case: Case) -> Hypotheses:
-    """Suppose few channels only if NVLink joins Hopper GPUs: the rate of a channel elsewhere was not measured."""
+    """Yield hypotheses with few channels if NVLink joins Hopper GPUs; for others a channel's rate was not measured."""
     host = case.cluster.host
     if not can_run(case) or not host.joins_gpus or case.gpu_cap_bytes_per_s < math.inf:
         return

@@ -1,8 +1,8 @@
 """GPUDirect RDMA is not in use: data between NIC and GPU goes through host memory.
 
 NCCL uses GPUDirect RDMA if nvidia-peermem is loaded or the kernel can export GPU memory to the NIC as a dma-buf, and
-if NIC and GPU are close enough (NCCL src/graph/paths.cc, ncclTopoCheckGdr). NCCL issue 412: 16 GB/s is normal where
-their paths meet at the CPU.
+if NIC and GPU are close enough (NCCL src/graph/paths.cc, ncclTopoCheckGdr). NCCL issue 412: 16 GB/s is normal if
+the paths of NIC and GPU meet at the CPU.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _signs(facts: Facts) -> Findings:
 
 
 def _check_modules(topology: Topology, host: Device) -> Findings:
-    """Check the loaded modules for peermem, and the CUDA driver's support of dma-buf as the alternative."""
+    """Check the loaded modules for peermem, and the CUDA driver's support for dma-buf as the alternative."""
     gpus = [gpu for gpu in topology.of_kind("gpu") if is_nvidia(gpu)]
     modules = set(str(host.facts.get("modules", "")).split())
     shared = {gpu.facts.get("dma_buf") for gpu in gpus}
@@ -66,7 +66,7 @@ def _check_modules(topology: Topology, host: Device) -> Findings:
         return
     if modules and shared == {False}:
         seen = Evidence(claim="dma-buf", value=f"not supported by {gpus[0].id}", seen="CUDA device attribute")
-        says = "nvidia-peermem is not loaded, and the driver does not share GPU memory as a dma-buf"
+        says = "nvidia-peermem is not loaded, and the driver does not export GPU memory as a dma-buf"
         yield _build_finding(host, says, _NO_PEERMEM, seen)
     elif modules and is_older_version(str(host.facts.get("kernel", "")), LINUX):
         kernel = str(host.facts["kernel"])[:80]
@@ -76,7 +76,7 @@ def _check_modules(topology: Topology, host: Device) -> Findings:
         lack = "nvidia-peermem is not loaded" if modules else "the loaded kernel modules cannot be read"
         yield FAULT.blind(
             (host.id,),
-            f"{lack}, and the driver's support of dma-buf is unknown",
+            f"{lack}, and the driver's support for dma-buf is unknown",
             remedy="check for /GDRDMA in NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET; `modinfo -F license nvidia`"
             " prints Dual MIT/GPL for the open modules that dma-buf needs",
         )

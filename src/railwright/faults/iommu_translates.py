@@ -58,7 +58,10 @@ def _no_pci_device(topology: Topology) -> str:
 
 
 def _hypotheses(case: Case) -> Hypotheses:
-    """Suppose the detour of ACS within one host; between hosts no measurement distinguishes the two, so ACS stands."""
+    """Yield the detour of acs_redirect as a hypothesis if there is one host.
+
+    Between hosts no measurement distinguishes the two, so only acs_redirect yields it.
+    """
     detour = redirect_peers(case) if case.cluster.hosts == 1 else None
     if detour is not None:
         yield FAULT.supposed(

@@ -24,7 +24,7 @@ from railwright.topology.gpus import format_runs
 
 _KINDS: tuple[DeviceKind, ...] = ("gpu", "nic", "drive")
 _USUAL_BYTES = 256
-"""The usual payload of servers; a smaller one loses more than 7 % of a link."""
+"""The usual payload of servers; a smaller one loses more than 7 % of a link's rate."""
 
 
 def _signs(facts: Facts) -> Findings:
@@ -76,7 +76,7 @@ def _unread(topology: Topology) -> str:
 
 
 def _hypotheses(case: Case) -> Hypotheses:
-    """Suppose small payloads only for GPU links inside a host: the loss at NICs is within their bands."""
+    """Yield small payloads as a hypothesis if GPUs of one host use PCIe; the loss at NICs is within their bands."""
     if not gpus_use_pcie(case) or case.cluster.hosts > 1:
         return
     links = list_pcie_uplinks(case.cluster.host, case.cluster.host.of_kind("gpu"))

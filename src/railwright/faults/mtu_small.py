@@ -60,7 +60,7 @@ def _signs(facts: Facts) -> Findings:
                 change = "set MTU 4096 for the partition in the subnet manager"
             yield FAULT.finding(
                 where,
-                f"MTU {protocol.mtu_bytes} of {nic.id}{leaves}, {_MAX_PACKET_BYTES} is possible",
+                f"MTU {protocol.mtu_bytes} of {nic.id}{leaves}, but {_MAX_PACKET_BYTES} is possible",
                 ("mtu", str(protocol.mtu_bytes), "MTU of the port"),
                 certainty="seen" if _is_for_gpus(facts.topology, protocol) else "possible",
                 costs=_format_costs(protocol),
@@ -83,7 +83,7 @@ def _packet_bytes(protocol: EthernetLink | InfinibandLink) -> int:
 
 
 def _is_for_gpus(topology: Topology, protocol: EthernetLink | InfinibandLink) -> bool:
-    """Report whether the port serves GPUs; slower ports than the fastest are for management, with a small MTU."""
+    """Report whether the port serves GPUs; ports slower than the fastest are for management."""
     rates = [
         link.protocol.line_rate_bits_per_s or 0.0
         for _, link in rdma_ports(topology)

@@ -14,7 +14,7 @@ from railwright.topology.cluster import ports
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Topology
 
 _SEVERAL_NICS = 4
-"""With at least this many NICs, half of them unused is a further hypothesis: one port of each card, or one rail."""
+"""From this number of NICs on, a further hypothesis is that half of them are unused: one port per card, or one rail."""
 
 
 def _signs(facts: Facts) -> Findings:
@@ -60,15 +60,15 @@ def _hypotheses(case: Case) -> Hypotheses:
     nics = _list_fastest_nics(case.cluster.host)
     if not crosses_network(case) or len(nics) < 2:
         return
-    ways = [("one NIC of each host carries nothing", nics[-1:])]
+    variants = [("one NIC of each host carries nothing", nics[-1:])]
     if len(nics) >= _SEVERAL_NICS:
         # Repeated halving: instances and pods often have the number of NICs of a smaller size.
         left = nics[::2]
         while left:
             unused = [nic for nic in nics if nic not in left]
-            ways.append((f"{len(unused)} of {len(nics)} NICs of each host carry nothing", unused))
+            variants.append((f"{len(unused)} of {len(nics)} NICs of each host carry nothing", unused))
             left = left[: len(left) // 2]
-    for says, unused in ways:
+    for says, unused in variants:
         yield FAULT.supposed(
             says,
             replace_host(case, remove_devices(case.cluster.host, unused)),
@@ -90,7 +90,7 @@ def _list_fastest_nics(host: Topology) -> list[str]:
 FAULT = Fault(
     name="nic_unused",
     summary="a NIC that could carry data carries none",
-    costs="the NIC's share: large collectives over N equal NICs lose 1/N for each (NCCL issue 687)",
+    costs="the NIC's share: large collectives over N equal NICs lose 1/N for each idle one (NCCL issue 687)",
     remedy="check the cable, optics and switch port (rdma link, ibstat, mlxlink -d mlx5_N), then bring the link up",
     signs=_signs,
     needs=(needs.gpu, needs.nic),

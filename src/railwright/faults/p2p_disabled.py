@@ -48,7 +48,7 @@ def _signs(facts: Facts) -> Findings:
 
 
 def _find_refused_access(topology: Topology) -> Findings:
-    """Find GPUs without peer access according to the driver, which is a fault if NVLink joins them."""
+    """Find GPUs to which the driver refuses peer access, which is certainly a fault if NVLink joins them."""
     linked = {end for link in topology.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
     refusing = [gpu for gpu in topology.of_kind("gpu") if gpu.facts.get("peers_refused")]
     for is_linked, gpus in group_by_key(refusing, lambda gpu: gpu.id in linked):
@@ -65,7 +65,7 @@ def _find_refused_access(topology: Topology) -> Findings:
 
 
 def _format_refusals(gpus: list[Device]) -> Iterator[str]:
-    """Yield a clause per reason if all of its GPUs refuse each other, otherwise a clause per set of refused GPUs."""
+    """Yield a clause per reason if all GPUs with it refuse each other, otherwise a clause per set of refused GPUs."""
     refused: dict[str, dict[str, tuple[str, ...]]] = {}  # reason -> GPU -> GPUs that it may not access
     for gpu in gpus:
         for part in str(gpu.facts["peers_refused"]).split("; "):
@@ -95,8 +95,8 @@ def _find_gpus_outside_fabric(topology: Topology) -> Findings:
             f"{', '.join(out)} did not join the NVLink fabric: {states}",
             ("NVLink fabric", states, "NVML"),
             costs=_COSTS,
-            remedy="systemctl status nvidia-fabricmanager: it must run in the driver's version, and for a VM on the"
-            " host; then nvidia-smi -q | grep -A3 Fabric",
+            remedy="systemctl status nvidia-fabricmanager: it must have the driver's version and, for a VM, run on"
+            " the host; then nvidia-smi -q | grep -A3 Fabric",
         )
 
 
@@ -112,7 +112,10 @@ def _degrade(topology: Topology, _: str) -> Topology:
 
 
 def _hypotheses(case: Case) -> Hypotheses:
-    """Suppose measured rates if NVLink joins the GPUs; GPUs with only PCIe fall back to copies through host memory."""
+    """Yield two hypotheses without peer access: over sockets, at a measured rate, and through host memory.
+
+    The rate through host memory is a measured one only if NVLink joins the GPUs.
+    """
     without = replace_host(case, _degrade(case.cluster.host, "host0"))
     joined = case.cluster.host.joins_gpus
     # Between hosts the network limits GPUs that have only PCIe.

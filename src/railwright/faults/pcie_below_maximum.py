@@ -44,7 +44,7 @@ def _signs(facts: Facts) -> Findings:
             may_be_idle = bool(gpus & {link.a, link.b}) and not pcie.width < width
             yield FAULT.finding(
                 (link.id,),
-                f"{link.id} runs at {trained}, both ends support {rate:g} GT/s x{width}",
+                f"{link.id} runs at {trained}, but both ends support {rate:g} GT/s x{width}",
                 ("link", trained, "current_link_speed, current_link_width"),
                 certainty="possible" if may_be_idle else "seen",
                 costs=f"{1 - now / best:.0%} of the link's raw rate" if now and best else "",
@@ -71,7 +71,10 @@ def _restore_maximum(link: PcieLink) -> PcieLink:
 
 
 def _hypotheses(case: Case) -> Hypotheses:
-    """Suppose slower links of all GPUs or NICs: a collective waits for the slowest, so one such link costs as much."""
+    """Yield hypotheses with slower links of all GPUs or NICs.
+
+    A collective waits for the slowest, so a single slow link costs as much.
+    """
     host = case.cluster.host
     if crosses_network(case) or gpus_use_pcie(case):
         yield from _list_variants(case, "GPUs", host.of_kind("gpu"), _PARTS if gpus_use_pcie(case) else (1,))
@@ -96,7 +99,7 @@ def _list_variants(case: Case, parts: str, devices: tuple[Device, ...], steps: I
 
 
 def _narrow_link(link: PcieLink, *, by: int) -> PcieLink:
-    """Divide the maximum width of a link; a link that is already narrower stays unchanged."""
+    """Set a link to its maximum width divided by `by`; a link that is already narrower stays unchanged."""
     most = link.max_width or link.width
     if not most or most < by:
         return link
@@ -105,7 +108,7 @@ def _narrow_link(link: PcieLink, *, by: int) -> PcieLink:
 
 
 def _lower_generation(link: PcieLink, *, by: int) -> PcieLink:
-    """Lower a link by generations below its maximum; a link that is already slower stays unchanged."""
+    """Set a link `by` generations below its maximum; a link that is already slower stays unchanged."""
     most = link.max_gt_per_s or link.gt_per_s
     below = sorted(rate for rate in GT_PER_S.values() if most and rate < most)
     if len(below) < by or (link.gt_per_s is not None and link.gt_per_s <= below[-by]):

@@ -20,7 +20,7 @@ _NOTICEABLE = 0.99
 
 
 def _hypotheses(case: Case) -> Hypotheses:
-    """Suppose PXN off only if it slows all_to_all: in most fabrics the receivers decide, which PXN never helps."""
+    """Yield PXN off as a hypothesis if it slows all_to_all; usually the receivers decide, which PXN never helps."""
     if case.relay == "none" or not crosses_network(case) or not case.cluster.host.joins_gpus:
         return
     without = replace(case, relay="none")

@@ -2,9 +2,9 @@
 
 Between hosts NCCL falls back to sockets if it finds no usable RDMA device: 4 GB/s instead of 340, and 5.4 instead of
 122 (GKE A3 and Alps, nccl-tests).
-Between two processes of one host UCX falls back.
-Without ptrace rights (containers with Docker's default seccomp profile, `kernel.yama.ptrace_scope` of 1 or more) UCX
-cannot use CMA on anonymous memory and falls back to TCP emulation, at ten times the latency.
+Between two processes of one host UCX falls back to TCP emulation, at ten times the latency of CMA, if it may not use
+CMA on anonymous memory. CMA needs ptrace rights, which Docker's default seccomp profile and a
+`kernel.yama.ptrace_scope` of 1 or more withhold.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def _hypotheses(case: Case) -> Hypotheses:
     if not crosses_network(case) or not found:
         return
     sockets = change_links(host, lambda link: convert_to_tcp(link) if is_rdma(link) else link)
-    ways = [("NCCL uses TCP sockets instead of RDMA", sockets)]
+    variants = [("NCCL uses TCP sockets instead of RDMA", sockets)]
     if len(found) > 1:
         # A pod has one interface, and NCCL uses the interfaces that it finds (NCCL_SOCKET_IFNAME).
-        ways.append(("NCCL uses TCP sockets of one interface instead of RDMA", remove_devices(sockets, found[1:])))
-    for says, changed in ways:
+        variants.append(("NCCL uses TCP sockets of one interface instead of RDMA", remove_devices(sockets, found[1:])))
+    for says, changed in variants:
         yield FAULT.supposed(
             says,
             replace_host(case, changed),

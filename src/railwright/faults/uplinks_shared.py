@@ -15,7 +15,7 @@ from railwright.limits.traffic import domain_hosts, domains
 from railwright.topology.cluster import Cluster, Fabric, Tier
 
 _FLOWS_ON_A_LINK = 2.0
-"""The smallest collision."""
+"""The number of flows in the smallest collision."""
 
 
 def _hypotheses(case: Case) -> Hypotheses:

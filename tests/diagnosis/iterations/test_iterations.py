@@ -87,7 +87,7 @@ def test_nothing_is_claimed_below_three_updates_of_the_source() -> None:
 
 
 def test_fewer_than_five_iterations_are_no_period() -> None:
-    assert "comes again and again" in look("period=5 rate=20 seconds=20").why_none
+    assert "repeats often enough" in look("period=5 rate=20 seconds=20").why_none
     assert look("period=3.5 rate=20 seconds=20").estimates
 
 
@@ -164,7 +164,7 @@ def test_the_begins_of_iterations_are_where_computing_begins() -> None:
 def test_without_traffic_or_samples_the_reason_is_told() -> None:
     truth = simulate_job(parse_job(["seconds=20"]))
     (found,) = estimate_iterations(truth.curves[:1]).estimates
-    assert found.why_no_shares == "nothing tells of traffic"
+    assert found.why_no_shares == "no counter measures traffic"
     assert found.period_s == pytest.approx(0.7, rel=0.01)
     assert "a period needs at least 15" in estimate_iterations([]).why_none
     assert "7 samples" in look("period=1 rate=2 seconds=4").why_none

@@ -36,9 +36,9 @@ class AgreementLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     path: str
     """The path as in `--require`: a benchmark, optionally with a path; `pairs host0>*`."""
     least: str = ""
-    """`6 GB/s`, `48 Gb/s`, `50 kop/s`, `40 TFLOP/s`, or `0.9 of the limit`."""
+    """The lower bound: `6 GB/s`, `48 Gb/s`, `50 kop/s`, `40 TFLOP/s`, or `0.9 of the limit`."""
     most: str = ""
-    """`2 us`."""
+    """The upper bound: `2 us`."""
     size: str = ""
     """The size of the point that counts, such as `1MiB`; by default the headline of the curve."""
     where: dict[str, Scalar] = {}
@@ -65,7 +65,7 @@ class Bound(NamedTuple):
     is_least: bool
     value: float
     quantity: Quantity | None
-    """None: `value` is a share of the path's own limit."""
+    """None if `value` is a share of the path's own limit."""
 
     def __str__(self) -> str:
         words = f"{self.value:g} of the limit" if self.quantity is None else format_quantity(self.quantity, self.value)
@@ -104,7 +104,7 @@ class Spec(NamedTuple):
 
 
 def parse_agreement(asked: AgreementFile, known: Sequence[str]) -> Spec:
-    """Parse the lines. Raises UsageError for the first invalid line."""
+    """Parse an agreement. Raises UsageError for the first invalid text, number or line."""
     for text in (asked.title, asked.reference, *asked.between, *(line.note for line in asked.line)):
         if len(text) > _MAX_TEXT or not text.isprintable():
             raise UsageError(

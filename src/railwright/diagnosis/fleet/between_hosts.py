@@ -105,7 +105,7 @@ class HostNetwork:
         return shared, tcp_band(shared) if band is not None else None
 
     def _port(self, host: str) -> tuple[Limit | NoLimit, Expected | None]:
-        """Return the port that a host's flow uses; if unknown, the fastest port without an expected band."""
+        """Return limit and band of the port that a host's flow uses; if ports differ, the fastest's limit alone."""
         limits = self._ports(host)
         unknown = next((limit for limit in limits if isinstance(limit, NoLimit)), None)
         known = [limit for limit in limits if isinstance(limit, Limit)]

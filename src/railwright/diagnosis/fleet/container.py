@@ -33,7 +33,7 @@ class Unlike(msgspec.Struct, frozen=True, kw_only=True, tag="unlike", tag_field=
 
 
 def find_differences(host: Mapping[str, str], container: Mapping[str, str]) -> Iterator[Unlike]:
-    """Yield the differences between two machines, each described by `fleet.settings.told_of`."""
+    """Yield the differences between two machines, each described by `fleet.settings.describe_host`."""
     for what in dict.fromkeys((*host, *container)):
         if host.get(what) != container.get(what):
             yield Unlike(what=what, host=host.get(what), container=container.get(what))

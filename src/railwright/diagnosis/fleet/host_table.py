@@ -21,11 +21,12 @@ NEEDED = 3
 _BEHIND_BY = 0.10
 """Our choice: twice the variation between fresh processes on an idle host (docs/measured/host-paths)."""
 _SPREADS = 6.0
-"""An outlier is also this many median absolute deviations away from the median ..."""
+"""An outlier is below the median of the others by more than this many standard deviations, estimated from their median
+absolute deviation ..."""
 _RANGES = 2.0
-"""... and this many times the range of the upper three quarters of the others, which is better for few hosts."""
+"""... and by more than this multiple of the range of their upper three quarters, which suits few hosts better."""
 _FEW_HOSTS = 6
-"""With this many others the range counts twice."""
+"""With this many others `_RANGES` is doubled; with more it is increased less."""
 _MANY_HOSTS = 50
 """Above this number of hosts a host's own value hardly affects the median."""
 _DEVIATION = 1.4826  # of a normal distribution, from its median absolute deviation

@@ -52,7 +52,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, tag="difference", ta
 
 class FleetFault(msgspec.Struct, frozen=True, kw_only=True, tag="fleet_fault", tag_field="record",
                  omit_defaults=True, forbid_unknown_fields=True):  # fmt: skip
-    """A fault that some hosts have, or that could not be looked for on some."""
+    """A fault that some hosts have, or that could not be checked for on them."""
 
     fault: str
     summary: str
@@ -65,12 +65,12 @@ class FleetFault(msgspec.Struct, frozen=True, kw_only=True, tag="fleet_fault", t
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True, tag="fleet", tag_field="record", omit_defaults=True,
             forbid_unknown_fields=True):  # fmt: skip
-    """The number of hosts read, and those that could not be."""
+    """The number of hosts that were read, and the hosts that could not be read."""
 
     hosts: int
     """The number of hosts that were read."""
     unread: dict[str, str] = {}
-    """Maps a host to the reason."""
+    """Maps each host that could not be read to the reason."""
 
 
 def collect_faults(hosts: Mapping[str, Iterable[CheckOutcome]]) -> tuple[FleetFault, ...]:

@@ -1,7 +1,7 @@
 """Detects periods that are only aliases of a shorter one, from a job that is faster than its samples.
 
 Samples at even times cannot distinguish the two. The sampler spreads its ticks within the interval, so that the
-shorter period fits them and its image does not (Shapiro and Silverman 1960, "Alias-free sampling of random noise").
+shorter period fits them and its alias does not (Shapiro and Silverman 1960, "Alias-free sampling of random noise").
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_SAMPLES_PER_PERIOD = 40
 
 
 def is_alias(curves: Sequence[Curve], track: Track, part: Grid) -> bool:
-    """Report whether a frequency above the sampling rate fits better than the strongest harmonic of the period."""
+    """Report whether a frequency above half the sampling rate fits clearly better than the period's harmonics."""
     step_s = interval_s(curves)
     period_s = track.cells_an_iteration * part.cell_s
     if period_s > _MAX_SAMPLES_PER_PERIOD * step_s:
@@ -51,7 +51,7 @@ def is_alias(curves: Sequence[Curve], track: Track, part: Grid) -> bool:
 
 
 def _energy(times: Sequence[float], steps: Sequence[float], values: Sequence[float], frequency: float) -> float:
-    """Return the energy of the values at a frequency, averaged over each interval, summed over stretches."""
+    """Return the energy of the values at a frequency that is averaged over each interval, summed over stretches."""
     total = 0.0
     for first in range(0, len(times) - _STRETCH + 1, _STRETCH):
         sum_of, weight = 0j, 0.0

@@ -1,7 +1,7 @@
 """Aligns iterations by their whole shape.
 
 The tracked phase comes from one harmonic; a short burst or gap has equal power in all harmonics, so noise easily turns
-one. So stretches of a few iterations are shifted to fit the mean of all best.
+one. Therefore each stretch of a few iterations is shifted to the best fit with the mean of the others.
 """
 
 from __future__ import annotations

@@ -63,14 +63,12 @@ def _too_short(step_s: float) -> str:
 
 def _why_none(grid: Grid, step_s: float) -> str:
     if not any(max(role) > min(role) for role in grid.roles):
-        return "nothing moves"
+        return "no curve changes"
     claim = _find_claim(grid)
     if claim is not None and claim.peak.lag < LEAST_UPDATES:
         return _too_short(step_s)
     lasts_s = grid.cells * grid.cell_s
-    return (
-        f"no period between {LEAST_UPDATES * step_s:.3g} and {lasts_s / LEAST_ITERATIONS:.3g} s comes again and again"
-    )
+    return f"no period between {LEAST_UPDATES * step_s:.3g} and {lasts_s / LEAST_ITERATIONS:.3g} s repeats often enough"
 
 
 def _find_claim(grid: Grid) -> Claim | None:
@@ -98,7 +96,7 @@ def _find_stretches(grid: Grid, depth: int) -> list[_Stretch]:
 
 
 def _find_stretch(grid: Grid) -> _Stretch | None:
-    """Return the stretch of the period that spans most of a grid."""
+    """Return the stretch of a grid's most likely period; None if there is none."""
     claim = _find_claim(grid)
     if claim is None or claim.peak.lag < LEAST_UPDATES:
         return None
@@ -182,7 +180,7 @@ def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
 
 
 def _add_variation(curves: Sequence[Curve], found: Estimate) -> Estimate:
-    """Add the variation of iterations from the compute curve."""
+    """Add the variation of iterations if there is a single compute curve."""
     every = [find_singles(curve, found) for curve in curves if curve.role == "compute" and curve.ends_s]
     alone = every[0] if len(every) == 1 else None
     return replace(found, variation=alone.variation) if alone is not None else found
@@ -238,7 +236,7 @@ def _measure_paces(track: Track) -> list[tuple[float, float]]:
 
 
 def _half_width(track: Track) -> float:
-    """Return the half width of the mean period: the deviation from a line, and one cell over all iterations."""
+    """Return the half width of the mean period in cells: the paces' deviation from a line, and one cell per track."""
     paces = _measure_paces(track)
     left = [pace - _fit_line(paces)(at) for at, pace in paces]
     deviation = stdev(left) / math.sqrt(len(left)) if len(left) > 2 else 0.0

@@ -82,7 +82,7 @@ class Claim(NamedTuple):
 
 
 def find_claim(correlation: Correlation) -> Claim | None:
-    """Return the shortest lag that is nearly as good as the best and not by chance; None if there is none."""
+    """Return the claim of the shortest lag that is nearly as good as the best and not by chance; None without one."""
     floor = max(_MIN_HEIGHT, _chance_height(correlation))
     high = [peak for peak in find_peaks(correlation) if peak.height > floor]
     found = [peak for peak in high if _is_likely(correlation, peak)]

@@ -59,7 +59,7 @@ class Correlation:
         return len(self._values)
 
     def value_at(self, lag: float) -> float:
-        """Return the value at any lag below three quarters of the samples, band-limited between whole lags."""
+        """Return the correlation at a lag below three quarters of the samples, interpolated between integer lags."""
         below = math.floor(lag)
         part = lag - below
         if part < 1e-9:
@@ -75,5 +75,5 @@ class Correlation:
         return total / weights if weights else 0.0
 
     def whole(self) -> Sequence[float]:
-        """Return the values at whole lags."""
+        """Return the correlation at integer lags."""
         return self._values

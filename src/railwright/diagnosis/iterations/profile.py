@@ -117,7 +117,7 @@ def _split_runs(signs: Sequence[bool]) -> list[tuple[int, int]]:
 
 
 def _strength(over: Sequence[float], run: tuple[int, int]) -> float:
-    """Return the distance of a run from the middle, in deviations of a bin."""
+    """Return the distance of a run's mean from the middle level, times the square root of its length."""
     first, length = run
     return abs(sum(over[number % len(over)] for number in range(first, first + length))) / math.sqrt(length)
 

@@ -13,7 +13,7 @@ MAX_CELLS = 1 << 15
 """The largest number of cells of a grid; longer recordings get coarser cells."""
 
 _MISSING_FACTOR = 1.5
-"""A longer interval than this multiple of the median includes a missing sample."""
+"""An interval longer than this multiple of the median includes a missing sample."""
 
 
 class Curve(NamedTuple):

@@ -41,7 +41,7 @@ class Shares(NamedTuple):
 def compute_shares(compute: Sequence[Placed], traffic: Sequence[Placed], samples_a_period: float) -> Shares | str:
     """Return the shares, or the reason why they are unknown."""
     if not compute or not traffic:
-        return f"nothing tells of {'traffic' if compute else 'computing'}"
+        return f"no counter measures {'traffic' if compute else 'computing'}"
     if samples_a_period < LEAST_SAMPLES:
         return f"{samples_a_period:.1f} samples a period: shares need {LEAST_SAMPLES}"
     found: list[Spans] = []
@@ -73,7 +73,7 @@ def computing_alone(compute: Sequence[Placed], samples_a_period: float) -> tuple
 
 
 def _list_begins(spans: Spans) -> list[float]:
-    """Return the starts of spans, the one after the longest pause first; empty if it never stops."""
+    """Return the starts of spans, the one after the longest pause first; empty if a span never ends."""
     pauses = []
     for begin, end in spans:
         if end - begin >= 1:

@@ -16,7 +16,7 @@ _FULL_RATE_BYTES_PER_S = 25e9
 _MAX_SAMPLES = 400_000
 _ROUNDING = 1e-9
 
-# name -> default, least, most
+# name -> default, minimum, maximum
 _WORDS: dict[str, tuple[float, float, float]] = {
     "period": (0.7, 1e-4, 1e5),
     "compute": (0.6, 0, 1),
@@ -101,16 +101,16 @@ def _refuse_impossible(job: Job) -> None:
     if job.compute + job.exposed > 1 + _ROUNDING:
         raise UsageError(
             f"compute={job.compute:g} and exposed={job.exposed:g} are more than the whole period",
-            hint="together they are at most 1",
+            hint="lower one of them: together they may be at most 1",
         )
     if job.communication - job.exposed > job.compute + _ROUNDING:
         raise UsageError(
             f"communication={job.communication:g} less exposed={job.exposed:g} is above compute={job.compute:g}",
-            hint="what is not exposed goes on while something is computed",
+            hint="communication that is not exposed overlaps computing",
         )
     if job.rate * job.seconds > _MAX_SAMPLES:
-        hint = f"give at most {_MAX_SAMPLES} samples: a lower rate, or fewer seconds"
-        raise UsageError(f"{job.rate * job.seconds:.0f} samples", hint=hint)
+        what = f"a simulation must have at most {_MAX_SAMPLES} samples, got {job.rate * job.seconds:.0f}"
+        raise UsageError(what, hint="give a lower rate, or fewer seconds")
 
 
 def simulate_job(job: Job) -> Truth:

@@ -79,7 +79,7 @@ def _find_curve_phases(curve: Curve, found: Estimate) -> Phases | None:
 
 
 def _search_range(phases: Phases) -> float:
-    """Return half of the pause before the start or of the run after it, whichever is shorter; 0 if there is none."""
+    """Return half the pause before the start or half the run after it, at most `_REACH`; 0 without a pause."""
     begin, end = min(phases.on, key=lambda span: min(span[0] % 1.0, 1 - span[0] % 1.0))
     if end - begin >= 1:
         return 0.0

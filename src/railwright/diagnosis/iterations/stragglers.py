@@ -88,9 +88,9 @@ def _has_same_period(one: HostIterations, other: HostIterations) -> bool:
 
 
 def compare_hosts(hosts: Mapping[str, HostIterations], *, one_clock: bool) -> dict[str, Compared]:
-    """Compare the hosts in step with known single iterations; empty for fewer than two.
+    """Compare the hosts in step; empty for fewer than two with known iterations, or fewer than three common iterations.
 
-    `one_clock` says whether times of hosts are comparable. Otherwise each host's iterations keep their own order.
+    `one_clock` says whether the hosts' times are comparable; otherwise no delays are reported.
     """
     told = {name: hosts[name] for name in select_in_step(hosts) if len(hosts[name].computed_s) > 1}
     if len(told) < 2:
@@ -178,7 +178,10 @@ def _half_width(values: Sequence[float], least_s: float) -> float:
 def stragglers(
     hosts: Mapping[str, HostIterations], silent: Sequence[str], every: Mapping[str, Compared]
 ) -> list[Straggler]:
-    """Return all hosts that differ from the others. `silent` hosts were watched but have no period."""
+    """Return all hosts that differ from the others; none if no two have the same period.
+
+    `silent` hosts were watched but have no period.
+    """
     together = select_in_step(hosts)
     if len(together) < 2:
         return []

@@ -29,10 +29,10 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     rounds: int
     seconds: float
-    """The time with every round at its maximum."""
+    """The time if every round takes its maximum."""
     precision: float | None = None
     recall: float | None = None
-    """The found share of faulty link classes; None if not simulated."""
+    """The share of faulty link classes that were found; None if not simulated."""
     how: str
 
 

@@ -69,25 +69,25 @@ def _switch_levels(below: dict[str, list[str]]) -> dict[str, int]:
 
 
 def check_cabling(planned: Iterable[Cable], seen: Cabling) -> CablingChecked:
-    """Report every difference once: first exchanged pairs, then single cables."""
+    """Report every difference once: misplaced cables, then missing ones, then unplanned ones."""
     wanted = _map_ports(planned)
     there = _map_ports(seen.cables)
     wrong = {port: peer for port, peer in wanted.items() if port in there and there[port] != peer}
     findings = list[Miscabling]()
-    told = set[Port]()
+    reported = set[Port]()
     for port in sorted(wrong):
-        if port not in told:
-            findings.append(_report_misplaced(port, wanted, there, told))
+        if port not in reported:
+            findings.append(_report_misplaced(port, wanted, there, reported))
     for port, peer in sorted(wanted.items()):
         is_seen = {port.end, peer.end} <= seen.looked_at
-        if is_seen and port not in there and peer not in there and not told & {port, peer}:
-            told |= {port, peer}
+        if is_seen and port not in there and peer not in there and not reported & {port, peer}:
+            reported |= {port, peer}
             what = f"no cable is seen at {port} or {peer}"
             action = f"plug in the cable {port} ↔ {peer}; if it is plugged in, check whether both ports are up"
             findings.append(Miscabling(kind="missing", ports=(str(port), str(peer)), evidence=what, action=action))
     for port, peer in sorted(there.items()):
-        if port not in wanted and peer not in wanted and port not in told:
-            told |= {port, peer}
+        if port not in wanted and peer not in wanted and port not in reported:
+            reported |= {port, peer}
             what = f"{port} ↔ {peer} is not planned"
             action = "add it to the cluster file, or unplug it"
             findings.append(Miscabling(kind="not planned", ports=(str(port), str(peer)), evidence=what, action=action))
@@ -105,13 +105,13 @@ def _map_ports(cables: Iterable[Cable]) -> dict[Port, Port]:
     return found
 
 
-def _report_misplaced(port: Port, wanted: dict[Port, Port], there: dict[Port, Port], told: set[Port]) -> Miscabling:
+def _report_misplaced(port: Port, wanted: dict[Port, Port], there: dict[Port, Port], reported: set[Port]) -> Miscabling:
     """Report a misplaced cable, as exchanged if the two plugs belong in each other's places."""
     peer, found = wanted[port], there[port]
     rightful = wanted.get(found)
-    told |= {port, found, peer}
+    reported |= {port, found, peer}
     if rightful is not None and there.get(rightful) == peer:
-        told.add(rightful)
+        reported.add(rightful)
         return Miscabling(
             kind="exchanged",
             ports=(str(found), str(peer)),

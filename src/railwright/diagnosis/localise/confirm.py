@@ -1,4 +1,4 @@
-"""Confirm rounds: each doubtful class is filled and tested again over trusted companions.
+"""Confirm rounds, which fill each doubtful class and test it again over trusted companions.
 
 Flows are short: they turn at the first switch above the tested class, to cross as few other links as possible. Unneeded
 ports stay idle, so that a flow on an unexpected path meets no other flow.
@@ -230,7 +230,7 @@ class Confirm:
         return self._one_host[leaf]
 
     def _descend(self, node: int) -> list[int] | None:
-        """Return random cables from a NIC port up to a node, lowest first, without the last; empty at a NIC port."""
+        """Return random cables from a NIC port up to a node, lowest first; empty at a NIC port, None above no port."""
         cables: list[int] = []
         while node >= self._fabric.nics:
             below = self._fabric.below[node]

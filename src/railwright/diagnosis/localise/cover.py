@@ -30,7 +30,7 @@ class Cover:
     paths: int
     """The largest number of paths between two leaves."""
     rounds: int
-    """The approximate number of rounds: uneven leaves divide some."""
+    """The approximate number of rounds: uneven leaves split some of them."""
 
 
 class RouteCover:
@@ -57,7 +57,7 @@ class RouteCover:
         self.cost = Cover(kind, count * (count - 1), uplinks, (count - 1) * each)
 
     def rounds(self, random: Random) -> Iterator[Round]:
-        """All rounds."""
+        """Yield all rounds."""
         order = list(self._leaves)
         for shift in range(1, len(order)):
             pairs = [(leaf, order[(place + shift) % len(order)]) for place, leaf in enumerate(order)]
@@ -114,7 +114,7 @@ class RouteCover:
 
 
 def pack_rounds(flows: list[Flow], room: Mapping[int, int], purpose: str) -> Iterator[Round]:
-    """Pack the flows into as few rounds as possible; `room` is the number of flows that fill each cable."""
+    """Pack the flows into rounds, each as full as possible; `room` is the number of flows that fill each cable."""
     while flows:
         used: dict[int, int] = {}
         now, later = [], []

@@ -1,8 +1,8 @@
-"""Evidence from rounds for each class of links: how often it carried its full rate, and how often not.
+"""Evidence from rounds for each class of links: how often it carried its full rate, and how often it did not.
 
 The decoding is "max of mins": a class can carry at least the rate of its flows. A class is *cleared* by a round in
-which its flows together reached their rate, and *accused* by one in which not even the fastest flow did. If only some
-flows reached their rate, the link is not congested and the cause is elsewhere: the class is neither.
+which its flows filled it and together reached their rate, and *accused* by one in which not even the fastest flow
+reached its own. If only some flows did, the link is not congested and the cause is elsewhere: the class is neither.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NORMAL_95 = 1.645
 _NEAR_MEDIAN = 0.9
 """Share of the median rate: slower flows do not count towards the variation of healthy ones."""
 _MIN_SCALE = 0.95
-"""Overheads such as headers take at most this part of a flow's share."""
+"""The minimum of `Evidence.scale`: overheads such as headers take at most the rest of a flow's share."""
 _FULL_SHARE = 0.9
-"""A link filled to this part counts as tested, and its full rate clears it."""
+"""Only a round that fills a class to this part of its capacity can clear it."""
 
 
 class Accusation(NamedTuple):
@@ -96,7 +96,7 @@ class Evidence:
         return bisect_right(self.starts, flow) - 1
 
     def slow(self) -> list[int]:
-        """Return the slow flows."""
+        """Return the indexes of the slow flows."""
         return [number for number, ratio in enumerate(self.ratio) if ratio < self.floor]
 
     def trusts(self, number: int) -> bool:
@@ -117,7 +117,7 @@ class Evidence:
 
     @property
     def margin(self) -> float:
-        """Return the relative difference within which two rates count as equal."""
+        """The relative difference within which two rates count as equal."""
         return min(max(0.08, 4 * self.noise), 0.3)
 
 

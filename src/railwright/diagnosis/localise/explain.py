@@ -20,9 +20,9 @@ from railwright.diagnosis.localise.evidence import Accusation, Evidence
 from railwright.diagnosis.localise.fabric import Fabric
 
 _PRIOR = log(0.005)
-"""The prior probability of a faulty class."""
+"""The logarithm of the prior probability that a class is faulty."""
 _PRIOR_OF_CARD = log(0.5)
-"""The prior probability of a faulty class on a line card with many suspects."""
+"""The same for a class on a line card with many suspects."""
 _PRIOR_OCCUPIED = log(0.00025)
 _SAME_RATE, _SAME_RATE_FLOWS = 0.3, 30
 """The probability that chance slows a flow to the rate of another, and the number of flows that outweighs it."""
@@ -38,11 +38,13 @@ _MAX_FLOWS_PER_ROUND = 3
 """The number of flows per round that count against a shared slow link; more add no information."""
 _MIN_LINKS = 4
 MIN_LINKS_OF_CARD, PART_OF_CARD, _SUSPECT_SHARE_OF_CARD = 4, 0.6, 0.5
-"""A line card with at least this many slow links is slow as a whole."""
+"""A line card is slow as a whole if at least this many of its links, and this part of them, are slow. If the last part
+is suspect, a single cause is likely."""
 _MIN_SLOW_SHARE_OF_SWITCH = 0.85
 """The minimum share of slow links of a switch that is slow as a whole."""
 _MAX_CLEARED_SHARE, _PORT_COUNTS = 0.04, 3
-"""The number of clearing tests that a wrong path map may explain; the map is never wrong for ports."""
+"""The share of tests that a wrong path map may turn into clearing ones, and the weight of a port's clearing test, for
+which the map is never wrong."""
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Suspicion:
 
     @property
     def confidence(self) -> float:
-        """Return the probability of this class among its rivals and chance."""
+        """The probability of this class among its rivals and chance."""
         against = sum(exp(max(weight - self.weight, -50.0)) for _, weight in self.rivals)
         return 1.0 / (1.0 + against + exp(max(-self.weight, -50.0)))
 
@@ -137,7 +139,7 @@ class _Search:
         self._by_chance = sorted(evidence.ratio[flow] for flow in unexplained)
         """The unexplained rates: two flows that collide because of a wrong map get half of their rate."""
 
-    def _again_at(self, level: float) -> float:
+    def _repeat_weight(self, level: float) -> float:
         """Return the weight of another flow at a rate, by the frequency of that rate by chance."""
         if level not in self._weight_at:
             low, high = level * (1 - self.evidence.margin), level * (1 + self.evidence.margin / 2)
@@ -153,7 +155,7 @@ class _Search:
         return min(sum(not self.explainers.get(flow) for flow in flows), _MAX_FLOWS_PER_ROUND)
 
     def run(self) -> list[Suspicion]:
-        whole = self._whole_switches()
+        whole = self._find_slow_switches()
         heap = []
         for number in self.evidence.accused:
             weight = self.weigh(number)[0]
@@ -173,10 +175,10 @@ class _Search:
             suspicion.rivals = self._rivals(suspicion)
             self._explain(suspicion, 1)
             found.append(suspicion)
-        return whole + self._with_rest_of_cards(self._without_needless(found))
+        return whole + self._add_rest_of_cards(self._drop_needless(found))
 
-    def _whole_switches(self) -> list[Suspicion]:
-        """Find switches with every link accused and none healthy, which have a single cause.
+    def _find_slow_switches(self) -> list[Suspicion]:
+        """Find switches with most links accused and few healthy, which have a single cause.
 
         Every flow over a switch enters and leaves it, so no round can distinguish receiving from sending.
         """
@@ -191,7 +193,7 @@ class _Search:
             if any(map(self._clears_more_than_a_wrong_map, fabric.cards(node))):
                 continue
             accusations = [one for number in accused for one in self.evidence.accused[number]]
-            for number in (not self._looked_apart(node) and _find_only_links(fabric, node)) or numbers:
+            for number in (not self._was_tested_apart(node) and _find_only_links(fabric, node)) or numbers:
                 flows = [one.flow for one in self.evidence.accused.get(number, ())]
                 own = self.evidence.accused.get(number) or accusations
                 middle = sorted(one.level for one in own)[len(own) // 2]
@@ -202,7 +204,7 @@ class _Search:
             self.explainers[flow] = sum(number in slow for number in self.evidence.flows[flow].path)
         return found
 
-    def _looked_apart(self, node: int) -> bool:
+    def _was_tested_apart(self, node: int) -> bool:
         """Report whether the links above a switch were slow for flows that did not fill the ports below it."""
         evidence, capacity = self.evidence, self.evidence.fabric.capacity
         numbers = (2 * cable + way for cable in self.evidence.fabric.above[node] for way in (0, 1))
@@ -229,7 +231,7 @@ class _Search:
             faster = sum(one.level > top for one in accusations)
             weight = (_PRIOR_OF_CARD if number in self._of_cards else _PRIOR) + (cleared + faster) * against
             if fresh:
-                weight += self._once + (fresh - 1) * self._again_at(top)
+                weight += self._once + (fresh - 1) * self._repeat_weight(top)
             if weight > best[0]:
                 best = weight, top, same
         return best
@@ -270,7 +272,7 @@ class _Search:
                     rivals.append((number, weight))
         return rivals
 
-    def _without_needless(self, found: list[Suspicion]) -> list[Suspicion]:
+    def _drop_needless(self, found: list[Suspicion]) -> list[Suspicion]:
         """Drop suspects whose flows others also explain, the lowest weight first."""
         kept = []
         for suspicion in sorted(found, key=lambda one: one.weight):
@@ -280,7 +282,7 @@ class _Search:
                 kept.append(suspicion)
         return sorted(kept, key=lambda one: -one.weight)
 
-    def _with_rest_of_cards(self, found: list[Suspicion]) -> list[Suspicion]:
+    def _add_rest_of_cards(self, found: list[Suspicion]) -> list[Suspicion]:
         """Add the remaining links of line cards that are slow as a whole and were never cleared.
 
         If the card is on both ends of most flows, each flow has two equally slow causes.

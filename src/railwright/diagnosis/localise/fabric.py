@@ -124,7 +124,7 @@ class Fabric:
 
     @cached_property
     def nics_of_host(self) -> tuple[tuple[int, ...], ...]:
-        """Return the NIC ports of each host."""
+        """The NIC ports of each host."""
         found: list[list[int]] = [[] for _ in self.hosts]
         for nic, host in enumerate(self.nic_host):
             found[host].append(nic)
@@ -138,7 +138,7 @@ class Fabric:
         for _ in range(_MAX_IN_A_ROW):
             cable, way = divmod(number, 2)
             top, bottom = self.upper[cable], self.lower[cable]
-            meeting = self._meeting(cable, top) if way == UP and not self.above[top] else ()
+            meeting = self._list_peer_cables(cable, top) if way == UP and not self.above[top] else ()
             if len(meeting) == 2:
                 one, other = meeting
                 return 2 * (other if cable == one else one) + DOWN
@@ -148,7 +148,7 @@ class Fabric:
                 break
         return number
 
-    def _meeting(self, cable: int, top: int) -> tuple[int, ...]:
+    def _list_peer_cables(self, cable: int, top: int) -> tuple[int, ...]:
         """Return the cables below a switch whose ports may exchange flows, on one rail if each leaf has one."""
         if not any(self.nic_rail[:_INSPECTED_PORTS]):
             return self.below[top]
@@ -238,7 +238,7 @@ def assemble(
     cables: Sequence[tuple[int, int, float]],
     ports: tuple[tuple[str, str], ...] = (),
 ) -> Fabric:
-    """Build a fabric from numbers; the cable of NIC port n is the n-th of (lower, upper, capacity)."""
+    """Build a fabric from numbers; `cables` holds (lower, upper, capacity), first those of the NIC ports."""
     nodes = len(nic_host) + len(switches)
     above: list[list[int]] = [[] for _ in range(nodes)]
     below: list[list[int]] = [[] for _ in range(nodes)]

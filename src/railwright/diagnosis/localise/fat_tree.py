@@ -100,7 +100,7 @@ def fat_tree(
 
 
 def _leaf_size(nics: int, tiers: int) -> int:
-    """Return the smallest power of two of leaf ports with which the tiers hold all NICs."""
+    """Return the smallest power of two from 8 of leaf ports with which the tiers hold all NICs; for one tier, all."""
     if tiers == 1:
         return nics
     down = 8

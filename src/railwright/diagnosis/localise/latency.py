@@ -2,7 +2,8 @@
 
 The round trip of a pair is the fastest of all its tries, because other traffic can only add to it. A pair is slower
 than its class if it lies above the class's median by more than `_SIGMAS` standard deviations, estimated by the median
-absolute deviation (times 1.4826 for a normal distribution), and by more than `_MIN_PART` of it.
+absolute deviation (times 1.4826 for a normal distribution), and by more than `_MIN_PART` of the
+median.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MIN_PAIRS = 4
 """The smallest class with verdicts."""
 _MIN_TRIES = 2
 _MAX_SHIFTS = 63
-"""Up to 64 ports every pair is tried; above, each port tries this many others."""
+"""With up to 64 ports every pair is tried; with more, each port tries at most this many others."""
 _ASCENTS = 4
 """In a complete fat tree a single path up suffices; the others cover trees with gaps."""
 PURPOSE = "round trips"
@@ -128,7 +129,7 @@ def latency_rounds(fabric: Fabric) -> list[Round]:
 
 
 def _short_flow(fabric: Fabric, source: int, destination: int) -> Flow | None:
-    """Return a flow over a shortest path; None if there is none, within a host or between rails."""
+    """Return a flow over a shortest path; None without a path, within a host, or between rails."""
     same_host = fabric.nic_host[source] == fabric.nic_host[destination]
     if same_host or fabric.nic_rail[source] != fabric.nic_rail[destination]:
         return None

@@ -22,7 +22,7 @@ Pair = tuple[int, int]
 
 
 def disjoint_pairs(count: int) -> list[list[Pair]]:
-    """Return rounds of disjoint pairs of the numbers below `count`, in which every two meet once."""
+    """Return rounds of disjoint pairs of the integers below `count`; every two meet in exactly one round."""
     places: list[int | None] = [*range(count), *([None] * (count % 2))]
     rounds = []
     for _ in range(len(places) - 1):
@@ -34,7 +34,7 @@ def disjoint_pairs(count: int) -> list[list[Pair]]:
 
 
 def pair_rounds(fabric: Fabric, random: Random) -> Iterator[Round]:
-    """Yield a round for each round of disjoint pairs of the fabric's hosts."""
+    """Yield the flows of each round of disjoint pairs of the fabric's hosts."""
     for pairs in disjoint_pairs(len(fabric.hosts)):
         flows: list[Flow] = []
         load: dict[int, int] = {}
@@ -52,7 +52,7 @@ def pair_rounds(fabric: Fabric, random: Random) -> Iterator[Round]:
 
 
 def _pair_ports(fabric: Fabric, one: int, other: int) -> list[Pair]:
-    """Return the (sending, receiving) ports in both directions: the n-th of a rail with the n-th of the other host."""
+    """Return (sending, receiving) ports in both directions, the n-th port of a rail with the other host's n-th."""
 
     def by_rail(host: int) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
@@ -75,7 +75,7 @@ def _with_share(fabric: Fabric, load: dict[int, int], flow: Flow) -> Flow:
 
 
 def max_hosts(count: int, load: float) -> int:
-    """Return the number of hosts that may be loaded at once."""
+    """Return the maximum number of hosts that may be loaded at once."""
     return int(load * count + 1e-9)
 
 
@@ -95,7 +95,7 @@ def _split_directions(fabric: Fabric, one: Round) -> list[Round]:
 
 
 def split_rounds(fabric: Fabric, rounds: Sequence[Round], load: float, *, one_way: bool = False) -> list[Round]:
-    """Split rounds so that none loads more than a part of the hosts, but at least those of one flow.
+    """Split rounds so that each loads at most the part `load` of the hosts, but at least the hosts of one flow.
 
     `one_way` also splits rounds in which two hosts send to each other.
     """

@@ -24,10 +24,10 @@ _EPSILON = 1e-6
 
 
 class PathFinder:
-    """Finds the paths between NIC ports by following the tables."""
+    """Finds the paths between NIC ports by following the forwarding tables."""
 
     def __init__(self, fabric: Fabric, subnet: Subnet) -> None:
-        """Index the tables; `fabric` is that of the subnet."""
+        """Index the tables; `fabric` must be built from `subnet`."""
         node_of = {name: fabric.nics + number for number, name in enumerate(fabric.switches)}
         self._tables = {node_of[subnet.nodes[guid].name]: table for guid, table in subnet.tables.items()
                         if guid in subnet.nodes}  # fmt: skip
@@ -69,7 +69,7 @@ class PathFinder:
 def fabric_of_subnet(subnet: Subnet, ports: Sequence[tuple[str, str]] = ()) -> Fabric:
     """Build the fabric of some host ports, in order, or of all; with tables each pair of ports has one path.
 
-    The height of a switch is its shortest distance to a host. Rates are relative to that of most NIC ports.
+    The height of a switch is its shortest distance to a host. Rates are relative to the most common rate of NIC ports.
     Raises UsageError for cables between switches of one height.
     """
     wanted, height = {name: number for number, name in enumerate(ports)}, _switch_heights(subnet)
@@ -217,7 +217,7 @@ class PrescribedCover:
         self.cost = Cover("pair", leaves * (leaves - 1), 1, max(0, fabric.nics - 1))
 
     def rounds(self, _random: Random) -> Iterator[Round]:
-        """All rounds."""
+        """Yield all rounds."""
         count = self._fabric.nics
         room: Mapping[int, int] = {n: lanes(capacity, 1) for n, capacity in enumerate(self._fabric.capacity)}
         for shift in range(1, count):

@@ -46,7 +46,7 @@ class Rounds:
     MPI over sockets uses one connection for both directions, so one direction waits for the other.
     """
     cover_at_once: int = 16
-    """Rounds of a cover per phase, the most that an interruption loses."""
+    """The rounds of a cover per phase: an interruption loses at most these."""
     again: int = 24
     """The maximum number of rounds that repeat slow flows of a cover."""
     load_test: bool = False
@@ -66,7 +66,7 @@ class Outcome:
     routes_tested: int = 0
     """The flows of the route cover, each over a different route."""
     load: list[Round] = field(default_factory=list)
-    """The rounds of the load test, which give no suspects: see `load_of`."""
+    """The rounds of the load test, which give no suspects: see `evaluate_load`."""
 
 
 def locate(

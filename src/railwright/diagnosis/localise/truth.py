@@ -51,7 +51,7 @@ def parse_draw(words: Sequence[str]) -> dict[str, float]:
 
 
 def draw(fabric: Fabric, given: dict[str, float]) -> Truth:
-    """Draw faults: each class is faulty at `rate`, and further elements are drawn elsewhere by number."""
+    """Draw faults: each class is faulty with probability `rate`; other elements are drawn in the given numbers."""
     random = Random(int(given["seed"]))
 
     def capacity() -> float:

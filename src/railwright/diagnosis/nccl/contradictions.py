@@ -1,6 +1,6 @@
 """Contradictions of NCCL's log with the machine or itself, and missed performance: one function per fault.
 
-Every finding shows its line. A fault that could not be looked for is also a finding, so that no finding means no fault.
+Every finding shows its line. A fault that could not be checked for is a finding too, so that no finding means no fault.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def no_peer_to_peer(log: NcclLog, main: Communicator, ways: ConnectionPaths) -> 
             f"{len(cases)} connections of GPUs with NVLink go over {over} instead of P2P",
             costs="the copy goes over PCIe and through host memory instead of NVLink",
             remedy="check for NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, for containers without a common /dev/shm, "
-            "and at `nvidia-smi topo -p2p n`",
+            "and run `nvidia-smi topo -p2p n`",
             lines=log_lines(log, (case.connection.line for case in cases)),
         )
     if unknown:

@@ -165,7 +165,7 @@ def _slowest_gpu(result: Result) -> str:
 
 
 def _due_clock(gpu: Device, usual: float) -> float:
-    """Return the configured clock in Hz, or the clock of most of the run."""
+    """Return the expected clock in Hz: the configured clock, but at least that of most of the run."""
     clock = gpu.facts.get("sm_clock_application_hz") or gpu.facts.get("sm_clock_max_hz")
     return max(usual, clock) if isinstance(clock, int | float) else usual
 

@@ -26,7 +26,8 @@ LEAST_EFFICIENCY = 0.75
 LESS_THAN_SIBLINGS = 0.1
 """Our choice: twice the threshold for a slow host, because the noise of three measurements adds up."""
 _HARDLY_MORE = 0.6
-"""Our choice: hardly more than the better half alone, beyond the noise of a healthy merge."""
+"""Our choice, as a share of the sum of both halves: hardly more than the better half alone, beyond a healthy merge's
+noise."""
 _MIN_MERGES = 3
 """The number of merges of one size needed to compare one with the others."""
 _GROUP_PARAMETERS = frozenset({"host", "hosts", "first", "n", "p", "q"})
@@ -130,7 +131,7 @@ def is_healthy(members: Members, results: Sequence[Result]) -> bool:
 
 
 def losing_merges(results: Sequence[Result]) -> tuple[Finding, ...]:
-    """Return a finding for each part that gains with no other, and for each other merge that loses."""
+    """Return a finding for each part that gains with no other, each other merge that loses, and each disturbed one."""
     every = merges(results)
     states = {merge.together.members: judge_merge(merge, every) for merge in every}
     lost = [merge for merge in every if states[merge.together.members] in ("loses", "failed")]

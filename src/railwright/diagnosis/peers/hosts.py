@@ -78,7 +78,7 @@ def summarize_launches(results: Iterable[Result]) -> tuple[tuple[float, ...], fl
 def slower_hosts(results: Iterable[Result]) -> tuple[Finding, ...]:
     """Return a finding for each host that is slower in all of its launches, at the work with the largest loss.
 
-    A host that shared its cores with other work is not called slow.
+    A host that shared its cores with other work is not reported.
     """
     worst: dict[str, tuple[float, Finding]] = {}
     for ranking in rankings(results):

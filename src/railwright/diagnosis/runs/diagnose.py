@@ -76,7 +76,7 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
 
 
 def _doubt_collectives(points: tuple[Judged, ...], declarations: Declarations) -> tuple[Judged, ...]:
-    """Doubt the points of NCCL collectives as the rows of another tool's table."""
+    """Doubt the points of NCCL collectives like the rows of another tool's table."""
     by_nccl = find_benchmarks(Collective, declarations, by="nccl", in_buckets=False)
     found = list(points)
     for _, curve in group_by_key(enumerate(points), lambda pair: _key_without_placement(pair[1])):

@@ -1,8 +1,8 @@
 """Baselines that are far below those of other machines of their class.
 
 A run has nothing to compare its baselines with, so a machine that is slow in everything would pass. If machines with
-the same class of processor were measured, a baseline below a tenth of their lowest value is reported. That is a hint
-and no verdict, because classes are wide.
+the same class of processor were measured, a baseline at most a tenth as good as their worst is reported. That is a hint
+and not a verdict, because classes are wide.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ FAR_OFF = 0.1
 
 _XEON, _HOPPER = ("Xeon",), ("H100", "H200")
 _TWO_H200 = Source("Railwright docs/measured/2xh200", "paths through host memory, and its records")
-_LOADS = Source("Railwright docs/measured", "loads of a GPU's own memory in the records of 1 H100 and of 2 and 8 H200")
+_LOADS = Source(
+    "Railwright docs/measured", "loads from a GPU's own memory in the records of 1 H100 and of 2 and 8 H200"
+)
 XEON_COPY = Constant(5.46e9, "bytes/s, the slowest of 18 copies of 64 MiB by one thread", _TWO_H200)
 XEON_LINE = Constant(85.2e-9, "s, the slowest of 3 machines", _TWO_H200)
 HOPPER_LOAD = Constant(143.5e-9, "s, the slowest of 21", _LOADS)
@@ -51,7 +53,7 @@ _KNOWN = (
 
 
 def find_unusual(results: Iterable[Result], declarations: Declarations, topology: Topology) -> tuple[Finding, ...]:
-    """Report baselines a tenth as good as the worst of their class, even in the best launch and at the best size."""
+    """Report baselines at most a tenth as good as the worst of their class, even in the best launch and size."""
     sound = [result for result in results if result.outcome == "measured" and result.summary is not None]
     return tuple(_find_far_off(sound, declarations, topology))
 

@@ -1,7 +1,7 @@
-"""A fixed time per call in addition to the bytes, which makes small sizes slow but not large ones.
+"""A fixed time per call in addition to that of the bytes, which makes small sizes slow but not large ones.
 
-A slow link adds a time that grows with the size. If each slow size instead misses the same time, the call is slow:
-its launch, a network plug-in, a busy CPU.
+A slow link adds a time that grows with the size. If each slow size takes the same additional time instead, the call
+is slow: its launch, a network plug-in, or a busy CPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAUNCH = Constant(
 )
 PLUG_IN = Constant(
     1e-3,
-    "s a call through a plug-in of the network that is no InfiniBand",
+    "s per call through the plug-in of a network other than InfiniBand",
     Source(
         "Google Cloud cluster-toolkit, gke-a3-highgpu, multi-node-test-plan.md",
         "all_gather over GPUDirect-TCPX of 16 H100: 1.0 ms from 1 MiB to 16 MiB on a verified network",
