@@ -1,4 +1,4 @@
-"""Both ways of GPUDirect RDMA are told as possible, as missing something, or as not to be told."""
+"""Both ways of GPUDirect RDMA are reported as possible, missing, or unknown."""
 
 import pytest
 from tests.checks.machines import tuned, with_facts

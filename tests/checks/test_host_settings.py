@@ -1,4 +1,4 @@
-"""Each setting that keeps a path from its limit is found where it is, alone, and nowhere else."""
+"""Each setting that keeps a path from its limit gives exactly one finding, at its own place."""
 
 import re
 
@@ -252,7 +252,7 @@ AT_FAULT = {
 
 
 def found(machine):
-    """Fault to its findings, of those that were found."""
+    """Map each fault that was found to its findings."""
     checks = [look_for(check, Facts(topology=machine)) for check in CHECKS]
     assert {one.state for one in checks} <= {"found", "fine", "does not apply"}
     return {one.fault: one.findings for one in checks if one.findings}

@@ -54,7 +54,7 @@ def test_a_configuration_space_says_what_lspci_says_of_it():
 
 
 def of_report(report):
-    """A machine with as many NICs as the report has, each as `ibv_devinfo` says."""
+    """A machine with the report's NICs, each with the state that `ibv_devinfo` prints."""
     ports = re.findall(r"hca_id:\s*(\S+)(?:(?!hca_id)[\s\S])*?(?:state:\s*PORT_(\w+)|(?=hca_id)|\Z)", report["ports"])
     machine = tuned()
     gone = {nic.id for nic in machine.of_kind("nic")[len(ports) :]}

@@ -1,4 +1,4 @@
-"""NVLS that is switched off: waived where our collectives could have used it, a fault where others' tables show it."""
+"""NVLS that is switched off: only possible in our collectives, a fault in tables of other tools."""
 
 from __future__ import annotations
 

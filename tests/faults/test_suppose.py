@@ -1,4 +1,4 @@
-"""A supposed fault makes no curve of a cluster faster and some slower, and is absent where it is impossible."""
+"""A supposed fault slows some curves of a cluster and speeds up none; impossible faults are not supposed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def supposed(name: str, case: Case) -> tuple[Hypothesis, ...]:
 
 
 def middle(case: Case, collective: str) -> float | None:
-    """bytes/s of large sizes; None for an algorithm that this collective does not have."""
+    """Return the expected bytes/s at large sizes; None if the collective does not have the algorithm."""
     try:
         found = compute_algorithms(case, collective, explained=False)
     except RailwrightError:

@@ -169,7 +169,7 @@ least = "20 GB/s"
 
 @pytest.fixture
 def measured(tmp_path):
-    """A folder with a whole run of two launches of two sizes."""
+    """A folder with a complete run: two launches of two sizes."""
     run = Run(railwright="1", started_at="2026-01-02T03:04:05Z", command=(), context=Context(host="h", kernel="k"),
               topology=expand("laptop", {}))  # fmt: skip
     writer = Writer(tmp_path / "out", run)

@@ -1,4 +1,4 @@
-"""Pairs of hosts against the ports at their ends and against each other, and what collectives are held against."""
+"""Pairs of hosts are compared with their ports and each other, and collectives with the fabric that results."""
 
 from __future__ import annotations
 

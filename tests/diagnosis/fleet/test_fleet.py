@@ -1,4 +1,4 @@
-"""Hosts that should be alike are held against what most of them have."""
+"""Hosts that should be alike are compared with the majority."""
 
 import pytest
 from tests.checks.machines import tuned, with_facts, with_links
@@ -12,7 +12,7 @@ CHECKS = [check for check in EVERY_CHECK if not check.needs_results]
 
 
 def fleet(**others):
-    """Five tuned hosts, and some that are not."""
+    """Five tuned hosts, and some that differ."""
     return {**{f"host{number}": tuned() for number in range(5)}, **others}
 
 

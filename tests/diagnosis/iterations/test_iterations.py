@@ -1,4 +1,4 @@
-"""Curves of jobs that are known by heart: period and shares are found, and nothing is claimed where nothing repeats."""
+"""Curves of simulated jobs: period and shares are found, and none is reported without repetition."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_fewer_than_five_iterations_are_no_period() -> None:
 
 
 def steps(random: Random, count: int) -> list[float]:
-    """Work of a length that comes as it comes."""
+    """Work without a period: steps of random length."""
     values: list[float] = []
     while len(values) < count:
         values += [float(len(values) % 2)] * max(1, round(random.expovariate(1 / 20)))

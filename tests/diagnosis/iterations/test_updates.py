@@ -1,4 +1,4 @@
-"""A counter that is read again is no sample, and one that rests has a rate of 0."""
+"""Reading an unchanged counter is not a sample, and an idle counter has a rate of 0."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_pace_is_that_of_the_updates_and_not_of_the_ticks():
 
 
 def test_no_period_below_three_real_updates_is_claimed():
-    """A job of 0.4 s, on a counter that its driver writes twice a second, and on one that it writes 50 times."""
+    """A job with a period of 0.4 s, on counters updated twice a second and 50 times a second."""
 
     def total(at):
         return 1e9 * (at // 0.4 * 0.2 + min(at % 0.4, 0.2))

@@ -12,7 +12,7 @@ from railwright.diagnosis.localise.doubling import Doubling, Group, Members
 
 
 def grown(hosts: int, is_well: Callable[[Members], bool], leaf: int = 4) -> Doubling:
-    """Run to the end. Groups of a level share no host."""
+    """Run the search to its end, and check that the groups of a level share no host."""
     search = Doubling([f"host{n}" for n in range(hosts)], lambda name: (number(name) // leaf, number(name)))
     while level := search.level():
         members = [host for group in level for host in group.members]

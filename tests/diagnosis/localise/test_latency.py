@@ -13,7 +13,7 @@ NORMAL_S = {1: 20e-6, 3: 55e-6, 5: 90e-6}
 
 
 def tries(random: Random, slow: tuple[str, str] = ("", ""), added_s: float = 0.0, each: int = 2) -> list[RoundTrip]:
-    """All ordered pairs of 12 hosts, 2 below a leaf and 4 in a pod; now and then a try has to wait for others."""
+    """All ordered pairs of 12 hosts, 2 per leaf and 4 per pod; some tries wait for other traffic."""
     found = []
     for one in range(12):
         for other in range(12):

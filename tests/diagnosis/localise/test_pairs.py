@@ -1,4 +1,4 @@
-"""Rounds of disjoint pairs: every two hosts meet once, nobody twice in a round, and no more of them than allowed."""
+"""Rounds of disjoint pairs: every two hosts meet once, no host is in two pairs of a round, and the load is limited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search over an InfiniBand subnet, whose tables prescribe the one way between two ports."""
+"""A search over an InfiniBand subnet, whose tables prescribe one path between two ports."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_pair_of_ports_has_one_way_that_the_tables_lead(routing):
 
 
 def test_a_way_is_the_one_that_the_tables_name():
-    """leaf3 sends what is for host0 out of port 5, which leads to spine0 (both by the recorded text)."""
+    """leaf3 forwards packets for host0 through port 5, which leads to spine0 (both in the recorded text)."""
     found = fabric("ftree")
     source, destination = found.hosts.index("host12"), found.hosts.index("host0")
     path = found.ways(source, destination)

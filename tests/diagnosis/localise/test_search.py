@@ -1,4 +1,4 @@
-"""A simulated search finds what is wrong, and nothing else."""
+"""A simulated search finds the faults and nothing else."""
 
 from random import Random
 
@@ -60,7 +60,7 @@ def test_a_map_that_is_wrong_for_some_flows_accuses_nobody_and_hides_little() ->
     ],
 )
 def test_a_line_card_accuses_neither_its_switch_nor_what_is_cabled_to_it(words: str, card: str) -> None:
-    """Also where every flow over the rest of the switch crosses the card."""
+    """This also holds if every flow over the rest of the switch crosses the card."""
     fabric = parse_fat_tree(words.split())
     wrong = missed = right = 0
     for seed in range(3):
@@ -187,7 +187,7 @@ def test_a_wrong_map_sends_flows_over_other_links_than_believed() -> None:
 
 @pytest.mark.parametrize(("below", "leaves"), [(8, 4), (4, 4), (2, 4)])
 def test_a_slow_uplink_that_several_share_accuses_nobody_below_it(below: int, leaves: int) -> None:
-    """With one spine all traffic of a leaf shares one link; if both directions are slow, so is half of all flows."""
+    """With one spine all traffic of a leaf shares one link; if both directions are slow, half of all flows are."""
     hosts = [f"host{number}" for number in range(below * leaves)]
     cables = [CableSpec(host, "", f"leaf{number // below}", "", 1.0) for number, host in enumerate(hosts)]
     cables += [CableSpec(f"leaf{leaf}", "", "spine0", "", below) for leaf in range(leaves)]

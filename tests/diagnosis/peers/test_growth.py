@@ -1,4 +1,4 @@
-"""Groups of hosts that are merged: what a merge gains, which one loses, and what is at fault."""
+"""Merged groups of hosts: the gain of each merge, the merges that lose, and the parts at fault."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reached(group, value, *, launch=0, share=1.0, reason=""):
 
 
 def grown(hosts, rate, leaf=2, launches=1, seed=0):
-    """Results and search of hosts whose groups reach what `rate` says of their members, with 2 % of noise."""
+    """Results and search of hosts whose groups reach `rate` of their members, with 2 % noise."""
     noise = random.Random(seed)
     search = Doubling(hosts, lambda host: (hosts.index(host) // leaf, hosts.index(host)))
     results = []

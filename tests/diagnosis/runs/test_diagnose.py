@@ -1,4 +1,4 @@
-"""A whole run, judged: ceilings of the same run, curves, causes and the exit status."""
+"""The verdicts on a whole run: limits measured in the same run, curves, causes and the exit status."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_ok_is_against_the_fastest_copy_slow_against_the_slowest_and_nothing_bet
 
 
 def test_a_transfer_may_reach_what_a_copy_of_half_its_size_reaches() -> None:
-    """Two processes hold in two cores' caches what one thread holds in one core's."""
+    """Two processes keep the data in the caches of two cores, one thread in those of one core."""
     transfer = measured("kv_transfer", 26e9, size_bytes=MIB)
     both = [*copies(17e9, size=MIB), *copies(29e9, size=MIB // 2)]
     path = path_of(judged([*both, transfer]), "kv_transfer")
@@ -284,7 +284,7 @@ def test_a_degraded_link_is_the_cause_of_a_slow_drive() -> None:
 
 
 def test_the_exit_status_is_the_worst_that_was_found() -> None:
-    """All ok is 0; one unknown is 3; one slow is 1, whatever else there is; nothing at all is 3."""
+    """0 if all are ok, 1 if any is slow, otherwise 3, also for an empty run."""
     ok = measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=2 * MIB)
     slow = measured("kv_transfer", 1e9, operation="READ", size_bytes=2 * MIB)
     assert judged([]).exit_status == 3

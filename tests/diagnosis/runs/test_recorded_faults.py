@@ -1,4 +1,4 @@
-"""Tables recorded on a real machine with one fault laid in each: is it seen, and is it named?"""
+"""Tables recorded on a real machine with one injected fault each, which must be detected and named."""
 
 from __future__ import annotations
 
