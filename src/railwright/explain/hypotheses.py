@@ -236,10 +236,10 @@ def _predict_curve(file: ForeignFile, machine: Machine, rows: Rows) -> Curve:
     if fastest > highest * (_MEASURED_ABOVE if _is_stream(file) else _CLEARLY_ABOVE):
         return {}
     large = _predict_point(max(rows.items())[1][0], file, machine, size_bytes=_ALL_BYTES)
-    most = large.middle if large is not None else highest
+    full_rate = large.middle if large is not None else highest
     if _is_stream(file):  # below that share the message's overhead decides, and a slow link hardly shows
-        return curve if max(point.middle for point in curve.values()) >= _BYTES_DECIDE * most else {}
-    return {size: point._replace(weight=min(1.0, point.middle / most)) for size, point in curve.items()}
+        return curve if max(point.middle for point in curve.values()) >= _BYTES_DECIDE * full_rate else {}
+    return {size: point._replace(weight=min(1.0, point.middle / full_rate)) for size, point in curve.items()}
 
 
 def _predict_point(row: Result, file: ForeignFile, machine: Machine, size_bytes: int = 0) -> Point | None:

@@ -66,9 +66,9 @@ def _contradict_links(file: ForeignFile, given: Cluster) -> Iterator[str]:
         yield f"the table ran over {_NAMES[link_type]}, but the given machine's NICs are {other}: is it the right one?"
     mtu = settings.get("mtu_bytes")
     allowed = {_rdma_mtu(link) for link in of_type}
-    least = min((mtu_bytes for mtu_bytes in allowed if mtu_bytes is not None), default=None)
-    if isinstance(mtu, int) and least is not None and None not in allowed and mtu < least:
-        yield f"the table ran with an MTU of {mtu} bytes, but the given machine has {least}: headers took more"
+    smallest = min((mtu_bytes for mtu_bytes in allowed if mtu_bytes is not None), default=None)
+    if isinstance(mtu, int) and smallest is not None and None not in allowed and mtu < smallest:
+        yield f"the table ran with an MTU of {mtu} bytes, but the given machine has {smallest}: headers took more"
 
 
 def _rdma_mtu(link: EthernetLink | InfinibandLink) -> int | None:

@@ -31,9 +31,9 @@ def _signs(facts: Facts) -> Findings:
     topology = facts.topology
     found: dict[tuple[int, int], dict[str, None]] = {}
     for device in topology.of_kind(*_KINDS):
-        way = _list_links_to_cpu(topology, device.id)
-        sizes = [link.protocol.max_payload_bytes for link in way if isinstance(link.protocol, PcieLink)]
-        able = [link.protocol.max_payload_supported_bytes for link in way if isinstance(link.protocol, PcieLink)]
+        links = _list_links_to_cpu(topology, device.id)
+        sizes = [link.protocol.max_payload_bytes for link in links if isinstance(link.protocol, PcieLink)]
+        able = [link.protocol.max_payload_supported_bytes for link in links if isinstance(link.protocol, PcieLink)]
         now, best = (min((size for size in some if size), default=0) for some in (sizes, able))
         if sizes and None not in able and 0 < now < best:
             found.setdefault((now, best), {})[device.id] = None
@@ -51,20 +51,20 @@ def _signs(facts: Facts) -> Findings:
 
 def _list_links_to_cpu(topology: Topology, device_id: str) -> list[Link]:
     """Return the links between a device and its CPU, nearest first."""
-    way: list[Link] = []
-    while (link := find_uplink(topology, device_id)) is not None and link not in way:
-        way.append(link)
+    links: list[Link] = []
+    while (link := find_uplink(topology, device_id)) is not None and link not in links:
+        links.append(link)
         device_id = link.a
-    return way
+    return links
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
     """Raise every link to the payload that all ports support."""
     able = (link.protocol.max_payload_supported_bytes for link in topology.links if isinstance(link.protocol, PcieLink))
-    least = min((size for size in able if size), default=0)
+    minimum = min((size for size in able if size), default=0)
 
     def change(link: PcieLink) -> PcieLink:
-        return replace(link, max_payload_bytes=max(link.max_payload_bytes or 0, least) or None)
+        return replace(link, max_payload_bytes=max(link.max_payload_bytes or 0, minimum) or None)
 
     return topology, change_pcie(topology, [link.id for link in topology.links], change)
 

@@ -59,8 +59,8 @@ def _halve_links(link: Link) -> Link:
     protocol = link.protocol
     if not isinstance(protocol, NvlinkLink) or protocol.links < 2:
         return link
-    most = protocol.max_links or protocol.links
-    return replace(link, protocol=replace(protocol, links=protocol.links // 2, max_links=most))
+    maximum = protocol.max_links or protocol.links
+    return replace(link, protocol=replace(protocol, links=protocol.links // 2, max_links=maximum))
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:

@@ -100,17 +100,17 @@ def _list_variants(case: Case, parts: str, devices: tuple[Device, ...], steps: I
 
 def _narrow_link(link: PcieLink, *, by: int) -> PcieLink:
     """Set a link to its maximum width divided by `by`; a link that is already narrower stays unchanged."""
-    most = link.max_width or link.width
-    if not most or most < by:
+    maximum = link.max_width or link.width
+    if not maximum or maximum < by:
         return link
-    part = most // by
+    part = maximum // by
     return link if link.width is not None and link.width <= part else replace(link, width=part)
 
 
 def _lower_generation(link: PcieLink, *, by: int) -> PcieLink:
     """Set a link `by` generations below its maximum; a link that is already slower stays unchanged."""
-    most = link.max_gt_per_s or link.gt_per_s
-    below = sorted(rate for rate in GT_PER_S.values() if most and rate < most)
+    maximum = link.max_gt_per_s or link.gt_per_s
+    below = sorted(rate for rate in GT_PER_S.values() if maximum and rate < maximum)
     if len(below) < by or (link.gt_per_s is not None and link.gt_per_s <= below[-by]):
         return link
     return replace(link, gt_per_s=below[-by])

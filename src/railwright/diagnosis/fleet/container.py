@@ -41,5 +41,5 @@ def find_differences(host: Mapping[str, str], container: Mapping[str, str]) -> I
 
 def container_findings(host: Iterable[Finding], container: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings of the container that the host does not have."""
-    there = {(finding.fault, finding.says) for finding in host}
-    return tuple(finding for finding in container if (finding.fault, finding.says) not in there)
+    on_host = {(finding.fault, finding.says) for finding in host}
+    return tuple(finding for finding in container if (finding.fault, finding.says) not in on_host)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from railwright.diagnosis.iterations.aliases import is_alias
 from railwright.diagnosis.iterations.alignment import align_track
-from railwright.diagnosis.iterations.candidates import LEAST_ITERATIONS, LEAST_UPDATES, Claim, find_claim
+from railwright.diagnosis.iterations.candidates import MIN_ITERATIONS, MIN_UPDATES, Claim, find_claim
 from railwright.diagnosis.iterations.correlation import Correlation
 from railwright.diagnosis.iterations.phase import Track
 from railwright.diagnosis.iterations.records import Estimate, Iterations
@@ -23,7 +23,7 @@ from railwright.diagnosis.iterations.two_jobs import TrackedPeriod, follow_perio
 _PERIODS_DIFFER = 0.1
 """Our choice: halves whose periods differ by more have two periods, and not one that drifts."""
 _MAX_DRIFT = 1.5
-_MIN_ITERATIONS_OF_PART = 2 * LEAST_ITERATIONS
+_MIN_ITERATIONS_OF_PART = 2 * MIN_ITERATIONS
 """Our choice: if the whole has no period, or another one, a few iterations of a part may be chance."""
 _MAX_DEPTH = 3
 
@@ -46,9 +46,9 @@ def estimate_iterations(curves: Sequence[Curve]) -> Iterations:
     """Estimate the iterations from curves."""
     step_s = interval_s(curves)
     grid = resample(curves, step_s)
-    if grid.cells < LEAST_UPDATES * LEAST_ITERATIONS:
-        least = LEAST_UPDATES * LEAST_ITERATIONS
-        return Iterations(why_none=f"{grid.cells} samples: a period needs at least {least}")
+    if grid.cells < MIN_UPDATES * MIN_ITERATIONS:
+        minimum = MIN_UPDATES * MIN_ITERATIONS
+        return Iterations(why_none=f"{grid.cells} samples: a period needs at least {minimum}")
     found = sorted(_find_stretches(grid, 0), key=lambda one: one.lasts_s, reverse=True)
     sound = [one for one in found if not is_alias(curves, one.followed.track, one.part)]
     if not sound:
@@ -57,18 +57,18 @@ def estimate_iterations(curves: Sequence[Curve]) -> Iterations:
 
 
 def _too_short(step_s: float) -> str:
-    least = f"{LEAST_UPDATES} updates of the slowest source, {LEAST_UPDATES * step_s:.3g} s"
-    return f"if there is a period, it is below {least}"
+    shortest = f"{MIN_UPDATES} updates of the slowest source, {MIN_UPDATES * step_s:.3g} s"
+    return f"if there is a period, it is below {shortest}"
 
 
 def _why_none(grid: Grid, step_s: float) -> str:
     if not any(max(role) > min(role) for role in grid.roles):
         return "no curve changes"
     claim = _find_claim(grid)
-    if claim is not None and claim.peak.lag < LEAST_UPDATES:
+    if claim is not None and claim.peak.lag < MIN_UPDATES:
         return _too_short(step_s)
     lasts_s = grid.cells * grid.cell_s
-    return f"no period between {LEAST_UPDATES * step_s:.3g} and {lasts_s / LEAST_ITERATIONS:.3g} s repeats often enough"
+    return f"no period between {MIN_UPDATES * step_s:.3g} and {lasts_s / MIN_ITERATIONS:.3g} s repeats often enough"
 
 
 def _find_claim(grid: Grid) -> Claim | None:
@@ -78,7 +78,7 @@ def _find_claim(grid: Grid) -> Claim | None:
 
 def _find_stretches(grid: Grid, depth: int) -> list[_Stretch]:
     """Find the stretches of a grid with a period."""
-    if grid.cells < LEAST_UPDATES * LEAST_ITERATIONS or depth > _MAX_DEPTH:
+    if grid.cells < MIN_UPDATES * MIN_ITERATIONS or depth > _MAX_DEPTH:
         return []
     half = grid.cells // 2
     parts = [grid.part(0, half), grid.part(half, grid.cells)]
@@ -98,10 +98,10 @@ def _find_stretches(grid: Grid, depth: int) -> list[_Stretch]:
 def _find_stretch(grid: Grid) -> _Stretch | None:
     """Return the stretch of a grid's most likely period; None if there is none."""
     claim = _find_claim(grid)
-    if claim is None or claim.peak.lag < LEAST_UPDATES:
+    if claim is None or claim.peak.lag < MIN_UPDATES:
         return None
     found = follow_period(grid, claim)
-    if found is None or found.track.iterations < LEAST_ITERATIONS - 0.5:
+    if found is None or found.track.iterations < MIN_ITERATIONS - 0.5:
         return None
     return _Stretch(grid, found._replace(track=align_track(grid, found.track)))
 

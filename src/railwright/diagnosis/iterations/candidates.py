@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from railwright.diagnosis.iterations.correlation import Correlation
 
-LEAST_UPDATES = 3
+MIN_UPDATES = 3
 """A period shorter than this many updates of its source may be an alias of another one."""
-LEAST_ITERATIONS = 5
+MIN_ITERATIONS = 5
 """Our choice: fewer iterations may be chance."""
 _FINE_BELOW = 40
 """Lags below this are searched in eighths of a sample."""
@@ -36,8 +36,8 @@ class Peak(NamedTuple):
 
 
 def find_peaks(correlation: Correlation) -> list[Peak]:
-    """Return the local maxima up to the longest lag that LEAST_ITERATIONS allows, by lag."""
-    longest = correlation.count / LEAST_ITERATIONS
+    """Return the local maxima up to the longest lag that MIN_ITERATIONS allows, by lag."""
+    longest = correlation.count / MIN_ITERATIONS
     if correlation.is_still or longest < 2:
         return []
     fine = [step / _STEPS for step in range(_STEPS, int(min(longest, _FINE_BELOW) * _STEPS) + 1)]
@@ -91,7 +91,7 @@ def find_claim(correlation: Correlation) -> Claim | None:
         # With few samples per period the edges fall on different places, and on the same again at some multiple.
         if peak.height >= (_NEAR_BEST_SHARE if peak.lag > _FEW else _NEAR_BEST_SHARE_OF_FEW) * best:
             rivals = [
-                one for one in high if LEAST_UPDATES <= one.lag < 0.6 * peak.lag and one.height >= _RIVAL_SHARE * best
+                one for one in high if MIN_UPDATES <= one.lag < 0.6 * peak.lag and one.height >= _RIVAL_SHARE * best
             ]
             rivals = sorted(rivals, key=lambda one: one.height, reverse=True)[:_MAX_RIVALS]
             return Claim(_refine_lag(correlation, peak), [_refine_lag(correlation, one) for one in sorted(rivals)])

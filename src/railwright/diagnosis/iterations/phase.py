@@ -122,10 +122,10 @@ def _longest_stretch(amplitudes: Sequence[float], patience: int) -> tuple[int, i
     Gaps of up to `patience` places are allowed, because noise in one window does not end a stretch.
     """
     ordered = sorted(amplitudes)
-    least = _STILL_THERE * ordered[len(ordered) * 3 // 4]
+    threshold = _STILL_THERE * ordered[len(ordered) * 3 // 4]
     best, begin, last = (0, 0), -1, -1
     for number, amplitude in enumerate(amplitudes):
-        if amplitude < least or amplitude <= 0:
+        if amplitude < threshold or amplitude <= 0:
             continue
         if begin < 0 or number - last > patience:
             begin = number

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from railwright.diagnosis.iterations.profile import Phases, Spans, count_bins, find_phases, fold
 from railwright.diagnosis.iterations.samples import Curve
 
-LEAST_SAMPLES = 8
+MIN_SAMPLES = 8
 """The samples per period needed for shares. Our choice: an edge lies anywhere in its sample."""
 _GROUPS = 8
 _NORMAL_975 = 1.959964
@@ -42,8 +42,8 @@ def compute_shares(compute: Sequence[Placed], traffic: Sequence[Placed], samples
     """Return the shares, or the reason why they are unknown."""
     if not compute or not traffic:
         return f"no counter measures {'traffic' if compute else 'computing'}"
-    if samples_a_period < LEAST_SAMPLES:
-        return f"{samples_a_period:.1f} samples a period: shares need {LEAST_SAMPLES}"
+    if samples_a_period < MIN_SAMPLES:
+        return f"{samples_a_period:.1f} samples a period: shares need {MIN_SAMPLES}"
     found: list[Spans] = []
     begins: list[float] = []
     for placed in (compute, traffic):
@@ -63,7 +63,7 @@ def compute_shares(compute: Sequence[Placed], traffic: Sequence[Placed], samples
 
 def computing_alone(compute: Sequence[Placed], samples_a_period: float) -> tuple[float, float] | None:
     """Return the share of computing and its half width if traffic is not measured; None if unknown."""
-    if not compute or samples_a_period < LEAST_SAMPLES:
+    if not compute or samples_a_period < MIN_SAMPLES:
         return None
     still = [Placed(one.curve._replace(quiet_below=math.inf), [0.0] * len(one.values), one.counts) for one in compute]
     shares = compute_shares(compute, still, samples_a_period)
@@ -86,7 +86,7 @@ def _find_spans(placed: Placed, samples_a_period: float) -> Spans | str:
     """Return the spans at which a curve is on; a curve without two levels is always on or off."""
     bins = count_bins(samples_a_period)
     profile = fold(placed.values, placed.counts, bins)
-    while profile is None and bins >= 2 * LEAST_SAMPLES:  # the sampler may have been late often
+    while profile is None and bins >= 2 * MIN_SAMPLES:  # the sampler may have been late often
         bins //= 2
         profile = fold(placed.values, placed.counts, bins)
     if profile is None:
@@ -133,13 +133,13 @@ def half_widths(
         found = compute_shares(_clip(compute, begin, end), _clip(traffic, begin, end), samples_a_period)
         if isinstance(found, Shares):
             parts.append(found)
-    least = _NORMAL_975 * _EDGE_UNCERTAINTY / samples_a_period
+    min_width = _NORMAL_975 * _EDGE_UNCERTAINTY / samples_a_period
     if len(parts) < 2:
-        return (4 * least,) * 3
+        return (4 * min_width,) * 3
     student = _STUDENT_975[min(len(parts), len(_STUDENT_975)) - 1]
 
     def width(values: list[float]) -> float:
-        return math.hypot(least, student * stdev(values) / math.sqrt(len(values)))
+        return math.hypot(min_width, student * stdev(values) / math.sqrt(len(values)))
 
     return (
         width([one.compute for one in parts]),

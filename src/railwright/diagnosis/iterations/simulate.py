@@ -78,13 +78,13 @@ def parse_job(words: Sequence[str]) -> Job:
         name, _, text = word.partition("=")
         if name not in _WORDS:
             raise unknown_name("word of a simulation", name, _WORDS)
-        _, least, most = _WORDS[name]
+        _, minimum, maximum = _WORDS[name]
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not least <= value <= most or (name == "seed" and value % 1):
-            raise UsageError(f"{name}={text[:20]} is out of range", hint=f"give {name}={least:g} to {most:g}")
+        if not minimum <= value <= maximum or (name == "seed" and value % 1):
+            raise UsageError(f"{name}={text[:20]} is out of range", hint=f"give {name}={minimum:g} to {maximum:g}")
         given[name] = value
     job = Job(**given)
     _refuse_impossible(job)

@@ -15,7 +15,7 @@ from railwright.diagnosis.iterations.phase import Track
 from railwright.diagnosis.iterations.profile import Phases, count_bins, find_phases, fold
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.samples import Curve
-from railwright.diagnosis.iterations.shares import LEAST_SAMPLES
+from railwright.diagnosis.iterations.shares import MIN_SAMPLES
 from railwright.results.statistics import quantile
 
 _MIN_ITERATIONS = 4
@@ -54,7 +54,7 @@ def estimate_variation(lasted_s: Sequence[float], noise: float = 0.0) -> float:
 def find_singles(curve: Curve, found: Estimate) -> Singles | None:
     """Return the single iterations of a stretch from its compute curve; None if their starts are unknown."""
     begins = found.begins_s
-    if len(begins) < _MIN_ITERATIONS or found.samples_a_period < LEAST_SAMPLES or found.second_period_s is not None:
+    if len(begins) < _MIN_ITERATIONS or found.samples_a_period < MIN_SAMPLES or found.second_period_s is not None:
         return None
     phases = _find_curve_phases(curve, found)
     if phases is None:

@@ -92,17 +92,17 @@ def compare_hosts(hosts: Mapping[str, HostIterations], *, one_clock: bool) -> di
 
     `one_clock` says whether the hosts' times are comparable; otherwise no delays are reported.
     """
-    told = {name: hosts[name] for name in select_in_step(hosts) if len(hosts[name].computed_s) > 1}
-    if len(told) < 2:
+    known = {name: hosts[name] for name in select_in_step(hosts) if len(hosts[name].computed_s) > 1}
+    if len(known) < 2:
         return {}
-    reference = max(told.values(), key=lambda one: len(one.computed_s))
-    rows = {name: _match_iterations(reference, one) for name, one in told.items()}
+    reference = max(known.values(), key=lambda one: len(one.computed_s))
+    rows = {name: _match_iterations(reference, one) for name, one in known.items()}
     common = [number for number in range(len(reference.computed_s)) if all(number in row for row in rows.values())]
     if len(common) < 3:
         return {}
     computed = {name: [row[number][1] for number in common] for name, row in rows.items()}
     begun = {name: [row[number][0] for number in common] for name, row in rows.items()}
-    return {name: _compare_host(name, told, computed, begun if one_clock else None) for name in told}
+    return {name: _compare_host(name, known, computed, begun if one_clock else None) for name in known}
 
 
 def _match_iterations(reference: HostIterations, one: HostIterations) -> dict[int, tuple[float, float]]:
@@ -193,11 +193,11 @@ def stragglers(
             found.append(Straggler(host=name, how="another period", by_s=one.period_s - period_s, half_width_s=width_s))
     found += _find_early_or_late_hosts(hosts, together, period_s)
     for name, held in every.items():
-        ways: tuple[tuple[How, float | None, float | None, float | None], ...] = (
+        comparisons: tuple[tuple[How, float | None, float | None, float | None], ...] = (
             ("computes longer", held.longer_s, held.longer_half_width_s, held.longest),
             ("begins later", held.later_s, held.later_half_width_s, held.latest),
         )
-        for how, more_s, within_s, fraction in ways:
+        for how, more_s, within_s, fraction in comparisons:
             if more_s is not None and within_s is not None and more_s - within_s > MATTERS * period_s:
                 found.append(Straggler(host=name, how=how, by_s=more_s, half_width_s=within_s, fraction=fraction))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from railwright.diagnosis.iterations.candidates import LEAST_UPDATES, Claim, find_claim
+from railwright.diagnosis.iterations.candidates import MIN_UPDATES, Claim, find_claim
 from railwright.diagnosis.iterations.correlation import Correlation
 from railwright.diagnosis.iterations.phase import Track, track_phase
 from railwright.diagnosis.iterations.profile import count_bins, fold
@@ -95,7 +95,7 @@ def _find_second_period(left: _Remainder, track: Track) -> float | None:
     if left.part < _MIN_REMAINDER or track.cells_an_iteration < _MIN_CELLS:
         return None
     claim = find_claim(Correlation(left.curves))
-    if claim is None or claim.peak.lag < LEAST_UPDATES or claim.peak.height < _MIN_HEIGHT:
+    if claim is None or claim.peak.lag < MIN_UPDATES or claim.peak.height < _MIN_HEIGHT:
         return None
     if _belongs_to_first_job(claim.peak.lag / track.cells_an_iteration):
         return None

@@ -70,31 +70,31 @@ def _switch_levels(below: dict[str, list[str]]) -> dict[str, int]:
 
 def check_cabling(planned: Iterable[Cable], seen: Cabling) -> CablingChecked:
     """Report every difference once: misplaced cables, then missing ones, then unplanned ones."""
-    wanted = _map_ports(planned)
-    there = _map_ports(seen.cables)
-    wrong = {port: peer for port, peer in wanted.items() if port in there and there[port] != peer}
+    plan = _map_ports(planned)
+    observed = _map_ports(seen.cables)
+    wrong = {port: peer for port, peer in plan.items() if port in observed and observed[port] != peer}
     findings = list[Miscabling]()
     reported = set[Port]()
     for port in sorted(wrong):
         if port not in reported:
-            findings.append(_report_misplaced(port, wanted, there, reported))
-    for port, peer in sorted(wanted.items()):
+            findings.append(_report_misplaced(port, plan, observed, reported))
+    for port, peer in sorted(plan.items()):
         is_seen = {port.end, peer.end} <= seen.looked_at
-        if is_seen and port not in there and peer not in there and not reported & {port, peer}:
+        if is_seen and port not in observed and peer not in observed and not reported & {port, peer}:
             reported |= {port, peer}
             what = f"no cable is seen at {port} or {peer}"
             action = f"plug in the cable {port} ↔ {peer}; if it is plugged in, check whether both ports are up"
             findings.append(Miscabling(kind="missing", ports=(str(port), str(peer)), evidence=what, action=action))
-    for port, peer in sorted(there.items()):
-        if port not in wanted and peer not in wanted and port not in reported:
+    for port, peer in sorted(observed.items()):
+        if port not in plan and peer not in plan and port not in reported:
             reported |= {port, peer}
             what = f"{port} ↔ {peer} is not planned"
             action = "add it to the cluster file, or unplug it"
             findings.append(Miscabling(kind="not planned", ports=(str(port), str(peer)), evidence=what, action=action))
-    unseen = {port.end for port, peer in wanted.items() if port not in there and peer not in there} - seen.looked_at
-    right = sum(there.get(port) == peer for port, peer in wanted.items()) // 2
+    unseen = {port.end for port, peer in plan.items() if port not in observed and peer not in observed} - seen.looked_at
+    right = sum(observed.get(port) == peer for port, peer in plan.items()) // 2
     return CablingChecked(
-        planned=len(wanted) // 2, right=right, findings=tuple(findings), not_looked_at=tuple(sorted(unseen))
+        planned=len(plan) // 2, right=right, findings=tuple(findings), not_looked_at=tuple(sorted(unseen))
     )
 
 

@@ -61,11 +61,11 @@ class Confirm:
         return Round(self._flows, purpose="confirm")
 
     def _test_over_doubtful(self, number: int, *, paired: bool) -> None:
-        ways: list[tuple[FlowOver, int]] = [(partial(self._divided_flow, parts), parts) for parts in _DIVIDED]
+        attempts: list[tuple[FlowOver, int]] = [(partial(self._divided_flow, parts), parts) for parts in _DIVIDED]
         if number // 2 < self._fabric.nics:
-            ways = []
-        ways.insert(0 if paired else len(ways), (self._paired_flow, 1))
-        any(self._test(number, *way) for way in ways)
+            attempts = []
+        attempts.insert(0 if paired else len(attempts), (self._paired_flow, 1))
+        any(self._test(number, *way) for way in attempts)
 
     def only(self, flows: Iterable[Flow]) -> Round:
         """Return a round of as many of the flows as fit together."""
@@ -84,10 +84,10 @@ class Confirm:
         """Add the flows that fill a class, or none if not all of them are possible. Report whether it is filled."""
         is_link = number // 2 >= self._fabric.nics
         room = self._fabric.capacity[number // 2] if is_link else 1.0
-        most = divided * (lanes(room, self._parts) if is_link else self._parts)
-        room = min(room, most / divided / self._parts)
+        max_flows = divided * (lanes(room, self._parts) if is_link else self._parts)
+        room = min(room, max_flows / divided / self._parts)
         before = len(self._flows)
-        while self._load.get(number, 0.0) < room - _EPSILON and len(self._flows) - before < most:
+        while self._load.get(number, 0.0) < room - _EPSILON and len(self._flows) - before < max_flows:
             flow = flow_over(number)
             if flow is None:
                 break
@@ -109,8 +109,8 @@ class Confirm:
     def _room(self, path: Path, share: float) -> bool:
         nics, capacity, load = self._fabric.nics, self._fabric.capacity, self._load
         for one in path:
-            most = 1.0 if one // 2 < nics else capacity[one // 2]
-            if load.get(one, 0.0) + share > most + _EPSILON:
+            limit = 1.0 if one // 2 < nics else capacity[one // 2]
+            if load.get(one, 0.0) + share > limit + _EPSILON:
                 return False
         return True
 
@@ -137,15 +137,15 @@ class Confirm:
     def _any_flow(self, number: int) -> Flow | None:
         """Return a flow over trusted classes, or else over those that carried most of their rate."""
         best: Flow | None = None
-        most = -1.0
+        highest = -1.0
         for flow in self._some_flows(number):
             others = self._others(flow, number)
             if all(map(self._evidence.trusts, others)):
                 return flow
             # A fast flow clears both classes; a slow class hides the other.
             carried = min(self._evidence.carried[one] / self._fabric.capacity[one // 2] for one in others or [number])
-            if carried > most:
-                best, most = flow, carried
+            if carried > highest:
+                best, highest = flow, carried
         return best
 
     def _divided_flow(self, parts: int, number: int) -> Flow | None:

@@ -52,8 +52,8 @@ class RouteCover:
         if any(fabric.above[node] for leaf in self._leaves for node in (fabric.upper[c] for c in fabric.above[leaf])):
             what = "a route cover needs a fabric of two tiers, got three"
             raise UsageError(what, hint="cover each pod separately: give a file with two tiers")
-        count, most = len(self._leaves), max(map(len, self._leaves.values()))
-        each = 1 if kind == "leaf" else most * uplinks
+        count, largest = len(self._leaves), max(map(len, self._leaves.values()))
+        each = 1 if kind == "leaf" else largest * uplinks
         self.cost = Cover(kind, count * (count - 1), uplinks, (count - 1) * each)
 
     def rounds(self, random: Random) -> Iterator[Round]:
@@ -65,8 +65,8 @@ class RouteCover:
             if flows is not None:
                 yield from self._fitted(flows)
                 continue
-            most = max(map(len, self._leaves.values()))
-            for turn in range(most):
+            largest = max(map(len, self._leaves.values()))
+            for turn in range(largest):
                 for spine in range(self.cost.paths):
                     yield from self._fitted(self._pair_flows(pairs, turn, spine))
 
@@ -93,9 +93,9 @@ class RouteCover:
             ups = self._fabric.above[one]
             for place, source in enumerate(sources):
                 where = place + turn
-                most = max(len(sources), len(destinations))
-                if where % most < len(destinations):
-                    flow = self._flow(source, destinations[where % most], ups[(place + spine) % len(ups)])
+                larger = max(len(sources), len(destinations))
+                if where % larger < len(destinations):
+                    flow = self._flow(source, destinations[where % larger], ups[(place + spine) % len(ups)])
                     flows += [flow] if flow else []
         return flows
 

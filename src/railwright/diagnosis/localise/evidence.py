@@ -102,8 +102,8 @@ class Evidence:
     def trusts(self, number: int) -> bool:
         """Report whether a class was cleared often enough to test others over it."""
         cleared, accused = self.cleared[number], len(self.accused.get(number, ()))
-        least = 1 if number // 2 < self.fabric.nics else 2
-        return cleared >= least and cleared > accused
+        needed = 1 if number // 2 < self.fabric.nics else 2
+        return cleared >= needed and cleared > accused
 
     def is_well(self, number: int) -> bool:
         """Report whether a class is certainly healthy, even if single entries of the path map are wrong."""

@@ -301,14 +301,14 @@ class _Search:
         return found + list(more.values())
 
     def _rest_of_card(self, cables: tuple[int, ...], level: float, level_of: dict[int, float]) -> dict[int, Suspicion]:
-        evidence, most = self.evidence, self.evidence.margin * level
+        evidence, tolerance = self.evidence, self.evidence.margin * level
         known, others = ([0, 0], [dict[int, Suspicion](), dict[int, Suspicion]()])
         for number in (2 * cable + way for cable in cables for way in (0, 1)):
             way = number % 2
             if number in level_of:
-                known[way] += abs(level_of[number] - level) <= most
+                known[way] += abs(level_of[number] - level) <= tolerance
                 continue
-            flows = [one.flow for one in evidence.accused.get(number, ()) if abs(one.level - level) <= most]
+            flows = [one.flow for one in evidence.accused.get(number, ()) if abs(one.level - level) <= tolerance]
             if flows and not evidence.is_well(number):
                 others[way][number] = Suspicion(number, level, _WEIGHT_TO_SUSPECT, True, flows)
         least, most_of_it = max(MIN_LINKS_OF_CARD, PART_OF_CARD * len(cables)), _MIN_SLOW_SHARE_OF_SWITCH * len(cables)

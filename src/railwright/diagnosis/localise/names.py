@@ -75,11 +75,11 @@ class Names:
         return -1, -1, build_path(up, down)
 
     def _cable(self, lower: int, upper: int) -> int:
-        there = self._fabric.joining.get((lower, upper))
-        if not there:
+        cables = self._fabric.joining.get((lower, upper))
+        if not cables:
             names = f"{self._fabric.node_name(lower)} and {self._fabric.node_name(upper)}"
             raise UsageError(f"no cable joins {names}", hint="name the switches in the order of the route")
-        return there[0]
+        return cables[0]
 
 
 def route_name(fabric: Fabric, key: RouteKey) -> str:
@@ -102,8 +102,8 @@ def _look_up(names: dict[str, int], name: str, kind: str) -> int:
 
 
 def _classes_of_cable(cable: int, direction: str) -> list[int]:
-    ways = {"up": [0], "out": [0], "down": [1], "in": [1]}.get(direction, [0, 1])
-    return [2 * cable + way for way in ways]
+    directions = {"up": [0], "out": [0], "down": [1], "in": [1]}.get(direction, [0, 1])
+    return [2 * cable + way for way in directions]
 
 
 def _check_direction(fault: Fault) -> Literal["out", "in", "both"]:

@@ -60,8 +60,8 @@ def _pair_ports(fabric: Fabric, one: int, other: int) -> list[Pair]:
             found.setdefault(fabric.nic_rail[nic], []).append(nic)
         return found
 
-    here, there = by_rail(one), by_rail(other)
-    joined = [ends for rail in here for ends in zip(here[rail], there.get(rail, ()), strict=False)]
+    here, possible = by_rail(one), by_rail(other)
+    joined = [ends for rail in here for ends in zip(here[rail], possible.get(rail, ()), strict=False)]
     return [ends for near, far in joined for ends in ((near, far), (far, near))]
 
 
@@ -82,7 +82,7 @@ def max_hosts(count: int, load: float) -> int:
 def _split_directions(fabric: Fabric, one: Round) -> list[Round]:
     """Split a round so that no two hosts send to each other."""
     sent: set[Pair] = set()
-    there: list[Flow] = []
+    forward: list[Flow] = []
     back: list[Flow] = []
     for flow in one.flows:
         source, destination = fabric.nic_host[flow.source], fabric.nic_host[flow.destination]
@@ -90,8 +90,8 @@ def _split_directions(fabric: Fabric, one: Round) -> list[Round]:
             back.append(flow)
         else:
             sent.add((source, destination))
-            there.append(flow)
-    return [one] if not back else [Round(flows, purpose=one.purpose) for flows in (there, back)]
+            forward.append(flow)
+    return [one] if not back else [Round(flows, purpose=one.purpose) for flows in (forward, back)]
 
 
 def split_rounds(fabric: Fabric, rounds: Sequence[Round], load: float, *, one_way: bool = False) -> list[Round]:
@@ -103,14 +103,14 @@ def split_rounds(fabric: Fabric, rounds: Sequence[Round], load: float, *, one_wa
         rounds = [part for one in rounds for part in _split_directions(fabric, one)]
     if load >= 1:
         return list(rounds)
-    most = max_hosts(len(fabric.hosts), load)
+    max_loaded = max_hosts(len(fabric.hosts), load)
     found = []
     for one in rounds:
         hosts: set[int] = set()
         flows: list[Flow] = []
         for flow in one.flows:
             ends = {fabric.nic_host[flow.source], fabric.nic_host[flow.destination]}
-            if flows and len(hosts | ends) > most:
+            if flows and len(hosts | ends) > max_loaded:
                 found.append(Round(flows, purpose=one.purpose))
                 hosts, flows = set(), []
             hosts |= ends

@@ -59,8 +59,8 @@ class PathFinder:
             path.append(step[0])
             node = step[1]
             if node == destination:
-                ways = [number % 2 for number in path]
-                return tuple(path) if ways == sorted(ways) else None
+                directions = [number % 2 for number in path]
+                return tuple(path) if directions == sorted(directions) else None
             if node < self._fabric.nics:
                 return None
         return None

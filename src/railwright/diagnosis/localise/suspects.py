@@ -59,8 +59,8 @@ def _merge_cards(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect],
             continue
         for index, cables in enumerate(fabric.cards(node)):
             ways = [[n for c in cables if (n := 2 * c + way) in suspected and n not in taken] for way in (0, 1)]
-            least = max(MIN_LINKS_OF_CARD, PART_OF_CARD * len(cables))
-            full = [way for way in (0, 1) if len(ways[way]) >= least]
+            min_links = max(MIN_LINKS_OF_CARD, PART_OF_CARD * len(cables))
+            full = [way for way in (0, 1) if len(ways[way]) >= min_links]
             if not full or len(cables) == len(fabric.above[node]) + len(fabric.below[node]) <= MIN_LINKS_OF_CARD:
                 continue
             numbers = [number for way in full for number in ways[way]]

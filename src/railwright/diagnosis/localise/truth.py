@@ -40,13 +40,13 @@ def parse_draw(words: Sequence[str]) -> dict[str, float]:
         given[name] = value
     found: dict[str, float] = {}
     for name, text in given.items():
-        most = 2.0**32 if name == "seed" else 1.0 if name in ("rate", "least", "most") else _MAX_OF_A_KIND
+        maximum = 2.0**32 if name == "seed" else 1.0 if name in ("rate", "least", "most") else _MAX_OF_A_KIND
         try:
             found[name] = float(text)
         except ValueError:
             found[name] = -1.0
-        if not 0 <= found[name] <= most or (most > 1 and found[name] % 1):
-            raise UsageError(f"{name} must be 0 to {most:g}, got {text[:20]}", hint=f"give {name}=0 to {most:g}")
+        if not 0 <= found[name] <= maximum or (maximum > 1 and found[name] % 1):
+            raise UsageError(f"{name} must be 0 to {maximum:g}, got {text[:20]}", hint=f"give {name}=0 to {maximum:g}")
     return found
 
 

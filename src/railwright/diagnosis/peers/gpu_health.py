@@ -72,14 +72,14 @@ def _format_observations(watched: Sequence[Result]) -> str:
         slowest, fastest = _format_clock(min(clocks)), _format_clock(max(clocks))
         words = f"clocks {'' if slowest == fastest else 'from '}{slowest}"
     power, temperature = _setting_values(watched, "gpu_power_max_w"), _setting_values(watched, "gpu_temperature_max_c")
-    most = [f"{max(power):.0f} W" if power else "", f"{max(temperature):.0f} C" if temperature else ""]
-    if any(most):
-        words += f", up to {' and '.join(word for word in most if word)}"
-    told = [str(result.settings["gpu_throttle"]) for result in watched if "gpu_throttle" in result.settings]
-    reasons = dict.fromkeys(reason for value in told if value != NOT_THROTTLED for reason in value.split(", "))
+    maxima = [f"{max(power):.0f} W" if power else "", f"{max(temperature):.0f} C" if temperature else ""]
+    if any(maxima):
+        words += f", up to {' and '.join(word for word in maxima if word)}"
+    throttling = [str(result.settings["gpu_throttle"]) for result in watched if "gpu_throttle" in result.settings]
+    reasons = dict.fromkeys(reason for value in throttling if value != NOT_THROTTLED for reason in value.split(", "))
     if reasons:
         return f"{words}, throttled: {', '.join(reasons)}"
-    return f"{words}, {'no throttling' if told else 'throttling unknown'}"
+    return f"{words}, {'no throttling' if throttling else 'throttling unknown'}"
 
 
 def _find_unsampled(results: Iterable[Result]) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from railwright.results.host_list import format_hosts, parse_host_list
 from railwright.results.records import Evidence, Result
 from railwright.results.statistics import quantile
 
-LEAST_EFFICIENCY = 0.75
+MIN_EFFICIENCY = 0.75
 """Our choice, as a share of the sum of both halves: below it more than half of the second half's rate is lost."""
 LESS_THAN_SIBLINGS = 0.1
 """Our choice: twice the threshold for a slow host, because the noise of three measurements adds up."""
@@ -111,10 +111,10 @@ def judge_merge(merge: Merge, every: Iterable[Merge]) -> State:
         return "failed"
     alike = [peer for peer in every if peer is not merge and len(peer.together.members) == len(merge.together.members)]
     others = sorted(peer.efficiency for peer in alike if peer.efficiency)
-    least = LEAST_EFFICIENCY
+    threshold = MIN_EFFICIENCY
     if len(others) >= _MIN_MERGES - 1:
-        least = max(least, quantile(others, 0.5) * (1 - LESS_THAN_SIBLINGS))
-    if merge.best_efficiency >= least:
+        threshold = max(threshold, quantile(others, 0.5) * (1 - LESS_THAN_SIBLINGS))
+    if merge.best_efficiency >= threshold:
         return "gains"
     usual = min(merge.first.cpu_share, merge.second.cpu_share)
     return "disturbed" if merge.together.cpu_share < usual - (1 - WHOLE_CORES.value) else "loses"

@@ -18,7 +18,7 @@ def slower_ranks(results: Iterable[Result]) -> tuple[Finding, ...]:
 
     A run whose ranks shared their cores with other work gives no findings.
     """
-    least: dict[tuple[str, str], list[tuple[float, Result]]] = {}
+    by_rank: dict[tuple[str, str], list[tuple[float, Result]]] = {}
     launches: dict[str, set[int]] = {}
     for result in results:
         times = result.settings.get("slowest_times_median")
@@ -28,9 +28,9 @@ def slower_ranks(results: Iterable[Result]) -> tuple[Finding, ...]:
         if share < WHOLE_CORES.value or result.settings.get("functional") is True:
             continue
         launches.setdefault(result.benchmark, set()).add(result.launch)
-        least.setdefault((result.benchmark, _format_slowest(result)), []).append((float(times), result))
+        by_rank.setdefault((result.benchmark, _format_slowest(result)), []).append((float(times), result))
     found = []
-    for (benchmark, name), seen in least.items():
+    for (benchmark, name), seen in by_rank.items():
         times, result = min(seen, key=lambda item: item[0])
         if times > 1 + SLOWER_BY and {launched.launch for _, launched in seen} == launches[benchmark]:
             found.append(_build_finding(name, times, result, len(launches[benchmark])))

@@ -66,12 +66,12 @@ def _find_far_off(results: list[Result], declarations: Declarations, topology: T
         if best is None or best.summary is None or not _is_far(best.summary.median, usual):
             continue
         seen = format_quantity(usual.quantity, best.summary.median)
-        least = format_quantity(usual.quantity, usual.least.value)
+        worst = format_quantity(usual.quantity, usual.least.value)
         yield Finding(
             fault="far_from_its_class",
             where=(BenchmarkPlace(best.benchmark),),
             certainty="possible",
-            says=f"{seen} at best, but measured {' and '.join(usual.names)} had {least} at worst: points compared"
+            says=f"{seen} at best, but measured {' and '.join(usual.names)} had {worst} at worst: points compared"
             " with this baseline may be slow, too",
             remedy="railwright audit; then the same measurement on a healthy machine of this kind",
             evidence=(Evidence(claim="class", value=f"{usual.kind} {usual.names[0]}", seen=usual.least.source.title),),

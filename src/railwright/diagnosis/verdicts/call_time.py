@@ -68,10 +68,10 @@ def match_healthy_machines(found: CallTime | None, file: ForeignFile, cluster: C
         return None
     if cluster.hosts == 1:
         each = file.results[0].settings.get("gpus_per_thread", file.ranks)
-        most = (each if isinstance(each, int) else 1) * LAUNCH.value
+        max_s = (each if isinstance(each, int) else 1) * LAUNCH.value
         known_of = "threads that launch on several GPUs one after another"
     elif any(isinstance(link.protocol, InfinibandLink) for link in cluster.host.links):
         return None
     else:
-        most, known_of = PLUG_IN.value, "plug-ins of networks without InfiniBand"
-    return found._replace(known_of=known_of) if found.extra_s <= most else None
+        max_s, known_of = PLUG_IN.value, "plug-ins of networks without InfiniBand"
+    return found._replace(known_of=known_of) if found.extra_s <= max_s else None

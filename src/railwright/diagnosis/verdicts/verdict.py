@@ -212,11 +212,11 @@ def doubt_unless_launches_agree(point: Judged, medians: Sequence[float]) -> Judg
     """
     if point.verdict.state != "slow" or len(medians) < 2 or point.expected is None:
         return point
-    least, most = min(medians), max(medians)
-    best = least if point.quantity == "latency_s" else most
-    if _compare_with_band(best, point.expected).state == "slow" and most < LAUNCHES_APART * least:
+    lowest, highest = min(medians), max(medians)
+    best = lowest if point.quantity == "latency_s" else highest
+    if _compare_with_band(best, point.expected).state == "slow" and highest < LAUNCHES_APART * lowest:
         return point
-    low, high = (format_quantity(point.quantity, value) for value in (least, most))
+    low, high = (format_quantity(point.quantity, value) for value in (lowest, highest))
     why = f"{point.verdict.why}, but its launches reached {low} to {high}"
     return replace(point, verdict=Verdict(state="unknown", why=why, needs=_NEEDS_QUIET))
 
