@@ -46,7 +46,7 @@ def test_a_configuration_space_says_what_lspci_says_of_it():
         for name in ("max_payload_supported_bytes", "max_payload_bytes", "max_read_request_bytes", "relaxed_ordering"):
             assert getattr(space, name) == row[name], (where, name)
         whole = len(config) > CONVENTIONAL_BYTES
-        for name in ("acs_redirect", "ats_enabled"):  # lspci prints nothing where the capability is not there
+        for name in ("acs_redirect", "ats_enabled"):  # lspci prints nothing without the capability
             assert getattr(space, name) == (bool(row[name]) if whole else None), (where, name)
         assert space.ats_capable == ((row["ats_enabled"] is not None) if whole else None), where
     assert any(row["acs_redirect"] for row in LSPCI)

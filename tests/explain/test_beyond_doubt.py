@@ -112,7 +112,7 @@ def test_messages_between_gpus_of_a_host_cost_a_call_each() -> None:
 
 
 def test_a_cause_is_named_only_for_the_collectives_that_it_can_slow() -> None:
-    assert not held(text_of(TCPX), TCPX_HOST, 2).findings  # NCCL_P2P_PXN_LEVEL=0 is nothing to all_gather
+    assert not held(text_of(TCPX), TCPX_HOST, 2).findings  # NCCL_P2P_PXN_LEVEL=0 does not affect all_gather
     sends = held(text_of("070"), "hgx-h100 gpus=4 nics=4 nic-protocol=ethernet", 2)
     assert "algorithm_forced" not in {one.fault for one in sends.hypotheses}
 

@@ -66,7 +66,7 @@ def test_the_evidence_is_what_ran_first_and_every_benchmark_once(eight: Topology
 @pytest.mark.parametrize(
     "results",
     [
-        (result(ranks=2),),  # NCCL takes NVLS for three ranks or more
+        (result(ranks=2),),  # NCCL uses NVLS from three ranks on
         (result("gpu_copy", settings={}), result("kv_vram", ranks=2, settings={})),
         (result(outcome="waived", reason="NCCL cannot be loaded", settings={}, summary=None, samples=()),),
     ],

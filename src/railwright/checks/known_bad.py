@@ -91,12 +91,12 @@ def check_known_bad(entry: KnownBad, topology: Topology) -> CheckOutcome:
     devices = [device for device in topology.devices if device.kind == entry.of and entry.model in device.name]
     if not devices:
         return _build_outcome(entry, "does not apply", f"no {entry.of}{f' named {entry.model}' if entry.model else ''}")
-    told = {device.id: str(device.facts[entry.fact]) for device in devices if entry.fact in device.facts}
-    matching = {name: value for name, value in told.items() if value.startswith(entry.line)}
+    values = {device.id: str(device.facts[entry.fact]) for device in devices if entry.fact in device.facts}
+    matching = {name: value for name, value in values.items() if value.startswith(entry.line)}
     found = tuple(_build_findings(entry, matching))
     if found:
         return CheckOutcome(fault=_fault_name(entry), summary=entry.says, state="found", findings=found)
-    blind = [device.id for device in devices if device.id not in told]
+    blind = [device.id for device in devices if device.id not in values]
     blind += [name for name, value in matching.items() if _is_bad(entry, value) is None]
     if blind:
         return _build_outcome(

@@ -60,5 +60,7 @@ def nvlink(topology: Topology) -> str:
     """Require a GPU that has NVLinks or whose NVLinks are unknown."""
     gpus = topology.of_kind("gpu")
     known = any(isinstance(link.protocol, NvlinkLink) for link in topology.links)
-    told = known or any(gpu.facts.get("nvlinks") for gpu in gpus) or (len(gpus) > 1 and nvlink_not_read(topology))
-    return gpu(topology) or ("" if told else "no GPU with NVLinks")
+    may_have_links = (
+        known or any(gpu.facts.get("nvlinks") for gpu in gpus) or (len(gpus) > 1 and nvlink_not_read(topology))
+    )
+    return gpu(topology) or ("" if may_have_links else "no GPU with NVLinks")

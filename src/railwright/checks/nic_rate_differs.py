@@ -1,6 +1,6 @@
 """A port that runs at a lower rate than others of its model: fewer lanes, an older cable, or the switch's setting.
 
-sysfs does not show the maximum rate of a port, so the other ports are the baseline; `mlxlink` shows it.
+sysfs does not show the maximum rate of a port, so the other ports are the baseline; `mlxlink` shows the maximum.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def _signs(facts: Facts) -> Findings:
     for nic, link in ports(facts.topology):
         rate = _line_rate(link)
         if rate is not None and rate < best.get(nic.name, 0.0):
-            now, most = format_line_rate(rate), format_line_rate(best[nic.name])
+            now, fastest = format_line_rate(rate), format_line_rate(best[nic.name])
             yield CHECK.finding(
                 (nic.id,),
-                f"the port of {nic.id} runs at {now}, others of its model at {most}",
+                f"the port of {nic.id} runs at {now}, others of its model at {fastest}",
                 ("line rate", now, "speed of the netdev, rate of the RDMA port"),
                 costs=f"{1 - rate / best[nic.name]:.0%} of the port; a collective over all NICs waits for it",
             )

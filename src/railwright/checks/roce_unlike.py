@@ -49,8 +49,8 @@ def make_check(
 
 
 def _find_odd_ports(topology: Topology, fact: str) -> Iterator[tuple[list[str], str, str]]:
-    told = {nic.id: str(nic.facts[fact]) for nic in roce_nics(topology) if fact in nic.facts}
-    usual = next(iter(Counter(told.values()).most_common(1)), ("", 0))[0]
-    others = {name: value for name, value in told.items() if value != usual}
+    values = {nic.id: str(nic.facts[fact]) for nic in roce_nics(topology) if fact in nic.facts}
+    usual = next(iter(Counter(values.values()).most_common(1)), ("", 0))[0]
+    others = {name: value for name, value in values.items() if value != usual}
     for value in dict.fromkeys(others.values()):
         yield [name for name in others if others[name] == value], value, usual

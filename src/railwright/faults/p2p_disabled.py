@@ -126,18 +126,18 @@ def _hypotheses(case: Case) -> Hypotheses:
         replace(without, gpu_cap_bytes_per_s=_SOCKETS.value, through_memory=True),
         f"{_LOG} NET/Socket; df /dev/shm in the container; env | grep NCCL_SHM",
     )
-    tell = f"{_LOG} SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P"
+    tell_apart = f"{_LOG} SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P"
     if joined:
         yield FAULT.supposed(
             "GPUs of a host have no peer-to-peer access and do not use NVLink",
             replace(without, gpu_cap_bytes_per_s=_SHARED_MEMORY.value, through_memory=True),
-            tell,
+            tell_apart,
         )
     elif not any(host.facts.get(_PEERS) is False for host in case.cluster.host.of_kind("host")):
         yield FAULT.supposed(
             "GPUs of a host have no peer-to-peer access and copy through host memory",
             replace_host(replace(case, through_memory=True), add_host_facts(case.cluster.host, **{_PEERS: False})),
-            tell,
+            tell_apart,
         )
 
 

@@ -94,8 +94,10 @@ def _list_variants(case: Case, parts: str, devices: tuple[Device, ...], steps: I
         ):
             host = change_pcie(case.cluster.host, links, change)
             if host != case.cluster.host:
-                tell = "under load: lspci -vv -s ADDRESS | grep LnkSta (Speed, Width, downgraded), or railwright audit"
-                yield FAULT.supposed(says, replace_host(case, host), tell)
+                tell_apart = (
+                    "under load: lspci -vv -s ADDRESS | grep LnkSta (Speed, Width, downgraded), or railwright audit"
+                )
+                yield FAULT.supposed(says, replace_host(case, host), tell_apart)
 
 
 def _narrow_link(link: PcieLink, *, by: int) -> PcieLink:

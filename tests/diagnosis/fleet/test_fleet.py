@@ -37,7 +37,7 @@ def test_one_that_differs_is_named_with_its_value_and_that_of_most(machine, what
     (one,) = compared(odd=machine)
     assert (one.what, one.odd) == (what, (Odd(value=value, hosts=("odd",)),) if usual else ())
     assert (one.usual, one.usual_on) == ((usual, 5) if usual else ("28.36", 1))
-    # What no other host says is not known to differ.
+    # A property that no other host reports is not known to differ.
     assert one.unsaid == (() if usual else tuple(fleet()))
 
 

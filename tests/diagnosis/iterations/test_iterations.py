@@ -79,7 +79,7 @@ def test_jobs_that_nobody_has_seen_are_seen_through(seed: int) -> None:
 
 
 def test_nothing_is_claimed_below_three_updates_of_the_source() -> None:
-    # 12.5 and 13 ms are seen at 100 Hz as images of 50 and 43 ms, if samples are taken at even times.
+    # At 100 Hz periods of 12.5 and 13 ms have aliases of 50 and 43 ms if samples are taken at even times.
     for period in ("0.02", "0.025", "0.029", "0.0125", "0.013"):
         for noise in ("0", "0.1"):
             found = look(f"period={period} seconds=10 noise={noise}")
@@ -114,7 +114,7 @@ def test_curves_without_a_period_have_none() -> None:
             )
             claims += bool(found.estimates)
             assert found.estimates or found.why_none
-    assert claims <= 1  # of 40: chance makes one now and then
+    assert claims <= 1  # of 40: chance may cause one
 
 
 def test_two_jobs_are_told_apart_and_have_no_shares() -> None:

@@ -102,7 +102,7 @@ def test_tables_that_lead_nowhere_or_in_a_circle_give_no_way():
     lines = text("ftree.tables").splitlines()
     begin = next(number for number, line in enumerate(lines) if "(leaf3)" in line)
     of_host0 = next(number for number in range(begin, len(lines)) if lines[number].startswith("0x0001 "))
-    for port in ("015", "255", "002"):  # where nothing is plugged, what is dropped, and another host
+    for port in ("015", "255", "002"):  # an empty port, the port that drops packets, and another host's port
         changed = [*lines[:of_host0], f"0x0001 {port} : (x)", *lines[of_host0 + 1 :]]
         found = fabric_of_subnet(parse_subnet(text("ftree.cables"), "\n".join(changed)))
         source, destination = found.hosts.index("host12"), found.hosts.index("host0")

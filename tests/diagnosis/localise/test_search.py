@@ -138,7 +138,7 @@ def test_two_parts_of_one_chain_are_each_others_alternative() -> None:
 
 def test_max_min_sharing_gives_the_rest_to_who_can_use_it() -> None:
     fabric = parse_fat_tree(["hosts=4", "gpus=1", "tiers=1"])
-    # Two flows leave port 0, and one of them arrives at a port that has a fifth left.
+    # Two flows leave port 0, and one of them arrives at a port with a fifth of its capacity.
     rates = share_out(fabric, [1.0, 1.0], [(0, 3), (0, 5)], {3: 0.2})
     assert rates == pytest.approx([0.2, 0.8])
 

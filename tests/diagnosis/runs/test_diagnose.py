@@ -79,7 +79,7 @@ def test_a_transfer_within_a_host_is_held_against_the_memory_copy_of_the_same_ru
     ("value", "state"),
     [
         (6.20e9, "ok"),
-        (5.55e9, "unknown"),  # measured on a healthy machine with 2 H200; others of its kind copy 5.46 and 6.09
+        (5.55e9, "unknown"),  # measured on a healthy machine with 2 H200; others of its kind reach 5.46 and 6.09
         (2.9e9, "slow"),
     ],
 )
@@ -112,9 +112,9 @@ def test_a_transfer_may_reach_what_a_copy_of_half_its_size_reaches() -> None:
         (20.9e9, 11.5e9, "ok"),  # measured on a VM with 2 cores, whose thread copies 1 MiB in its caches
         (16.4e9, 11.5e9, "ok"),
         (16.2e9, 11.5e9, "slow"),
-        (20.9e9, 44e9, "slow"),  # memory itself could give half of 44
+        (20.9e9, 44e9, "slow"),  # memory could reach half of 44
         (22.1e9, 44e9, "ok"),
-        (24.4e9, 60e9, "slow"),  # a larger copy that is faster says no more than that it is one of memory
+        (24.4e9, 60e9, "slow"),  # a faster larger copy proves only that it is a copy of memory
     ],
 )
 def test_within_caches_a_third_of_a_copy_is_expected_and_half_of_one_of_memory(
@@ -290,7 +290,7 @@ def test_the_exit_status_is_the_worst_that_was_found() -> None:
     assert judged([]).exit_status == 3
     for with_slow, order in itertools.product((True, False), (1, -1)):
         results = [*copies(10e9), ok, *([slow] if with_slow else [])][::order]
-        # memory_copy itself is unknown or held against the channels: only `slow` outranks that
+        # memory_copy is unknown or compared with the memory channels: only `slow` outranks that
         assert judged(results).exit_status == (1 if with_slow else judged(copies(10e9)).exit_status)
 
 

@@ -148,9 +148,9 @@ def _check_item(number: int, item: Item, seen: Sequence[Candidate], hosts: Seque
         for result in seen
         if item.required.names(result.benchmark, result.path) and {*item.where} <= {*result.varied}
     ]
-    meant = [result for result in named if _is_point(result, item.size_bytes)]
-    meant = [result for result in meant if result.quantity in item.quantities] or meant
-    for result in meant:
+    matching = [result for result in named if _is_point(result, item.size_bytes)]
+    matching = [result for result in matching if result.quantity in item.quantities] or matching
+    for result in matching:
         state, why = _check_bounds(item, result)
         yield SheetLine(
             item=number,
@@ -168,10 +168,10 @@ def _check_item(number: int, item: Item, seen: Sequence[Candidate], hosts: Seque
             records=result.records,
         )
     size = f" at {format_size(item.size_bytes)}" if named and item.size_bytes is not None else ""
-    if not meant:
+    if not matching:
         yield SheetLine(item=number, asked=str(item), state="not judged", why=f"nothing was measured{size}")
-    elif any(result.host for result in meant):
-        for host in [host for host in hosts if host not in {result.host for result in meant}]:
+    elif any(result.host for result in matching):
+        for host in [host for host in hosts if host not in {result.host for result in matching}]:
             why = f"nothing was measured there{size}"
             yield SheetLine(item=number, asked=str(item), state="not judged", why=why, host=host)
 

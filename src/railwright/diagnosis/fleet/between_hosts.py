@@ -185,10 +185,10 @@ def filter_suspects(suspects: Iterable[Suspect], *, compare: bool) -> tuple[tupl
     if compare:
         return all_suspects, ()
     doubted = [suspect for suspect in all_suspects if suspect.verdict in _BY_RATE]
-    words = tuple(
+    notes = tuple(
         f"{suspect.kind} {suspect.id} was at {suspect.capacity:.0%} of its rate: {SHARED}" for suspect in doubted
     )
-    return tuple(suspect for suspect in all_suspects if suspect not in doubted), words
+    return tuple(suspect for suspect in all_suspects if suspect not in doubted), notes
 
 
 def doubt_shared(diagnosis: Diagnosis, *, compare: bool) -> Diagnosis:

@@ -29,7 +29,7 @@ _FEW_HOSTS = 6
 """With this many others `_RANGES` is doubled; with more it is increased less."""
 _MANY_HOSTS = 50
 """Above this number of hosts a host's own value hardly affects the median."""
-_DEVIATION = 1.4826  # of a normal distribution, from its median absolute deviation
+_DEVIATION = 1.4826  # standard deviation over median absolute deviation of a normal distribution
 _TELLING: tuple[State, ...] = ("slow", "failed", "suspicious")
 
 One = TypeVar("One", bound=Hashable)

@@ -81,7 +81,7 @@ def interval_s(curves: Sequence[Curve]) -> float:
 
 
 def resample(curves: Sequence[Curve], cell_s: float) -> Grid:
-    """Resample the curves over their common time into at most MOST_CELLS means."""
+    """Resample the curves over their common time into at most MAX_CELLS means."""
     whole = [curve for curve in curves if curve.ends_s]
     begin_s = max((curve.begin_s for curve in whole), default=0.0)
     end_s = min((curve.ends_s[-1] for curve in whole), default=0.0)

@@ -74,7 +74,7 @@ def locate(
 ) -> Generator[Phase, None, Outcome]:
     """Yield the phases to measure, and return the outcome. `cover` holds rounds over every route, run last."""
     screen = Screen(fabric, random) if fabric.ways is None else PrescribedScreen(fabric, random)
-    done = _split(fabric, [screen.round() for _ in range(wanted.screen)], wanted)
+    done = _split_by_constraints(fabric, [screen.round() for _ in range(wanted.screen)], wanted)
     yield done[:]
     evidence = observe(fabric, done, wanted.least_gap)
     explanation = explain(evidence)
@@ -84,7 +84,7 @@ def locate(
         one = Confirm(evidence, random).round(list(doubtful), repeated, paired=turn % 2 == 0)
         if not one.flows:
             break
-        parts = _split(fabric, [one], wanted)
+        parts = _split_by_constraints(fabric, [one], wanted)
         done += parts
         yield parts
         for part in parts:
@@ -99,7 +99,7 @@ def locate(
     return outcome
 
 
-def _split(fabric: Fabric, rounds: list[Round], wanted: Rounds) -> list[Round]:
+def _split_by_constraints(fabric: Fabric, rounds: list[Round], wanted: Rounds) -> list[Round]:
     """Split the rounds by the constraints."""
     return split_rounds(fabric, rounds, wanted.load, one_way=wanted.one_way)
 
@@ -131,7 +131,7 @@ def _run_cover(
     suspects = {one.number for one in outcome.explanation.suspicions}
     slow: list[Flow] = []
     fabric = outcome.evidence.fabric
-    rounds = (part for one in cover for part in _split(fabric, [one], wanted))
+    rounds = (part for one in cover for part in _split_by_constraints(fabric, [one], wanted))
     while phase := list(islice(rounds, wanted.cover_at_once)):
         yield phase
         outcome.cover_rounds += len(phase)
@@ -146,7 +146,7 @@ def _run_cover(
     again: list[Round] = []
     while left and len(again) < wanted.again:
         whole = Confirm(outcome.evidence, random).only(left)
-        one = _split(fabric, [whole], wanted)[0]
+        one = _split_by_constraints(fabric, [whole], wanted)[0]
         yield [one]
         again.append(one)
         for flow, ratio in zip(one.flows, one.ratio, strict=True):
