@@ -39,7 +39,7 @@ def _contradict_gpus(file: ForeignFile, given: Cluster, placed: Cluster) -> Iter
         yield f"the table is of {', '.join(file.gpus[:4])}, but the given machine has {model}: is it the right machine?"
     if (
         placed.hosts > given.hosts and file.workload.transport != "sockets"
-    ):  # addresses give the hosts, and a note says so
+    ):  # a socket table gives its hosts by address, and a note reports the difference
         yield (
             f"the table has {file.ranks} ranks, so it is of {format_count(placed.hosts, 'host')} and not of "
             f"the {given.hosts} given: is it the right table?"

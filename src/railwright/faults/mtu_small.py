@@ -45,9 +45,9 @@ def _signs(facts: Facts) -> Findings:
     for nic, link in rdma_ports(facts.topology):
         protocol = link.protocol
         if nic.facts.get("state") == "down" or not isinstance(protocol, EthernetLink | InfinibandLink):
-            continue  # EFA segments by itself
+            continue  # EFA splits messages itself
         if speaks_iwarp(nic):
-            continue  # TCP segments
+            continue  # with iWARP, TCP splits messages
         where = [PartPlace(nic.id), PartPlace(link.id)]
         packet = _packet_bytes(protocol)
         if protocol.mtu_bytes is None:

@@ -117,7 +117,7 @@ def _rotate_to_step(sums: Sequence[list[complex]], window: int) -> list[complex]
 
 
 def _longest_stretch(amplitudes: Sequence[float], patience: int) -> tuple[int, int]:
-    """Return the longest range with an amplitude near that of most places.
+    """Return the longest range with amplitudes of at least `_STILL_THERE` of the upper quartile.
 
     Gaps of up to `patience` places are allowed, because noise in one window does not end a stretch.
     """

@@ -39,7 +39,7 @@ _MAX_FLOWS_PER_ROUND = 3
 _MIN_LINKS = 4
 MIN_LINKS_OF_CARD, PART_OF_CARD, _SUSPECT_SHARE_OF_CARD = 4, 0.6, 0.5
 """A line card is slow as a whole if at least this many of its links, and this part of them, are slow. If the last part
-is suspect, a single cause is likely."""
+of its links is suspect, a single cause is likely."""
 _MIN_SLOW_SHARE_OF_SWITCH = 0.85
 """The minimum share of slow links of a switch that is slow as a whole."""
 _MAX_CLEARED_SHARE, _PORT_COUNTS = 0.04, 3

@@ -1,4 +1,4 @@
-"""Baselines that are far below those of other machines of their class.
+"""Baselines that are far worse than those of other machines of their class.
 
 A run has nothing to compare its baselines with, so a machine that is slow in everything would pass. If machines with
 the same class of processor were measured, a baseline at most a tenth as good as their worst is reported. That is a hint
