@@ -32,8 +32,8 @@ _MAX_MODELS = 8
 def fit_machine(file: ForeignFile, machine: Machine) -> Machine:
     """Return the machine with the table's number of hosts and GPUs. Raises UsageError if they do not fit.
 
-    A table without a number of ranks is assumed to be of the whole given machine; `_count_hosts` guesses a missing
-    number of hosts.
+    A table without a number of ranks is assumed to be of the whole given machine; a missing number of hosts is derived
+    from the ranks.
     """
     cluster = machine.cluster
     workload = file.workload

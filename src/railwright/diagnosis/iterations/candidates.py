@@ -88,7 +88,7 @@ def find_claim(correlation: Correlation) -> Claim | None:
     found = [peak for peak in high if _is_likely(correlation, peak)]
     best = max((peak.height for peak in found), default=0.0)
     for peak in found:
-        # With few samples per period the edges fall on different samples, and on the same ones again only at a multiple.
+        # With few samples per period the edges fall on different samples, and on the same ones only at a multiple.
         if peak.height >= (_NEAR_BEST_SHARE if peak.lag > _FEW else _NEAR_BEST_SHARE_OF_FEW) * best:
             rivals = [
                 one for one in high if MIN_UPDATES <= one.lag < 0.6 * peak.lag and one.height >= _RIVAL_SHARE * best
