@@ -72,7 +72,7 @@ class Located(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
     """Rounds of the load test."""
     seconds: float
     sent_bytes: float
-    measure_coverage: Tested
+    tested: Tested
     not_measured: int
     """The number of flows that did not run: no port took the wanted path, or an end did not answer."""
     suspects: tuple[Suspect, ...]

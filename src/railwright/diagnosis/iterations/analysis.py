@@ -33,7 +33,7 @@ class _Stretch(NamedTuple):
 
     part: Grid
     """The grid of the track's places."""
-    follow_period: TrackedPeriod
+    followed: TrackedPeriod
 
     @property
     def lasts_s(self) -> float:

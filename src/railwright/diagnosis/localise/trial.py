@@ -64,7 +64,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     seconds: float
     """The time with all rounds at their longest."""
     sent_bytes: float
-    measure_coverage: Tested
+    tested: Tested
     background: float
     """The share of slow flows without a cause."""
     suspects: tuple[Suspect, ...]
