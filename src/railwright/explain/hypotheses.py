@@ -82,7 +82,7 @@ class Point(NamedTuple):
     high: float
     weight: float
 
-    def beyond(self, measured: float) -> float:
+    def distance_outside(self, measured: float) -> float:
         """Return the distance of a value from the band as a logarithm; 0 inside."""
         return max(0.0, math.log(self.low / measured), math.log(measured / self.high))
 
@@ -206,7 +206,7 @@ def _fit_hypothesis(
     if total <= 0:
         return None, math.inf
     squares = sum(point.weight * math.log(rows[size][1] / point.middle) ** 2 for size, point in curve.items())
-    beyond = sum(point.weight * point.beyond(rows[size][1]) ** 2 for size, point in curve.items())
+    beyond = sum(point.weight * point.distance_outside(rows[size][1]) ** 2 for size, point in curve.items())
     fitted = Fitted(
         fault=supposed.fault,
         says=supposed.says,

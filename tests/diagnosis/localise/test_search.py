@@ -203,4 +203,4 @@ def test_a_slow_uplink_that_several_share_accuses_nobody_below_it(below: int, le
 def test_rounds_in_which_nothing_arrived_have_suspects_and_no_error() -> None:
     fabric = parse_fat_tree(["hosts=4", "gpus=1", "leaf-down=2"])
     evidence = observe(fabric, [Round([Flow(0, 1, (0,), 1.0)], [0.0])])
-    assert evidence.slow() == [0]
+    assert evidence.slow_flows() == [0]

@@ -65,7 +65,7 @@ def _chance_height(correlation: Correlation) -> float:
     The deviation of the correlation at long lags follows Bartlett (1946), from the lags before the first valley.
     """
     alike = 0.0
-    for value in correlation.whole()[1:]:
+    for value in correlation.integer_lags()[1:]:
         if value <= 0:
             break
         alike += value * value

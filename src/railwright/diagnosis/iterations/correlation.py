@@ -74,6 +74,6 @@ class Correlation:
                 weights += weight
         return total / weights if weights else 0.0
 
-    def whole(self) -> Sequence[float]:
+    def integer_lags(self) -> Sequence[float]:
         """Return the correlation at integer lags."""
         return self._values

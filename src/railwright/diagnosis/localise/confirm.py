@@ -67,7 +67,7 @@ class Confirm:
         attempts.insert(0 if paired else len(attempts), (self._paired_flow, 1))
         any(self._test(number, *way) for way in attempts)
 
-    def only(self, flows: Iterable[Flow]) -> Round:
+    def build_repeat(self, flows: Iterable[Flow]) -> Round:
         """Return a round of as many of the flows as fit together."""
         for flow in flows:
             if self._room(flow.path, flow.share):

@@ -28,7 +28,7 @@ class Group(NamedTuple):
 
 
 class Doubling:
-    """A search: run the groups of `level` at the same time and report their results to `passed`, until it is empty."""
+    """A search: run the groups of `level` at the same time and record their results, until it returns none."""
 
     def __init__(self, hosts: Sequence[str], place: Callable[[str], tuple[int, ...]]) -> None:
         """Set up the search. `place` is a sort key that keeps nearby hosts adjacent: (pod, leaf), the widest first."""
@@ -94,7 +94,7 @@ class Doubling:
     def _failed_together(self, one: Members, other: Members) -> bool:
         return other in self._failed.get(one, ())
 
-    def passed(self, results: Mapping[Group, bool]) -> None:
+    def record_results(self, results: Mapping[Group, bool]) -> None:
         """Record whether each group of the current level reached its rate."""
         self.rounds += 1
         if self._alone:

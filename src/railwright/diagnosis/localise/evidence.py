@@ -95,7 +95,7 @@ class Evidence:
         """Return the index of a flow's round."""
         return bisect_right(self.starts, flow) - 1
 
-    def slow(self) -> list[int]:
+    def slow_flows(self) -> list[int]:
         """Return the indexes of the slow flows."""
         return [number for number, ratio in enumerate(self.ratio) if ratio < self.floor]
 

@@ -93,7 +93,7 @@ def explain(evidence: Evidence) -> Explanation:
     for _ in range(_PASSES):
         search = _Search(evidence, background, rest, _find_slow_cards(evidence, found))
         found = search.run()
-        rest = [flow for flow in evidence.slow() if not search.explainers.get(flow)]
+        rest = [flow for flow in evidence.slow_flows() if not search.explainers.get(flow)]
         background = min(max(len(rest) / max(len(evidence.flows), 1), _MIN_BACKGROUND), _MAX_BACKGROUND)
     return Explanation(found, rest, background, search.doubtful(found))
 
@@ -132,7 +132,7 @@ class _Search:
         self._sharing: dict[int, dict[int, list[int]]] = {}
         """The slow flows over each shared link by round: the fastest accuses the link, which explains all of them."""
         capacity = evidence.fabric.capacity
-        for flow in evidence.slow() if max(capacity) > 1 + _WIDER else ():
+        for flow in evidence.slow_flows() if max(capacity) > 1 + _WIDER else ():
             for number in evidence.flows[flow].path:
                 if capacity[number // 2] > 1 + _WIDER:
                     self._sharing.setdefault(number, {}).setdefault(evidence.round_of(flow), []).append(flow)
@@ -200,7 +200,7 @@ class _Search:
                 found.append(Suspicion(number, middle, self._again * 4, True, flows, switch=node))
         slow = {one.number for one in found}
         # An accusation names one of the flows that share a slow link; the switch explains all of them.
-        for flow in self.evidence.slow() if slow else ():
+        for flow in self.evidence.slow_flows() if slow else ():
             self.explainers[flow] = sum(number in slow for number in self.evidence.flows[flow].path)
         return found
 

@@ -145,7 +145,7 @@ def _run_cover(
     left = dict.fromkeys(slow, _TRIES_OF_A_ROUTE)
     again: list[Round] = []
     while left and len(again) < wanted.again:
-        whole = Confirm(outcome.evidence, random).only(left)
+        whole = Confirm(outcome.evidence, random).build_repeat(left)
         one = _split_by_constraints(fabric, [whole], wanted)[0]
         yield [one]
         again.append(one)
@@ -155,6 +155,6 @@ def _run_cover(
                 del left[flow]
     outcome.cover_rounds += len(again)
     evidence = observe(fabric, [*outcome.rounds, *again], wanted.least_gap)
-    rest = [number for number in evidence.slow() if not suspects.intersection(evidence.flows[number].path)]
+    rest = [number for number in evidence.slow_flows() if not suspects.intersection(evidence.flows[number].path)]
     outcome.explanation.unexplained = rest
     outcome.routes = slow_routes(evidence, outcome.explanation)
