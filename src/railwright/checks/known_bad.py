@@ -115,9 +115,9 @@ def _build_outcome(entry: KnownBad, state: State, because: str) -> CheckOutcome:
     return CheckOutcome(fault=_fault_name(entry), summary=entry.says, state=state, because=because)
 
 
-def _build_findings(entry: KnownBad, told: dict[str, str]) -> Iterator[Finding]:
+def _build_findings(entry: KnownBad, values: dict[str, str]) -> Iterator[Finding]:
     by_value: dict[str, list[str]] = {}
-    for name, value in told.items():
+    for name, value in values.items():
         if _is_bad(entry, value):
             by_value.setdefault(value, []).append(name)
     for value, names in by_value.items():

@@ -60,8 +60,8 @@ def storage_ways(topology: Topology) -> tuple[Way, ...]:
     )
 
 
-def _require_static_bar1(told: object) -> Prerequisite:
-    there = told if isinstance(told, bool) else None
+def _require_static_bar1(has_static_bar1: object) -> Prerequisite:
+    there = has_static_bar1 if isinstance(has_static_bar1, bool) else None
     return Prerequisite(what="NVIDIA's driver has a static BAR1", there=there, seen="/proc/driver/nvidia/params")
 
 

@@ -1,7 +1,7 @@
 """Fits faults to a measured curve: predicts the curve of each fault, and its distance from the measurement.
 
 The distance is the typical factor between the two: e to the root mean square of the logarithms of measured over
-predicted. Each size of a collective is weighted by its predicted rate as a share of the rate at very large sizes,
+predicted. Each size of an NCCL collective is weighted by its predicted rate as a share of the rate at very large sizes,
 because the time of small messages depends on much that no fault changes.
 """
 

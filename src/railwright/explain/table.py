@@ -113,13 +113,13 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
 
 
 def _judge_table(
-    file: ForeignFile, placed: Machine | None, told: tuple[str, ...], nccl: tuple[int, ...]
+    file: ForeignFile, placed: Machine | None, corrections: tuple[str, ...], nccl: tuple[int, ...]
 ) -> tuple[tuple[Judged, ...], int | None, CallTime | None]:
     """Return the rows, the headline's index, and the fixed call time that explains all slow rows."""
     if placed is None:
         rows = tuple(_build_unjudged_rows(file))
         return rows, largest_row(rows), None
-    rows = doubt_corrected_rows(judge_rows(file, placed), told)
+    rows = doubt_corrected_rows(judge_rows(file, placed), corrections)
     headline = largest_row(rows)
     if not isinstance(file.workload, Collective) or file.workload.by != "nccl":
         return rows, headline, None

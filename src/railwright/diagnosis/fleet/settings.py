@@ -134,13 +134,13 @@ def differences(hosts: Mapping[str, Properties]) -> tuple[Difference, ...]:
     return tuple(sorted(found, key=lambda one: (sum(len(odd.hosts) for odd in one.odd) or len(hosts), one.what)))
 
 
-def _device_kinds(told: Properties) -> set[str]:
+def _device_kinds(properties: Properties) -> set[str]:
     """Return the kinds of devices that a host has."""
-    return {kind for kind in _KINDS if told.get(f"number of {kind}", "0") != "0"}
+    return {kind for kind in _KINDS if properties.get(f"number of {kind}", "0") != "0"}
 
 
-def _all_properties(told: Iterable[Properties]) -> Iterator[str]:
-    return iter(dict.fromkeys(what for properties in told for what in properties))
+def _all_properties(hosts: Iterable[Properties]) -> Iterator[str]:
+    return iter(dict.fromkeys(what for properties in hosts for what in properties))
 
 
 def _difference(what: str, hosts: Mapping[str, Properties], kinds: Mapping[str, set[str]]) -> Difference | None:

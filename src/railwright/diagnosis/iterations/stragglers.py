@@ -133,12 +133,12 @@ def _mean_delay_s(reference: HostIterations, one: HostIterations) -> float:
 
 def _compare_host(
     name: str,
-    told: Mapping[str, HostIterations],
+    hosts: Mapping[str, HostIterations],
     computed: Mapping[str, Sequence[float]],
     begun: Mapping[str, Sequence[float]] | None,
 ) -> Compared:
-    others = [other for other in told if other != name]
-    sample_s = max(one.sample_s for one in told.values()) * _EDGE_UNCERTAINTY
+    others = [other for other in hosts if other != name]
+    sample_s = max(one.sample_s for one in hosts.values()) * _EDGE_UNCERTAINTY
     longer = _compute_excess(name, others, computed)
     found = Compared(
         iterations=len(longer),
@@ -150,7 +150,9 @@ def _compare_host(
     if begun is None:
         return found
     later = _compute_excess(name, others, begun)
-    clock_s = told[name].clock_half_width_s + quantile(sorted(told[other].clock_half_width_s for other in others), 0.5)
+    clock_s = hosts[name].clock_half_width_s + quantile(
+        sorted(hosts[other].clock_half_width_s for other in others), 0.5
+    )
     return msgspec.structs.replace(
         found,
         later_s=fmean(later),
@@ -171,8 +173,8 @@ def _compute_excess_over_all(name: str, others: Sequence[str], values: Mapping[s
     return [own - max(values[other][number] for other in others) for number, own in enumerate(values[name])]
 
 
-def _half_width(values: Sequence[float], least_s: float) -> float:
-    return math.hypot(1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0, least_s)
+def _half_width(values: Sequence[float], minimum_s: float) -> float:
+    return math.hypot(1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0, minimum_s)
 
 
 def stragglers(

@@ -105,12 +105,14 @@ def _map_ports(cables: Iterable[Cable]) -> dict[Port, Port]:
     return found
 
 
-def _report_misplaced(port: Port, wanted: dict[Port, Port], there: dict[Port, Port], reported: set[Port]) -> Miscabling:
+def _report_misplaced(
+    port: Port, plan: dict[Port, Port], observed: dict[Port, Port], reported: set[Port]
+) -> Miscabling:
     """Report a misplaced cable, as exchanged if the two plugs belong in each other's places."""
-    peer, found = wanted[port], there[port]
-    rightful = wanted.get(found)
+    peer, found = plan[port], observed[port]
+    rightful = plan.get(found)
     reported |= {port, found, peer}
-    if rightful is not None and there.get(rightful) == peer:
+    if rightful is not None and observed.get(rightful) == peer:
         reported.add(rightful)
         return Miscabling(
             kind="exchanged",

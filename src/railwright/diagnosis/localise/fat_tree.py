@@ -54,10 +54,10 @@ def parse_fat_tree(words: Sequence[str]) -> Fabric:
     return fat_tree(hosts, gpus, tiers, down, over, rails_own_leaf=given["rails"] == "own")
 
 
-def _parse_integer(given: dict[str, str], name: str, most: int) -> int:
+def _parse_integer(given: dict[str, str], name: str, maximum: int) -> int:
     text = given[name]
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= most or len(text) > 9:
-        raise UsageError(f"{name} must be 1 to {most}, got {text[:20]}", hint=f"give {name}=1 to {most}")
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= maximum or len(text) > 9:
+        raise UsageError(f"{name} must be 1 to {maximum}, got {text[:20]}", hint=f"give {name}=1 to {maximum}")
     return int(text)
 
 

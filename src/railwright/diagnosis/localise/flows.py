@@ -34,7 +34,7 @@ class Round:
     marked: set[int] = field(default_factory=set)
     """Flows with evidence against them other than the rate, such as lost packets."""
 
-    def lost(self) -> None:
+    def mark_lost(self) -> None:
         """Mark every probe as lost; results set their rates later."""
         self.ratio = [nan] * len(self.flows)
 
