@@ -17,7 +17,7 @@ from railwright.topology.devices import (
 )
 from railwright.topology.gpus import format_runs, nvidia_gpus
 
-Group = TypeVar("Told", bound=Hashable)
+Group = TypeVar("Group", bound=Hashable)
 
 
 def is_rdma(link: Link) -> bool:
