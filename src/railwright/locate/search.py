@@ -22,7 +22,7 @@ from railwright.diagnosis.localise.pairs import pair_rounds
 from railwright.diagnosis.localise.prescribed import plan_cover
 from railwright.diagnosis.localise.procedure import Outcome, Phase, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Suspect
-from railwright.diagnosis.localise.trial import Tested, tested
+from railwright.diagnosis.localise.trial import Tested, measure_coverage
 from railwright.errors import CannotJudge
 from railwright.locate.host_fabric import find_uniform_suspects, select_above_leaves
 from railwright.locate.journal import Journal
@@ -157,7 +157,7 @@ def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency
         load_rounds=len(outcome.load),
         seconds=0.0,
         sent_bytes=probes.bytes_sent,
-        tested=tested(outcome),
+        tested=measure_coverage(outcome),
         not_measured=not_measured,
         suspects=tuple(one for one in suspects if one not in alike and one not in pairs),
         pairs=tuple(_pairs(place, probes)),

@@ -67,7 +67,7 @@ class PlannedProof:
                 hosts = replace(self.hosts.part(group.members), first=first, grows_to=len(self.hosts.names))
                 for number in range(self.launches):
                     yield from plan_launches(self.topology, self.chosen, number, hosts)
-            search.passed({group: gains(group) for group in level})
+            search.record_results({group: gains(group) for group in level})
 
 
 def plan_launches(

@@ -11,7 +11,7 @@ import msgspec
 from railwright.diagnosis.iterations.analysis import estimate_iterations
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.samples import Curve, Role, interval_s
-from railwright.diagnosis.iterations.updates import Steps, rates, update_s
+from railwright.diagnosis.iterations.updates import Steps, build_rate_curve, update_s
 from railwright.sampling.recording import Recorded
 from railwright.sampling.sources import Source
 from railwright.units import format_duration
@@ -158,9 +158,9 @@ def compute_curves(recorded: Recorded, run: Run) -> list[Curve]:
     for role, quiet_below in quiet.items():
         numbers = choose_sources(recorded, role, run)
         if role == "compute" and any(recorded.about.sources[number].kind == "gpu" for number in numbers):
-            found.append(rates(role, [sum_energy(recorded, numbers)], _QUIET_W))
+            found.append(build_rate_curve(role, [sum_energy(recorded, numbers)], _QUIET_W))
         elif numbers:
-            found.append(rates(role, [_steps(recorded, number) for number in numbers], quiet_below))
+            found.append(build_rate_curve(role, [_steps(recorded, number) for number in numbers], quiet_below))
     return [curve for curve in found if curve.ends_s]
 
 

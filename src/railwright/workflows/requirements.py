@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from railwright.benchmarks.registry import EVERY
-from railwright.diagnosis.verdicts.policy import MOST, Requirement, parse_requirements
+from railwright.diagnosis.verdicts.policy import MAX_REQUIREMENTS, Requirement, parse_requirements
 from railwright.errors import UsageError
 
 _MOST_LINE_BYTES = 1000
@@ -36,10 +36,10 @@ def _lines(text: str) -> Iterator[str]:
         return
     try:
         with path.open(encoding="utf-8") as file:
-            lines = list(islice(iter(lambda: file.readline(_MOST_LINE_BYTES), ""), MOST + 1))
+            lines = list(islice(iter(lambda: file.readline(_MOST_LINE_BYTES), ""), MAX_REQUIREMENTS + 1))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise UsageError(f"cannot read {text[:60]!r}: {reason}", hint="write one path per line") from error
-    if len(lines) > MOST:
-        raise UsageError(f"{text[:60]!r} has more than {MOST} lines", hint="write one path a line")
+    if len(lines) > MAX_REQUIREMENTS:
+        raise UsageError(f"{text[:60]!r} has more than {MAX_REQUIREMENTS} lines", hint="write one path a line")
     yield from lines

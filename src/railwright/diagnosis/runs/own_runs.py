@@ -1,4 +1,4 @@
-"""Limits for the points of a run of ours, from its machine, its baselines and its benchmarks' declarations."""
+"""Limits for the points of one of our runs, from its machine, its baselines and its benchmarks' declarations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LimitFinder:
         return expect(find_workload(point, self._declarations), self.machine)
 
     def standing(self, point: Result) -> PointRole:
-        """Return whether the point is a reference, and what would decide its verdict if it has no limit."""
+        """Return the role of the point: whether it is a reference, and what would decide it without a limit."""
         declared = find_declaration(point, self._declarations)
         if declared is None:
             return PointRole()

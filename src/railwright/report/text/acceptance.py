@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from railwright.diagnosis.acceptance.lines import WORST_FIRST, LineState, Sheet, SheetLine, worst
+from railwright.diagnosis.acceptance.lines import WORST_FIRST, LineState, Sheet, SheetLine, worst_state
 from railwright.groups import group_by_key
 from railwright.report.text import wording
 from railwright.units import format_count
@@ -22,7 +22,7 @@ def items(sheet: Sheet) -> list[tuple[str, LineState, list[SheetLine]]]:
     found = []
     for _, lines in group_by_key(sheet.lines, lambda line: (line.item, line.asked)):
         ordered = sorted(lines, key=lambda line: WORST_FIRST.index(line.state))
-        found.append((lines[0].asked, worst(line.state for line in lines), ordered))
+        found.append((lines[0].asked, worst_state(line.state for line in lines), ordered))
     return found
 
 

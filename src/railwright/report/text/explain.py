@@ -14,7 +14,7 @@ from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.explain.hypotheses import Fitted
 from railwright.explain.table import Explained
-from railwright.explain.topology_matrix import SEEN
+from railwright.explain.topology_matrix import SOURCE
 from railwright.limits.limit import Limit, NoLimit
 from railwright.report.text import wording
 from railwright.report.text.collectives import labelled
@@ -98,7 +98,7 @@ def _cause(found: Explained) -> Iterator[str]:
         yield from labelled("seen", "; ".join(f"{finding.fault}: {finding.says}" for finding in seen[:_MOST_SEEN]))
         yield from labelled("next", "; ".join(dict.fromkeys(finding.remedy for finding in seen[:_MOST_SEEN])))
     elif shown := [
-        finding for finding in found.findings if any(seen.claim in ("curve", SEEN) for seen in finding.evidence)
+        finding for finding in found.findings if any(seen.claim in ("curve", SOURCE) for seen in finding.evidence)
     ]:
         yield from labelled("perhaps", "; ".join(f"{finding.fault}: {finding.says}" for finding in shown))
         yield from labelled("next", "; ".join(finding.remedy for finding in shown))

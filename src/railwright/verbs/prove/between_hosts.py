@@ -20,7 +20,7 @@ from railwright.diagnosis.fleet.between_hosts import (
     filter_suspects,
     judge_pairs,
 )
-from railwright.diagnosis.localise.pairs import most_hosts
+from railwright.diagnosis.localise.pairs import max_hosts
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import CannotJudge, RailwrightError, UsageError
@@ -81,7 +81,7 @@ class Between:
 
     def __post_init__(self) -> None:
         self.load: float = self.arguments.max_load
-        if "pairs" in self.parts and most_hosts(len(self.hosts.names), self.load) < _LEAST:
+        if "pairs" in self.parts and max_hosts(len(self.hosts.names), self.load) < _LEAST:
             raise UsageError(f"--max-load must allow one pair of {len(self.hosts.names)} hosts, got {self.load:g}",
                              hint=f"give {_LEAST / len(self.hosts.names):.3g} or more")  # fmt: skip
 
@@ -127,7 +127,7 @@ class Between:
         """Return the number of rounds of pairs, and the number of hosts that each round loads."""
         names = len(self.hosts.names)
         whole = names - 1 + names % 2
-        at_once = min(names - names % 2, 2 * (most_hosts(names, self.load) // 2))
+        at_once = min(names - names % 2, 2 * (max_hosts(names, self.load) // 2))
         return whole * -(-(names - names % 2) // at_once), at_once
 
     def _shares_cpus(self) -> bool:
