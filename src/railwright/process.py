@@ -27,7 +27,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 KEPT_OUTPUT_LINES = 200
 _LINE_LIMIT = 4096
-_ASKED_TO_END_S = 5.0
+_TERMINATE_WAIT_S = 5.0
 _KILLED_S = 10.0
 """The time that a killed child has to exit. A child that waits for a device or a tracer may never exit."""
 
@@ -249,7 +249,7 @@ class Attached:
             if self._popen.poll() is None:
                 stop()
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._popen.wait(_ASKED_TO_END_S)
+                    self._popen.wait(_TERMINATE_WAIT_S)
         return -signal.SIGKILL if self._popen.returncode is None else self._popen.returncode
 
 

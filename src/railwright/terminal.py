@@ -13,7 +13,7 @@ from typing import TextIO
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-_WIDEST, _NARROWEST = 110, 60
+_MAX_WIDTH, _MIN_WIDTH = 110, 60
 _IN_ASCII = str.maketrans({
     "│": "|", "├": "|", "└": "`", "─": "-", "┌": "+", "┐": "+", "┘": "+", "┤": "|", "┬": "+", "┴": "+",
     "┼": "+", "→": "->", "←": "<-", "↔": "<->", "\u00d7": "x", "µ": "u", "…": "...", "\u2013": "-",
@@ -27,8 +27,8 @@ def text_width() -> int:
     import shutil  # it imports all compression modules, which --help does not need
 
     is_known = os.environ.get("COLUMNS", "").isdecimal() or (sys.stdout is not None and sys.stdout.isatty())
-    columns = shutil.get_terminal_size((_WIDEST, 24)).columns if is_known else _WIDEST
-    return max(_NARROWEST, min(_WIDEST, columns))
+    columns = shutil.get_terminal_size((_MAX_WIDTH, 24)).columns if is_known else _MAX_WIDTH
+    return max(_MIN_WIDTH, min(_MAX_WIDTH, columns))
 
 
 def wants_ascii(environment: Mapping[str, str]) -> bool:

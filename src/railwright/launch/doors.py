@@ -111,7 +111,7 @@ def connect(address: str) -> tuple[socket.socket, bytes | None]:
         stream.settimeout(_GREET_S)
         with contextlib.suppress(OSError):
             stream.sendall(token.encode() + b"\n")
-            job = _line(stream)
+            job = _read_line(stream)
             stream.settimeout(None)
             return stream, job
         troubles.append(f"{host}: rejected the token of this launch")
@@ -120,7 +120,7 @@ def connect(address: str) -> tuple[socket.socket, bytes | None]:
     raise CannotJudge(reason, hint="open that port in any firewall between the hosts")
 
 
-def _line(stream: socket.socket) -> bytes:
+def _read_line(stream: socket.socket) -> bytes:
     """Read one line and no byte after it. Raises OSError if the peer disconnects first."""
     found = bytearray()
     while not found.endswith(b"\n"):

@@ -20,8 +20,8 @@ _PIECE = 3000
 _FILE = r"(?:hosts/[A-Za-z0-9._%-]{1,253}/)?[a-z]+(?:\.jsonl)?"
 _FRAME = re.compile(rf"{_MARK}:(\d{{1,9}}):({_FILE}):([=<>-]):([A-Za-z0-9+/=]*)")
 _END = "end"
-_MOST_BYTES = 512 * 2**20
-_MOST_RECORD_BYTES = 64 * 2**20
+_MAX_BYTES = 512 * 2**20
+_MAX_RECORD_BYTES = 64 * 2**20
 
 
 @dataclass
@@ -66,7 +66,7 @@ class FrameReader:
             # A truncated frame is lost, but it is not text either.
             return line.startswith(f"{_MARK}:")
         number, file, kind, piece = int(found[1]), found[2], found[3], found[4]
-        if number not in self._seen and self._size + len(piece) <= _MOST_BYTES:
+        if number not in self._seen and self._size + len(piece) <= _MAX_BYTES:
             self._seen.add(number)
             self._frames[number] = (file, kind, piece)
             self._size += len(piece)
@@ -76,14 +76,14 @@ class FrameReader:
 
     def records(self) -> Iterator[tuple[str, bytes]]:
         """Yield each file name and record that is complete and follows the previous ones without a gap."""
-        while (after := self._whole(self._cursor)) is not None:
+        while (after := self._find_record_end(self._cursor)) is not None:
             yield from self._unpack(self._cursor, after)
             self._cursor = after
 
     def rest(self) -> Iterator[tuple[str, bytes]]:
         """Yield the complete records after gaps. Call it when no more lines will come."""
         for number in sorted(self._frames):
-            if number >= self._cursor and (after := self._whole(number)) is not None:
+            if number >= self._cursor and (after := self._find_record_end(number)) is not None:
                 yield from self._unpack(number, after)
 
     @property
@@ -112,7 +112,7 @@ class FrameReader:
         words += ["the end is missing"] * (self._last is None)
         return ", and ".join(words)
 
-    def _whole(self, number: int) -> int | None:
+    def _find_record_end(self, number: int) -> int | None:
         """Return the number after the record that begins with a frame. None while the record is incomplete."""
         first = self._frames.get(number)
         if first is None or first[1] not in "=<":
@@ -132,7 +132,7 @@ class FrameReader:
         unpacker = zlib.decompressobj()
         try:
             packed = base64.b64decode("".join(piece for _, _, piece in frames), validate=True)
-            record = unpacker.decompress(packed, _MOST_RECORD_BYTES)
+            record = unpacker.decompress(packed, _MAX_RECORD_BYTES)
             if not unpacker.eof or unpacker.unused_data:
                 raise ValueError("the record is truncated")
             if frames[0][0] == _END:

@@ -15,10 +15,10 @@ from typing import Protocol, Self
 from railwright.errors import UsageError
 from railwright.results.records import Fabric
 
-MOST_HOSTS = 512
+MAX_HOSTS = 512
 """The number of connections that `stream` can serve with one rank on each host."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%A-Za-z0-9]*")
-_MOST_NAME_CHARACTERS = 253  # RFC 1035
+_MAX_NAME_CHARACTERS = 253  # RFC 1035
 _INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
 
 
@@ -62,7 +62,7 @@ class Reach(PlannedReach, Protocol):
     def check(self) -> None:
         """Raise CannotJudge, with host and cause, if a host cannot be reached. Takes bounded time."""
 
-    def around(self, argv: Sequence[str]) -> list[str]:
+    def wrap_command(self, argv: Sequence[str]) -> list[str]:
         """Return the command line that runs mpirun, given by `argv`."""
 
     def agent(self, scratch: Path) -> list[str]:
@@ -74,7 +74,7 @@ class Reach(PlannedReach, Protocol):
     def addresses(self) -> tuple[str, ...]:
         """Return our own addresses as the hosts see them. Empty if they see our files. Call `check` first."""
 
-    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+    def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """Return the address of each host on the first interface, or without any, the one at which it is reached.
 
         Raises UsageError for a host that has no address there. Call `check` first.
@@ -148,13 +148,13 @@ def parse_hosts(text: str) -> tuple[str, ...]:
     """Parse `host0,host1`. Raises UsageError for duplicates, and for names that ssh could read as an option."""
     names = tuple(part.strip() for part in text.split(","))
     for name in names:
-        if not _NAME.fullmatch(name) or len(name) > _MOST_NAME_CHARACTERS:
+        if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_CHARACTERS:
             raise UsageError(f"host must be a name or an address, got {name[:60]!r}", hint="write --hosts host0,host1")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"{twice[0]} is given twice", hint="use --ranks-per-host for several ranks on a host")
-    if not 2 <= len(names) <= MOST_HOSTS:
-        raise UsageError(f"--hosts must name 2 to {MOST_HOSTS} hosts, got {len(names)}",
+    if not 2 <= len(names) <= MAX_HOSTS:
+        raise UsageError(f"--hosts must name 2 to {MAX_HOSTS} hosts, got {len(names)}",
                          hint="leave out --hosts to measure this host alone")  # fmt: skip
     return names
 

@@ -19,8 +19,8 @@ from railwright.launch import ending
 from railwright.launch.ending import ended_by_signal
 
 RECORDS = "run/railwright/changed"
-_MOST_BYTES = 4096
-_MOST_RECORD_BYTES = 2**22
+_MAX_BYTES = 4096
+_MAX_RECORD_BYTES = 2**22
 
 
 class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,15 +34,15 @@ class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def plan_writes(change: Change, root: Path) -> tuple[Write, ...]:
     """List the writes of a change; unchanged files are left out. Raises CannotJudge for an unreadable file."""
     files = [str(path.relative_to(root)) for path in sorted(root.glob(change.files))]
-    writes = (Write(file, _value(root, file), change.value) for file in files)
+    writes = (Write(file, _read_value(root, file), change.value) for file in files)
     return tuple(write for write in writes if write.before != write.after)
 
 
-def _value(root: Path, file: str) -> str:
+def _read_value(root: Path, file: str) -> str:
     """Return the word in brackets if the kernel lists all choices, or else the whole line."""
     try:
         with (root / file).open("rb") as opened:
-            content = opened.read(_MOST_BYTES).decode("ascii")
+            content = opened.read(_MAX_BYTES).decode("ascii")
     except (OSError, ValueError) as error:
         raise CannotJudge(f"/{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from error
     chosen = re.search(r"\[([\w+-]{1,40})\]", content)
@@ -59,7 +59,7 @@ def _write(root: Path, file: str, value: str) -> None:
     except OSError as error:
         hint = "" if os.geteuid() == 0 else "run it as root"
         raise RailwrightError(f"/{file} does not take {value!r}: {error.strerror}", hint=hint) from error
-    if (now := _value(root, file)) != value:
+    if (now := _read_value(root, file)) != value:
         raise RailwrightError(f"/{file} took {value!r} and has {now[:80]!r}", hint="see the kernel's log: dmesg")
 
 
@@ -94,7 +94,7 @@ def undo(fault: str, root: Path) -> tuple[tuple[Write, ...], tuple[Write, ...]]:
     record = root / RECORDS / f"{fault}.json"
     try:
         with record.open("rb") as opened:
-            writes = msgspec.json.decode(opened.read(_MOST_RECORD_BYTES), type=tuple[Write, ...])
+            writes = msgspec.json.decode(opened.read(_MAX_RECORD_BYTES), type=tuple[Write, ...])
     except FileNotFoundError as error:
         raise UsageError(f"{fault} is not changed: {record} does not exist") from error
     except (OSError, msgspec.MsgspecError) as error:
@@ -106,7 +106,7 @@ def undo(fault: str, root: Path) -> tuple[tuple[Write, ...], tuple[Write, ...]]:
     return restored.back, restored.others
 
 
-class _Restored(NamedTuple):
+class _Restoration(NamedTuple):
     """The outcome of a restoration: files restored, files changed by others since, and errors of files that refused."""
 
     back: tuple[Write, ...]
@@ -114,12 +114,12 @@ class _Restored(NamedTuple):
     refused: tuple[RailwrightError, ...]
 
 
-def _restore(writes: tuple[Write, ...], root: Path) -> _Restored:
+def _restore(writes: tuple[Write, ...], root: Path) -> _Restoration:
     """Restore each file independently: a file that refuses its old value does not affect the others."""
     back, others, refused = [], [], []
     for write in reversed(writes):
         try:
-            now = _value(root, write.file)
+            now = _read_value(root, write.file)
             if now == write.after:
                 _write(root, write.file, write.before)
                 back.append(write)
@@ -128,7 +128,7 @@ def _restore(writes: tuple[Write, ...], root: Path) -> _Restored:
         except RailwrightError as error:
             if (root / write.file).exists():
                 refused.append(error)
-    return _Restored(tuple(back), tuple(others), tuple(refused))
+    return _Restoration(tuple(back), tuple(others), tuple(refused))
 
 
 def hold(fault: str, writes: tuple[Write, ...], root: Path, tell: Callable[[], None]) -> None:

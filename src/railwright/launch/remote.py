@@ -48,7 +48,7 @@ class Answer(msgspec.Struct, frozen=True):
             return f"railwright must be {__version__}, got {self.version[:40]}"
         return ""
 
-    def address_on(self, host: str, interfaces: Sequence[str]) -> str:
+    def find_address(self, host: str, interfaces: Sequence[str]) -> str:
         """Return the host's address on the first of the interfaces. Raises UsageError if it has none there."""
         found = [address for name, address in self.has if name == interfaces[0]]
         if not found:
@@ -106,7 +106,7 @@ class RemoteReach(ABC):
         answers = self.answers()
         return len({answer.boot for answer in answers.values()}) < len(answers)
 
-    def around(self, argv: Sequence[str]) -> list[str]:
+    def wrap_command(self, argv: Sequence[str]) -> list[str]:
         """Return the command line unchanged, since it runs on this machine."""
         return list(argv)
 

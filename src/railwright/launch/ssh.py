@@ -56,13 +56,15 @@ class SshReach(RemoteReach):
         """Return all addresses at which hosts see us, without duplicates."""
         return tuple(dict.fromkeys(answer.seen[0] for answer in self.answers().values()))
 
-    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+    def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """Return the address of each host on the first interface, or without any, the one at which ssh reached it.
 
         Raises UsageError for a host that has no address there.
         """
         answers = self.answers().items()
-        return tuple(answer.address_on(host, interfaces) if interfaces else answer.seen[1] for host, answer in answers)
+        return tuple(
+            answer.find_address(host, interfaces) if interfaces else answer.seen[1] for host, answer in answers
+        )
 
     def check(self) -> None:
         """Probe every host. Raises CannotJudge, which names each host without a valid answer, with the cause."""
@@ -80,13 +82,13 @@ class SshReach(RemoteReach):
         finished = run([*self.agent(), host, shlex.join(PROBE_COMMAND)], timeout_s=_WITHIN_S)
         answer = next(iter(parse_answers(finished.output)), None)
         if answer is None or finished.returncode != 0:
-            return _trouble(finished)
+            return _explain_failure(finished)
         if not answer.trouble() and len(answer.seen) < 2:
             return "its sshd does not set SSH_CONNECTION"
         return answer.trouble() or answer
 
 
-def _trouble(finished: ChildResult) -> str:
+def _explain_failure(finished: ChildResult) -> str:
     message = next((line.strip() for line in reversed(finished.output) if line.strip()), "")
     if finished.timed_out:
         return f"no answer within {_WITHIN_S:.0f} s"

@@ -27,9 +27,9 @@ from railwright.launch.doors import Endpoint, connect, open_local_endpoint
 from railwright.results.records import Result
 
 _MAX_LINE_BYTES = 64 * 2**20
-_MOST_TOKEN_BYTES = 256
+_MAX_TOKEN_BYTES = 256
 _PROVE_WITHIN_S = 10.0
-_MOST_UNPROVEN = 1024
+_MAX_UNPROVEN = 1024
 _DAEMON_ENDS_S = 2.0
 _GO = b"\n"
 _SAY_WITHIN_S = 0.3
@@ -216,7 +216,7 @@ class Listener:
         connection, _ = self._door.listening.accept()
         process = self._door.admit(connection)
         unproven = sum(peer.proves_until is not None for peer in self._peers.values())
-        if process is None or unproven >= _MOST_UNPROVEN:
+        if process is None or unproven >= _MAX_UNPROVEN:
             connection.close()
             return
         self._peers[connection] = _Peer(process, time.monotonic() + _PROVE_WITHIN_S if self._door.token else None)
@@ -230,7 +230,7 @@ class Listener:
     def _receive(self, connection: socket.socket, peer: _Peer) -> Iterator[tuple[int | None, Message | Lost]]:
         unproven = peer.proves_until is not None
         try:
-            data = connection.recv(_MOST_TOKEN_BYTES if unproven else 1 << 20)
+            data = connection.recv(_MAX_TOKEN_BYTES if unproven else 1 << 20)
         except OSError:
             data = b""
         if not data:
@@ -251,7 +251,7 @@ class Listener:
     def _prove(self, connection: socket.socket, peer: _Peer) -> None:
         """Check the first line, which must be the token. No message is decoded before that."""
         line, end, rest = bytes(peer.buffer).partition(b"\n")
-        if not end and len(peer.buffer) < _MOST_TOKEN_BYTES:
+        if not end and len(peer.buffer) < _MAX_TOKEN_BYTES:
             return
         if not end or rest or not self._door.greet(connection, line):
             self._drop(connection)

@@ -71,27 +71,27 @@ def _devices(settings: Settings) -> Settings:
             "pci": name_of(device) if _PCI.fullmatch(name_of(device)) else "",
             "driver": name_of(device / "driver"),
             "is_vf": (device / "physfn").exists(),
-            "rdma": {rdma_device: _rdma_state(rdma_device) for rdma_device in _names(str(device / "infiniband"))},
+            "rdma": {rdma_device: _rdma_state(rdma_device) for rdma_device in _list_names(str(device / "infiniband"))},
         }
     return {
         "interfaces": found,
-        "rdma_shared": {"Y": True, "N": False}.get(_word("/sys/module/ib_core/parameters/netns_mode")),
-        "verbs_files": [name for name in _names("/dev/infiniband") if name.startswith("uverbs")],
+        "rdma_shared": {"Y": True, "N": False}.get(_read_word("/sys/module/ib_core/parameters/netns_mode")),
+        "verbs_files": [name for name in _list_names("/dev/infiniband") if name.startswith("uverbs")],
     }
 
 
 def _rdma_state(device: str) -> str:
-    return _word(f"/sys/class/infiniband/{device}/ports/1/state").rpartition(": ")[2]
+    return _read_word(f"/sys/class/infiniband/{device}/ports/1/state").rpartition(": ")[2]
 
 
-def _names(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     try:
         return sorted(entry.name for entry in Path(folder).iterdir())[:256]
     except OSError:
         return []
 
 
-def _word(path: str) -> str:
+def _read_word(path: str) -> str:
     try:
         with Path(path).open(encoding="utf-8", errors="replace") as file:
             return file.read(256).strip()
@@ -109,11 +109,11 @@ def _ways(settings: Settings) -> Settings:
             body = struct.pack("=BBBBBBBBI", family, len(address) * 8, 0, 0, 0, 0, 0, 0, 0)
             body += struct.pack("=HH", 4 + len(address), _RTA_DST) + address
             sock.send(struct.pack("=IHHII", 16 + len(body), _RTM_GETROUTE, _NLM_F_REQUEST, 1, 0) + body)
-            found[target] = list(_way(sock.recv(_SNAP_BYTES)))
+            found[target] = list(_parse_way(sock.recv(_SNAP_BYTES)))
     return {"ways": found}
 
 
-def _way(message: bytes) -> tuple[str, str]:
+def _parse_way(message: bytes) -> tuple[str, str]:
     (kind,) = struct.unpack_from("=H", message, 4)
     if kind == _NLMSG_ERROR:
         return "", os.strerror(-struct.unpack_from("=i", message, 16)[0])
@@ -129,7 +129,7 @@ def _way(message: bytes) -> tuple[str, str]:
     return "", "the kernel names no interface"
 
 
-def _raw(interface: str) -> socket.socket:
+def _open_raw(interface: str) -> socket.socket:
     sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
     with contextlib.suppress(OSError):  # without the capability the kernel's default size is used
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 1 << 23)
@@ -139,9 +139,9 @@ def _raw(interface: str) -> socket.socket:
 
 def _ask(settings: Settings) -> Settings:
     """Return {target: MAC address or None} for `targets`, a list of [source, target]."""
-    with _raw(settings["interface"]) as sock:
+    with _open_raw(settings["interface"]) as sock:
         mac = sock.getsockname()[4]
-        missing = {target: _question(mac, source, target) for source, target in settings["targets"]}
+        missing = {target: _build_question(mac, source, target) for source, target in settings["targets"]}
         found: dict[str, str | None] = dict.fromkeys(missing)
         for _ in range(settings["tries"]):
             for frame in missing.values():
@@ -151,14 +151,14 @@ def _ask(settings: Settings) -> Settings:
                 if not select.select([sock], [], [], left)[0]:
                     break
                 frame, sender = sock.recvfrom(_SNAP_BYTES)
-                target, answer = _answer(frame) if sender[2] != _PACKET_OUTGOING else ("", "")
+                target, answer = _parse_answer(frame) if sender[2] != _PACKET_OUTGOING else ("", "")
                 if target in missing:
                     found[target] = answer
                     del missing[target]
     return {"answers": found}
 
 
-def _question(mac: bytes, source: str, target: str) -> bytes:
+def _build_question(mac: bytes, source: str, target: str) -> bytes:
     """Build an ARP request, or a neighbour solicitation to the target's multicast group."""
     if ":" not in target:
         head = _ETHER.pack(b"\xff" * 6, mac, 0x0806)
@@ -171,7 +171,7 @@ def _question(mac: bytes, source: str, target: str) -> bytes:
     return head + struct.pack("!IHBB", 6 << 28, len(body), 58, 255) + sender + group + body
 
 
-def _answer(frame: bytes) -> tuple[str, str]:
+def _parse_answer(frame: bytes) -> tuple[str, str]:
     """Parse an ARP reply or neighbour advertisement into (target, MAC address); empty for other frames."""
     kind = frame[12:14]
     if kind == b"\x08\x06" and len(frame) >= 42 and frame[20:22] == b"\x00\x02":
@@ -197,7 +197,7 @@ def _echo(settings: Settings) -> Settings:
             body = mark + struct.pack("!I", number) + bytes(room)
             sent[number] = time.monotonic_ns()
             try:
-                sock.sendto(_request(version, number, body), (settings["target"], 0))
+                sock.sendto(_build_echo(version, number, body), (settings["target"], 0))
             except OSError as failure:
                 refused, error = refused + 1, failure.strerror or ""
             _collect(sock, mark, sent, answered, _PACE_S)
@@ -228,7 +228,7 @@ def _echo_socket(version: int) -> socket.socket:
     return sock
 
 
-def _request(version: int, number: int, body: bytes) -> bytes:
+def _build_echo(version: int, number: int, body: bytes) -> bytes:
     message = _ECHO.pack(_ECHO_REQUEST[version], 0, 0, os.getpid() & 0xFFFF, number & 0xFFFF) + body
     return _add_checksum(message) if version == 4 else message  # the kernel fills in the checksum of ICMPv6
 
@@ -262,7 +262,7 @@ def _hear(settings: Settings) -> Settings:
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stop.append(number))
     mark, frames = bytes.fromhex(settings["mark"]), 0
-    with _raw(settings["interface"]) as sock:
+    with _open_raw(settings["interface"]) as sock:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         end, stopping = time.monotonic() + _DEADLINE_S, False

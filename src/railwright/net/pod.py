@@ -20,7 +20,7 @@ from railwright.process import ChildResult, query, run
 _INSIDE = Path(__file__).with_name("inside.py")
 _ASK_S, _ROLE_S = 20.0, 2.0
 _HOSTNAME = "pod"
-_LATER = {"tentative", "dadfailed"}
+_UNUSABLE_FLAGS = {"tentative", "dadfailed"}
 _LINK_LOCAL_SCOPES = {"link", "host"}
 
 Answer = TypeVar("Answer")
@@ -143,7 +143,7 @@ def roles_argv(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[str]:
 def run_roles(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Run roles of `inside.py` and return their records. Raises CannotJudge if any is missing."""
     ended = run(roles_argv(netns, roles), timeout_s=_ASK_S + _ROLE_S * len(roles))
-    found = _decoded(ended, list[dict[str, Any]], f"{roles[0]['role']} in {netns or 'this namespace'}")
+    found = _decode(ended, list[dict[str, Any]], f"{roles[0]['role']} in {netns or 'this namespace'}")
     if len(found) != len(roles):
         raise CannotJudge(f"{netns or 'this namespace'} must return {len(roles)} records, got {len(found)}")
     return found
@@ -152,13 +152,13 @@ def run_roles(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[dict[s
 def read_pod(netns: str | None) -> Pod:
     """Read a namespace. Raises CannotJudge if it cannot be entered or `ip` cannot run in it."""
     links = [link for link in ip(netns, list[_Link], "-details", "address") if "LOOPBACK" not in link.flags]
-    routes = _routes(netns)
+    routes = _read_routes(netns)
     neighbours = ip(netns, list[_Neighbour], "neighbour")
     names = [link.ifname for link in links]
     (record,) = run_roles(netns, [{"role": "devices", "interfaces": names}])
     try:
         devices = msgspec.convert(record, _Devices)
-        ports = {link.ifname: _port(link, routes, neighbours, devices.interfaces[link.ifname]) for link in links}
+        ports = {link.ifname: _make_port(link, routes, neighbours, devices.interfaces[link.ifname]) for link in links}
     except (msgspec.ValidationError, KeyError, ValueError) as error:
         raise CannotJudge(f"cannot parse the record of {netns or 'this namespace'}: {error}") from error
     only_inside = Unseen("the pod's files are visible only inside it", "run railwright net check in the pod")
@@ -182,10 +182,10 @@ def ip(netns: str | None, kind: type[Answer], *words: str) -> Answer:
         ended = query(namespace_argv(netns, ["ip", "-json", *words]), timeout_s=_ASK_S)
     except UsageError as error:
         raise CannotJudge(error.message, hint="install iproute2") from error
-    return _decoded(ended, kind, f"ip {' '.join(words)} in {netns or 'this namespace'}")
+    return _decode(ended, kind, f"ip {' '.join(words)} in {netns or 'this namespace'}")
 
 
-def _decoded(ended: ChildResult, kind: type[Answer], command: str) -> Answer:
+def _decode(ended: ChildResult, kind: type[Answer], command: str) -> Answer:
     output = "".join(ended.output)
     if ended.returncode != 0 or ended.timed_out:
         status = "it timed out" if ended.timed_out else ended.describe()
@@ -196,7 +196,7 @@ def _decoded(ended: ChildResult, kind: type[Answer], command: str) -> Answer:
         raise CannotJudge(f"cannot parse {command}: {error}: {output[:200]}") from error
 
 
-def _port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbour], device: _Device) -> Port:
+def _make_port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbour], device: _Device) -> Port:
     return Port(
         name=link.ifname,
         up="UP" in link.flags,
@@ -210,7 +210,7 @@ def _port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbo
                 ipaddress.ip_address(one.local),
                 one.prefixlen,
                 one.scope not in _LINK_LOCAL_SCOPES,
-                " ".join(sorted(word for word in _LATER if getattr(one, word))),
+                " ".join(sorted(word for word in _UNUSABLE_FLAGS if getattr(one, word))),
             )
             for one in link.addr_info
             if one.local
@@ -224,7 +224,7 @@ def _port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbo
     )
 
 
-def _routes(netns: str | None) -> dict[str, list[Route]]:
+def _read_routes(netns: str | None) -> dict[str, list[Route]]:
     """Return routes by interface. A route with several next hops appears at each of their interfaces."""
     found: dict[str, list[Route]] = {}
     for family, everything in (("-4", "0.0.0.0/0"), ("-6", "::/0")):

@@ -32,7 +32,7 @@ from railwright.process import Child
 
 DEFAULT_SOCKET = "/run/railwright/railwrightd.sock"
 _ASK_S = 10.0
-_MOST_PIECES = 4096  # of 4 KiB each: the flows of a large node
+_MAX_PIECES = 4096  # of 4 KiB each: the flows of a large node
 _SHOWN = 300
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
@@ -101,7 +101,7 @@ class Railwrightd:
             raise CannotJudge("railwrightd is not on PATH here", hint=hint)
         argv = [program, verb, "--json", *([option, value] if value else [])]
         try:
-            with Child(argv, output=deque(maxlen=_MOST_PIECES)) as child:
+            with Child(argv, output=deque(maxlen=_MAX_PIECES)) as child:
                 ended = child.wait(_ASK_S)
         except UsageError as error:
             raise CannotJudge(error.message, hint="name it with --railwrightd") from error
@@ -119,30 +119,30 @@ class Railwrightd:
 
 def read_list(said: str) -> tuple[Attached, ...]:
     """Parse the attachments from the output of `list`. Raises CannotJudge."""
-    return _understood("list", List, said).attached
+    return _decode_output("list", List, said).attached
 
 
 def read_status(said: str) -> dict[str, Rail]:
     """Parse the output of `status` into rails by name, each with the node's problems too. Raises CannotJudge."""
-    status = _understood("status", Status, said)
+    status = _decode_output("status", Status, said)
     return {rail.rail: msgspec.structs.replace(rail, problems=rail.problems + status.problems) for rail in status.rails}
 
 
 def read_flows(said: str) -> Flows:
     """Parse the output of `flows`. Raises CannotJudge."""
-    return _understood("flows", Flows, said)
+    return _decode_output("flows", Flows, said)
 
 
-def _understood(verb: str, kind: type[Answer], said: str) -> Answer:
+def _decode_output(verb: str, kind: type[Answer], said: str) -> Answer:
     try:
-        return msgspec.json.decode(said, type=kind, dec_hook=_parsed)
+        return msgspec.json.decode(said, type=kind, dec_hook=_decode_value)
     except msgspec.MsgspecError as error:
         why = f"cannot parse the output of railwrightd {verb}: {str(error)[:_SHOWN]}: {_find_value(str(error), said)}"
         schema = f"schema/railwrightd-{verb}.schema.json"
         raise CannotJudge(why, hint=f"check railwrightd --version: its output must match {schema}") from error
 
 
-def _parsed(kind: type, value: object) -> object:
+def _decode_value(kind: type, value: object) -> object:
     try:
         written = msgspec.convert(value, WRITTEN[kind])
     except msgspec.MsgspecError as error:

@@ -12,7 +12,7 @@ from railwright.net.railwrightd import DEFAULT_SOCKET, Railwrightd
 from railwright.net.view import ON_THE_NODE, Address, Attached, Known, Unseen
 
 _CLUSTER_INTERFACE = "eth0"  # Kubernetes names the cluster's own network so in every pod
-_KINDS_OF_PODS = frozenset({"", "veth", "macvlan", "ipvlan"})  # hardware (a VF) has none
+_POD_INTERFACE_KINDS = frozenset({"", "veth", "macvlan", "ipvlan"})  # hardware (a VF) has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def find_target(question: Question) -> Target:
     if question.pod is not None:
         return _find_pod(question, question.pod, question.daemon.attached())
     if question.netns is None:
-        return _here(question)
+        return _target_here(question)
     attached, netns = question.daemon.attached(), netns_path(question.netns)
     if isinstance(attached, Unseen):
         return Target(question, netns, netns, attached, ())
@@ -68,7 +68,7 @@ def find_target(question: Question) -> Target:
     return Target(question, next((str(one.pod) for one in mine.values()), netns), netns, mine, attached)
 
 
-def _here(question: Question) -> Target:
+def _target_here(question: Question) -> Target:
     socket = question.daemon.socket or DEFAULT_SOCKET
     if Path(socket).exists():
         reason = f"on a node the pod must be named, and railwrightd's socket {socket} is here"
@@ -97,7 +97,7 @@ def add_peer(question: Question) -> Question:
     peer = read_pod(netns_path(question.peer_netns))
     found = [
         address
-        for name in _like_rails(peer)
+        for name in _guess_rail_interfaces(peer)
         for version in (4, 6)
         for address in peer.ports[name].sources(version)[:1]
         if address not in question.to
@@ -107,8 +107,8 @@ def add_peer(question: Question) -> Question:
     return replace(question, to=(*question.to, *found))
 
 
-def _like_rails(pod: Pod) -> tuple[str, ...]:
-    candidates = tuple(name for name, port in pod.ports.items() if port.kind in _KINDS_OF_PODS)
+def _guess_rail_interfaces(pod: Pod) -> tuple[str, ...]:
+    candidates = tuple(name for name, port in pod.ports.items() if port.kind in _POD_INTERFACE_KINDS)
     return tuple(name for name in candidates if name != _CLUSTER_INTERFACE) or candidates
 
 
@@ -119,7 +119,7 @@ def rail_interfaces(target: Target, pod: Pod) -> tuple[str, ...]:
     for name in target.question.interfaces:
         if name not in (*present, *attached):
             raise unknown_name(f"interface in {target.name}", name, (*present, *attached))
-    found = attached or _like_rails(pod)
+    found = attached or _guess_rail_interfaces(pod)
     if not found:
         raise CannotJudge(
             f"{target.name} has only the loopback interface", hint="check that the pod was attached to a rail"

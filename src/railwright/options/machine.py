@@ -26,7 +26,7 @@ _BARE = re.compile(
 _PAIR = r"([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)\s?(?:->|=>|>|:|→|,)\s?([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)"
 
 
-def _shapes(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+def _complete_shape(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
     """List the shape names that begin with a word, for shell completion."""
     from railwright.topology.shapes import ALIASES, SHAPES
 
@@ -37,7 +37,7 @@ machine_option = click.option(
     *FROM_FLAGS,
     "machine",
     metavar="DIR|FILE|SHAPE",
-    shell_complete=_shapes,
+    shell_complete=_complete_shape,
     help="A captured directory or .jsonl, a saved .json, NCCL's topology XML, the output of nvidia-smi topo -m"
     " (with gpu=H100 nic-rate=400Gb/s), or a shape with changes, like hgx-h100 nics=2. Default: this machine.",
 )

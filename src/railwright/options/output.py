@@ -17,10 +17,10 @@ def json_option(text: str = "Print the underlying record.") -> Callable[[Any], A
 
 def page_option(text: str) -> Callable[[Any], Any]:
     """Return the option `--output`, which accepts only names of HTML files."""
-    return click.option("--output", "-O", metavar="FILE.html", callback=_page, help=text)
+    return click.option("--output", "-O", metavar="FILE.html", callback=_check_page, help=text)
 
 
-def _page(_context: click.Context, _option: click.Parameter, output: str | None) -> str | None:
+def _check_page(_context: click.Context, _option: click.Parameter, output: str | None) -> str | None:
     if output is not None and not output.lower().endswith((".html", ".htm")):
         raise UsageError(f"--output must name an HTML page, got {output[:200]!r}", hint="write FILE.html")
     return output

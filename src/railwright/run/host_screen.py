@@ -26,7 +26,7 @@ FOLDER = "hosts"
 _AT_ONCE = 64
 _TICK_S = 0.1
 _ENDS_S = 10.0
-_LONGEST_REASON = 200
+_MAX_REASON_CHARACTERS = 200
 
 
 @dataclass
@@ -115,7 +115,7 @@ class _HostOutput:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._reader = FrameReader()
-        self._said = ""
+        self._last_line = ""
         self.step = ""
         """The last step that the host reported."""
 
@@ -125,7 +125,7 @@ class _HostOutput:
             if self._reader.read(line) or not line.strip():
                 continue
             self.step = parse_step(line) or self.step
-            self._said = self._said if parse_step(line) else line.strip()
+            self._last_line = self._last_line if parse_step(line) else line.strip()
         records = b"".join(record + b"\n" for _, record in self._reader.records())
         if records:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -140,6 +140,6 @@ class _HostOutput:
         trouble = "it sent no records" if reader.is_empty else "its records are truncated"
         if reader.has_gaps:
             trouble = "its records are damaged"
-        if finished.returncode and self._said:
-            return f"{trouble}: " * (not reader.is_empty) + self._said[:_LONGEST_REASON]
+        if finished.returncode and self._last_line:
+            return f"{trouble}: " * (not reader.is_empty) + self._last_line[:_MAX_REASON_CHARACTERS]
         return trouble + f" ({finished.describe()})" * bool(finished.returncode)

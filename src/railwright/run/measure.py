@@ -43,14 +43,14 @@ class Measurement:
     def results(self, planned: PlannedLaunch) -> Iterator[Result]:
         """Run a planned launch. Yields a waived or failed result if it cannot run. Sets `lost`."""
         self.lost = ()
-        launcher = self._launcher(planned)
+        launcher = self._choose_launcher(planned)
         waived = planned.plan.waived or (launcher if isinstance(launcher, str) else "")
         if waived or isinstance(launcher, str):
             yield planned.make_unmeasured("waived", waived)
             return
         program = planned.benchmark.program(planned.job)
         if program is not None:
-            yield from self._by_program(planned, program)
+            yield from self._run_program(planned, program)
             return
         session = Session(
             planned=planned,
@@ -68,12 +68,12 @@ class Measurement:
         if rest is not None:
             yield from self.results(replace(planned, job=rest))
 
-    def _by_program(self, planned: PlannedLaunch, program: Program) -> Iterator[Result]:
+    def _run_program(self, planned: PlannedLaunch, program: Program) -> Iterator[Result]:
         launcher = self._mpi if isinstance(self._mpi, MpiLauncher) else MpiLauncher(self.mpirun)
         silence_s = self.silence_s + planned.plan.silent_s
         yield from program_results(planned, program, launcher, dict(os.environ), silence_s, self.on_step)
 
-    def _launcher(self, planned: PlannedLaunch) -> LocalLauncher | str:
+    def _choose_launcher(self, planned: PlannedLaunch) -> LocalLauncher | str:
         """Return the launcher for a launch, or the reason why there is none. A single rank needs no MPI."""
         if planned.job.ranks == 1 and not planned.job.hosts:
             return LocalLauncher()

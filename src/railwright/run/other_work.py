@@ -7,7 +7,7 @@ import resource
 import time
 from pathlib import Path
 
-_SHORTEST_S = 0.5
+_MIN_INTERVAL_S = 0.5
 """The minimum interval. Below it the kernel's ticks of 10 ms are too coarse."""
 _IDLE = (3, 4)
 """The fields `idle` and `iowait` of a `cpu` line (proc(5))."""
@@ -43,7 +43,7 @@ class OtherWork:
             return None
         spent = [after - before for before, after in zip(self._ticks, now, strict=True)]
         total = sum(spent)
-        if time.monotonic() - self._began < _SHORTEST_S or total <= 0:
+        if time.monotonic() - self._began < _MIN_INTERVAL_S or total <= 0:
             return None
         busy = total - idle_ticks(tuple(spent)) - sum(spent[field] for field in _INTERRUPTS)
         others = busy - (_ours_s() - self._ours_s) * os.sysconf("SC_CLK_TCK")

@@ -38,7 +38,7 @@ class PlannedProof:
     """The order of hosts whose groups grow. The plan then contains all launches, as if every merge gained."""
 
     def __post_init__(self) -> None:
-        self.plan = list(self.plan_rounds() if self.place is None else self.grown(lambda _group: True))
+        self.plan = list(self.plan_rounds() if self.place is None else self.plan_growth(lambda _group: True))
 
     @property
     def seconds(self) -> float:
@@ -53,7 +53,7 @@ class PlannedProof:
             for side in sides:
                 yield from plan_launches(self.topology, self.chosen, number, side)
 
-    def grown(self, gains: Callable[[Group], bool]) -> Iterator[PlannedLaunch]:
+    def plan_growth(self, gains: Callable[[Group], bool]) -> Iterator[PlannedLaunch]:
         """Yield the launches on groups of hosts, which are merged by doubling as long as that gains.
 
         `gains` is called for each group after all launches of its level. Its answers determine the next level.
@@ -78,13 +78,13 @@ def plan_launches(
     cpus = tuple(sorted(os.sched_getaffinity(0), key=lambda cpu: (find_node(topology, cpu), cpu)))
     here = Machine(topology=topology, cpus=cpus)
     return [
-        PlannedLaunch(benchmark, *_job(benchmark, options, launch, here, number, hosts))
+        PlannedLaunch(benchmark, *_make_job(benchmark, options, launch, here, number, hosts))
         for benchmark, options in chosen
-        for launch in benchmark.launches(options, _spread(here, hosts) if benchmark.spans_hosts else here)
+        for launch in benchmark.launches(options, _add_hosts(here, hosts) if benchmark.spans_hosts else here)
     ]
 
 
-def _job(
+def _make_job(
     benchmark: AnyBenchmark,
     options: Options,
     launch: Launch[Any],
@@ -101,7 +101,7 @@ def _job(
     if job.ranks != hosts.ranks:
         given = f"{len(hosts.names)} hosts with {hosts.ranks_per_host} ranks each"
         return job, replace(benchmark.plan(job), waived=f"it needs {job.ranks} ranks, got {given}")
-    job = changed(job, machine=_spread(here, hosts))
+    job = changed(job, machine=_add_hosts(here, hosts))
     plan, rate = benchmark.plan(job), hosts.reach.rate_bytes_per_s if len(hosts.names) > 1 else None
     if job.machine.fabric is not None:
         rate = job.machine.fabric.flow_bytes_per_s
@@ -112,7 +112,7 @@ def _job(
     return job, plan
 
 
-def _spread(here: Machine, hosts: PlannedHosts | None) -> Machine:
+def _add_hosts(here: Machine, hosts: PlannedHosts | None) -> Machine:
     """Return the machine with the requested hosts, if any."""
     if hosts is None:
         return here

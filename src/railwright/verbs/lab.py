@@ -63,7 +63,7 @@ def up(
     from railwright.units import parse_line_rate
 
     given = options | {"rate_bits_per_s": None if rate == "none" else parse_line_rate(rate)}
-    decided = plan(_cluster(words, count), msgspec.convert(given, PlanOptions))
+    decided = plan(_make_cluster(words, count), msgspec.convert(given, PlanOptions))
     if dry_run:
         click.echo(msgspec.json.format(msgspec.json.encode(decided)).decode())
         return EXIT_OK
@@ -73,7 +73,7 @@ def up(
     return EXIT_OK
 
 
-def _cluster(words: tuple[str, ...], count: int | None) -> Cluster:
+def _make_cluster(words: tuple[str, ...], count: int | None) -> Cluster:
     if len(words) == 1 and words[0].endswith(".toml"):
         return resolve_cluster(None, count, words[0])
     if count is None:

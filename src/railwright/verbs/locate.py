@@ -137,8 +137,8 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     gpus = (arguments.gpus or 1) if arguments.probe == "nccl" else 0
     reached = {"ssh_config": arguments.ssh_config, "interfaces": arguments.interfaces}
     hosts = resolve_hosts(arguments.hosts, ranks_per_host=gpus or None, **reached) if arguments.lab is None else None
-    place = _place(arguments, hosts, gpus)
-    rounds, way = choose_rounds(arguments, place.fabric), _way(arguments, place, hosts, gpus)
+    place = _make_place(arguments, hosts, gpus)
+    rounds, way = choose_rounds(arguments, place.fabric), _choose_probe(arguments, place, hosts, gpus)
     with measuring_alone(arguments.force):
         found = search(
             place, rounds, seed=arguments.seed, cover=arguments.cover, way=way, latency=arguments.latency,
@@ -150,7 +150,7 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     return search_status(found.suspects, found.tested, found.not_measured + len(found.unjudged))
 
 
-def _place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
+def _make_place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
     from pathlib import Path
 
     from railwright.lab import state
@@ -179,11 +179,11 @@ def _place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
             raise UsageError("--switches and --cabling exclude each other", hint="give one of them")
         subnet = read_subnet(Path(arguments.cabling), Path(arguments.forwarding))
         return make_subnet_place(hosts, subnet, arguments.routing, arguments.adapter or "")
-    tree = _switch_tree(arguments.switches, hosts) if arguments.switches else None
+    tree = _read_switch_tree(arguments.switches, hosts) if arguments.switches else None
     return make_hosts_place(hosts, arguments.routing, tree, arguments.oversubscription, gpus)
 
 
-def _way(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> ProbeKind:
+def _choose_probe(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> ProbeKind:
     """Choose the traffic. Raises UsageError for options that conflict with it."""
     from railwright.locate.ways import mpi_way, nccl_way, tcp_way
 
@@ -208,7 +208,7 @@ def _way(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> 
     return mpi_way(hosts, arguments.mpirun)
 
 
-def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:
+def _read_switch_tree(path: str, hosts: Hosts) -> SwitchTree:
     """Read Slurm's topology.conf, or a folder with lldpctl's output on each host. Raises UsageError."""
     from pathlib import Path
 

@@ -29,7 +29,7 @@ from railwright.results.cited import cite, digest_file
 from railwright.results.records import ResultFile
 from railwright.topology.sources.root import read_bounded
 
-_MOST_BYTES = 2**20
+_MAX_BYTES = 2**20
 _HINT = "see docs/acceptance.md and examples/acceptance.toml"
 
 
@@ -40,7 +40,7 @@ def load_spec(file: str | None, require: tuple[str, ...] = ()) -> Spec | None:
     if require:
         raise UsageError("--accept and --require exclude each other", hint="leave out --require")
     try:
-        sheet = msgspec.toml.decode(read_bounded(Path(file), _MOST_BYTES), type=AgreementFile)
+        sheet = msgspec.toml.decode(read_bounded(Path(file), _MAX_BYTES), type=AgreementFile)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{file[:200]!r} is not a specification: {str(error)[:200]!r}", hint=_HINT) from error
     try:

@@ -56,7 +56,7 @@ def plan_hosts(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str
     return PlannedHosts(names, ranks_per_host, NoReach("kubernetes"), interfaces)
 
 
-def _job(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
+def _build_request(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
     """Build the requested job. Raises UsageError."""
     settings = {name: value for name, value in read_environment().items() if not name.startswith(_NOT_PASSED)}
     return KubernetesRequest(arguments.nodes, arguments.image, ranks_per_node, arguments.namespace or "",
@@ -85,7 +85,7 @@ def make_submitter(
     judged: Callable[[Received, list[str]], int] | None = None,
 ) -> Callable[[float], int]:
     """Return the function that submits a plan of some seconds instead of measuring it. `judged` reports the records."""
-    wanted = _job(arguments, hosts.ranks_per_host)
+    wanted = _build_request(arguments, hosts.ranks_per_host)
     required = load_requirements(arguments.require)
     folder = Path(arguments.output)
 
@@ -95,7 +95,7 @@ def make_submitter(
         return report(load(folder), folder, as_json=arguments.as_json, required=required, verbose=arguments.verbose)
 
     def submit_it(plan_s: float) -> int:
-        limit_s = wanted.limited(plan_s)
+        limit_s = wanted.choose_limit(plan_s)
         kind = choose_kind(arguments.job_kind)
         namespace = wanted.namespace or current_namespace()
         note(f"  {describe_cost(wanted, kind, namespace, limit_s, plan_s)}")
@@ -105,8 +105,8 @@ def make_submitter(
         if arguments.dry_run:
             _show(named)
             return 0
-        received, troubles = _followed(named, namespace, folder)
-        ending = _ending(received, troubles)
+        received, troubles = _run_job(named, namespace, folder)
+        ending = _explain_incomplete(received, troubles)
         if ending is not None and not received.has_results:
             raise ending
         if ending is not None:
@@ -119,7 +119,7 @@ def make_submitter(
     return submit_it
 
 
-def _followed(named: NamedJob, namespace: str, folder: Path) -> tuple[Received, list[str]]:
+def _run_job(named: NamedJob, namespace: str, folder: Path) -> tuple[Received, list[str]]:
     """Create the job, store its records, and remove it. Returns the records and the pods that died."""
     received = Received(folder, ("railwright", *sys.argv[1:]), dt.datetime.now)
     job = KubernetesJob(named, namespace, note)
@@ -138,7 +138,7 @@ def _followed(named: NamedJob, namespace: str, folder: Path) -> tuple[Received, 
     return received, job.troubles
 
 
-def _ending(received: Received, troubles: list[str]) -> CannotJudge | None:
+def _explain_incomplete(received: Received, troubles: list[str]) -> CannotJudge | None:
     """Return why the records are incomplete. None if they are complete."""
     words = [received.interrupted] * bool(received.interrupted)
     if received.lost:
@@ -153,4 +153,4 @@ def _show(named: NamedJob) -> None:
     click.echo(json.dumps(named.job(), indent=2))
     if named.kind == "job":
         click.echo("---")
-        click.echo(json.dumps(named.beside("UID-OF-THE-JOB", b"", b""), indent=2))
+        click.echo(json.dumps(named.owned_objects("UID-OF-THE-JOB", b"", b""), indent=2))

@@ -123,7 +123,7 @@ def measure(
     if arguments.dry_run:
         return 0
     output = Path(arguments.output)
-    file = _measured(proof, output)
+    file = _run_proof(proof, output)
     try:
         return report(file, output, as_json=arguments.as_json, required=required, spec=spec, verbose=arguments.verbose)
     finally:
@@ -131,7 +131,7 @@ def measure(
             raise proof.trouble
 
 
-def _measured(proof: Proof, output: Path) -> ResultFile:
+def _run_proof(proof: Proof, output: Path) -> ResultFile:
     """Run the plan and show progress. Raises an error if hosts or GPUs are unavailable."""
     proof.refuse_unreachable_hosts()
     _refuse_busy_gpus(proof)

@@ -84,7 +84,7 @@ def make_submitter(hosts: PlannedHosts, arguments: Arguments) -> Callable[[float
     folder = Path(arguments.output).absolute()
 
     def submit_it(plan_s: float) -> int:
-        limit_s = wanted.limited(plan_s)
+        limit_s = wanted.choose_limit(plan_s)
         note(f"  {describe_cost(wanted, find_groups(wanted), limit_s, plan_s)}")
         if arguments.dry_run:
             return 0

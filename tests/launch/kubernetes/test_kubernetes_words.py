@@ -188,8 +188,8 @@ def test_complaints_are_those_about_the_job_and_what_it_made():
     items = [{"involvedObject": {"kind": "Pod", "name": name}, "reason": reason, "message": message, "type": "Warning"}
              for name, reason, message in told]  # fmt: skip
     events = msgspec.json.decode(json.dumps({"items": items}), type=Events)
-    assert events.of("rw") == "FailedCreate: exceeded quota"
-    assert events.of("r") == ""
+    assert events.find_warning("rw") == "FailedCreate: exceeded quota"
+    assert events.find_warning("r") == ""
 
 
 ASKED = KubernetesRequest(3, "railwright:1", 8, "team-a", 8, ("nvidia.com/mlnx_vf=1",), ("rail1", "infra/rail2@net2"),
@@ -211,7 +211,7 @@ def test_an_indexed_job_asks_for_what_was_wanted_and_ends_whoever_is_gone():
     assert template["spec"]["subdomain"] == "rw"
     assert template["spec"]["automountServiceAccountToken"] is False
     assert {"name": "NCCL_IB_HCA", "value": "mlx5"} in container["env"]
-    beside = named.beside("uid", b"private", b"public")["items"]
+    beside = named.owned_objects("uid", b"private", b"public")["items"]
     for one in beside:
         (owner,) = one["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"], owner["uid"]) == ("Job", "rw", "uid")
@@ -261,7 +261,7 @@ def test_the_plan_tells_gpu_hours():
     assert said.startswith("Kubernetes: an Indexed Job of 3 pods on as many nodes, in namespace team-a, for at most 30")
     assert said.endswith("at most 12 GPU hours (3 x 8 GPUs), 4 by the plan")
     assert describe_cost(KubernetesRequest(2, "i"), "mpijob", "n", 1800.0, 60.0).endswith("1 pod hours, no GPU hours")
-    assert KubernetesRequest(2, "i", limit_s=61.0, start_within_s=60.0).limited(5.0) == 180.0
+    assert KubernetesRequest(2, "i", limit_s=61.0, start_within_s=60.0).choose_limit(5.0) == 180.0
 
 
 def test_ssh_reaches_pods_under_the_names_of_their_nodes(tmp_path):

@@ -29,10 +29,10 @@ def test_time_limits_are_read_as_slurm_does():
 
 
 def test_the_limit_follows_from_the_plan_in_whole_minutes():
-    assert SlurmRequest(2).limited(20.0) == 600.0
-    assert SlurmRequest(2).limited(1000.0) == 3000.0
-    assert SlurmRequest(2).limited(1001.0) == 3060.0
-    assert SlurmRequest(2, limit_s=61.0).limited(5000.0) == 120.0
+    assert SlurmRequest(2).choose_limit(20.0) == 600.0
+    assert SlurmRequest(2).choose_limit(1000.0) == 3000.0
+    assert SlurmRequest(2).choose_limit(1001.0) == 3060.0
+    assert SlurmRequest(2, limit_s=61.0).choose_limit(5000.0) == 120.0
 
 
 def test_words_that_sbatch_could_misread_are_refused():

@@ -33,17 +33,17 @@ def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
         return ""
     for wait_s in (0.0, _NVML_AVERAGES_OVER_S):
         time.sleep(wait_s)
-        found, trouble = _ask()
+        found, trouble = _read_gpu_use()
         busy = [
             f"{ids[use.address]} is busy: {why}" for use in found if use.address in ids and (why := describe_use(use))
         ]
         if not busy:
-            return trouble or _unread(ids, found)
+            return trouble or _describe_unreported(ids, found)
     hint = "wait until it is idle (nvidia-smi lists the processes), or use --force"
     raise UsageError("; ".join(busy), hint=hint)
 
 
-def _unread(ids: Mapping[str, str], found: Iterable[GpuUse]) -> str:
+def _describe_unreported(ids: Mapping[str, str], found: Iterable[GpuUse]) -> str:
     """Return a warning about GPUs that NVML does not list or report."""
     known = {use.address for use in found if (use.processes, use.utilisation, use.memory_used_bytes) != (None,) * 3}
     unread = [name for address, name in ids.items() if address not in known]
@@ -63,7 +63,7 @@ def describe_use(gpu: GpuUse) -> str:
     return ", ".join(words)
 
 
-def _ask() -> tuple[list[GpuUse], str]:
+def _read_gpu_use() -> tuple[list[GpuUse], str]:
     """Read the state of each GPU from NVML, or return the reason why it is unknown."""
     finished = query(_PROGRAM, timeout_s=_TIMEOUT_S)
     try:

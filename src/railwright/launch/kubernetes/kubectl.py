@@ -13,9 +13,9 @@ from railwright.launch.kubernetes.wanted import Kind
 from railwright.process import query
 
 _WITHIN_S = 60.0
-_MOST_SAID = 300
-_MOST_LINES = 10_000_000
-_SERVED = "/apis/kubeflow.org/v2beta1"
+_MAX_MESSAGE_CHARACTERS = 300
+_MAX_LINES = 10_000_000
+_MPIJOB_API_PATH = "/apis/kubeflow.org/v2beta1"
 
 Answer = TypeVar("Answer")
 
@@ -30,13 +30,15 @@ def kubectl_command(*words: str, namespace: str = "") -> list[str]:
 def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
     """Run kubectl and return its output. Raises CannotJudge with its error message."""
     argv = kubectl_command(*words, namespace=namespace)
-    finished = query(argv, timeout_s=_WITHIN_S, given=given, most_lines=_MOST_LINES)
+    finished = query(argv, timeout_s=_WITHIN_S, given=given, most_lines=_MAX_LINES)
     if finished.timed_out:
         reason = f"kubectl {words[0]} gave no answer within {_WITHIN_S:.0f} s"
         raise CannotJudge(reason, hint="try: kubectl version")
     if finished.returncode:
         message = next((line.strip() for line in reversed(finished.output) if line.strip()), finished.describe())
-        raise CannotJudge(f"kubectl {words[0]}: {message[:_MOST_SAID]}", hint="try: kubectl auth can-i --list")
+        raise CannotJudge(
+            f"kubectl {words[0]}: {message[:_MAX_MESSAGE_CHARACTERS]}", hint="try: kubectl auth can-i --list"
+        )
     return "\n".join(finished.output)
 
 
@@ -57,7 +59,7 @@ def current_namespace() -> str:
 def serves_mpijobs() -> bool:
     """Report whether the API server serves MPIJobs in the version of mpi-operator 0.6."""
     try:
-        answer = ask_kubectl("get", "--raw", _SERVED)
+        answer = ask_kubectl("get", "--raw", _MPIJOB_API_PATH)
     except CannotJudge as error:
         if "NotFound" in error.message or "could not find" in error.message:
             return False
@@ -66,7 +68,7 @@ def serves_mpijobs() -> bool:
         served = json.loads(answer)
         return any(resource.get("name") == "mpijobs" for resource in served.get("resources", ()))
     except (ValueError, AttributeError) as error:
-        raise CannotJudge(f"kubectl get --raw {_SERVED}: cannot decode the answer: {error}") from error
+        raise CannotJudge(f"kubectl get --raw {_MPIJOB_API_PATH}: cannot decode the answer: {error}") from error
 
 
 def choose_kind(requested: str) -> Kind:

@@ -62,7 +62,7 @@ class NamedJob:
         kind = "MPIJob" if self.kind == "mpijob" else "Job"
         return {"apiVersion": API[self.kind], "kind": kind, "metadata": self._metadata(), "spec": spec}
 
-    def beside(self, uid: str, private: bytes, public: bytes) -> Object:
+    def owned_objects(self, uid: str, private: bytes, public: bytes) -> Object:
         """Build the objects that an Indexed Job owns: the service that names its pods, and the keys of their sshd."""
         owner = {"apiVersion": API["job"], "kind": "Job", "name": self.name, "uid": uid}
         metadata = self._metadata() | {"ownerReferences": [owner]}
@@ -70,7 +70,7 @@ class NamedJob:
             "clusterIP": "None", "selector": {LABEL: self.name}, "publishNotReadyAddresses": True,
             "ports": [{"name": "ssh", "port": PORT}]}}  # fmt: skip
         secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth", "metadata": metadata,
-                  "data": {"ssh-privatekey": _encoded(private), "ssh-publickey": _encoded(public)}}  # fmt: skip
+                  "data": {"ssh-privatekey": _encode(private), "ssh-publickey": _encode(public)}}  # fmt: skip
         return {"apiVersion": "v1", "kind": "List", "items": [service, secret]}
 
     def _metadata(self) -> Object:
@@ -165,5 +165,5 @@ class NamedJob:
         return found
 
 
-def _encoded(content: bytes) -> str:
+def _encode(content: bytes) -> str:
     return base64.b64encode(content).decode("ascii")

@@ -125,7 +125,7 @@ def lead(plan: PodPlan, work: Path) -> None:
         (work / "ssh_config").write_text(ssh_config(work, user, nodes))
         folder = Path("/tmp/out")  # noqa: S108 - the pod's own
         words = [*plan.words, "--hosts", ",".join(nodes), "--ssh-config", str(work / "ssh_config"), "-O", str(folder)]
-        _complain(f"railwright {' '.join(plan.words)} over {', '.join(nodes)}")
+        _write_error(f"railwright {' '.join(plan.words)} over {', '.join(nodes)}")
         status = _measure([sys.executable, "-P", "-m", "railwright", *words], folder, writer)
     print_lines(writer.end(status))
 
@@ -136,12 +136,12 @@ def _measure(argv: list[str], folder: Path, writer: FrameWriter) -> int:
 
         def complain() -> None:
             while child.complaints:
-                _complain(child.complaints.popleft())
+                _write_error(child.complaints.popleft())
 
         return send_records(child, folder, writer, _TICK_S, complain).returncode
 
 
-def _complain(line: str) -> None:
+def _write_error(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
@@ -169,7 +169,7 @@ if __name__ == "__main__":
     try:
         main()
     except RailwrightError as error:
-        _complain(f"railwright: {error.message}" + f" ({error.hint})" * bool(error.hint))
+        _write_error(f"railwright: {error.message}" + f" ({error.hint})" * bool(error.hint))
         sys.exit(error.exit_status)
     except KeyboardInterrupt:
         sys.exit(1)

@@ -52,12 +52,12 @@ class Received:
                 self._files.add(file)
             self._ended |= {file} if record.startswith(_END) else set()
             with path.open("ab") as out:
-                out.write((self._as_typed(record) if file == RESULTS_NAME else record) + b"\n")
+                out.write((self._restore_command(record) if file == RESULTS_NAME else record) + b"\n")
         except OSError as error:
             hint = "choose another folder with --output"
             raise UsageError(f"cannot write {path}: {error.strerror}", hint=hint) from error
 
-    def _as_typed(self, record: bytes) -> bytes:
+    def _restore_command(self, record: bytes) -> bytes:
         try:
             run = msgspec.json.decode(record, type=Run)
         except msgspec.MsgspecError:

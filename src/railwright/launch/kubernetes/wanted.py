@@ -11,7 +11,7 @@ from railwright.units import format_count, format_duration
 
 Kind = Literal["mpijob", "job"]
 GPU = "nvidia.com/gpu"
-_LEAST_LIMIT_S, _TIMES_PLAN = 600.0, 3.0
+_MIN_LIMIT_S, _PLAN_FACTOR = 600.0, 3.0
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _KEY = rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}"
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -71,9 +71,9 @@ class KubernetesRequest:
         """The labels that a node must have."""
         return dict(text.split("=", 1) for text in self.node_selector)
 
-    def limited(self, plan_s: float) -> float:
+    def choose_limit(self, plan_s: float) -> float:
         """Return the time limit in seconds, rounded up to whole minutes, with the time to start the pods."""
-        wished = self.limit_s if self.limit_s is not None else max(_LEAST_LIMIT_S, _TIMES_PLAN * plan_s)
+        wished = self.limit_s if self.limit_s is not None else max(_MIN_LIMIT_S, _PLAN_FACTOR * plan_s)
         return max(1, -(-(wished + self.start_within_s) // 60)) * 60.0
 
 

@@ -27,7 +27,7 @@ STEP = ("srun", "--overlap", "--cpu-bind=none", "--chdir=/", "--input=none")
 """A step that runs next to others of the job: from Slurm 20.11 on, it would wait for them without `--overlap`."""
 _FIELD = re.compile(r"(\S+?)=(.*?)(?= [A-Z][A-Za-z:/_]*=|$)")
 _BAD_STATES = ("down", "fail", "no_respond", "unknown", "power", "reboot")
-_MOST_SAID = 200
+_MAX_MESSAGE_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def expand_nodes(listed: str) -> tuple[str, ...]:
     lines = ask_slurm("scontrol", "show", "hostnames", listed).output if listed else ()
     names = tuple(line.strip() for line in lines if line.strip())
     if not names:
-        reason = f"the node list of the job cannot be expanded: {listed[:_MOST_SAID]!r}"
+        reason = f"the node list of the job cannot be expanded: {listed[:_MAX_MESSAGE_CHARACTERS]!r}"
         raise CannotJudge(reason, hint="try: scontrol show job")
     return names
 
@@ -110,7 +110,11 @@ def describe_failure(finished: ChildResult, program: str) -> str:
     lines = [line.strip() for line in finished.output if line.strip()]
     errors = [line for line in lines if "error:" in line or "fatal:" in line]
     message = next(iter(errors or lines), finished.describe())
-    return message[:_MOST_SAID] if message.startswith(program) else f"{program}: {message[:_MOST_SAID]}"
+    return (
+        message[:_MAX_MESSAGE_CHARACTERS]
+        if message.startswith(program)
+        else f"{program}: {message[:_MAX_MESSAGE_CHARACTERS]}"
+    )
 
 
 @dataclass
@@ -143,23 +147,23 @@ class SlurmReach(RemoteReach):
             raise CannotJudge("this host has no address that nodes can reach")
         return tuple(found)
 
-    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+    def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """Return each node's address on the first interface, or without any, on its own first. Raises UsageError."""
         return tuple(
-            answer.address_on(host, interfaces or [name for name, _ in answer.has if name != "lo"] or ("lo",))
+            answer.find_address(host, interfaces or [name for name, _ in answer.has if name != "lo"] or ("lo",))
             for host, answer in self.answers().items()
         )
 
     def check(self) -> None:
         """Probe all nodes by one step. Raises CannotJudge, which names the nodes without a valid answer."""
-        troubles = self._states()
+        troubles = self._find_unusable()
         probed = [host for host in self.hosts if host not in troubles]
         if probed:
-            step = [*STEP, *self._on(probed), "--mpi=none", "--kill-on-bad-exit=0", *PROBE_COMMAND]
+            step = [*STEP, *self._node_options(probed), "--mpi=none", "--kill-on-bad-exit=0", *PROBE_COMMAND]
             finished = run(step, timeout_s=_WITHIN_S)
             answers = {answer.host: answer for answer in parse_answers(finished.output)}
             for host in probed:
-                why = answers[host].trouble() if host in answers else self._silent(host, finished)
+                why = answers[host].trouble() if host in answers else self._explain_silence(host, finished)
                 if why:
                     troubles[host] = why
             self._answers = {host: answers[host] for host in probed if host in answers}
@@ -168,11 +172,11 @@ class SlurmReach(RemoteReach):
             node = next(iter(troubles))
             raise CannotJudge(f"job {self.allocation.job}: {reasons}", hint=f"try: scontrol show node {node}")
 
-    def _on(self, hosts: Sequence[str]) -> list[str]:
+    def _node_options(self, hosts: Sequence[str]) -> list[str]:
         count = len(hosts)
         return [f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", f"--nodelist={','.join(hosts)}"]
 
-    def _states(self) -> dict[str, str]:
+    def _find_unusable(self) -> dict[str, str]:
         """Return the controller's reasons for unusable nodes. A job keeps its nodes while they are drained."""
         words = ["sinfo", "--noheader", "--Node", f"--nodes={','.join(self.hosts)}", "--format=%N|%T|%E"]
         found = {}
@@ -182,17 +186,17 @@ class SlurmReach(RemoteReach):
             if host in self.hosts and (state.endswith("*") or state.startswith(_BAD_STATES)):
                 found[host] = f"Slurm reports it as {state.rstrip('*')}"
                 found[host] += ", and it does not respond" * state.endswith("*")
-                found[host] += f" ({reason[:_MOST_SAID]})" * (reason not in ("", "none"))
+                found[host] += f" ({reason[:_MAX_MESSAGE_CHARACTERS]})" * (reason not in ("", "none"))
         return found
 
     @staticmethod
-    def _silent(host: str, finished: ChildResult) -> str:
+    def _explain_silence(host: str, finished: ChildResult) -> str:
         if finished.timed_out:
             return f"no answer within {_WITHIN_S:.0f} s"
         lines = [line.strip() for line in finished.output if line.strip()]
         named = next((line for line in lines if host in line.replace(",", " ").replace(":", " ").split()), "")
         message = named or next((line for line in lines if "error:" in line), "") or (lines[-1] if lines else "")
-        return message[:_MOST_SAID] or f"srun: {finished.describe()}"
+        return message[:_MAX_MESSAGE_CHARACTERS] or f"srun: {finished.describe()}"
 
     def srun_plugin(self, flavour: Flavour) -> str:
         """Return the plugin by which srun can start ranks of an MPI, or an empty string to use mpirun.
@@ -204,7 +208,7 @@ class SlurmReach(RemoteReach):
         if self.started_by == "mpirun":
             return ""
         if plugin not in self._troubles:
-            finished = run([*STEP, *self._on(self.hosts), f"--mpi={plugin}", "true"], timeout_s=_WITHIN_S)
+            finished = run([*STEP, *self._node_options(self.hosts), f"--mpi={plugin}", "true"], timeout_s=_WITHIN_S)
             self._troubles[plugin] = "" if finished.returncode == 0 else describe_failure(finished, "srun")
         trouble = self._troubles[plugin]
         if trouble and self.started_by == "srun":

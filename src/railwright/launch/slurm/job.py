@@ -21,12 +21,12 @@ from railwright.units import format_count, format_duration
 
 SUBMITTED = "RAILWRIGHT_SUBMITTED"
 """Set in the environment of a job that we submitted, so that its command line is run instead of submitted again."""
-_LEAST_LIMIT_S, _TIMES_PLAN = 600.0, 3.0
+_MIN_LIMIT_S, _PLAN_FACTOR = 600.0, 3.0
 _POLL_S = (0.2, 5.0)
 _LIMIT = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _GPUS = re.compile(r"gpu(?::[^:,()]+)?:(\d+)")
 _WORD = re.compile(r"[A-Za-z0-9_.,+-]{1,200}")
-_OURS = (
+_RESERVED_OPTIONS = (
     "--parsable",
     "--wrap",
     "--output",
@@ -38,8 +38,8 @@ _OURS = (
     "--requeue",
     "--help",
 )
-_UNUSABLE = ("down", "drain", "fail", "maint", "unk", "power", "reboot", "no_respond")
-_HOPELESS = (
+_UNUSABLE_STATES = ("down", "drain", "fail", "maint", "unk", "power", "reboot", "no_respond")
+_HOPELESS_REASONS = (
     *("PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "PartitionInactive", "BadConstraints"),
     *("AccountNotAllowed", "QOSNotAllowed", "InvalidAccount", "InvalidQOS", "JobHeldAdmin", "JobHeldUser"),
     *("AssociationJobLimit", "AssociationTimeLimit", "QOSTimeLimit", "QOSJobLimit"),
@@ -54,12 +54,12 @@ _ENDINGS = {
     "BOOT_FAIL": "ended because one of its nodes did not boot",
     "DEADLINE": "ended at its deadline",
 }
-_NEXT = {
+_HINTS = {
     "TIMEOUT": "raise --time",
     "NODE_FAIL": "find the failed node: sinfo --list-reasons",
     "OUT_OF_MEMORY": "choose smaller sizes, or give --sbatch=--mem=0",
 }
-_LIVES = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "REQUEUED", "SIGNALING",
+_LIVE_STATES = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "REQUEUED", "SIGNALING",
           "STAGE_OUT", "RESIZING")  # fmt: skip
 
 
@@ -84,12 +84,12 @@ class SlurmRequest:
                 raise UsageError(
                     f"--sbatch must be an option of sbatch, got {word[:60]!r}", hint="write --sbatch=--qos=high"
                 )
-            if word.partition("=")[0] in _OURS:
+            if word.partition("=")[0] in _RESERVED_OPTIONS:
                 raise UsageError(f"{word[:60]} is reserved: railwright sets it", hint="leave it out")
 
-    def limited(self, plan_s: float) -> float:
+    def choose_limit(self, plan_s: float) -> float:
         """Return the time limit in seconds, rounded up to whole minutes, for a plan of that length."""
-        wished = self.limit_s if self.limit_s is not None else max(_LEAST_LIMIT_S, _TIMES_PLAN * plan_s)
+        wished = self.limit_s if self.limit_s is not None else max(_MIN_LIMIT_S, _PLAN_FACTOR * plan_s)
         return max(1, -(-wished // 60)) * 60.0
 
     def words(self, limit_s: float, folder: Path) -> list[str]:
@@ -130,7 +130,7 @@ class NodeGroup(NamedTuple):
     @property
     def is_usable(self) -> bool:
         """Whether a job can get the nodes, now or later."""
-        return not self.state.rstrip("*$~#@!%^-").startswith(_UNUSABLE) and not self.state.endswith("*")
+        return not self.state.rstrip("*$~#@!%^-").startswith(_UNUSABLE_STATES) and not self.state.endswith("*")
 
 
 def parse_groups(lines: Iterable[str], partition: str) -> list[NodeGroup]:
@@ -190,7 +190,7 @@ class SlurmJob:
     limit_s: float
     tell: Callable[[str], None]
     state: str = ""
-    _said: str = field(default="", init=False)
+    _last_report: str = field(default="", init=False)
 
     def follow(self) -> None:
         """Report state changes and forward the log until the job ends. `state` is then its final state.
@@ -200,39 +200,39 @@ class SlurmJob:
         log = FollowedFile(self.log)
         pause_s = _POLL_S[0]
         while True:
-            found = self._look()
+            found = self._read_state()
             with contextlib.suppress(OSError):
                 for line in log.lines():
                     self.tell(line.decode("utf-8", "replace"))
-            if self.state not in _LIVES:
+            if self.state not in _LIVE_STATES:
                 return
-            self._tell_change(found)
+            self._report_change(found)
             time.sleep(pause_s)
             pause_s = min(1.5 * pause_s, _POLL_S[1])
 
-    def _look(self) -> dict[str, str]:
+    def _read_state(self) -> dict[str, str]:
         """Read the fields of `scontrol show job`. Empty for a job that Slurm has purged after its end."""
         try:
             found = read_job_fields(self.number)
         except CannotJudge as error:
             if "Invalid job id" not in error.message:
                 raise
-            self.state = self.state if self.state not in _LIVES else ""
+            self.state = self.state if self.state not in _LIVE_STATES else ""
             return {}
         self.state = found.get("JobState", "").split(" ")[0].rstrip("+")
         return found
 
-    def _tell_change(self, found: dict[str, str]) -> None:
+    def _report_change(self, found: dict[str, str]) -> None:
         reason = found.get("Reason", "None").split(" ")[0]
         words = f"job {self.number}: {self.state.lower()}"
         if self.state == "PENDING":
             words += f" ({reason})" * (reason != "None")
         elif found.get("NodeList", "(null)") != "(null)":
             words += f" on {found['NodeList'][:200]}"
-        if words != self._said:
+        if words != self._last_report:
             self.tell(words)
-            self._said = words
-        if self.state == "PENDING" and reason.startswith(_HOPELESS):
+            self._last_report = words
+        if self.state == "PENDING" and reason.startswith(_HOPELESS_REASONS):
             with contextlib.suppress(RailwrightError):
                 ask_slurm("scancel", self.number)
             hint = "see the limits: scontrol show partition, sacctmgr show assoc, sacctmgr show qos"
@@ -244,7 +244,7 @@ class SlurmJob:
         if ending is None:
             return None
         words = f"job {self.number} {ending.format(limit=format_duration(self.limit_s))}"
-        return CannotJudge(words, hint=_NEXT.get(self.state, f"see its log: {self.log}"))
+        return CannotJudge(words, hint=_HINTS.get(self.state, f"see its log: {self.log}"))
 
 
 def submit(

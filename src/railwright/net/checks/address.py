@@ -15,13 +15,13 @@ def _judge(view: View, note: Note) -> str:
     words = " ".join(f"{one.address}/{one.prefix_length}" for one in port.addresses if one.is_global) or "none"
     note("addresses", words, "ip address")
     if isinstance(attached, Attached):
-        note("attached", _list(attached.addresses), "railwrightd list")
+        note("attached", _join_addresses(attached.addresses), "railwrightd list")
         if missing := [one for one in attached.addresses if one not in present]:
-            says = f"{port.name} lacks {_list(missing)}, which was attached and is routed here"
+            says = f"{port.name} lacks {_join_addresses(missing)}, which was attached and is routed here"
             command = f"ip address add {missing[0]}/{missing[0].max_prefixlen} dev {device}"
             raise Bad(says, f"{view.inside(command)}; find out what removed it")
         if strange := [one for one in present if one not in attached.addresses]:
-            says = f"{port.name} has {_list(strange)} too, which was not attached: packets from there are dropped"
+            says = f"{port.name} has {_join_addresses(strange)} too, which was not attached: packets from there are dropped"
             raise Bad(
                 says, view.inside(f"ip address del {strange[0]}/{present[strange[0]].prefix_length} dev {device}")
             )
@@ -36,7 +36,7 @@ def _judge(view: View, note: Note) -> str:
     return words
 
 
-def _list(addresses: Iterable[Address]) -> str:
+def _join_addresses(addresses: Iterable[Address]) -> str:
     return " ".join(map(str, addresses))
 
 

@@ -22,7 +22,7 @@ def _judge(view: View, note: Note) -> str:
         if isinstance(attached, Unseen) and by_frr and all(by_frr.values()):
             return f"FRR has sent them to {' and '.join(sorted({peer for peers in by_frr.values() for peer in peers}))}"
     attached, rail = require_seen(attached), require_seen(view.rail)
-    prefixes = " ".join(_prefix(one) for one in attached.addresses)
+    prefixes = " ".join(_host_prefix(one) for one in attached.addresses)
     later = view.attached_after if isinstance(view.attached_after, Attached) else attached
     # The state after all packets: a session that was down before may have come back.
     now = view.rail_after if isinstance(view.rail_after, Rail) else rail
@@ -52,10 +52,10 @@ def _session(before: Rail, after: Rail) -> str:
 
 def _note_what_frr_says(by_frr: Mapping[Address, tuple[str, ...]], note: Note) -> None:
     for address, peers in by_frr.items():
-        note(_prefix(address), f"sent to {', '.join(peers) or 'nobody'}", "vtysh")
+        note(_host_prefix(address), f"sent to {', '.join(peers) or 'nobody'}", "vtysh")
 
 
-def _prefix(address: Address) -> str:
+def _host_prefix(address: Address) -> str:
     return f"{address}/{address.max_prefixlen}"
 
 

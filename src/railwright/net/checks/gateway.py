@@ -16,7 +16,7 @@ def _judge(view: View, note: Note) -> str:
     # If the daemon does not know the bridge's MAC, an ARP answer gives it for gateways of both families.
     right = known or next(filter(None, answers.values()), "")
     for gateway, mac in answers.items():
-        note(str(gateway), _words(mac, port.entry(gateway)), f"{_protocol(gateway)}; ip neighbour")
+        note(str(gateway), _describe_answer(mac, port.entry(gateway)), f"{_protocol(gateway)}; ip neighbour")
     if known:
         note("the bridge's MAC", known, "railwrightd list")
     for gateway, mac in answers.items():
@@ -27,7 +27,7 @@ def _judge(view: View, note: Note) -> str:
     return f"{' and '.join(map(str, answers))} at {right}"
 
 
-def _words(mac: str | None, entry: Neighbour | None) -> str:
+def _describe_answer(mac: str | None, entry: Neighbour | None) -> str:
     table = f"{entry.mac or 'no MAC'} {' '.join(entry.states).lower()}" if entry else "no entry"
     return f"{f'answers {mac}' if mac else 'no answer'}; {table}"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from railwright.checks.known_bad import KnownBad
     from railwright.checks.outcome import CheckOutcome
 
-_MOST_BAD_BYTES = 2**20
+_MAX_BAD_BYTES = 2**20
 
 
 @click.command(cls=MachineCommand)
@@ -83,7 +83,7 @@ def audit(
         raise UsageError(f"{more[0][:60]!r} requires --from", hint="write --from before the first machine")
     bad: tuple[KnownBad, ...] = ()
     if bad_file is not None:
-        bad = decode_known_bad(read_bounded(Path(bad_file), _MOST_BAD_BYTES), bad_file[:200])
+        bad = decode_known_bad(read_bounded(Path(bad_file), _MAX_BAD_BYTES), bad_file[:200])
     if reached is not None:
         return audit_hosts(reached, as_json, bad)
     if machine is not None and more:

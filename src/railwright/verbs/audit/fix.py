@@ -16,7 +16,7 @@ from railwright.options.machine import load_machine
 from railwright.terminal import escape
 
 ROOT = Path("/")
-_MOST_SHOWN = 8
+_MAX_SHOWN = 8
 """The number of similar files that are listed, since a host has one for each CPU."""
 
 
@@ -68,8 +68,8 @@ def _restore(name: str) -> int:
 
 
 def _show(writes: Sequence[Write], *, forward: bool) -> None:
-    for write in writes[:_MOST_SHOWN]:
+    for write in writes[:_MAX_SHOWN]:
         old, new = (write.before, write.after) if forward else (write.after, write.before)
         click.echo(f"  /{write.file}: {escape(old[:80])} -> {new}")
-    if len(writes) > _MOST_SHOWN:
-        click.echo(f"  and {len(writes) - _MOST_SHOWN} files more of the same kind")
+    if len(writes) > _MAX_SHOWN:
+        click.echo(f"  and {len(writes) - _MAX_SHOWN} files more of the same kind")

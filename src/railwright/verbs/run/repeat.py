@@ -23,12 +23,12 @@ from railwright.workflows.judged import note
 from railwright.workflows.kubernetes import NAMES as KUBERNETES_NAMES
 from railwright.workflows.slurm import NAMES
 
-_FILES = ("library", "solver", "program", "dat")
+_FILE_OPTIONS = ("library", "solver", "program", "dat")
 """Options of benchmarks that name a file."""
-_OURS = ("output", "as_json", "force", "verbose", "dry_run", "silence", "require", "repeat", *NAMES,
+_IGNORED_PARAMETERS = ("output", "as_json", "force", "verbose", "dry_run", "silence", "require", "repeat", *NAMES,
          *KUBERNETES_NAMES)  # fmt: skip
 """Parameters that do not affect the measurement and are taken from the new command."""
-_MOST_WORDS, _MOST_WORD_CHARACTERS = 1000, 16_384
+_MAX_WORDS, _MAX_WORD_CHARACTERS = 1000, 16_384
 
 
 def build_repetition(arguments: Arguments) -> Arguments:
@@ -51,9 +51,9 @@ def _recorded_options(run: Run, command: click.Command) -> dict[str, Any]:
     if words[1:2] != ["run"]:
         reason = f"the record must be of `railwright run`, got {' '.join(words[:2])[:80]!r}"
         raise UsageError(reason, hint="give a record of railwright run")
-    if len(words) > _MOST_WORDS or any(len(word) > _MOST_WORD_CHARACTERS for word in words):
+    if len(words) > _MAX_WORDS or any(len(word) > _MAX_WORD_CHARACTERS for word in words):
         raise UsageError(
-            f"the recorded command must be at most {_MOST_WORDS} words of {_MOST_WORD_CHARACTERS} characters"
+            f"the recorded command must be at most {_MAX_WORDS} words of {_MAX_WORD_CHARACTERS} characters"
         )
     try:
         given = command.make_context("run", words[2:], resilient_parsing=False).params
@@ -63,11 +63,11 @@ def _recorded_options(run: Run, command: click.Command) -> dict[str, Any]:
     if given["repeat"] is not None:
         raise UsageError("the record is itself a repetition", hint=f"repeat the first: {given['repeat'][:200]}")
     named = [name for name in ("mpirun", "ssh_config") if given.get(name)]
-    named += [text[:80] for text in given["options"] if text.partition("=")[0].rpartition(".")[2] in _FILES]
+    named += [text[:80] for text in given["options"] if text.partition("=")[0].rpartition(".")[2] in _FILE_OPTIONS]
     if named:
         hint = f"check it, and run it yourself: {' '.join(words)[:200]}"
         raise UsageError(f"the recorded command names a file to load or start ({named[0]})", hint=hint)
-    return {name: value for name, value in given.items() if name not in _OURS}
+    return {name: value for name, value in given.items() if name not in _IGNORED_PARAMETERS}
 
 
 def _replay_environment(recorded: dict[str, str]) -> None:

@@ -140,7 +140,7 @@ def _cost(arguments: Arguments) -> int:
     from railwright.run.exclusive import measuring_alone
     from railwright.watch.cost import CommandMonitor, OwnMonitor, measure_cost
 
-    monitor = OwnMonitor() if arguments.cost_of is None else CommandMonitor(_words(arguments.cost_of))
+    monitor = OwnMonitor() if arguments.cost_of is None else CommandMonitor(_split_command(arguments.cost_of))
     with measuring_alone(arguments.force):
         found = measure_cost(monitor, arguments.pairs, lambda text: click.echo(text, err=True))
     print_answer([found], lambda: cost_lines(found), as_json=arguments.as_json)
@@ -149,7 +149,7 @@ def _cost(arguments: Arguments) -> int:
     return EXIT_SLOW if found.slowed_by_low > found.threshold else EXIT_UNJUDGED
 
 
-def _words(text: str) -> list[str]:
+def _split_command(text: str) -> list[str]:
     """Split a command that is quoted as for a shell. Raises UsageError."""
     import shlex
 

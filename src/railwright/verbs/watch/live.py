@@ -26,7 +26,7 @@ HostBins = Sequence[tuple[str, Bins | str]]
 """For each host its name, and its bins or the reason why there are none."""
 _PLAIN_EVERY_S = 10
 _ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
-_MOST_KEY_BYTES = 64
+_MAX_KEY_BYTES = 64
 
 
 class Live(Generic[_Seen]):
@@ -98,7 +98,7 @@ class Live(Generic[_Seen]):
             if ended in ready:
                 return
             try:
-                pressed = os.read(terminal, _MOST_KEY_BYTES).decode("ascii", "replace")
+                pressed = os.read(terminal, _MAX_KEY_BYTES).decode("ascii", "replace")
             except OSError:  # the terminal is gone
                 return
             if not pressed or "q" in pressed:
