@@ -42,7 +42,7 @@ class CannotJudge(RailwrightError):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Build the error for a name that does not exist. Its hint lists the nearest names that do."""
+    """Build the error for a name that does not exist. Its hint lists the nearest names, or else all known names."""
     import difflib  # a tenth of the time of --help
 
     names = sorted(known)

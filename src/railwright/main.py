@@ -96,7 +96,7 @@ _EQUIVALENT_OPTIONS = {
 
 
 def _suggest_option(error: click.NoSuchOption) -> str:
-    """Return the hint for an unknown option: our equivalent if the command has it, else the command's --help."""
+    """Return the hint for an unknown option: our equivalent if the command has one, or else the command's --help."""
     if error.ctx is None:
         return "see railwright --help"
     words = _EQUIVALENT_OPTIONS.get(error.option_name, "")
@@ -147,7 +147,7 @@ def main() -> None:
 
 
 def run_command(words: list[str]) -> int:
-    """Run the command given by these words, print the message of an error, and return the exit status."""
+    """Run the command with these arguments, print the message of an error, and return the exit status."""
     try:
         status = cli.main(words, "railwright", standalone_mode=False)
         click.echo(nl=False)  # flushes, so that a full disk or a closed pipe is detected here

@@ -204,7 +204,7 @@ def test_mpich_says_why_it_cannot_start_over_ipv6(railwright, hosts_of_ipv6, mpi
     words = ("run", "mpi_all_reduce", *QUICK, "--mpirun", mpiruns["mpich"])
     done = railwright(*hosts_of_ipv6.words("namespaces", railwright, *words))
     assert done.status == 3
-    assert re.search(r"address must be without colons for MPICH's launcher, got fd72:", done.message())
+    assert re.search(r"address must not contain colons for MPICH's launcher, got fd72:", done.message())
 
 
 @pytest.fixture(params=WAYS)

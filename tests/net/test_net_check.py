@@ -293,6 +293,6 @@ def test_without_the_daemon_only_what_was_looked_at_is_ok(fabric: Fabric) -> Non
     assert not answer.of("net2", "bad"), answer.words()
     for name in ("net1", "net2"):
         assert {"flows", "leaf", "drops", "offload", "isolation"} <= set(answer.of(name, "not looked"))
-    assert answer.of("net2", "ok")["bgp"]["says"].startswith("FRR has sent them to 192.0.2.")
+    assert answer.of("net2", "ok")["bgp"]["says"].startswith("FRR has sent the addresses to 192.0.2.")
     # Seconds without flows may have let the leaf end its session after 9 s; then it comes back by itself.
     expect_all_ok_once_bgp_is(fabric)

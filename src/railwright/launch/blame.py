@@ -18,13 +18,13 @@ _GONE = "gone"
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
 _RANK_PATTERN = re.compile(r"process rank (\d+) with PID \d+ .*exited on signal")
 _HOST_PATTERN = re.compile(r"(?:Remote host:|RUNNING AT|Remote daemon:.* on node)\s+(\S+)")
-"""The messages of PRRTE and Hydra that name the rank or host that ended first. They kill the other ranks."""
+"""The messages in which PRRTE and Hydra name the rank or host that ended first. Both then kill the other ranks."""
 _SIGNAL_PATTERN = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
 
 
 @dataclass
 class RankState:
-    """The state of a rank, by its messages and by the kernel."""
+    """The state of a rank, from its messages and from the kernel."""
 
     host: str = "?"
     pid: int = 0
@@ -42,7 +42,7 @@ class RankState:
         return f"rank {rank} (host {self.host}, pid {self.pid}) at step {self.step!r}"
 
     def describe_activity(self) -> str:
-        """Return the kernel's process state of a local rank, since a stopped or sleeping rank holds up the others."""
+        """Return the kernel's state of the rank as a suffix, such as `, stopped`. Empty if it runs on another host."""
         letter = self._state_letter()
         return f", {_STATES.get(letter, letter)}" if letter else ""
 
@@ -51,7 +51,7 @@ class RankState:
         return self._state_letter() in ("T", "t", _GONE)
 
     def has_ended(self) -> bool:
-        """Report whether no more messages will come from the rank."""
+        """Report whether the rank will send no more messages."""
         return self.said_bye or self.was_asked or self.is_lost
 
     def _state_letter(self) -> str:
@@ -72,7 +72,7 @@ class Placement:
     hosts: Sequence[str]
 
     def find_ranks(self, host: str) -> set[int]:
-        """Return the ranks of a host."""
+        """Return the ranks on a host. Empty for a host that is not part of the launch."""
         hosts = self.hosts
         return {n for n in range(self.ranks) if hosts and hosts[n * len(hosts) // self.ranks] == host}
 
@@ -85,7 +85,7 @@ class Placement:
         return found
 
     def find_first_ended(self, output: Iterable[str]) -> set[int]:
-        """Find the ranks that ended first according to the launcher's output."""
+        """Find the ranks that ended first according to the launcher's output. Empty if it names none."""
         for line in output:
             if found := _RANK_PATTERN.search(line):
                 return {int(found[1])}

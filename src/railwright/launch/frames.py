@@ -47,12 +47,12 @@ class FrameWriter:
 
 @dataclass
 class FrameReader:
-    """Reassembles records. Lines may come in any order, and repeatedly after a lost connection."""
+    """Reassembles records. Lines may arrive in any order, and again after a lost connection."""
 
     status: int | None = field(default=None, init=False)
     """The exit status of the recorded program. None until the end line has come."""
     damaged: int = field(default=0, init=False)
-    """The number of records whose pieces do not fit together."""
+    """The number of records that cannot be decoded."""
     _frames: dict[int, tuple[str, str, str]] = field(default_factory=dict, init=False)
     _seen: set[int] = field(default_factory=set, init=False)
     _cursor: int = field(default=0, init=False)
@@ -60,7 +60,7 @@ class FrameReader:
     _last: int | None = field(default=None, init=False)
 
     def read(self, line: str) -> bool:
-        """Take a line of the log. Returns False if it is text."""
+        """Process a line of the log. Returns False if the line is text."""
         found = _FRAME.fullmatch(line)
         if found is None:
             # A truncated frame is lost, but it is not text either.
@@ -75,7 +75,7 @@ class FrameReader:
         return True
 
     def records(self) -> Iterator[tuple[str, bytes]]:
-        """Yield each file name and record that is complete and follows the previous ones without a gap."""
+        """Yield the file name and content of each complete record that follows the previous ones without a gap."""
         while (after := self._find_record_end(self._cursor)) is not None:
             yield from self._unpack(self._cursor, after)
             self._cursor = after
@@ -98,11 +98,11 @@ class FrameReader:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether a frame before the last one is missing or damaged."""
+        """Whether a frame before the last received one is missing, or a record is damaged."""
         return bool(self.damaged) or len(self._seen) < max(self._seen, default=-1) + 1
 
     def lost(self) -> str:
-        """Describe the missing lines. Empty if all have come."""
+        """Describe the missing lines, the damaged records and a missing end. Empty if the log is complete."""
         if self.is_complete:
             return ""
         known = (max(self._seen) if self._seen else -1) + 1
@@ -113,7 +113,10 @@ class FrameReader:
         return ", and ".join(words)
 
     def _find_record_end(self, number: int) -> int | None:
-        """Return the number after the record that begins with a frame. None while the record is incomplete."""
+        """Return the number of the frame after the record that begins at `number`.
+
+        None if the record is incomplete, or if no record begins there.
+        """
         first = self._frames.get(number)
         if first is None or first[1] not in "=<":
             return None

@@ -16,7 +16,7 @@ from railwright.errors import UsageError
 from railwright.results.records import Fabric
 
 MAX_HOSTS = 512
-"""The number of connections that `stream` can serve with one rank on each host."""
+"""The maximum number of hosts: with one rank per host, `stream` can serve as many connections."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%A-Za-z0-9]*")
 _MAX_NAME_CHARACTERS = 253  # RFC 1035
 _INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
@@ -63,10 +63,10 @@ class Reach(PlannedReach, Protocol):
         """Raise CannotJudge, with host and cause, if a host cannot be reached. Takes bounded time."""
 
     def wrap_command(self, argv: Sequence[str]) -> list[str]:
-        """Return the command line that runs mpirun, given by `argv`."""
+        """Return the command line that runs `argv`, an mpirun command, where mpirun must be started."""
 
     def agent(self, scratch: Path) -> list[str]:
-        """Return the program that mpirun calls with a host and a command line, and its leading arguments."""
+        """Return the agent's program and its leading arguments. mpirun appends a host and a command line."""
 
     def address(self) -> str:
         """Return the address of mpirun as the other hosts see it. Call `check` first."""
@@ -75,7 +75,7 @@ class Reach(PlannedReach, Protocol):
         """Return our own addresses as the hosts see them. Empty if they see our files. Call `check` first."""
 
     def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
-        """Return the address of each host on the first interface, or without any, the one at which it is reached.
+        """Return each host's address on the first of the interfaces. Without interfaces, that at which it is reached.
 
         Raises UsageError for a host that has no address there. Call `check` first.
         """
@@ -108,7 +108,7 @@ class PlannedHosts:
     reach: PlannedReach
     interfaces: tuple[str, ...] = ()
     first: int = 0
-    """In a group that merges two others, the number of names that belong to the first. 0 in any other group."""
+    """In a group that merges two others, the number of hosts of the first. 0 in any other group."""
     grows_to: int = 0
     """The number of hosts that groups may grow to. 0 means that groups do not grow."""
     _parts: dict[tuple[str, ...], Self] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -129,7 +129,7 @@ class PlannedHosts:
         return self.interfaces or self.reach.interfaces
 
     def part(self, names: tuple[str, ...]) -> Self:
-        """Return some of the hosts. The result is cached, so that each host is probed only once."""
+        """Return the named hosts only. The result is cached, so that each host is probed only once."""
         if names == self.names:
             return self
         if names not in self._parts:
@@ -145,7 +145,11 @@ class Hosts(PlannedHosts):
 
 
 def parse_hosts(text: str) -> tuple[str, ...]:
-    """Parse `host0,host1`. Raises UsageError for duplicates, and for names that ssh could read as an option."""
+    """Parse `host0,host1`.
+
+    Raises UsageError for duplicates, for fewer than 2 or more than `MAX_HOSTS` hosts, and for an invalid name, such as
+    one that ssh could read as an option.
+    """
     names = tuple(part.strip() for part in text.split(","))
     for name in names:
         if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_CHARACTERS:
@@ -160,7 +164,7 @@ def parse_hosts(text: str) -> tuple[str, ...]:
 
 
 def parse_interfaces(text: str) -> tuple[str, ...]:
-    """Parse `eth0,eth1`. Raises UsageError."""
+    """Parse `eth0,eth1`. Empty for an empty text. Raises UsageError for an invalid name."""
     names = tuple(part.strip() for part in text.split(",")) if text else ()
     for name in names:
         if not _INTERFACE.fullmatch(name):

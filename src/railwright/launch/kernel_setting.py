@@ -39,7 +39,10 @@ def plan_writes(change: Change, root: Path) -> tuple[Write, ...]:
 
 
 def _read_value(root: Path, file: str) -> str:
-    """Return the word in brackets if the kernel lists all choices, or else the whole line."""
+    """Return the word in brackets if the kernel lists all choices, or else the whole content.
+
+    Raises CannotJudge if the file cannot be read.
+    """
     try:
         with (root / file).open("rb") as opened:
             content = opened.read(_MAX_BYTES).decode("ascii")
@@ -58,13 +61,19 @@ def _write(root: Path, file: str, value: str) -> None:
             os.close(descriptor)
     except OSError as error:
         hint = "" if os.geteuid() == 0 else "run it as root"
-        raise RailwrightError(f"/{file} does not take {value!r}: {error.strerror}", hint=hint) from error
+        raise RailwrightError(f"/{file} rejects {value!r}: {error.strerror}", hint=hint) from error
     if (now := _read_value(root, file)) != value:
-        raise RailwrightError(f"/{file} took {value!r} and has {now[:80]!r}", hint="see the kernel's log: dmesg")
+        raise RailwrightError(
+            f"/{file} must be {value!r} after the write, got {now[:80]!r}", hint="see the kernel's log: dmesg"
+        )
 
 
 def apply(fault: str, writes: tuple[Write, ...], root: Path) -> None:
-    """Apply all writes or none. If a file rejects its value, restore the old values and raise RailwrightError."""
+    """Apply all writes or none.
+
+    Raises UsageError if the fault is already changed, and RailwrightError if the record cannot be written or if a file
+    rejects its value, after the old values have been restored.
+    """
     record = root / RECORDS / f"{fault}.json"
     try:
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,10 +95,10 @@ def apply(fault: str, writes: tuple[Write, ...], root: Path) -> None:
 
 
 def undo(fault: str, root: Path) -> tuple[tuple[Write, ...], tuple[Write, ...]]:
-    """Restore the old values. Returns the restored writes, and those that others have changed since, which stay.
+    """Restore the old values. Returns the restored writes, and those whose files others have changed since.
 
-    Raises UsageError if nothing was changed, and RailwrightError if a file rejects its old value. The record stays
-    in that case.
+    Such files keep their values. Raises UsageError if nothing was changed, and RailwrightError if the record cannot be
+    read or a file rejects its old value. In both cases the record stays.
     """
     record = root / RECORDS / f"{fault}.json"
     try:
@@ -107,7 +116,7 @@ def undo(fault: str, root: Path) -> tuple[tuple[Write, ...], tuple[Write, ...]]:
 
 
 class _Restoration(NamedTuple):
-    """The outcome of a restoration: files restored, files changed by others since, and errors of files that refused."""
+    """The outcome of a restoration: writes undone, writes that others have changed since, and errors."""
 
     back: tuple[Write, ...]
     others: tuple[Write, ...]
@@ -115,7 +124,7 @@ class _Restoration(NamedTuple):
 
 
 def _restore(writes: tuple[Write, ...], root: Path) -> _Restoration:
-    """Restore each file independently: a file that refuses its old value does not affect the others."""
+    """Restore each file independently: a file that rejects its old value does not affect the others."""
     back, others, refused = [], [], []
     for write in reversed(writes):
         try:
@@ -132,7 +141,7 @@ def _restore(writes: tuple[Write, ...], root: Path) -> _Restoration:
 
 
 def hold(fault: str, writes: tuple[Write, ...], root: Path, tell: Callable[[], None]) -> None:
-    """Apply, call `tell`, wait for Ctrl-C, SIGTERM or SIGHUP, and restore.
+    """Apply the writes, call `tell`, wait for Ctrl-C, SIGTERM or SIGHUP, and restore the old values.
 
     If the process is killed by SIGKILL, the record stays for `undo`.
     """

@@ -24,7 +24,10 @@ _LIBRARY_NAMES = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
 
 
 class MpiLauncher(LocalLauncher):
-    """Starts ranks with an mpirun and its MPI library. Raises CannotJudge if there is no mpirun."""
+    """Starts ranks with an mpirun and its MPI library.
+
+    Raises UsageError if the given mpirun is not a program, and CannotJudge if none is installed or its MPI is unknown.
+    """
 
     name = "mpirun"
 
@@ -98,7 +101,7 @@ def _find_mpirun(mpirun: str | None) -> Path:
 
 @functools.cache
 def _identify(mpirun: str) -> tuple[Flavour, str]:
-    """Identify the MPI and version of an mpirun by its --version output."""
+    """Identify the MPI and version of an mpirun by its --version output. Raises CannotJudge for an unknown MPI."""
     finished = run([mpirun, "--version"], timeout_s=_VERSION_TIMEOUT_S)
     text = "\n".join(finished.output)
     if "Open MPI" in text or "PRTE" in text or "prterun" in text.lower():
@@ -107,5 +110,5 @@ def _identify(mpirun: str) -> tuple[Flavour, str]:
         version = next((line.split()[-1] for line in finished.output if "Version" in line), "")
         return "mpich", f"MPICH {version}".strip()
     first = finished.output[0][:80] if finished.output else finished.describe()
-    reason = f"{mpirun} must belong to Open MPI or MPICH, its version is {first!r}"
+    reason = f"{mpirun} must belong to Open MPI or MPICH, got version {first!r}"
     raise CannotJudge(reason, hint="give --mpirun the path of one of them")

@@ -1,7 +1,7 @@
-"""The launcher for `mpirun` over several hosts. Its remote agent is that of the reach: ssh, or a lab's own.
+"""The launcher for `mpirun` over several hosts. The reach supplies its remote agent: ssh, or a lab's own.
 
-mpirun starts one daemon on each other host through the agent, and each daemon starts that host's ranks. The variables
-for the ranks are named to mpirun, because ssh does not forward them.
+mpirun starts one daemon on each other host through the agent, and each daemon starts that host's ranks. mpirun gets a
+list of the variables to pass to the ranks, because ssh does not forward them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ONE_MACHINE_SETTINGS = {
 
 @dataclass
 class HostsLauncher(LocalLauncher):
-    """Starts ranks on `hosts` with `mpi`. Raises CannotJudge if this mpirun cannot reach them."""
+    """Starts ranks on `hosts` with `mpi`. Raises CannotJudge for MPICH and an address with colons."""
 
     mpi: MpiLauncher
     hosts: Hosts
@@ -42,7 +42,7 @@ class HostsLauncher(LocalLauncher):
         if self.mpi.flavour == "mpich":
             found = [address for address in (self.hosts.reach.address(), *self.hosts.names) if ":" in address]
             if found:
-                reason = f"address must be without colons for MPICH's launcher, got {found[0]}"
+                reason = f"address must not contain colons for MPICH's launcher, got {found[0]}"
                 raise CannotJudge(reason, hint="use Open MPI's mpirun in a network with IPv6 only")
 
     @property
@@ -95,13 +95,13 @@ class HostsLauncher(LocalLauncher):
         words = self.hosts.reach.agent(scratch)
         for word in words:
             if any(character.isspace() or character == ":" for character in word):
-                reason = f"mpirun's agent must be without spaces and colons, got {word[:200]!r}"
+                reason = f"mpirun's agent must not contain spaces or colons, got {word[:200]!r}"
                 hint = "move railwright or ssh's configuration to a path without them"
                 raise CannotJudge(reason, hint=hint)
         return words
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """Return the environment of `mpi`, and the variables that select the interfaces of MPI and UCX."""
+        """Return the environment of `mpi`, with the variables that select interfaces and adapt MPI to the reach."""
         found = self.mpi.environment(scratch) | _interface_variables(self.hosts.used_interfaces)
         if self.hosts.reach.shares_cpus:
             found |= _keep_user_settings(_ONE_MACHINE_SETTINGS)
@@ -112,12 +112,15 @@ class HostsLauncher(LocalLauncher):
         return found
 
     def clean_up(self, started: float) -> None:
-        """Clean up on this host. The next launch on another host removes leftovers there."""
+        """Clean up on this host. On other hosts, their next launch removes leftovers."""
         self.mpi.clean_up(started)
 
 
 def _interface_variables(names: tuple[str, ...]) -> dict[str, str]:
-    """Return the variables that select interfaces in each library. A user's own settings are kept."""
+    """Return the variables that select interfaces in each library, or exclude the loopback without `names`.
+
+    A user's own settings are kept.
+    """
     if not names:
         # A host may have routed addresses on its loopback interface, which Open MPI would try to use.
         wanted = {"OMPI_MCA_btl_tcp_if_exclude": "lo"}

@@ -1,4 +1,4 @@
-"""A user's program that takes the place of a launch's ranks: mpirun starts it, and its output is parsed."""
+"""A user's program that replaces the ranks of a launch: mpirun starts it, and its output is parsed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_program(
 
 
 def _wait(child: Child, silence_s: float) -> str:
-    """Wait until the program ends. Returns why we ended it, or an empty string if it exited by itself."""
+    """Wait until the program exits. Returns why we ended it, or an empty string if it exited by itself."""
     heard, last = time.monotonic(), ("", 0)
     while child.poll() is None:
         now = (child.output[-1] if child.output else "", len(child.output))

@@ -53,7 +53,7 @@ class LaunchedRank:
 
     @property
     def comm(self) -> Intracomm:
-        """The world communicator. The first access initialises MPI."""
+        """The world communicator. The first access initialises MPI. Raises CannotJudge if MPI has other ranks."""
         if self._comm is None:
             from railwright.native import mpi
 
@@ -73,12 +73,12 @@ class LaunchedRank:
         self._sender.send(Step(text))
 
     def meet(self) -> None:
-        """Sleep until all ranks have called this. Only the connection to the parent is used."""
+        """Sleep until all ranks have called this. Uses only the connection to the parent, not MPI."""
         self._sender.meet()
 
 
 def main() -> None:
-    """Run the job that the environment names. The exit status is 0 only if the whole job was done."""
+    """Run the job that the environment or the stream provides. Exits with 0 only if the whole job is done."""
     die_with_parent()
     faulthandler.enable()
     if FROM_INPUT in sys.argv:

@@ -29,8 +29,9 @@ _TICK_S = 0.2
 _PROBE_EVERY_S = 10.0
 """The interval at which the hosts of a silent launch are probed. A probe uses a little of their CPU and links."""
 _FAILED_PROBES = 2
+"""The number of consecutive failed probes after which a host counts as unreachable."""
 _LEAVING_S = 10.0
-"""The time that a launcher has to exit after all its ranks have finished."""
+"""The time that a launcher has to exit after its ranks have ended."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,14 @@ class Session:
     on_step: Callable[[str], None] = field(default=lambda _text: None)
 
     def results(self) -> Iterator[Result]:
-        """Yield the results as they come. The last one has outcome `failed` if a rank did not finish."""
+        """Yield the results as they arrive. The last one has outcome `failed` if the launch failed."""
         self._ranks: dict[int, RankState] = {}
         self._placement = Placement(self.planned.job.ranks, self.planned.job.hosts)
         self._first_lost: int | None = None
         self._trouble = ""
         self._probes = self._unreachable = 0
         self.crashed = False
-        """Whether a rank ended silently, because the measured library crashed or the rank was killed."""
+        """Whether a rank ended without a message, because the measured library crashed or the rank was killed."""
         self.blamed: set[int] = set()
         """The ranks that ended too early or kept the others waiting."""
         self._waiting: set[int] = set()
@@ -171,7 +172,7 @@ class Session:
         return {number for number, state in self._ranks.items() if not state.said_bye and state.is_stopped()}
 
     def _probe_hosts(self) -> str:
-        """Return the hosts that cannot be reached now, as the end of a sentence."""
+        """Probe the hosts. Returns `; ` and the hosts that cannot be reached, with the causes. Empty if all can be."""
         try:
             self.launcher.check()
         except CannotJudge as error:
@@ -179,7 +180,7 @@ class Session:
         return ""
 
     def _drain(self, listener: Listener, wait_s: float = 0.0) -> Iterator[Result]:
-        """Yield the results that were sent before the failure. Later reports of the failure are consequences."""
+        """Yield the results that have been sent. Messages after the first failure are its consequences."""
         while messages := list(listener.wait(wait_s)):
             for number, message in messages:
                 yield from self._take(number, message)
@@ -227,7 +228,7 @@ class Session:
             self._release()
 
     def _lose(self, number: int | None, state: RankState) -> None:
-        """Record a socket that closed silently: its rank crashed, was killed, or was ended by the launcher."""
+        """Record a socket that closed without `Bye`: its rank crashed, was killed, or was ended by the launcher."""
         state.is_lost = True
         if not self._trouble:
             self._first_lost, self.crashed = number, True

@@ -13,12 +13,13 @@ from railwright.process import die_with_parent
 Item = TypeVar("Item")
 Output = TypeVar("Made")
 _MIN_PARALLEL_ITEMS = 16
-"""Fewer items are done before worker processes have started."""
+"""The minimum number of items that are spread. Fewer are done before worker processes have started."""
 _CHUNK_ITEMS = 8
+"""The number of items that a worker receives at a time."""
 
 
 def spread(work: Callable[[Item], Output], items: Sequence[Item]) -> Iterator[Output]:
-    """Yield the result of `work`, a module-level function, for each item in order."""
+    """Yield the result of `work` for each item, in order. `work` must be a module-level function."""
     cpus = len(os.sched_getaffinity(0))
     if len(items) < _MIN_PARALLEL_ITEMS or cpus < 2:
         yield from map(work, items)

@@ -1,8 +1,8 @@
-"""Hosts reached by ssh with keys and without prompts, as MPI needs it anyway.
+"""Hosts reached by ssh with keys and without prompts, as MPI requires anyway.
 
 Before each launch all hosts are probed in parallel. The probe checks that ssh can log in and that Python and railwright
 have the same paths there. It returns our address as the host sees it (SSH_CONNECTION), to which its ranks will connect,
-and the boot id, which tells whether two names are one machine.
+and the boot id, which is the same for two names of one machine.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SshReach(RemoteReach):
         return [self._ssh, *config, *(word for option in options for word in ("-o", option))]
 
     def addresses(self) -> tuple[str, ...]:
-        """Return all addresses at which hosts see us, without duplicates."""
+        """Return all addresses at which hosts see us, without duplicates. Raises as `check`."""
         return tuple(dict.fromkeys(answer.seen[0] for answer in self.answers().values()))
 
     def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ class SshReach(RemoteReach):
 
     def _ask(self, host: str) -> Answer | str:
         """Return the answer of a host, or the reason why there is none."""
-        # ssh passes a single line to the remote shell, so the words are quoted for it.
+        # ssh passes a single line to the remote shell, so the command is quoted.
         finished = run([*self.agent(), host, shlex.join(PROBE_COMMAND)], timeout_s=_WITHIN_S)
         answer = next(iter(parse_answers(finished.output)), None)
         if answer is None or finished.returncode != 0:

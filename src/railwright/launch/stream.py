@@ -85,7 +85,7 @@ class Sender:
 
     def __init__(self, address: str) -> None:
         self._socket, self.job = connect(address)
-        """The job as JSON if it comes over the stream. None if it is in the scratch folder."""
+        """The job as JSON if the parent sends it over the stream. None if it is in the scratch folder."""
         self._sending = threading.Lock()
         self._released: threading.Semaphore | None = None
         """Released by the thread that reads from the parent. None if the waiting thread reads itself."""
@@ -154,7 +154,7 @@ def _launcher_daemon() -> int | None:
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A rank's socket closed without `Bye`. `rank` is None if no `Hello` had come."""
+    """A rank's socket closed without `Bye`. `rank` is None if it closed before `Hello`."""
 
     rank: int | None
 
@@ -166,7 +166,7 @@ class _Peer:
     process: int
     """The peer's process id in our namespace. 0 on another host."""
     proves_until: float | None
-    """The deadline for the token. None once it has come, or if none is required."""
+    """The deadline for the token. None if the token has arrived or is not required."""
     buffer: bytearray = field(default_factory=bytearray)
     rank: int | None = None
     has_ended: bool = False
@@ -201,7 +201,10 @@ class Listener:
                     connection.sendall(_GO)
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int | None, Message | Lost]]:
-        """Yield the messages that arrive within `timeout_s`."""
+        """Wait at most `timeout_s` for messages, and yield those that have arrived, each with the rank that sent it.
+
+        A rank is None if its connection was lost before `Hello`.
+        """
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._door.listening:
                 self._accept()

@@ -39,7 +39,10 @@ _NO_STRANGER = "no pod of another tenant is on this node and rail"
 
 
 def check(question: Question) -> tuple[Line, ...]:
-    """Return a line for each check and interface. Raises UsageError; CannotJudge if none can be inspected."""
+    """Return a line for each interface and check, except skipped checks.
+
+    Raises UsageError for a wrong question, and CannotJudge if the pod or its interfaces cannot be inspected.
+    """
     question = add_peer(question)
     target = find_target(question)
     pod = read_pod(target.netns)
@@ -60,7 +63,7 @@ def check(question: Question) -> tuple[Line, ...]:
 
 
 def explain_failures(lines: Iterable[Line]) -> list[Line]:
-    """Return the lines of an interface; a failure that an earlier failed check explains is not judged."""
+    """Return the lines of an interface. A failure that an earlier failed check explains becomes `not looked`."""
     judged: list[Line] = []
     after = {one.name: one.after for one in CHECKS}
     bad: set[str] = set()
@@ -76,7 +79,7 @@ def explain_failures(lines: Iterable[Line]) -> list[Line]:
 
 
 def exit_status(lines: Iterable[Line]) -> int:
-    """Return 1 if a line is bad, else 3 if a check could not look or there are no lines, else 0."""
+    """Return 1 if a line is bad, 3 if a check could not look or there are no lines, and otherwise 0."""
     states = {line.state for line in lines}
     if "bad" in states:
         return EXIT_SLOW
@@ -86,7 +89,7 @@ def exit_status(lines: Iterable[Line]) -> int:
 def _inspect_interface(
     target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[KernelWay, ...], name: str
 ) -> View:
-    """Inspect an interface and send its packets. Fields for the later state hold the earlier state."""
+    """Inspect an interface and send its packets. Fields for the later state still hold the earlier one."""
     attached = target.attached(name)
     port, rail = pod.ports.get(name), _find_rail(rails, attached)
     if port is not None:
@@ -118,7 +121,7 @@ def _inspect_interface(
 
 
 def _find_later(attached: Known, after: tuple[Attached, ...] | Unseen) -> Known:
-    """Return the attachment in its later state."""
+    """Return the attachment in its later state. None if railwrightd no longer lists it."""
     if isinstance(after, Unseen):
         return after
     if not isinstance(attached, Attached):
@@ -151,10 +154,10 @@ def _make_end(name: str, netns: str | None, port: Port) -> packets.End:
 def _find_ways(
     target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ...]
 ) -> dict[str, tuple[KernelWay, ...]]:
-    """Return the peers of each interface, with the kernel's routes to them.
+    """Return the kernel's routes to the peers of each interface.
 
-    A named peer belongs to the interface of `rails` that its route uses. If the route uses none, it belongs to the
-    interface with the nearest address, whose routes need the fix.
+    A named peer belongs to the interface of `rails` that its route uses. If the route uses none of them, the peer
+    belongs to the interface with the nearest address, whose routes need the fix.
     """
     to = target.question.to
     neighbours = {name: [one for one in _find_peers(target, name) if one not in to] for name in names}
@@ -170,7 +173,7 @@ def _find_ways(
 
 
 def _find_peers(target: Target, name: str) -> tuple[Address, ...]:
-    """Return the addresses of another pod of the tenant on the same node and rail."""
+    """Return the addresses of the first other pod of the tenant on the same node and rail."""
     mine = target.attached(name)
     if isinstance(mine, Attached):
         for one in target.all:
@@ -180,7 +183,7 @@ def _find_peers(target: Target, name: str) -> tuple[Address, ...]:
 
 
 def _count_shared_bits(port: Port | None, address: Address) -> int:
-    """Return the number of leading bits that an address of the port shares with this address."""
+    """Return the maximum number of leading bits that an address of the port shares with this one. -1 without one."""
     sources = port.sources(address.version) if port else ()
     return max((address.max_prefixlen - (int(one) ^ int(address)).bit_length() for one in sources), default=-1)
 
@@ -188,7 +191,7 @@ def _count_shared_bits(port: Port | None, address: Address) -> int:
 def _collect_answers(
     target: Target, end: packets.End, port: Port, ways: tuple[KernelWay, ...], attached: Known
 ) -> packets.Answers:
-    """Return the answers of gateways and peers. Peers are asked only if a check needs them."""
+    """Return the answers of gateways and peers. Requests are sent to peers only if a check needs them."""
     peers = [peer for _, peer in end.pairs(way.target for way in ways)]
     wanted = [] if target.question.without >= {"reach", "mtu"} else peers
     answers = try_look(lambda: packets.send(end, wanted, port.mtu_bytes))
@@ -209,7 +212,10 @@ def _try_isolations(target: Target, end: packets.End, attached: Known) -> tuple[
 
 
 def _find_stranger(target: Target, end: packets.End, attached: Known) -> packets.End:
-    """Find an interface of another tenant on the same rail: of the named pod, or of any pod on this node."""
+    """Find an interface of another tenant: in the named namespace, or on the same rail of this node.
+
+    Raises UsageError if the named pod may be reached, and CannotJudge if there is no such interface.
+    """
     mine = attached if isinstance(attached, Attached) else None
     if target.question.stranger_netns is not None:
         return _resolve_stranger(target.question.stranger_netns, target, end, mine)
@@ -237,7 +243,7 @@ def _resolve_stranger(given: str, target: Target, end: packets.End, mine: Attach
 
 
 def _read_announced(target: Target, port: Port | None, attached: Known) -> dict[Address, tuple[str, ...]]:
-    """Ask the node's FRR. Raises CannotJudge inside a pod, which has no FRR."""
+    """Return the peers to which FRR has sent each address. Raises CannotJudge inside a pod, where FRR does not run."""
     if target.netns is None:
         raise CannotJudge("FRR runs on the node", hint=ON_THE_NODE)
     known = (*port.sources(4), *port.sources(6)) if port else ()

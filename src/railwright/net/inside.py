@@ -39,8 +39,8 @@ _ECHO_REQUEST, _ECHO_REPLIES = {4: 8, 6: 128}, (0, 129)
 _HEADERS = {4: 20 + _ECHO.size, 6: 40 + _ECHO.size}
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PACE_S = 0.001
-_QUIET_S = 0.2  # after this silence, frames in flight have arrived
-_DEADLINE_S = 60.0  # a process whose parent vanished unnoticed exits after this
+_QUIET_S = 0.2  # after this silence, all frames that were sent have arrived
+_DEADLINE_S = 60.0  # the listener exits after this time if its parent disappears
 _SNAP_BYTES = 65_600
 
 Settings = dict[str, Any]
@@ -100,7 +100,7 @@ def _read_word(path: str) -> str:
 
 
 def _ways(settings: Settings) -> Settings:
-    """Return {target: [interface, reason if there is none]}, by the request of `ip route get`."""
+    """Return {target: [interface, reason if there is none]} from the kernel, as `ip route get` does."""
     found: dict[str, list[str]] = {}
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         for target in settings["targets"]:
@@ -117,7 +117,7 @@ def _parse_way(message: bytes) -> tuple[str, str]:
     (kind,) = struct.unpack_from("=H", message, 4)
     if kind == _NLMSG_ERROR:
         return "", os.strerror(-struct.unpack_from("=i", message, 16)[0])
-    # Next is struct rtmsg, whose eighth byte is the route's type, then attributes of at least four bytes.
+    # Next comes struct rtmsg, whose eighth byte is the route's type, then attributes of at least four bytes.
     if message[16 + 7] != _RTN_UNICAST:
         return "", "it is not the address of another host"
     position = 16 + 12
@@ -172,7 +172,7 @@ def _build_question(mac: bytes, source: str, target: str) -> bytes:
 
 
 def _parse_answer(frame: bytes) -> tuple[str, str]:
-    """Parse an ARP reply or neighbour advertisement into (target, MAC address); empty for other frames."""
+    """Parse an ARP reply or neighbour advertisement into (target, MAC address). Both are empty for other frames."""
     kind = frame[12:14]
     if kind == b"\x08\x06" and len(frame) >= 42 and frame[20:22] == b"\x00\x02":
         return socket.inet_ntoa(frame[28:32]), frame[22:28].hex(":")
@@ -234,7 +234,7 @@ def _build_echo(version: int, number: int, body: bytes) -> bytes:
 
 
 def _add_checksum(message: bytes, pseudo_header: bytes = b"") -> bytes:
-    """Return an ICMP message, whose checksum was zero, with its checksum (RFC 1071; RFC 4443, section 2.3)."""
+    """Fill in the checksum of an ICMP message whose checksum field is zero (RFC 1071; RFC 4443, section 2.3)."""
     data = pseudo_header + message + bytes(len(message) % 2)
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
@@ -243,7 +243,7 @@ def _add_checksum(message: bytes, pseudo_header: bytes = b"") -> bytes:
 
 
 def _collect(sock: socket.socket, mark: bytes, sent: list[int], answered: dict[int, int], wait_s: float) -> None:
-    """Wait for an answer, then add all that have arrived to `answered`: the request's number to its time in ns."""
+    """Wait for an answer, then add all that have arrived to `answered`: request number to round trip in ns."""
     if not select.select([sock], [], [], wait_s)[0]:
         return
     with contextlib.suppress(BlockingIOError, ConnectionRefusedError):

@@ -1,6 +1,6 @@
 """Real packets of a pod: ARP and ND to its gateways, echo requests to its peers and to pods that it must not reach.
 
-The traffic is bounded: some hundred packets to each peer, none larger than the interface's MTU.
+The traffic is bounded: a few hundred packets per peer, none larger than the interface's MTU.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _START_S = 10.0
 _MARK_BYTES = 16
 
 Gateways = dict[Address, str | None]
-"""The MAC address of each gateway; None if it does not answer."""
+"""The MAC address of each gateway. None if the gateway does not answer."""
 Answers = tuple[Gateways | Unseen, tuple[Echo, ...] | Unseen]
 
 
@@ -49,15 +49,16 @@ class End:
     gateways: tuple[Address, ...]
 
     def pairs(self, targets: Iterable[Address]) -> list[tuple[Address, Address]]:
-        """Return each target with the address to send from, except targets of a family without one."""
+        """Return (source, target) for each target, except targets of a family in which the interface has no address."""
         sources = {one.version: one for one in reversed(self.addresses)}
         return [(sources[target.version], target) for target in targets if target.version in sources]
 
 
 def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> Answers:
-    """Ask the gateways, then send small and full-size echo requests to the targets.
+    """Ask the gateways for their MAC addresses, then send small and full-size echo requests to the targets.
 
-    If full-size requests get no answer, sizes in between follow. Raises CannotJudge if nothing can run there.
+    If no full-size request is answered, sizes in between follow. Raises CannotJudge if no program can run in the
+    namespace.
     """
     pairs = [(source, target, max(mtu_bytes, _MIN_MTU_BYTES[target.version])) for source, target in end.pairs(targets)]
     echoes = [
@@ -117,7 +118,7 @@ def _read_echo(end: End, source: Address, target: Address, full_bytes: int, reco
 
 
 def _find_largest(end: End, source: Address, target: Address, above: int) -> int:
-    """Find the largest size below `above` that is answered, in shrinking steps."""
+    """Find the largest answered size below `above`, in shrinking steps."""
     passes = _SMALL_BYTES
     for _ in range(_ROUNDS):
         step = max((above - passes + _STEPS - 1) // _STEPS, 1)
@@ -132,7 +133,10 @@ def _find_largest(end: End, source: Address, target: Address, above: int) -> int
 
 
 def try_isolation(sender: End, receiver: End) -> Isolation:
-    """Send echo requests to an interface that must not receive them, and listen there. Raises CannotJudge."""
+    """Send echo requests to an interface that must not receive them, and listen there.
+
+    Raises CannotJudge if the two have no address of the same family, or if sending or listening fails.
+    """
     pairs = sender.pairs(receiver.addresses)
     if not pairs:
         raise CannotJudge(f"{sender.name} and {receiver.name} have no addresses of the same family")
@@ -142,7 +146,7 @@ def try_isolation(sender: End, receiver: End) -> Isolation:
         if why := _wait_until_ready(ear):
             raise CannotJudge(f"cannot listen on {receiver.interface} of {receiver.name}: {why}")
         forbidden = [_echo_role(source, target, packets, mark=mark, wait_s=0.0) for source, target in pairs]
-        # The gateway is asked last, over the same port: its answer shows that earlier packets have passed.
+        # The gateway is asked last, through the same port: its answer shows that earlier packets were forwarded.
         *sent, asked = run_roles(sender.netns, [*forbidden, _ask_role(sender)])
         (asked_there,) = run_roles(receiver.netns, [_ask_role(receiver)])
         with contextlib.suppress(ProcessLookupError):
@@ -167,7 +171,7 @@ def _has_answer(record: dict[str, Any]) -> bool:
 
 
 def _wait_until_ready(child: Child) -> str:
-    """Wait until the child listens. Returns the reason if it does not."""
+    """Wait until the child listens. Returns why it does not, or an empty string if it does."""
     end = time.monotonic() + _START_S
     while "ready" not in child.output:
         if child.poll() is not None or time.monotonic() > end:
@@ -177,7 +181,7 @@ def _wait_until_ready(child: Child) -> str:
 
 
 def _read_record(output: Sequence[str]) -> dict[str, Any]:
-    """Return the record of the last line that has one; empty if none has."""
+    """Return the record from the last line that holds one. Empty if no line does."""
     for line in reversed(output):
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
             (record,) = msgspec.json.decode(line, type=list[dict[str, Any]])

@@ -1,4 +1,4 @@
-"""The options for hosts (see `runs.hosts`) and for a container (see `runs.container`)."""
+"""The options for hosts (see `workflows.hosts`) and for a container (see `workflows.container`)."""
 
 from __future__ import annotations
 

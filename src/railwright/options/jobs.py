@@ -1,4 +1,4 @@
-"""The options of a job that a run submits (see `runs.slurm` and `runs.kubernetes`)."""
+"""The options of a job that a run submits (see `workflows.slurm` and `workflows.kubernetes`)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def json_option(text: str = "Print the underlying record.") -> Callable[[Any], A
 
 
 def page_option(text: str) -> Callable[[Any], Any]:
-    """Return the option `--output`, which accepts only names of HTML files."""
+    """Return the option `--output`, which accepts only the name of an HTML file."""
     return click.option("--output", "-O", metavar="FILE.html", callback=_check_page, help=text)
 
 
@@ -39,7 +39,7 @@ def print_answer(records: Iterable[object], text: Callable[[], str | Iterable[st
 
 
 def write(file: str, text: str) -> None:
-    """Write a text file. Raises UsageError."""
+    """Write a text file. Raises UsageError if that fails."""
     from pathlib import Path
 
     try:

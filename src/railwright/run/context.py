@@ -77,7 +77,7 @@ def _read_clocks() -> dict[str, Scalar]:
 
 
 def measure_busy_fraction() -> float:
-    """Measure for one second the busy share of all CPUs, including steal. 0 if /proc/stat cannot be read."""
+    """Measure the busy share of all CPUs, including steal, for one second. 0 if /proc/stat cannot be read."""
     before = cpu_ticks()
     time.sleep(_BUSY_WINDOW_S)
     after = cpu_ticks()
@@ -86,7 +86,7 @@ def measure_busy_fraction() -> float:
 
 
 def measure_noise() -> Noise:
-    """Time a fixed piece of work thousands of times. Time above the median was taken by other work."""
+    """Time a fixed piece of work thousands of times. Time above the median counts as lost to other work."""
     times = sorted(fixed_work(_NOISE_WORK, _NOISE_QUANTA))
     quantum = quantile(times, 0.5)
     lost = sum(duration - quantum for duration in times if duration > quantum)

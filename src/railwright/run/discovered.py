@@ -1,4 +1,4 @@
-"""Discovery of the topologies of other hosts, each by a railwright process there. A failing host affects no other."""
+"""Discovery of other hosts' topologies, each by a railwright process there. A failing host affects no other."""
 
 from __future__ import annotations
 

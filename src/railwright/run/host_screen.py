@@ -1,6 +1,6 @@
-"""Screening: every host of a run measures itself with a railwright process there, and sends its records.
+"""Screening: a railwright process on every host of a run measures that host and sends its records.
 
-A host that dies, hangs or cannot be reached affects no other, and is named with the cause.
+A host that dies, hangs or cannot be reached does not affect the others, and is reported with the cause.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_REASON_CHARACTERS = 200
 
 @dataclass
 class HostScreen:
-    """The screening of hosts. `words` are railwright's arguments on each host, with the verb first."""
+    """The screening of hosts. `words` are railwright's arguments on each host, beginning with the verb."""
 
     hosts: PlannedHosts
     words: Sequence[str]
@@ -55,7 +55,7 @@ class HostScreen:
         return self.output / FOLDER / host.replace("/", "_").replace(":", "_")
 
     def run(self, agent: Callable[[Path], list[str]]) -> dict[str, str]:
-        """Measure all hosts through an agent. Returns the failure of each host, or an empty string."""
+        """Measure all hosts through an agent. Returns the failure of each host, which is empty if it succeeded."""
         kept = {host for host in self.hosts.names if self.keep and self._is_complete(host)}
         pending = [host for host in self.hosts.names if host not in kept]
         for host in pending:  # a host that sends nothing must not be judged by its old records
@@ -120,7 +120,7 @@ class _HostOutput:
         """The last step that the host reported."""
 
     def take(self, lines: Iterable[str]) -> None:
-        """Take more lines and write the complete records."""
+        """Process more lines, and write the records that are complete."""
         for line in lines:
             if self._reader.read(line) or not line.strip():
                 continue

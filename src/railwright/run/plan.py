@@ -35,7 +35,7 @@ class PlannedProof:
     screens: bool = False
     """Whether each host is measured separately."""
     place: SortKey | None = None
-    """The order of hosts whose groups grow. The plan then contains all launches, as if every merge gained."""
+    """The sort key of hosts whose groups grow. None if groups do not grow. The plan assumes that every merge gains."""
 
     def __post_init__(self) -> None:
         self.plan = list(self.plan_rounds() if self.place is None else self.plan_growth(lambda _group: True))
@@ -46,7 +46,7 @@ class PlannedProof:
         return sum(launch.plan.seconds for launch in self.plan if not launch.plan.waived)
 
     def plan_rounds(self) -> Iterator[PlannedLaunch]:
-        """Yield all launches in rounds over all benchmarks, so that drift affects all of them equally."""
+        """Yield all launches in rounds over all benchmarks, so that drift affects all benchmarks equally."""
         hosts = self.hosts
         sides = [hosts.part((name,)) for name in hosts.names] if self.screens and hosts is not None else [hosts]
         for number in range(self.launches):
@@ -54,7 +54,7 @@ class PlannedProof:
                 yield from plan_launches(self.topology, self.chosen, number, side)
 
     def plan_growth(self, gains: Callable[[Group], bool]) -> Iterator[PlannedLaunch]:
-        """Yield the launches on groups of hosts, which are merged by doubling as long as that gains.
+        """Yield the launches on groups of hosts, which are merged by doubling as long as merging gains.
 
         `gains` is called for each group after all launches of its level. Its answers determine the next level.
         """
@@ -73,7 +73,7 @@ class PlannedProof:
 def plan_launches(
     topology: Topology, chosen: list[tuple[AnyBenchmark, Options]], number: int = 0, hosts: PlannedHosts | None = None
 ) -> list[PlannedLaunch]:
-    """List the launches on the hosts in one round."""
+    """List the launches of round `number` on the hosts. Without hosts, on this host."""
     # Sort CPUs by NUMA node, because many machines number them alternately over the sockets.
     cpus = tuple(sorted(os.sched_getaffinity(0), key=lambda cpu: (find_node(topology, cpu), cpu)))
     here = Machine(topology=topology, cpus=cpus)
@@ -113,7 +113,7 @@ def _make_job(
 
 
 def _add_hosts(here: Machine, hosts: PlannedHosts | None) -> Machine:
-    """Return the machine with the requested hosts, if any."""
+    """Return the machine with the requested hosts, or unchanged if there are none."""
     if hosts is None:
         return here
     return changed(

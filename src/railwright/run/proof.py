@@ -28,7 +28,7 @@ _MAX_MEMORY_SHARE = 0.8
 _MAX_PLAN_S = 4 * 3600.0
 _MIN_HOSTS = 2
 _RECORDED_ABOVE = 0.2
-"""The share of CPU time above which other work is recorded. Less shifts results by less than the width of the bands."""
+"""The share of CPU time above which other work is recorded. A smaller share shifts results within the bands."""
 
 
 @dataclass(kw_only=True)
@@ -77,30 +77,43 @@ class Proof(PlannedProof):
                 left = left[1:]
 
     def refuse_impossible(self) -> None:
-        """Raise UsageError for a plan that exceeds this machine's memory or four hours."""
+        """Raise UsageError for a plan that this machine cannot or should not run.
+
+        That is a plan with a launch that needs more than 80 % of the available memory, or without `force` one that
+        takes more than four hours. An unusable --mpirun raises UsageError or CannotJudge.
+        """
         self._measurement.refuse_wrong_mpirun(self.plan)
         available = available_memory_bytes()
         for launch in self.plan:
             need = launch.plan.memory_bytes
             if not launch.plan.waived and available is not None and need > _MAX_MEMORY_SHARE * available:
                 reason = f"{launch.benchmark.name} would need {format_size(need)} of memory"
-                raise UsageError(f"{reason}, {format_size(available)} are free", hint="choose smaller sizes")
+                raise UsageError(
+                    f"{reason}, more than {_MAX_MEMORY_SHARE:.0%} of the {format_size(available)} that are free",
+                    hint="choose smaller sizes",
+                )
         if self.seconds > _MAX_PLAN_S and not self.force:
             hint = "choose smaller sizes or fewer launches, or use --force"
             raise UsageError(f"the plan would take about {format_duration(self.seconds)}", hint=hint)
 
     def refuse_unreachable_hosts(self) -> None:
-        """Raise CannotJudge for an unreachable host. Hosts that are measured separately are not checked here."""
+        """Raise CannotJudge for an unreachable host.
+
+        Hosts that are measured separately, and groups that grow, are not checked here.
+        """
         if self.hosts is not None and not self.screens and self.place is None:
             self.hosts.reach.check()
 
     def run(self, output: Path) -> ResultFile:
-        """Measure everything. Results are kept however the run ends. Raises UsageError before it starts."""
+        """Measure everything. Results are kept however the run ends.
+
+        Raises UsageError if another run is active or the host is busy, unless `force` is set or everything is waived.
+        """
         # If everything is waived, other work neither disturbs nor is disturbed.
-        beside = self.force or all(launch.plan.waived for launch in self.plan)
-        with measuring_alone(beside):
+        may_share = self.force or all(launch.plan.waived for launch in self.plan)
+        with measuring_alone(may_share):
             context = gather_context(self.topology)
-            refuse_busy_host(context.busy_fraction, beside)
+            refuse_busy_host(context.busy_fraction, may_share)
             run = Run(
                 railwright=__version__,
                 started_at=_now(),
@@ -148,7 +161,7 @@ class Proof(PlannedProof):
         return self._measurement.results(planned)
 
     def _waive_missing(self, writer: Writer, results: list[Result], why: str) -> list[Result]:
-        """Write a waived record for each series without any result, so that nothing is omitted silently."""
+        """Write and return a waived record for each series without a result, so that nothing is omitted silently."""
         seen = [(result.benchmark, result.parameters.items()) for result in results]
         missing = [
             launch.make_unmeasured("waived", why)
@@ -170,7 +183,10 @@ class Proof(PlannedProof):
 
 
 def _make_disturbed(planned: PlannedLaunch, others: float | None) -> Disturbed | None:
-    """Build the record of a disturbed launch. None for ranks on hosts, since they are not our children."""
+    """Build the record of a launch that other work disturbed, or return None.
+
+    Ranks on hosts are not our children, so that their work cannot be told from that of others.
+    """
     if others is None or others <= _RECORDED_ABOVE or planned.job.hosts or planned.plan.waived:
         return None
     parameters = dict(planned.job.case.parameters())

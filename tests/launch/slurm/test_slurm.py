@@ -203,5 +203,5 @@ def test_a_job_is_watched_on_all_of_its_nodes(answer, in_slurm, limited):
     finally:
         in_slurm.ask("scancel", job)
     wait_until(lambda: set(in_slurm.jobs()) <= {limited.number}, "the end of the job")
-    assert "must be running, it is" in answer("watch", "--job", job, "--slurm", "--seconds", "1").err
+    assert "must be running, got state" in answer("watch", "--job", job, "--slurm", "--seconds", "1").err
     assert "has no process here" in answer("watch", "--job", job, "--seconds", "1").err

@@ -35,7 +35,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    """Become the command, or supervise it and exit with its status."""
+    """Become the command, or run it in the container's surroundings and exit with its status."""
     file, side, *words = sys.argv[1:]
     line = " ".join(words)
     if side != "container":
@@ -65,7 +65,7 @@ def _give_up(error: Exception) -> None:
 
 
 def _join(inside: dict[str, Any]) -> None:
-    """Take the container's control groups, mounts and namespaces."""
+    """Join the container's control groups and namespaces, and take over its /dev and /sys."""
     handles = {name: os.open(f"/proc/{inside['pid']}/ns/{name}", os.O_RDONLY) for name in inside["namespaces"]}
     with open(f"/proc/{inside['pid']}/stat", encoding="utf-8", errors="replace") as stat:  # noqa: PTH123
         if int(stat.read().rpartition(")")[2].split()[19]) != inside["started"]:
@@ -95,7 +95,7 @@ def _join(inside: dict[str, Any]) -> None:
 
 
 def _clone_mounts(path: str) -> int:
-    """Copy the mounts at and below a path."""
+    """Clone the mounts at and below a path. Returns a file descriptor of the detached copy."""
     flags = _CLONE_TREE | os.O_CLOEXEC | _AT_RECURSIVE
     tree: int = _check(_libc.syscall(_OPEN_TREE, _AT_FDCWD, path.encode(), flags), path)
     return tree

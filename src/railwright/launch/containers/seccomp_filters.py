@@ -35,7 +35,10 @@ def read_filters(pid: int) -> tuple[str, ...]:
 
 
 def uses_supervisor(filters: tuple[str, ...]) -> bool:
-    """Report whether a filter delegates calls to a supervisor, which does not know us: such calls fail with ENOSYS."""
+    """Report whether a filter delegates calls to a supervisor.
+
+    The supervisor does not know us, so that such calls fail with ENOSYS.
+    """
     return any(
         code == _RETURN_CONSTANT and value & _ACTION == _ASK_SUPERVISOR
         for instructions in filters

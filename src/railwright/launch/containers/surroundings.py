@@ -62,7 +62,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def taken(self) -> tuple[str, ...]:
-        """The surroundings that are adopted, in words: `network`, `/dev`."""
+        """The surroundings that are adopted, as text, such as `network` or `limits`."""
         found = [words for name, words in _JOINED.items() if name in self.namespaces]
         found += ["/dev with /dev/shm", "/sys"] * ("mnt" in self.namespaces)
         found += [format_count(len(self.cgroups), "cgroup")] * bool(self.cgroups)
@@ -73,7 +73,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_surroundings(pid: int) -> Surroundings:
-    """Read the surroundings of a process. Raises UsageError if it does not exist or if we are not root."""
+    """Read the surroundings of a process.
+
+    Raises UsageError if we are not root, or if the process does not exist or cannot be inspected.
+    """
     if os.geteuid() != 0:
         raise UsageError("entering a container's namespaces requires root", hint="run it with sudo")
     proc = Path("/proc", str(pid))
@@ -92,7 +95,7 @@ def read_surroundings(pid: int) -> Surroundings:
     filters, why_none = _read_seccomp(pid, status)
     user = status.get("Uid", "0").split()[0]
     permitted = 0 if "user" in differ else int(status["CapEff"], 16)
-    # A path would name a file of this host, or load a file of the container in /dev/shm as root.
+    # A path would refer to a file of this host, or load a file of the container in /dev/shm as root.
     variables_taken = {name: value for name, value in variables.items() if "/" not in value}
     return Surroundings(
         pid=pid,

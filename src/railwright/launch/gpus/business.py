@@ -20,13 +20,14 @@ MEMORY_ABOVE_BYTES = 2**30
 _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.launch.gpus.sampler", "business")
 _TIMEOUT_S = 30.0
 _NVML_AVERAGES_OVER_S = 1.2
-"""NVML averages utilisation over the last second or less (nvml.h). After this time, work that has ended is gone."""
+"""NVML averages utilisation over the last second or less (nvml.h). After this time, ended work no longer counts."""
 
 
 def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
-    """Return a warning that names the GPUs whose state is unknown. Empty if the state of every GPU is known.
+    """Refuse to measure on busy GPUs, unless `force` is set.
 
-    Raises UsageError for a busy GPU.
+    Raises UsageError that names the busy GPUs. Returns a warning if the state of some or all GPUs is unknown, or else
+    an empty string.
     """
     ids = {gpu.address: gpu.id for gpu in gpus}
     if force or not ids:
@@ -44,7 +45,7 @@ def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
 
 
 def _describe_unreported(ids: Mapping[str, str], found: Iterable[GpuUse]) -> str:
-    """Return a warning about GPUs that NVML does not list or report."""
+    """Return a warning that names the GPUs that NVML does not list or report. Empty if there are none."""
     known = {use.address for use in found if (use.processes, use.utilisation, use.memory_used_bytes) != (None,) * 3}
     unread = [name for address, name in ids.items() if address not in known]
     verb = "is" if len(unread) == 1 else "are"
@@ -64,7 +65,7 @@ def describe_use(gpu: GpuUse) -> str:
 
 
 def _read_gpu_use() -> tuple[list[GpuUse], str]:
-    """Read the state of each GPU from NVML, or return the reason why it is unknown."""
+    """Read the use of each GPU from NVML. Returns an empty list and the reason if that fails."""
     finished = query(_PROGRAM, timeout_s=_TIMEOUT_S)
     try:
         return msgspec.json.decode("".join(finished.output), type=list[GpuUse]), ""

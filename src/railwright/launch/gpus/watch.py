@@ -24,9 +24,9 @@ _PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.gpus.sampler", "sampl
 _MAX_SAMPLES = 20_000
 """The samples of the last 2.8 hours."""
 _KEPT_SAMPLES = 240
-"""Samples kept for results too short to be sampled themselves: two minutes show most of the GPUs' state."""
+"""The number of samples kept for results too short to be sampled: two minutes, which show most of the GPUs' states."""
 _SILENT_S = 30.0
-"""Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
+"""Without persistence mode, the driver takes 1 to 3 s per GPU when the first program opens it."""
 _TOGETHER_S = 0.05
 """The maximum interval between results that were measured together."""
 
@@ -65,7 +65,7 @@ class GpuWatch:
             self._child.stop(grace_s=0.2)
 
     def mark(self) -> None:
-        """Mark a step. The first one after a result starts the next; later ones (`verify ...`) belong to it."""
+        """Mark a step. The first step after a result starts the next one; later steps (`verify ...`) belong to it."""
         if self._follows_result:
             self._since, self._follows_result = time.monotonic(), False
 
@@ -109,9 +109,9 @@ class GpuWatch:
         return f"NVML does not list {', '.join(absent)}" if self._taken and absent else TOO_SHORT
 
     def _take_samples(self, first_s: float) -> list[Sample]:
-        """Return the samples since `first_s`, the two before, and the last ones of the launch.
+        """Parse new samples. Returns those since `first_s`, the two before, and at least the last `_KEPT_SAMPLES`.
 
-        Other lines are errors of the sampler.
+        Other lines are error messages of the sampler.
         """
         lines = self._child.output if self._child is not None else deque()
         while lines:

@@ -21,9 +21,9 @@ from railwright.process import Child, run
 from railwright.terminal import escape
 
 _TICK_S, _POLL_EVERY_S = 0.1, (1.5, 5.0)
-"""The polling interval for pods: until all of them run, and afterwards."""
+"""The polling intervals for pods: until all of them run, and afterwards."""
 _SILENT_S = 120.0
-"""The time that the API server may be unreachable."""
+"""The time for which the API server may be unreachable."""
 _GONE_WITHIN_S = 60.0
 _ASK_EVERY_S = 0.5
 _MAX_MESSAGE_CHARACTERS = 300
@@ -43,7 +43,7 @@ class KubernetesJob:
     tell: Callable[[str], None]
     reader: FrameReader = field(default_factory=FrameReader)
     troubles: list[str] = field(default_factory=list)
-    """Pods that died early, each with the reason that Kubernetes reports."""
+    """Pods that died early, each with the reason from Kubernetes."""
     _reported: dict[str, str] = field(default_factory=dict, init=False)
     _begun: float = field(default=0.0, init=False)
     _heard: float = field(default=0.0, init=False)
@@ -79,7 +79,10 @@ class KubernetesJob:
         ask_kubectl("create", "--filename=-", namespace=self.namespace, given=owned)
 
     def records(self) -> Iterator[tuple[str, bytes]]:
-        """Yield each file name and record until the job ends. Raises CannotJudge if the job cannot start."""
+        """Yield the file name and content of each record until the job ends.
+
+        Raises CannotJudge if the job cannot start, or if the API server does not answer for too long.
+        """
         polled = 0.0
         log: Child | None = None
         pods: list[Pod] = []
@@ -138,7 +141,7 @@ class KubernetesJob:
         return any(pod.is_lead and pod.status.phase == "Running" and not pod.explain_death() for pod in pods)
 
     def _watch(self, pods: list[Pod]) -> None:
-        """Report changes. Raises CannotJudge for pods that will never run, or that do not run in time."""
+        """Report changes. Raises CannotJudge for pods that can never run, or that do not exist or run in time."""
         late = time.monotonic() - self._begun > self.named.wanted.start_within_s
         waiting = {}
         for pod in pods:
@@ -150,7 +153,7 @@ class KubernetesJob:
             if why:
                 waiting[pod.where] = why
             if hopeless:
-                raise CannotJudge(f"{pod.where} cannot start: {why}", hint="see --image; the job is removed")
+                raise CannotJudge(f"{pod.where} cannot start: {why}", hint="check --image; the job is removed")
         if not late or (len(pods) == self.named.wanted.nodes and not waiting):
             return
         reasons = "; ".join(f"{where}: {why}" for where, why in waiting.items())
@@ -161,7 +164,7 @@ class KubernetesJob:
                               + f"; {complaint}" * (complaint not in reasons and "Unschedulable" not in reasons),
                               hint="raise --start-within; the job is removed")  # fmt: skip
         if len(pods) < self.named.wanted.nodes and not self.troubles:
-            raise CannotJudge(f"{len(pods)} of {self.named.wanted.nodes} pods were created {within}"
+            raise CannotJudge(f"only {len(pods)} of {self.named.wanted.nodes} pods exist {within}"
                               + f": {complaint}" * bool(complaint),
                               hint="check that the job controller runs")  # fmt: skip
 
@@ -199,8 +202,9 @@ class KubernetesJob:
                 time.sleep(_ASK_EVERY_S)
         if left:
             remaining = ", ".join(left.split("\n"))[:200]
-            self.tell(f"not removed yet: {remaining}; it ends after {self.named.limit_s / 60:.0f} min at the latest: "
-                      f"kubectl --namespace {self.namespace} delete {self._kind} {self.named.name}")  # fmt: skip
+            limit = f"the job ends at its time limit of {self.named.limit_s / 60:.0f} min"
+            delete = f"kubectl --namespace {self.namespace} delete {self._kind} {self.named.name}"
+            self.tell(f"not removed yet: {remaining}; {limit}; to remove it now, run: {delete}")
         if interrupted is not None:
             raise interrupted
 

@@ -28,7 +28,10 @@ def kubectl_command(*words: str, namespace: str = "") -> list[str]:
 
 
 def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
-    """Run kubectl and return its output. Raises CannotJudge with its error message."""
+    """Run kubectl and return its output.
+
+    Raises UsageError if kubectl is not installed, and CannotJudge if it fails or does not answer in time.
+    """
     argv = kubectl_command(*words, namespace=namespace)
     finished = query(argv, timeout_s=_WITHIN_S, given=given, most_lines=_MAX_LINES)
     if finished.timed_out:
@@ -43,7 +46,7 @@ def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
 
 
 def ask_objects(kind: type[Answer], *words: str, namespace: str) -> Answer:
-    """Run kubectl and decode the objects that it prints. Raises CannotJudge."""
+    """Run kubectl and decode the objects that it prints. Raises as `ask_kubectl`, and CannotJudge for other output."""
     text = ask_kubectl(*words, "--output=json", namespace=namespace).replace("\n", "")
     try:
         return msgspec.json.decode(text, type=kind)
@@ -52,12 +55,12 @@ def ask_objects(kind: type[Answer], *words: str, namespace: str) -> Answer:
 
 
 def current_namespace() -> str:
-    """Return the namespace of kubectl's context."""
+    """Return the namespace of kubectl's context, which is `default` if the context does not set one."""
     return ask_kubectl("config", "view", "--minify", "--output=jsonpath={..namespace}").strip() or "default"
 
 
 def serves_mpijobs() -> bool:
-    """Report whether the API server serves MPIJobs in the version of mpi-operator 0.6."""
+    """Report whether the API server serves MPIJobs in version v2beta1, that of mpi-operator 0.6."""
     try:
         answer = ask_kubectl("get", "--raw", _MPIJOB_API_PATH)
     except CannotJudge as error:
@@ -72,12 +75,15 @@ def serves_mpijobs() -> bool:
 
 
 def choose_kind(requested: str) -> Kind:
-    """Choose the job kind. `auto` prefers an MPIJob. Raises CannotJudge if the cluster serves no MPIJobs."""
+    """Choose the job kind. `auto` prefers an MPIJob.
+
+    Raises CannotJudge if `mpijob` is requested, but the cluster does not serve MPIJobs.
+    """
     if requested == "job":
         return "job"
     if serves_mpijobs():
         return "mpijob"
     if requested == "mpijob":
-        raise CannotJudge("this cluster has no MPIJobs of kubeflow.org/v2beta1",
+        raise CannotJudge("this cluster does not serve MPIJobs (kubeflow.org/v2beta1)",
                           hint="leave out --job-kind to use an Indexed Job, which needs no operator")  # fmt: skip
     return "job"

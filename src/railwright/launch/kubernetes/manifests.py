@@ -45,7 +45,7 @@ class NamedJob:
 
     @property
     def pods(self) -> tuple[str, ...]:
-        """The names by which its pods reach each other in the namespace."""
+        """The names by which the job's pods reach each other in the namespace."""
         others = range(1, self.wanted.nodes)
         if self.kind == "mpijob":
             return (f"{self.name}-launcher.{self.name}", *(f"{self.name}-worker-{i - 1}.{self.name}" for i in others))
@@ -53,17 +53,17 @@ class NamedJob:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of all its objects."""
+        """The labels of all objects of the job."""
         return {"app.kubernetes.io/managed-by": "railwright", LABEL: self.name}
 
     def job(self) -> Object:
-        """Build the object that owns all others."""
+        """Build the manifest of the MPIJob or Job, which owns all other objects."""
         spec = self._mpijob() if self.kind == "mpijob" else self._job()
         kind = "MPIJob" if self.kind == "mpijob" else "Job"
         return {"apiVersion": API[self.kind], "kind": kind, "metadata": self._metadata(), "spec": spec}
 
     def owned_objects(self, uid: str, private: bytes, public: bytes) -> Object:
-        """Build the objects that an Indexed Job owns: the service that names its pods, and the keys of their sshd."""
+        """Build the objects that an Indexed Job owns: the service for its pods' names, and the secret with its keys."""
         owner = {"apiVersion": API["job"], "kind": "Job", "name": self.name, "uid": uid}
         metadata = self._metadata() | {"ownerReferences": [owner]}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {
@@ -83,7 +83,7 @@ class NamedJob:
             "completionMode": "Indexed", "completions": count, "parallelism": count,
             # If a pod dies, the others continue, and nothing is measured twice.
             "backoffLimitPerIndex": 0, "maxFailedIndexes": count,
-            # The job is done when the first pod is done: the sshd of the others never exits.
+            # The job is done when the first pod is done, because sshd in the other pods never exits.
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
             "activeDeadlineSeconds": round(self.limit_s), "ttlSecondsAfterFinished": _KEPT_S,
             "template": self._pod("indexed"),

@@ -12,24 +12,24 @@ ROLE_LABEL = "railwright.dev/role"
 INDEX = "batch.kubernetes.io/job-completion-index"
 _HOPELESS = ("ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError",
              "CreateContainerError", "RunContainerError")  # fmt: skip
-"""Waiting reasons that do not resolve by themselves."""
+"""Waiting reasons that need a change of the job or the cluster."""
 _MAX_MESSAGE_CHARACTERS = 300
 _DISRUPTED = "DisruptionTarget"
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields that we read of an API object. Others are ignored."""
+    """The fields that we read from an API object. Other fields are ignored."""
 
 
 class Reason(_Struct, frozen=True):
-    """The reason of a state."""
+    """The reason for a state."""
 
     reason: str = ""
     message: str = ""
 
     @property
     def words(self) -> str:
-        """The reason and the message in one line."""
+        """The reason, with the message if there is one."""
         return self.reason + f": {self.message}" * bool(self.message)
 
 
@@ -75,7 +75,7 @@ class Spec(_Struct, frozen=True):
 
 
 class Metadata(_Struct, frozen=True):
-    """The name and labels of a pod."""
+    """The metadata of a pod."""
 
     name: str = ""
     labels: dict[str, str] = {}
@@ -131,7 +131,7 @@ class Pod(_Struct, frozen=True):
         return waiting.words[:_MAX_MESSAGE_CHARACTERS], waiting.reason in _HOPELESS
 
     def explain_death(self) -> str:
-        """Return why the pod died, with the reason that Kubernetes reports. Empty if it did not."""
+        """Return why the pod died, with the reason that Kubernetes reports. Empty if it did not die."""
         found: list[str] = []
         if disrupted := self._condition(_DISRUPTED, "True"):
             found.append(disrupted.words)
@@ -177,7 +177,7 @@ class Events(_Struct, frozen=True):
     items: tuple[Event, ...] = ()
 
     def find_warning(self, name: str) -> str:
-        """Return the last warning about an object of that name or one that it owns. Empty if there is none."""
+        """Return the last warning about an object named `name` or `name-...`. Empty if there is none."""
         warnings = [event for event in self.items
                  if event.type == "Warning" and (event.involved_object.name + "-").startswith(name + "-")]  # fmt: skip
         return warnings[-1].words[:_MAX_MESSAGE_CHARACTERS] if warnings else ""

@@ -24,7 +24,7 @@ _WITHIN_S = 60.0
 _PLUGINS: Mapping[Flavour, str] = {"openmpi": "pmix", "mpich": "pmi2"}
 """The PMI plugin of each MPI. Open MPI 5 supports no other."""
 STEP = ("srun", "--overlap", "--cpu-bind=none", "--chdir=/", "--input=none")
-"""A step that runs next to others of the job: from Slurm 20.11 on, it would wait for them without `--overlap`."""
+"""A step that runs alongside the job's other steps. From Slurm 20.11 on, it would wait for them without `--overlap`."""
 _FIELD = re.compile(r"(\S+?)=(.*?)(?= [A-Z][A-Za-z:/_]*=|$)")
 _BAD_STATES = ("down", "fail", "no_respond", "unknown", "power", "reboot")
 _MAX_MESSAGE_CHARACTERS = 200
@@ -39,12 +39,15 @@ class Allocation:
 
 
 def is_inside_job(environment: Mapping[str, str]) -> bool:
-    """Report whether the environment is that of a job."""
+    """Report whether the environment is that of a Slurm job."""
     return "SLURM_JOB_ID" in environment
 
 
 def read_allocation(environment: Mapping[str, str]) -> Allocation:
-    """Read the job of the environment. Raises UsageError for jobs whose nodes cannot be measured together."""
+    """Read the surrounding job from the environment.
+
+    Raises UsageError for a job whose nodes cannot be measured together, and as `expand_nodes`.
+    """
     job = environment["SLURM_JOB_ID"]
     if "SLURM_HET_SIZE" in environment or "SLURM_PACK_SIZE" in environment:
         reason = f"job {job} is heterogeneous: srun would start ranks only on its first component"
@@ -55,33 +58,36 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
         raise UsageError(reason, hint="submit a single job without --array")
     tasks = environment.get("SLURM_STEP_NUM_TASKS", "1")
     if tasks != "1":
-        reason = f"railwright must be started once per job, srun has started it {tasks} times"
+        reason = f"railwright must be started once per job, but srun has started it {tasks} times"
         raise UsageError(reason, hint="start it from the batch script or in salloc; it starts its ranks itself")
     listed = environment.get("SLURM_JOB_NODELIST", "")
     return Allocation(job, expand_nodes(listed))
 
 
 def read_job_nodes(job: int) -> str:
-    """Read the node list of a running job, for `expand_nodes`. Raises UsageError, CannotJudge."""
+    """Read a running job's node list, for `expand_nodes`. Raises as `ask_slurm`, and CannotJudge for other jobs."""
     fields = read_job_fields(str(job))
     nodes, state = fields.get("NodeList", ""), fields.get("JobState", "unknown")
     if state != "RUNNING" or not nodes or nodes == "(null)":
-        raise CannotJudge(f"job {job} must be running, it is {state[:40]}", hint=f"see squeue --job {job}")
+        raise CannotJudge(f"job {job} must be running, got state {state[:40]}", hint=f"see squeue --job {job}")
     return nodes
 
 
 def read_job_fields(number: str) -> dict[str, str]:
-    """Read the fields that scontrol shows for a job. Raises UsageError, CannotJudge."""
+    """Read the fields that scontrol shows for a job. Raises as `ask_slurm`."""
     return parse_fields("".join(ask_slurm("scontrol", "--oneliner", "show", "job", number).output))
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """Parse scontrol's line of `NAME=VALUE NAME=VALUE`. The first value of each name counts."""
+    """Parse scontrol's line of `NAME=VALUE NAME=VALUE`. A name that occurs twice keeps its first value."""
     return dict(reversed(_FIELD.findall(text.strip())))
 
 
 def expand_nodes(listed: str) -> tuple[str, ...]:
-    """Expand a list like `n[1-3,7]` to node names by scontrol. Raises CannotJudge."""
+    """Expand a list like `n[1-3,7]` to node names by scontrol.
+
+    Raises as `ask_slurm`, and CannotJudge if there is no name.
+    """
     lines = ask_slurm("scontrol", "show", "hostnames", listed).output if listed else ()
     names = tuple(line.strip() for line in lines if line.strip())
     if not names:
@@ -106,7 +112,7 @@ def ask_slurm(*words: str, given: bytes = b"") -> ChildResult:
 
 
 def describe_failure(finished: ChildResult, program: str) -> str:
-    """Return the first error message of a Slurm command, since later ones are consequences."""
+    """Return the first error message of a Slurm command, since later ones are consequences, or else its first line."""
     lines = [line.strip() for line in finished.output if line.strip()]
     errors = [line for line in lines if "error:" in line or "fatal:" in line]
     message = next(iter(errors or lines), finished.describe())
@@ -119,13 +125,13 @@ def describe_failure(finished: ChildResult, program: str) -> str:
 
 @dataclass
 class SlurmReach(RemoteReach):
-    """The reach of nodes of an allocation. Raises UsageError for a node that is not part of it."""
+    """The reach of an allocation's nodes. Raises UsageError for a host that is not one of them."""
 
     allocation: Allocation
     started_by: str = "auto"
     """`srun`, `mpirun`, or `auto`: srun if it supports this MPI, or else mpirun."""
     _troubles: dict[str, str] = field(default_factory=dict, init=False)
-    """The error of each plugin that was tried. Empty for a plugin that works."""
+    """The error of each plugin that was tried, or an empty string for a plugin that works."""
 
     name = "slurm"
 
@@ -136,11 +142,11 @@ class SlurmReach(RemoteReach):
                 raise UsageError(f"{host} must be a node of job {self.allocation.job}", hint=f"its nodes: {nodes}")
 
     def agent(self, _scratch: Path | None = None) -> list[str]:
-        """Return the program that starts one task on a node, with the command line of ssh."""
+        """Return the program that starts one task on a node, with the same arguments as ssh."""
         return [sys.executable, "-I", str(Path(slurm_agent.__file__))]
 
     def addresses(self) -> tuple[str, ...]:
-        """Return our addresses as the nodes saw them, then our other ones."""
+        """Return our addresses as the nodes saw them, then our other ones. Raises CannotJudge if there are none."""
         seen = [address for answer in self.answers().values() for address in answer.seen]
         found = dict.fromkeys([*seen, *(address for name, address in list_addresses() if name != "lo")])
         if not found:
@@ -148,7 +154,10 @@ class SlurmReach(RemoteReach):
         return tuple(found)
 
     def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
-        """Return each node's address on the first interface, or without any, on its own first. Raises UsageError."""
+        """Return each node's address on the first of the interfaces. Without interfaces, on its own first interface.
+
+        Raises UsageError for a node that does not have the interface or an address on it.
+        """
         return tuple(
             answer.find_address(host, interfaces or [name for name, _ in answer.has if name != "lo"] or ("lo",))
             for host, answer in self.answers().items()
@@ -177,7 +186,7 @@ class SlurmReach(RemoteReach):
         return [f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", f"--nodelist={','.join(hosts)}"]
 
     def _find_unusable(self) -> dict[str, str]:
-        """Return the controller's reasons for unusable nodes. A job keeps its nodes while they are drained."""
+        """Return the unusable nodes, each with the controller's reason. Drained nodes stay usable by their jobs."""
         words = ["sinfo", "--noheader", "--Node", f"--nodes={','.join(self.hosts)}", "--format=%N|%T|%E"]
         found = {}
         for line in ask_slurm(*words).output:

@@ -88,7 +88,10 @@ class SlurmRequest:
                 raise UsageError(f"{word[:60]} is reserved: railwright sets it", hint="leave it out")
 
     def choose_limit(self, plan_s: float) -> float:
-        """Return the time limit in seconds, rounded up to whole minutes, for a plan of that length."""
+        """Return the time limit in seconds, rounded up to whole minutes.
+
+        It is the requested limit, or else three times the plan but at least 10 min.
+        """
         wished = self.limit_s if self.limit_s is not None else max(_MIN_LIMIT_S, _PLAN_FACTOR * plan_s)
         return max(1, -(-wished // 60)) * 60.0
 
@@ -104,7 +107,10 @@ class SlurmRequest:
 
 
 def parse_limit(text: str) -> float:
-    """Parse Slurm's MIN, MIN:SS, H:MM:SS, D-H, D-H:MM and D-H:MM:SS as seconds. Raises UsageError."""
+    """Parse Slurm's MIN, MIN:SS, H:MM:SS, D-H, D-H:MM and D-H:MM:SS as seconds.
+
+    Raises UsageError for other text and for 0.
+    """
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
         raise UsageError(
@@ -134,7 +140,7 @@ class NodeGroup(NamedTuple):
 
 
 def parse_groups(lines: Iterable[str], partition: str) -> list[NodeGroup]:
-    """Parse a partition's node groups from the sinfo lines of `find_groups`. An empty name means the default one."""
+    """Parse a partition's node groups from the sinfo lines of `find_groups`. An empty name is the default partition."""
     found = []
     for line in lines:
         size, name, state, gres, names, reason = (line.strip().split("|", 5) + [""] * 6)[:6]
@@ -146,9 +152,9 @@ def parse_groups(lines: Iterable[str], partition: str) -> list[NodeGroup]:
 
 
 def find_groups(wanted: SlurmRequest) -> list[NodeGroup]:
-    """Find the nodes that the job can get.
+    """List the node groups of the requested partition.
 
-    Raises CannotJudge if there are too few, and UsageError if the partition does not exist.
+    Raises CannotJudge if it has too few usable nodes, and UsageError if it does not exist.
     """
     lines = ask_slurm("sinfo", "--noheader", "--format=%D|%P|%T|%G|%N|%E").output
     groups = parse_groups(lines, wanted.partition)
@@ -168,7 +174,7 @@ def find_groups(wanted: SlurmRequest) -> list[NodeGroup]:
 
 
 def describe_cost(wanted: SlurmRequest, groups: Sequence[NodeGroup], limit_s: float, plan_s: float) -> str:
-    """Describe the cost of the job. It is exclusive, so every GPU of its nodes counts."""
+    """Describe the job's nodes, time limit and GPU hours. The job is exclusive, so all GPUs of its nodes count."""
     usable = [group for group in groups if group.is_usable]
     gpus = wanted.gpus_per_node or max((group.gpus for group in usable), default=0)
     hours = wanted.nodes * limit_s / 3600
@@ -211,7 +217,7 @@ class SlurmJob:
             pause_s = min(1.5 * pause_s, _POLL_S[1])
 
     def _read_state(self) -> dict[str, str]:
-        """Read the fields of `scontrol show job`. Empty for a job that Slurm has purged after its end."""
+        """Read the fields of `scontrol show job`, and update `state`. Empty for a job that Slurm has purged."""
         try:
             found = read_job_fields(self.number)
         except CannotJudge as error:
@@ -239,7 +245,7 @@ class SlurmJob:
             raise CannotJudge(f"job {self.number} would never start ({reason}) and was cancelled", hint=hint)
 
     def explain_end(self) -> CannotJudge | None:
-        """Return the reason why the job was cut short. None if its command ran to its end, with any exit status."""
+        """Return the error for a job that was cut short. None if its command ran to completion, with any status."""
         ending = _ENDINGS.get(self.state)
         if ending is None:
             return None
@@ -250,7 +256,7 @@ class SlurmJob:
 def submit(
     wanted: SlurmRequest, command: Sequence[str], folder: Path, limit_s: float, tell: Callable[[str], None]
 ) -> SlurmJob:
-    """Submit a job that runs a command. Raises CannotJudge with sbatch's error message."""
+    """Submit a job that runs a command. Raises as `ask_slurm`, and CannotJudge if sbatch does not print a job id."""
     script = f"#!/bin/sh\n{SUBMITTED}=1 exec {shlex.join(command)}\n"
     output = ask_slurm(*wanted.words(limit_s, folder), given=script.encode()).output
     number = next((line.strip().partition(";")[0] for line in reversed(output) if line.strip()), "")

@@ -1,4 +1,4 @@
-"""The interface's addresses: exactly those that were attached, and usable."""
+"""The interface's addresses: they are exactly the attached ones, and usable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def _judge(view: View, note: Note) -> str:
             command = f"ip address add {missing[0]}/{missing[0].max_prefixlen} dev {device}"
             raise Bad(says, f"{view.inside(command)}; find out what removed it")
         if strange := [one for one in present if one not in attached.addresses]:
-            says = f"{port.name} has {_join_addresses(strange)} too, which was not attached: packets from there are dropped"
+            listed = _join_addresses(strange)
+            says = f"{port.name} also has {listed}, which was not attached: packets from it are dropped"
             raise Bad(
                 says, view.inside(f"ip address del {strange[0]}/{present[strange[0]].prefix_length} dev {device}")
             )

@@ -18,9 +18,9 @@ def _judge(view: View, note: Note) -> str:
     by_frr = {} if isinstance(view.announced, Unseen) else view.announced
     if isinstance(attached, Unseen) or isinstance(view.rail, Unseen):
         _note_what_frr_says(by_frr, note)
-        # Without the daemon FRR still reports its advertisements; a missing one need not be a fault.
+        # Without the daemon, FRR still reports its advertisements, but a missing one need not be a fault.
         if isinstance(attached, Unseen) and by_frr and all(by_frr.values()):
-            return f"FRR has sent them to {' and '.join(sorted({peer for peers in by_frr.values() for peer in peers}))}"
+            return f"FRR has sent the addresses to {' and '.join(sorted({one for some in by_frr.values() for one in some}))}"
     attached, rail = require_seen(attached), require_seen(view.rail)
     prefixes = " ".join(_host_prefix(one) for one in attached.addresses)
     later = view.attached_after if isinstance(view.attached_after, Attached) else attached
@@ -38,7 +38,7 @@ def _judge(view: View, note: Note) -> str:
         raise Bad(
             f"the session of {attached.rail} with its leaf is down: other nodes have no route to {prefixes}", _REMEDY
         )
-    # The daemon also reports False if FRR answered too slowly. It is asked twice, seconds apart, and FRR as well.
+    # The daemon also reports False if FRR answers too slowly, so it is asked twice, seconds apart, and FRR as well.
     sent = isinstance(view.announced, dict) and all(by_frr.get(one) for one in attached.addresses)
     if not (attached.advertised or later.advertised or sent):
         raise Bad(f"{prefixes} were not sent to the leaf of {attached.rail}", _REMEDY)

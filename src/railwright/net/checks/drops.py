@@ -1,4 +1,4 @@
-"""The packets of the interface that the bridge dropped during the check, by reason."""
+"""The interface's packets that the bridge dropped during the check, by reason."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def _judge(view: View, note: Note) -> str:
     note("of it alone", _format_counters(after.dropped, own), "railwrightd list")
     note(f"of all on {after.rail}", _format_counters(rail_after.dropped, of_rail), "railwrightd status")
     if count := own.get(_SPOOFED, 0):
-        says = f"{count} of its packets were dropped meanwhile as {_SPOOFED}: not from its own MAC and address"
+        says = f"{count} of its packets were dropped as {_SPOOFED} during the check: not from its own MAC and address"
         raise Bad(says, f"find the program in the pod that sends from other addresses; {view.inside('ip address')}")
     if count := of_rail.get(_NO_LEAF, 0):
-        says = f"{count} packets were dropped on {after.rail} meanwhile: the leaf's MAC address is not known"
+        says = f"{count} packets were dropped on {after.rail} during the check: the leaf's MAC address is not known"
         raise Bad(says, "railwrightd status; ip neighbour on the node: does the leaf answer?")
-    return f"in all {_format_counters(after.dropped, {})}; none meanwhile as {_SPOOFED}"
+    return f"dropped in total: {_format_counters(after.dropped, {})}; none as {_SPOOFED} during the check"
 
 
 def _count_increase(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:

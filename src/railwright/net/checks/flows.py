@@ -1,4 +1,4 @@
-"""The flows of the interface: the rail's bridge has as many as railwrightd requires."""
+"""The interface's flows: the rail's bridge has all flows that railwrightd requires."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _judge(view: View, note: Note) -> str:
     if isinstance(view.rail, Rail) and not view.rail.switch_ready:
         raise Bad(f"the bridge of {attached.rail} is not ready", "railwrightd status says why")
     if not wanted:
-        says = f"railwrightd can install no flow for it: is {port} still a port of the rail's bridge?"
+        says = f"railwrightd cannot install any flow for it: is {port} still a port of the rail's bridge?"
         raise Bad(says, "ovs-vsctl list-ports of the rail's bridge; railwrightd's log; restart the pod")
     if installed != wanted:
         says = f"{installed} of {wanted} flows are on the bridge"

@@ -47,7 +47,7 @@ def _judge_one(view: View, port: Port, gateway: Address, answer: str | None, rig
         raise Bad(says, view.inside(f"{command} nud permanent"))
     # A datapath that cannot answer ND is fine if the plugin has written a permanent entry.
     if answer is None and not (gateway.version == 6 and entry is not None and entry.is_permanent):
-        says = f"{gateway} does not answer {_protocol(gateway)}: no packet of {port.name} gets to it"
+        says = f"{gateway} does not answer {_protocol(gateway)}: no packet of {port.name} reaches it"
         raise Bad(says, "on the node: railwrightd list, are its flows installed? railwrightd status")
 
 

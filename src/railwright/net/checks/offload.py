@@ -1,4 +1,4 @@
-"""The datapath of the interface's flows: a VF's run in the NIC, or the reason why not."""
+"""The datapath of the interface's flows: a VF's flows run in the NIC, and otherwise the datapath gives the reason."""
 
 from __future__ import annotations
 

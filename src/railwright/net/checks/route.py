@@ -42,7 +42,7 @@ def _format_routes(port: Port) -> str:
 
 
 def _find_uncovered(view: View, port: Port) -> list[Network]:
-    """Return the rail's prefixes that the routes do not cover, for the families of the interface's addresses."""
+    """Return the rail's prefixes that the main table does not cover, for the families of the interface's addresses."""
     if isinstance(view.rail, Unseen):
         return []
     routes = [route.destination for route in port.routes if route.table == "main"]
@@ -50,7 +50,7 @@ def _find_uncovered(view: View, port: Port) -> list[Network]:
 
 
 def _covers(routes: Iterable[Network], prefix: Network) -> bool:
-    """Report whether the routes cover the whole prefix, alone or together."""
+    """Report whether one or several of the routes together cover the whole prefix."""
     if isinstance(prefix, IPv4Network):
         return any(prefix.subnet_of(one) for one in collapse_addresses(r for r in routes if isinstance(r, IPv4Network)))
     return any(prefix.subnet_of(one) for one in collapse_addresses(r for r in routes if isinstance(r, IPv6Network)))
