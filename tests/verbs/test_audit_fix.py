@@ -85,7 +85,7 @@ def test_files_of_all_cpus_are_one_change(kernel, capsys, monkeypatch):
     monkeypatch.setattr(audit_fix, "load_machine", lambda _: SLEEPY)
     status, text, _ = fixed(capsys, "governor_saves_power", "--apply")
     assert status == 0
-    assert "and 4 files more of the same kind" in text
+    assert "and 4 more files of the same kind" in text
     assert {(kernel / file).read_text() for file in GOVERNORS} == {"performance\n"}
     fixed(capsys, "governor_saves_power", "--undo")
     assert {(kernel / file).read_text() for file in GOVERNORS} == {"schedutil\n"}

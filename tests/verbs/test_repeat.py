@@ -48,6 +48,7 @@ RECORD = (
             "the record sets NCCL_NET_PLUGIN to a path, which may load a file",
         ),
         (QUICK, {"LD_PRELOAD": "evil"}, "the record sets 'LD_PRELOAD', which is not a variable of a measured library"),
+        (QUICK, {"UCX_TLS": "tcp\0"}, "the record sets 'UCX_TLS' to a value with a NUL character"),
     ],
 )
 def test_a_record_starts_nothing_that_it_brings_along(answer, changed, command, environment, said):

@@ -56,8 +56,8 @@ class Target:
 def find_target(question: Question) -> Target:
     """Find the target.
 
-    Raises UsageError for a missing pod or namespace, and for a question on a node that names neither. Raises CannotJudge
-    if the pod's namespace is unknown.
+    Raises UsageError for a missing pod or namespace, and for a question on a node that names neither. Raises
+    CannotJudge if the pod's namespace is unknown.
     """
     if question.pod is not None and question.netns is not None:
         raise UsageError("--pod and --netns exclude each other", hint="give one of the two")

@@ -75,7 +75,10 @@ def explain(
 
 
 def _read_text(files: tuple[str, ...]) -> str | LongText | None:
-    """Read the output of tools from one or several files of a run. None for a railwright run. Raises UsageError."""
+    """Read the output of tools from one or several files of a run. None for a railwright run.
+
+    Raises UsageError for a file that cannot be read, and for a railwright run with other files.
+    """
     from railwright.results.given_file import decode_text, format_name, is_our_folder, is_our_own, read, read_pieces
     from railwright.results.readers.pasted.long_text import read_long
 
@@ -160,7 +163,7 @@ def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as
 
 
 def _suggest_machine(found: ForeignFile, file: str) -> None:
-    """Print the next command on standard error, with the shapes that have the GPU that the table names."""
+    """Print the next command on standard error, with the shapes that contain the GPU in the table."""
     import shlex
 
     from railwright.explain.rows import list_shapes

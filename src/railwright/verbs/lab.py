@@ -87,7 +87,7 @@ def _make_cluster(words: tuple[str, ...], count: int | None) -> Cluster:
 def status(name: str | None, as_json: bool) -> int:
     """Show the labs on this machine: nodes, addresses and missing routes.
 
-    Exit status: 1 if routes are missing, 3 if a lab never came up.
+    Exit status: 0 all labs are complete, 1 routes are missing, 3 a lab never came up.
     """
     import os
     from concurrent.futures import ThreadPoolExecutor
@@ -209,11 +209,11 @@ def probe(
     rail: int,
     ipv6: bool,
     as_json: bool,
-    **sizes: Any,  # noqa: ANN401 - the `Sizes` of what is sent
+    **sizes: Any,  # noqa: ANN401 - the fields of `traffic.Sizes`
 ) -> int:
     """Send packets from host A to host B, and report loss, delay, rate and the switches on the way.
 
-    All traffic goes one way, from A to B. Exit status 1 means lost packets or a flow without a connection.
+    All traffic is sent from A to B only. Exit status 1 means lost packets or a flow that did not connect.
     """
     from railwright.lab import state, traffic
     from railwright.report.lab_text import probe_lines

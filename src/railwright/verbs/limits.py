@@ -69,7 +69,7 @@ def limits(
 def _split_words(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """Split the words into machine and paths, for an unquoted name of several words: `limits GB200 NVL72 nics=2`.
 
-    Every path contains a `>`, so that other words are not paths. They are left unchanged if they name no shape.
+    Every path contains a `>`, so that other words belong to the name. If they do not name a shape, nothing is changed.
     """
     from railwright.topology.shapes import canonical_name
 

@@ -24,10 +24,10 @@ _SIMULATION_OPTIONS = {"--simulate", "--faults", "--noise", "--interference", "-
 
 
 class _Locate(click.Command):
-    """Suggests the command that has an option which `locate` had before it was split into three commands."""
+    """A command that suggests `simulate` or `cabling` for an option that has moved there from `locate`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments as click does. Raises UsageError that suggests the other command."""
+        """Parse the arguments as click does. Raises UsageError with the new command for an option that has moved."""
         given = {word.partition("=")[0] for word in args}
         if given & _SIMULATION_OPTIONS:
             from railwright.verbs.simulate import simulate
@@ -42,7 +42,7 @@ class _Locate(click.Command):
         return super().parse_args(ctx, args)
 
     def _words_for(self, command: click.Command, arguments: dict[str, str], args: list[str]) -> list[str]:
-        """Rewrite the arguments for another command. Some options become arguments; unknown ones are dropped."""
+        """Rewrite the arguments for another command. Options in `arguments` become positional. Drops unknown options."""
         options = {name: one for each in (self, command) for one in each.params if isinstance(one, click.Option)
                    for name in one.opts}  # fmt: skip
         taken = {name for one in command.params for name in one.opts}
@@ -184,7 +184,7 @@ def _make_place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
 
 
 def _choose_probe(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> ProbeKind:
-    """Choose the traffic. Raises UsageError for options that conflict with it."""
+    """Choose the kind of probe. Raises UsageError for options that conflict with it."""
     from railwright.locate.ways import mpi_way, nccl_way, tcp_way
 
     if arguments.gpus is not None and arguments.probe != "nccl":
@@ -209,7 +209,7 @@ def _choose_probe(arguments: Arguments, place: Place, hosts: Hosts | None, gpus:
 
 
 def _read_switch_tree(path: str, hosts: Hosts) -> SwitchTree:
-    """Read Slurm's topology.conf, or a folder with lldpctl's output on each host. Raises UsageError."""
+    """Read Slurm's topology.conf, or a folder with lldpctl's output on each host. Raises UsageError if that fails."""
     from pathlib import Path
 
     from railwright.locate import slurm_topology

@@ -109,7 +109,7 @@ def _load_fabric(text: str, forwarding: str | None) -> Fabric:
 
 
 def _load_truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
-    """Return the faults, and the seed that draws them."""
+    """Return the faults, and the seed from which they are drawn. The seed is 0 for listed faults."""
     import msgspec
 
     from railwright.diagnosis.localise.records import Fault

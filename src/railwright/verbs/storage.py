@@ -42,7 +42,7 @@ def storage() -> None:
 def cufile_json(
     machine: str | None, given: tuple[str, ...], checked: str | None, as_json: bool, file: str | None
 ) -> int:  # fmt: skip
-    """Write cuFile's configuration from the topology, to FILE or the terminal, with the reason of each line.
+    """Write cuFile's configuration from the topology, to FILE or the terminal, with the reason for each line.
 
     With --check an existing file is checked against the machine. Exit status then: 0 all ok, 1 something is bad,
     2 wrong usage, 3 something could not be checked and nothing is bad.

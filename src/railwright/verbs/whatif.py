@@ -98,7 +98,7 @@ def whatif(
 
 
 def _evaluate(name: str, cluster: Cluster, question: Question) -> Design:
-    """Evaluate a design. An error names the design."""
+    """Evaluate a design. The message of an error begins with the design's name."""
     from railwright.expected.designs import evaluate_design
 
     try:
@@ -110,7 +110,7 @@ def _evaluate(name: str, cluster: Cluster, question: Question) -> Design:
 def _build_clusters(
     machines: tuple[str, ...], vary: tuple[str, ...], count: int | None, cluster_file: str | None, radix: int | None
 ) -> list[tuple[str, Cluster]]:
-    """Return each design's name and cluster, in the given order."""
+    """Return each design's name and cluster, in the given order. Raises UsageError for conflicting options."""
     from pathlib import Path
 
     from railwright.topology.cluster import build_cluster
@@ -132,7 +132,7 @@ def _build_clusters(
 
 
 def _base_hosts(given: Cluster | None) -> tuple[str, ...]:
-    """Return the cluster file's host as text that can be varied."""
+    """Return the cluster file's host as text that can be varied. Raises UsageError if it is not a shape."""
     if given is None:
         raise UsageError("whatif requires a host", hint="add --host hgx-h100 --vary nics=2,4,8")
     if given.host.source != "shape":
@@ -178,7 +178,7 @@ def _parse_choice(text: str) -> tuple[str, list[str]]:
 
 
 def _apply_changes(machine: str, changes: dict[str, str]) -> str:
-    """Return the host's words with the changes added or replaced."""
+    """Return the host's text with the changes added or replaced."""
     kept = [word for word in machine.split() if word.partition("=")[0] not in changes]
     return " ".join([*kept, *(f"{key}={value}" for key, value in changes.items())])
 

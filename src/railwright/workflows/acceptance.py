@@ -34,7 +34,7 @@ _HINT = "see docs/acceptance.md and examples/acceptance.toml"
 
 
 def load_spec(file: str | None, require: tuple[str, ...] = ()) -> Spec | None:
-    """Load a specification. None without a file. Raises UsageError."""
+    """Load a specification. None without a file. Raises UsageError for an invalid file, and with --require."""
     if file is None:
         return None
     if require:
@@ -98,7 +98,7 @@ class Evidence:
 
 
 def sheet_lines(sheet: Sheet, *, as_json: bool) -> Iterator[str]:
-    """Yield the lines of a sheet, ending with its exit status."""
+    """Yield the lines of a sheet: one JSON record, or text that ends with the exit status."""
     if as_json:
         yield json_line(sheet)
         return

@@ -38,7 +38,7 @@ _ROUNDS, _SIDES = "rounds", "hosts"
 
 
 def refuse_incomplete(arguments: Arguments, *more: str) -> None:
-    """Raise UsageError for only one of the two options, and for options that conflict with them."""
+    """Raise UsageError if only one of the two options is given, or an option that conflicts with them."""
     if (arguments.in_namespaces_of is None) != (arguments.against is None):
         raise UsageError(
             "--in-namespaces-of and --against require each other", hint="write --in-namespaces-of PID --against host"
@@ -64,7 +64,7 @@ def measure_container(words: Sequence[str], names: tuple[str, ...], arguments: A
     longest_s = _PLAN_FACTOR * proof.seconds + _EXTRA_S
     troubles: dict[str, str] = {}
     for number in range(launches):
-        # The sides alternate in going first, so that drift of the machine affects both equally.
+        # Each side goes first in every other round, so that drift of the machine affects both equally.
         order = (HOST, CONTAINER) if number % 2 == 0 else (CONTAINER, HOST)
         sides = PlannedHosts(order, 1, NoReach("namespaces", shares_cpus=True))
         screen = HostScreen(
@@ -85,7 +85,7 @@ def _show_plan(inside: Surroundings, seconds: float, launches: int, output: str)
 
 
 def _merge_rounds(folder: Path, side: str, launches: int) -> ResultFile | None:
-    """Merge the rounds of a side into one run with as many launches. None if no round left records."""
+    """Merge the rounds of a side into one run with a launch per round. None if no round left records."""
     found = []
     for number in range(launches):
         file = folder / _ROUNDS / str(number) / _SIDES / side / RESULTS
@@ -153,7 +153,7 @@ def _judge_side(file: ResultFile, folder: Path) -> tuple[Finding, ...]:
 
 
 def _status(compared: Comparison | None, alone: Sequence[Finding], troubles: dict[str, str]) -> int:
-    """Return 1 if the container is slower or has its own fault, or else 3 if something is unknown."""
+    """Return 1 if the container is slower or has its own fault, or else 3 if something is unknown, or else 0."""
     if any(finding.certainty in ("seen", "likely") for finding in alone):
         return EXIT_SLOW
     if compared is None:

@@ -23,9 +23,9 @@ def resolve_hosts(
     interfaces: str | None = None,
     slurm: str | None = None,
 ) -> Hosts | None:
-    """Resolve the options to hosts. None means this host alone. Raises UsageError.
+    """Resolve the options to hosts. None means this host alone. Raises UsageError for invalid or conflicting options.
 
-    `slurm` is the launcher in the surrounding Slurm job, if its nodes are requested.
+    `slurm` is the launcher in the surrounding Slurm job. None means that its nodes are not requested.
     """
     others = {
         "--ranks-per-host": ranks_per_host, "--lab": lab, "--ssh-config": ssh_config, "--interfaces": interfaces
@@ -58,7 +58,10 @@ def refuse_no_hosts(hosts: PlannedHosts | None) -> None:
 
 
 def choose_sort_key(hosts: PlannedHosts | None) -> SortKey:
-    """Return the sort key of hosts whose groups grow: by leaf in a lab, or else by position in --hosts."""
+    """Return the sort key of hosts whose groups grow: by leaf in a lab, and by position in --hosts.
+
+    Raises UsageError without hosts.
+    """
     if hosts is None:
         raise UsageError("--grow requires --hosts", hint="write --hosts host0,host1 with nearby hosts adjacent")
     names, reach = hosts.names, hosts.reach

@@ -31,7 +31,7 @@ _NOT_PASSED = ("RAILWRIGHT_", "MPI4PY_")
 
 
 def refuse_mixed(arguments: Arguments) -> None:
-    """Raise UsageError for Kubernetes options without --kubernetes, and for other kinds of hosts next to it."""
+    """Raise UsageError for Kubernetes options without --kubernetes, and for --kubernetes with other kinds of hosts."""
     if not arguments.kubernetes:
         lone = next(
             (name for name in ("namespace", "rdma", "networks", "node_selector") if getattr(arguments, name)), ""
@@ -49,7 +49,7 @@ def refuse_mixed(arguments: Arguments) -> None:
 
 
 def plan_hosts(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str, ...] = ()) -> PlannedHosts:
-    """Return placeholder hosts for the plan of a job that is not created yet. Raises UsageError."""
+    """Return placeholder hosts for the plan of a job that is not created yet. Raises UsageError without --nodes."""
     if nodes is None:
         raise UsageError("--kubernetes requires --nodes", hint="add --nodes 4")
     names = tuple(f"node{number}" for number in range(nodes))
@@ -57,7 +57,7 @@ def plan_hosts(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str
 
 
 def _build_request(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
-    """Build the requested job. Raises UsageError."""
+    """Build the requested job from the options. Raises UsageError for an invalid value."""
     settings = {name: value for name, value in read_environment().items() if not name.startswith(_NOT_PASSED)}
     return KubernetesRequest(arguments.nodes, arguments.image, ranks_per_node, arguments.namespace or "",
                   arguments.gpus_per_node or 0,
@@ -67,7 +67,7 @@ def _build_request(arguments: Arguments, ranks_per_node: int) -> KubernetesReque
 
 
 def pod_words(verb: str, arguments: Arguments, *more: str) -> tuple[str, ...]:
-    """Return railwright's arguments in the first pod, without the hosts and the output. Raises UsageError."""
+    """Return railwright's arguments in the first pod, except hosts and output. Raises UsageError for --mpirun."""
     if arguments.mpirun:
         raise UsageError(
             "--mpirun and --kubernetes exclude each other",
@@ -84,7 +84,10 @@ def make_submitter(
     arguments: Arguments,
     judged: Callable[[Received, list[str]], int] | None = None,
 ) -> Callable[[float], int]:
-    """Return the function that submits a plan of some seconds instead of measuring it. `judged` reports the records."""
+    """Return a function that runs the job for a plan of the given duration in seconds, and returns the exit status.
+
+    `judged` reports the records instead of `report`. Raises UsageError for invalid options.
+    """
     wanted = _build_request(arguments, hosts.ranks_per_host)
     required = load_requirements(arguments.require)
     folder = Path(arguments.output)
@@ -120,7 +123,7 @@ def make_submitter(
 
 
 def _run_job(named: NamedJob, namespace: str, folder: Path) -> tuple[Received, list[str]]:
-    """Create the job, store its records, and remove it. Returns the records and the pods that died."""
+    """Create the job, store its records, and remove it. Returns the records, and why pods died."""
     received = Received(folder, ("railwright", *sys.argv[1:]), dt.datetime.now)
     job = KubernetesJob(named, namespace, note)
     try:
@@ -139,7 +142,7 @@ def _run_job(named: NamedJob, namespace: str, folder: Path) -> tuple[Received, l
 
 
 def _explain_incomplete(received: Received, troubles: list[str]) -> CannotJudge | None:
-    """Return why the records are incomplete. None if they are complete."""
+    """Return the error for incomplete records. None if they are complete."""
     words = [received.interrupted] * bool(received.interrupted)
     if received.lost:
         words += [f"its records are incomplete: {received.lost}", *troubles]

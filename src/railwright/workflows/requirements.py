@@ -14,7 +14,7 @@ _MAX_LINE_BYTES = 1000
 
 
 def load_requirements(given: tuple[str, ...]) -> tuple[Requirement, ...]:
-    """Load the paths that must be ok. Raises UsageError for an unknown name and for an empty file."""
+    """Load the paths that must be ok. Raises UsageError for an unknown name, and for an invalid or empty file."""
     known = [benchmark.name for benchmark in EVERY]
     found: dict[Requirement, None] = {}
     for text in given:
@@ -41,5 +41,5 @@ def _read_lines(text: str) -> Iterator[str]:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise UsageError(f"cannot read {text[:60]!r}: {reason}", hint="write one path per line") from error
     if len(lines) > MOST:
-        raise UsageError(f"{text[:60]!r} has more than {MOST} lines", hint="write one path a line")
+        raise UsageError(f"{text[:60]!r} has more than {MOST} lines", hint=f"give at most {MOST} paths")
     yield from lines

@@ -20,7 +20,8 @@ def _judge(view: View, note: Note) -> str:
         _note_what_frr_says(by_frr, note)
         # Without the daemon, FRR still reports its advertisements, but a missing one need not be a fault.
         if isinstance(attached, Unseen) and by_frr and all(by_frr.values()):
-            return f"FRR has sent the addresses to {' and '.join(sorted({one for some in by_frr.values() for one in some}))}"
+            peers = sorted({peer for sent_to in by_frr.values() for peer in sent_to})
+            return f"FRR has sent the addresses to {' and '.join(peers)}"
     attached, rail = require_seen(attached), require_seen(view.rail)
     prefixes = " ".join(_host_prefix(one) for one in attached.addresses)
     later = view.attached_after if isinstance(view.attached_after, Attached) else attached

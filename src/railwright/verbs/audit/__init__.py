@@ -110,7 +110,7 @@ def _audit(machine: str | None, as_json: bool, bad: Sequence[KnownBad]) -> int:
 
 
 def _run_check(check: Check, facts: Facts) -> CheckOutcome:
-    """Run a check. If it finds a fault, add the cost of the fault according to the limits."""
+    """Run a check. If it finds a fault, add the paths that the fault slows, according to the limits."""
     from msgspec.structs import replace
 
     from railwright.checks.outcome import look_for
@@ -123,11 +123,11 @@ def _run_check(check: Check, facts: Facts) -> CheckOutcome:
 
 
 def _status(outcomes: Sequence[CheckOutcome]) -> int:
-    """Return 1 for a fault, or else 3 if something could not be checked or nothing applied."""
+    """Return 1 for a fault, or else 3 if something could not be checked or no check applied, or else 0."""
     certainties = {finding.certainty for outcome in outcomes for finding in outcome.findings}
     if certainties & {"seen", "likely"}:
         return EXIT_SLOW
     states = {outcome.state for outcome in outcomes}
-    # A merely possible fault may be intended, so it is shown but does not count.
+    # A possible fault may be intended, so it is shown but does not change the status.
     blind = "could not look" in states | certainties
     return EXIT_UNJUDGED if blind or not states & {"fine", "found"} else EXIT_OK

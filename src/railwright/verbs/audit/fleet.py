@@ -31,7 +31,7 @@ _SETTING_CHECKS = tuple(check for check in EVERY_CHECK if not check.needs_result
 
 
 class _Audited(NamedTuple):
-    """The audit of a host."""
+    """The audit of a host: its settings by name, and the outcomes of checks."""
 
     told: dict[str, str]
     checks: tuple[CheckOutcome, ...]
@@ -55,7 +55,7 @@ def audit_hosts(hosts: Hosts, as_json: bool, bad: Sequence[KnownBad] = ()) -> in
 
 
 def _audit_file(text: str, bad: Sequence[KnownBad]) -> _Audited | str:
-    """Load and audit a machine, or return the reason why not. An incomplete capture would seem to lack devices."""
+    """Load and audit a machine, or return why that fails. An incomplete capture would seem to lack devices."""
     try:
         topology = load(text)
     except UsageError as error:
@@ -72,7 +72,7 @@ def _audit_topology(topology: Topology, bad: Sequence[KnownBad]) -> _Audited:
 
 
 def _shorten_names(machines: Sequence[str]) -> list[str]:
-    """Return the shortest names that distinguish the machines."""
+    """Return the shortest names that distinguish the machines. Raises UsageError if a machine is given twice."""
     parts = [text.rstrip("/").removesuffix("/machine.jsonl").split("/") for text in machines]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-depth:]).removesuffix(".jsonl").removesuffix(".json") for part in parts]
@@ -94,7 +94,7 @@ def _report(given: Iterable[tuple[str, _Audited | str]], as_json: bool) -> int:
 
 
 def _status(fleet: Fleet, faults: Sequence[FleetFault], found: Sequence[Difference]) -> int:
-    """Return 1 for faults or differences, or else 3 if something could not be read, or else 0."""
+    """Return 1 for faults or differences, 3 if something could not be read or fewer than 2 hosts could, or else 0."""
     certainties = {entry.certainty for entry in faults}
     if certainties & {"seen", "likely"} or any(entry.odd for entry in found):
         return EXIT_SLOW

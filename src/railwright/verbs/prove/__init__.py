@@ -112,4 +112,4 @@ def _refuse(given: Mapping[str, object], why: str, hint: str) -> None:
         raise UsageError(f"{lone} {why}", hint=hint)
 
 
-_DIRECTORY_ON_HOSTS = "/tmp"  # noqa: S108 - the measured file system: every host has it
+_DIRECTORY_ON_HOSTS = "/tmp"  # noqa: S108 - a file system that every host has

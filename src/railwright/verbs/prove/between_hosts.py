@@ -45,19 +45,19 @@ from railwright.workflows.measuring import parse_benchmarks
 
 FOLDER, PAIRS_FILE = "between", "pairs.jsonl"
 _START_S, _RANK_START_S = 2.0, 0.25
-"""The time to start a launch, and the time for each rank if the hosts share CPUs (docs/measured/lab)."""
+"""The time to start a launch, and the additional time per rank if the hosts share CPUs (docs/measured/lab)."""
 _MIN_HOSTS = 2
 _REPORT_EVERY = 8
 
 
 def find_collectives() -> tuple[AnyBenchmark, ...]:
-    """Return the collectives that run on any host."""
+    """Return the MPI collectives that span hosts. They run on any host."""
     named = find_benchmarks(Collective, DECLARATIONS, by="mpi")
     return tuple(benchmark for benchmark in EVERY if benchmark.spans_hosts and benchmark.name in named)
 
 
 def refuse_collectives(names: Sequence[str]) -> None:
-    """Raise UsageError for a benchmark over all hosts when each host is measured separately."""
+    """Raise UsageError for a benchmark over all hosts, for a run that measures each host separately."""
     together = {benchmark.name for benchmark in find_collectives()}
     if named := [name for name in names if name in together]:
         raise UsageError(f"{named[0]} needs all hosts, but here each node measures itself",
@@ -71,7 +71,7 @@ class Between:
     hosts: Hosts
     arguments: Arguments
     parts: frozenset[str]
-    """The benchmarks of `pairs` and `find_collectives`."""
+    """The parts to measure: `pairs`, `collectives`, both or neither."""
     cluster: Cluster | None
     chosen: list[tuple[AnyBenchmark, Options]]
     """The collectives with their options."""
@@ -87,7 +87,7 @@ class Between:
 
     @property
     def folder(self) -> Path:
-        """The folder of the records of the collectives and of the search."""
+        """The folder for the records of the collectives and of the search."""
         return Path(self.arguments.output) / FOLDER
 
     def plan(self) -> tuple[list[str], float]:
@@ -124,7 +124,7 @@ class Between:
         return lines, seconds
 
     def _count_rounds(self) -> tuple[int, int]:
-        """Return the number of rounds of pairs, and the number of hosts that each round loads."""
+        """Return the number of rounds of pairs, and the maximum number of hosts that a round loads."""
         names = len(self.hosts.names)
         whole = names - 1 + names % 2
         at_once = min(names - names % 2, 2 * (most_hosts(names, self.load) // 2))
@@ -208,7 +208,7 @@ class Between:
         return make_hosts_place(hosts, tree=tree, oversubscription=max(1.0, above))
 
     def _tell(self, text: str) -> None:
-        """Print messages. Launches repeat their messages, so only some launches are reported."""
+        """Print messages. Every launch repeats its messages, so only every eighth launch is reported."""
         if not text.startswith("round "):
             note(f"pairs: {text}")
         elif text == "round 1: streams":
@@ -260,7 +260,10 @@ def _mark_unmeasured(found: BetweenHostsResult, part: str, why: str) -> BetweenH
 
 
 def _group_flows(located: Located) -> Iterator[PairTried]:
-    """Group the flows of a search by their hosts. Flows of several ports of a host belong to the same pair."""
+    """Yield the pairs of hosts with the rates of their flows. Flows of several ports belong to the same pair.
+
+    A pair that was measured with several shares of the hosts keeps the rates of the largest share.
+    """
     values: dict[tuple[str, str, float], list[float]] = {}
     for flow in located.pairs:
         ends = flow.source.rpartition(":")[0], flow.destination.rpartition(":")[0]
@@ -285,7 +288,7 @@ def split_options(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 def parse_collectives(only: Sequence[str], options: tuple[str, ...]) -> list[tuple[AnyBenchmark, Options]]:
-    """Parse the options of all collectives, or of the named ones. Raises UsageError."""
+    """Parse the options of the collectives in `only`, or of all collectives if it is empty. Raises UsageError."""
     return parse_benchmarks(
         tuple(benchmark.name for benchmark in find_collectives() if not only or benchmark.name in only), options
     )

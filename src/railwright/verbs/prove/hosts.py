@@ -54,7 +54,7 @@ PARTS = (SCREEN, PAIRS, COLLECTIVES)
 
 
 class _Host(NamedTuple):
-    """The results of one host."""
+    """The diagnosis and topology of one host, or the reason why there is no diagnosis."""
 
     judged: Diagnosis | str
     topology: Topology | None = None
@@ -91,12 +91,12 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
 
 
 def parse_benchmark_names(arguments: Arguments) -> tuple[str, ...]:
-    """Parse --benchmarks. Empty means those of `prove` and all collectives. Raises UsageError."""
+    """Parse --benchmarks. Empty means the benchmarks of `prove` and all collectives. Raises UsageError."""
     return tuple(find(name.strip()).name for name in arguments.benchmarks.split(",")) if arguments.benchmarks else ()
 
 
 def _split_parts(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the requested benchmarks of each host, and the parts that remain.
+    """Return the requested benchmarks of each host, and the requested parts that have benchmarks to run.
 
     Raises UsageError for an unknown part.
     """
@@ -130,7 +130,7 @@ class HostsReport:
         self.found = {host: self._judge_host(host, why) for host, why in troubles.items()}
 
     def tell(self) -> int:
-        """Write the page, print the results, and return the exit status, which is that of the sheet if there is one."""
+        """Write the page, print the results, and return the exit status. An acceptance sheet decides the status."""
         table = self._build_table()
         self._write_page(table)
         as_json, compared = self.arguments.as_json, _may_compare(self.screen.hosts)
@@ -225,7 +225,7 @@ def _may_compare(hosts: PlannedHosts) -> bool:
 
 
 def _require_reachable(hosts: Hosts) -> dict[str, str]:
-    """Return an empty failure for each host. Raises CannotJudge if a host cannot be reached."""
+    """Check the hosts, and return an empty failure for each. Raises CannotJudge if a host cannot be reached."""
     hosts.reach.check()
     return dict.fromkeys(hosts.names, "")
 
@@ -233,7 +233,7 @@ def _require_reachable(hosts: Hosts) -> dict[str, str]:
 def show_plan(
     screen: HostScreen, proof: PlannedProof, directory: str, between: Between | None = None, *, is_screened: bool = True
 ) -> None:
-    """Print the plan on standard error: for each host, as estimated on this one, and between the hosts."""
+    """Print the plan on standard error: for each host, estimated from this machine, and between the hosts."""
     count = len(screen.hosts.names)
     rounds, seconds = -(-count // screen.at_once), 0.0
     note(f"plan: {count} hosts, by {screen.hosts.reach.name}")

@@ -23,7 +23,7 @@ from railwright.workflows.measuring import parse_benchmarks
 def prove_pods(arguments: Arguments) -> int:
     """Show the plan, create the job, report the records of its pods, and return the exit status.
 
-    Raises UsageError for a benchmark over several hosts.
+    Raises UsageError for a benchmark over several hosts, and CannotJudge if no node has sent records.
     """
     chosen = parse_benchmark_names(arguments)
     refuse_collectives(chosen)

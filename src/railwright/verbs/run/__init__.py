@@ -54,7 +54,7 @@ def run(**typed: Any) -> int:  # noqa: ANN401 - the options above
 
 
 def _run(arguments: Arguments) -> int:
-    """Measure, judge and report, or list the benchmarks if none is named. Returns the exit status."""
+    """Measure, judge and report, or list the benchmarks if no name is given. Returns the exit status."""
     from railwright.workflows.container import measure_container, refuse_incomplete
     from railwright.workflows.hosts import choose_sort_key, refuse_no_hosts, refuse_shared_memory
     from railwright.workflows.measuring import PendingJob, add_ceilings, measure
@@ -81,7 +81,7 @@ def _run(arguments: Arguments) -> int:
 
 
 def _resolve_hosts(arguments: Arguments) -> Hosts | PendingJob | None:
-    """Return the hosts, or the job that will provide them."""
+    """Return the hosts, or the job that will provide them. None means this host alone. Raises UsageError."""
     from railwright.launch.hosts import parse_interfaces
     from railwright.workflows import kubernetes, slurm
     from railwright.workflows.hosts import resolve_hosts
@@ -135,4 +135,4 @@ def _refuse_unscreenable(option: str, names: tuple[str, ...]) -> None:
     for name in names:
         if not find(name).alone_on_a_host:
             able = ", ".join(benchmark.name for benchmark in EVERY if benchmark.alone_on_a_host)
-            raise UsageError(f"{name} cannot measure each of several hosts separately", hint=f"{option} takes {able}")
+            raise UsageError(f"{name} cannot measure each of several hosts separately", hint=f"{option} accepts {able}")

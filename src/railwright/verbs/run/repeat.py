@@ -24,7 +24,7 @@ from railwright.workflows.kubernetes import NAMES as KUBERNETES_NAMES
 from railwright.workflows.slurm import NAMES
 
 _FILE_OPTIONS = ("library", "solver", "program", "dat")
-"""Options of benchmarks that name a file."""
+"""Benchmark options whose value is a file."""
 _IGNORED_PARAMETERS = ("output", "as_json", "force", "verbose", "dry_run", "silence", "require", "repeat", *NAMES,
          *KUBERNETES_NAMES)  # fmt: skip
 """Parameters that do not affect the measurement and are taken from the new command."""
@@ -32,12 +32,15 @@ _MAX_WORDS, _MAX_WORD_CHARACTERS = 1000, 16_384
 
 
 def build_repetition(arguments: Arguments) -> Arguments:
-    """Combine the recorded arguments with the new ones, and set the recorded environment. Raises UsageError."""
+    """Combine the recorded arguments with the new ones, and set the recorded environment.
+
+    Raises UsageError for a record that cannot or must not be repeated.
+    """
     if arguments.names or arguments.options:
         raise UsageError("--repeat excludes benchmark names and -o", hint="leave them out: the record contains them")
     _refuse_overwriting(arguments.repeat, arguments.output)
     recorded = load(Path(arguments.repeat)).run
-    for option, job in (("slurm", "a Slurm job"), ("kubernetes", "pods of Kubernetes")):
+    for option, job in (("slurm", "a Slurm job"), ("kubernetes", "a Kubernetes job")):
         if f"--{option}" in recorded.command and not getattr(arguments, option):
             raise UsageError(f"the record is of {job}", hint=f"add --{option} with the options of the job")
     given = _recorded_options(recorded, click.get_current_context().command)
@@ -71,11 +74,18 @@ def _recorded_options(run: Run, command: click.Command) -> dict[str, Any]:
 
 
 def _replay_environment(recorded: dict[str, str]) -> None:
-    """Set the recorded variables and unset other ones of measured libraries. Raises UsageError for paths."""
+    """Set the recorded variables, and unset other variables of the measured libraries.
+
+    Raises UsageError for another variable, for a value with a NUL, and for a path that is not set already.
+    """
     now = read_environment()
     for name, value in recorded.items():
-        if not is_recorded(name) or "\0" in value:
-            raise UsageError(f"the record sets {name[:60]!r}, which is not a variable of a measured library")
+        if not is_recorded(name):
+            reason = f"the record sets {name[:60]!r}, which is not a variable of a measured library"
+            raise UsageError(reason, hint="remove it from the record")
+        if "\0" in value:
+            reason = f"the record sets {name[:60]!r} to a value with a NUL character"
+            raise UsageError(reason, hint="remove it from the record")
         if "/" in value and now.get(name) != value:
             hint = f"check it, and set it yourself: export {name}={value[:200]}"
             raise UsageError(f"the record sets {name} to a path, which may load a file", hint=hint)

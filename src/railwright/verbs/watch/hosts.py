@@ -128,7 +128,7 @@ def _read_answer(host: WatchedHost, bins: Bins) -> Bins | str:
 
 
 def _format_line(told: HostBins) -> str:
-    """Return the state of the first hosts in one line."""
+    """Return the state of the first three hosts in one line."""
     words = [
         f"{host}: {state if isinstance(state, str) else now_line(state).strip()}" for host, state in told[:_MAX_SHOWN]
     ]
