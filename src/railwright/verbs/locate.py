@@ -42,7 +42,7 @@ class _Locate(click.Command):
         return super().parse_args(ctx, args)
 
     def _words_for(self, command: click.Command, arguments: dict[str, str], args: list[str]) -> list[str]:
-        """Rewrite the arguments for another command. Options in `arguments` become positional. Drops unknown options."""
+        """Rewrite the arguments for another command. Options in `arguments` become positional. Drops unknown ones."""
         options = {name: one for each in (self, command) for one in each.params if isinstance(one, click.Option)
                    for name in one.opts}  # fmt: skip
         taken = {name for one in command.params for name in one.opts}
