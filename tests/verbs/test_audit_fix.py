@@ -1,4 +1,4 @@
-"""`audit --fix`: shown first, one setting, all or nothing, and given back."""
+"""`audit --fix`: shows one setting first, changes all of its files or none, and restores them."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ print("given back", flush=True)
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
-    """A folder that stands for `/`; the machine has what the test says."""
+    """A folder that replaces `/`, with the files that the test writes."""
     for file, content in {BALANCING: "1\n", **dict.fromkeys(GOVERNORS, "schedutil\n")}.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(content)

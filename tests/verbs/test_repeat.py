@@ -1,4 +1,4 @@
-"""`run --repeat`: the recorded words and environment once more, and nothing else that a record may hold."""
+"""`run --repeat`: repeats the recorded arguments and environment, and uses nothing else from the record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUICK = ("run", "core_latency", "--force", "--launches", "2")
 
 @pytest.fixture
 def changed(tmp_path, answer):
-    """A record of a `run` whose first line was changed."""
+    """Return a function that writes a run record with the given command and environment."""
 
     def make(command=QUICK, environment=None):
         path = tmp_path / "given"

@@ -1,4 +1,4 @@
-"""GPUs are sampled while they are measured, results say what was seen, and a busy GPU is refused."""
+"""GPUs are sampled during a measurement, results report their states, and a busy GPU is refused."""
 
 import os
 import time
@@ -187,7 +187,7 @@ def test_the_sampler_keeps_off_the_cpus_of_ranks(machine):
 
 
 def with_samples(machine, *samples):
-    """A watch that has got those samples, without its child."""
+    """A watch with the given samples, without its child."""
     watch = GpuWatch(job_on(machine), dict(os.environ))
     watch._child.output.clear()
     watch._taken = list(samples)
@@ -205,10 +205,10 @@ def test_samples_belong_to_the_result_in_whose_time_they_were_taken(machine, mon
     samples = [sample(at, (1000 + at, 0), (1980, 0)) for at in range(30)]
     watch = with_samples(machine, *samples)
     now[0] = 5.5
-    assert seen(watch.add_samples(RESULT)) == 1001  # the very first has none before it
+    assert seen(watch.add_samples(RESULT)) == 1001  # the very first sample follows no other
     now[0] = 9.5
     assert seen(watch.add_samples(RESULT)) == 1006
-    now[0] = 9.52  # measured together with the one before
+    now[0] = 9.52  # measured together with the previous result
     assert seen(watch.add_samples(RESULT)) == 1006
     now[0] = 15.5
     watch.mark()
@@ -217,7 +217,7 @@ def test_samples_belong_to_the_result_in_whose_time_they_were_taken(machine, mon
     now[0] = 17.5
     assert seen(watch.add_samples(RESULT)) == 1016
     watch.mark()
-    now[0] = 17.52  # a short point of its own: no sample fell into it
+    now[0] = 17.52  # a separate short result, during which no sample was taken
     short = watch.add_samples(RESULT)
     assert (short.settings["gpu_samples_of"], short.settings["gpu_samples"]) == ("launch", 17)
     assert short.evidence[0].seen == "NVML, 17 samples of gpu0, gpu1 earlier in its launch"
@@ -346,7 +346,7 @@ def test_an_old_driver_is_asked_by_its_older_names(stood_in):
 
 
 def test_a_line_on_standard_error_is_no_answer(stood_in, monkeypatch, tmp_path):
-    """As a `.pth` file, a debug build or an import hook prints one before the program begins."""
+    """A `.pth` file, a debug build or an import hook may print such a line before the program starts."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nprint('[0] {a warning}', file=sys.stderr)\n")
     stood_in(STANDIN_NVML_PROCESSES="1", PYTHONPATH=str(tmp_path))
     with pytest.raises(UsageError, match="gpu0 is busy"):

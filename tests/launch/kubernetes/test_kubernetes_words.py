@@ -21,7 +21,7 @@ from railwright.launch.kubernetes.wanted import KubernetesRequest, describe_cost
 from railwright.results.records import End
 
 RUNTIME_LINE = 16 * 1024
-"""Longer lines of a container are cut by its runtime."""
+"""A container's runtime cuts longer lines."""
 
 
 def noise(size: int) -> bytes:
@@ -43,7 +43,7 @@ def test_records_comewhole_through_lines_that_no_runtime_cuts():
     for line in log_of():
         assert len(line) < 4096 < RUNTIME_LINE
         assert reader.read(line)
-        found += reader.records()  # as they come
+        found += reader.records()  # after every line
     assert found == RECORDS
     assert (reader.status, reader.is_complete, reader.lost()) == (0, True, "")
     assert not reader.read("done: mpi_latency (1 launch)")
@@ -58,7 +58,7 @@ def test_lines_that_come_twice_or_late_are_taken_once():
     for line in shuffled:
         reader.read(line)
         found += reader.records()
-    assert found == RECORDS  # in their order, whatever that of the lines was
+    assert found == RECORDS  # in order, whatever the order of the lines
     assert (reader.status, reader.is_complete) == (3, True)
 
 
