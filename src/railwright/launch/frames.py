@@ -80,7 +80,7 @@ class FrameReader:
             yield from self._unpack(self._cursor, after)
             self._cursor = after
 
-    def rest(self) -> Iterator[tuple[str, bytes]]:
+    def records_after_gaps(self) -> Iterator[tuple[str, bytes]]:
         """Yield the complete records after gaps. Call it when no more lines will come."""
         for number in sorted(self._frames):
             if number >= self._cursor and (after := self._find_record_end(number)) is not None:
@@ -101,7 +101,7 @@ class FrameReader:
         """Whether a frame before the last received one is missing, or a record is damaged."""
         return bool(self.damaged) or len(self._seen) < max(self._seen, default=-1) + 1
 
-    def lost(self) -> str:
+    def describe_loss(self) -> str:
         """Describe the missing lines, the damaged records and a missing end. Empty if the log is complete."""
         if self.is_complete:
             return ""

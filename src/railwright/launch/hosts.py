@@ -16,7 +16,7 @@ from railwright.errors import UsageError
 from railwright.results.records import Fabric
 
 MAX_HOSTS = 512
-"""The maximum number of hosts: with one rank per host, `stream` can serve as many connections."""
+"""The maximum number of hosts, since `stream` can serve this number of connections, one per host."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%A-Za-z0-9]*")
 _MAX_NAME_CHARACTERS = 253  # RFC 1035
 _INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")

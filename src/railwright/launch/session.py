@@ -132,7 +132,7 @@ class Session:
             messages = list(listener.wait(0.0 if exited else _TICK_S))
             for number, message in messages:
                 heard = time.monotonic()
-                yield from self._take(number, message)
+                yield from self._process(number, message)
             if self._all_done():
                 return
             if not self._trouble:
@@ -183,9 +183,9 @@ class Session:
         """Yield the results that have been sent. Messages after the first failure are its consequences."""
         while messages := list(listener.wait(wait_s)):
             for number, message in messages:
-                yield from self._take(number, message)
+                yield from self._process(number, message)
 
-    def _take(self, number: int | None, message: Message | Lost) -> Iterator[Result]:
+    def _process(self, number: int | None, message: Message | Lost) -> Iterator[Result]:
         """Process a message of a rank, or its loss, and yield its result. A rank without a number can only be lost."""
         if number is None:
             self._lose(None, RankState())

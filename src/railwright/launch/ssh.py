@@ -21,7 +21,7 @@ from railwright.launch.remote import PROBE_COMMAND, Answer, RemoteReach, parse_a
 from railwright.process import ChildResult, run
 
 _CONNECT_S = 5
-_WITHIN_S = 20.0
+_TIMEOUT_S = 20.0
 _ASKED_AT_ONCE = 16
 _SSH_FAILED = 255  # ssh's own status if it could not connect; any other is that of the remote program
 
@@ -41,7 +41,7 @@ class SshReach(RemoteReach):
             raise UsageError("ssh is not installed", hint="apt-get install openssh-client")
         self._ssh = found
         if self.config is not None and not os.access(self.config, os.R_OK):
-            raise UsageError(f"{self.config[:200]} cannot be read", hint="--ssh-config takes a file like ~/.ssh/config")
+            raise UsageError(f"{self.config[:200]} cannot be read", hint="give --ssh-config a file like ~/.ssh/config")
 
     def agent(self, _scratch: Path | None = None) -> list[str]:
         """Return the ssh command line, which never prompts, and gives up in time on a host that does not answer."""
@@ -79,7 +79,7 @@ class SshReach(RemoteReach):
     def _ask(self, host: str) -> Answer | str:
         """Return the answer of a host, or the reason why there is none."""
         # ssh passes a single line to the remote shell, so the command is quoted.
-        finished = run([*self.agent(), host, shlex.join(PROBE_COMMAND)], timeout_s=_WITHIN_S)
+        finished = run([*self.agent(), host, shlex.join(PROBE_COMMAND)], timeout_s=_TIMEOUT_S)
         answer = next(iter(parse_answers(finished.output)), None)
         if answer is None or finished.returncode != 0:
             return _explain_failure(finished)
@@ -91,7 +91,7 @@ class SshReach(RemoteReach):
 def _explain_failure(finished: ChildResult) -> str:
     message = next((line.strip() for line in reversed(finished.output) if line.strip()), "")
     if finished.timed_out:
-        return f"no answer within {_WITHIN_S:.0f} s"
+        return f"no answer within {_TIMEOUT_S:.0f} s"
     if finished.returncode == _SSH_FAILED:
         return message or "ssh failed without a message"
     return f"{sys.executable} cannot import railwright ({message[:200] or finished.describe()})"

@@ -16,7 +16,7 @@ from railwright.topology.devices import Topology
 from railwright.topology.sources.sent import decode_lines
 
 _AT_ONCE = 32
-_WITHIN_S = 90.0
+_TIMEOUT_S = 90.0
 """The time limit for one host. NVIDIA's libraries alone may take 30 s."""
 _LINE = shlex.join([sys.executable, "-P", "-m", "railwright.topology.sources.sent"])
 _MAX_REASON_CHARACTERS = 200
@@ -28,9 +28,9 @@ def discover(hosts: Hosts) -> dict[str, Topology | str]:
         agent = hosts.reach.agent(scratch)
 
         def read(host: str) -> Topology | str:
-            finished = query([*agent, host, _LINE], timeout_s=_WITHIN_S)
+            finished = query([*agent, host, _LINE], timeout_s=_TIMEOUT_S)
             if finished.timed_out:
-                return f"no answer within {_WITHIN_S:.0f} s"
+                return f"no answer within {_TIMEOUT_S:.0f} s"
             if finished.returncode != 0:
                 message = next((line.strip() for line in reversed(finished.output) if line.strip()), "")
                 return message[:_MAX_REASON_CHARACTERS] or finished.describe()

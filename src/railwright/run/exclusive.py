@@ -34,5 +34,5 @@ def measuring_alone(force: bool) -> Iterator[None]:
 def refuse_busy_host(busy_fraction: float, force: bool) -> None:
     """Raise UsageError if other work uses more than half of the CPU time, unless `force` is set."""
     if busy_fraction > BUSY_ABOVE and not force:
-        reason = f"this host is busy: {busy_fraction:.0%} of its CPU time in the last second went to other work"
+        reason = f"this host is busy: {busy_fraction:.0%} of its CPU time in the last second was spent on other work"
         raise UsageError(reason, hint="wait until it is idle, or use --force")

@@ -94,7 +94,10 @@ class Proof(PlannedProof):
                 )
         if self.seconds > _MAX_PLAN_S and not self.force:
             hint = "choose smaller sizes or fewer launches, or use --force"
-            raise UsageError(f"the plan would take about {format_duration(self.seconds)}", hint=hint)
+            raise UsageError(
+                f"the plan would take about {format_duration(self.seconds)}, more than {format_duration(_MAX_PLAN_S)}",
+                hint=hint,
+            )
 
     def refuse_unreachable_hosts(self) -> None:
         """Raise CannotJudge for an unreachable host.

@@ -199,7 +199,8 @@ def _load_prices(file: str) -> Prices:
         raise UsageError(f"{file} is not a price list: {str(error)[:200]}", hint=hint) from error
     if not 0 < len(prices.currency) <= 8 or not 0 < len(prices.title) <= 200:
         raise UsageError(
-            f"{file} must have a title and a currency of at most 8 characters", hint='write currency = "EUR"'
+            f"{file} must have a title of at most 200 characters and a currency of at most 8",
+            hint='write title = "prices of 2026" and currency = "EUR"',
         )
     check_prices(prices)
     return prices

@@ -94,7 +94,7 @@ def make_submitter(
 
     def reported(received: Received, _troubles: list[str]) -> int:
         if not received.has_results:
-            raise CannotJudge("the job ended before any result", hint="see its output above")
+            raise CannotJudge("the job ended before any result", hint="see the job's output above")
         return report(load(folder), folder, as_json=arguments.as_json, required=required, verbose=arguments.verbose)
 
     def submit_it(plan_s: float) -> int:
@@ -137,7 +137,7 @@ def _run_job(named: NamedJob, namespace: str, folder: Path) -> tuple[Received, l
         if not received.has_results:
             raise
         received.interrupted = error.message
-    received.lost, received.has_gaps = job.reader.lost(), job.reader.has_gaps
+    received.lost, received.has_gaps = job.reader.describe_loss(), job.reader.has_gaps
     return received, job.troubles
 
 

@@ -68,7 +68,7 @@ def test_they_are_given_back_when_we_are_killed(clocks, number):
 
 def test_one_that_cannot_be_locked_gives_the_others_back_and_says_why(clocks):
     variables, asked = clocks
-    with pytest.raises(CannotJudge, match="the clocks of the GPUs cannot be locked") as caught:
+    with pytest.raises(CannotJudge, match="the GPU clocks cannot be locked") as caught:
         ClockLock(JOB, variables | {"STANDIN_NVML_CLOCK_DENIED": "1"}).__enter__()
     assert "needs root" in caught.value.hint
     assert asked() == [LOCKED[0], *RESET]

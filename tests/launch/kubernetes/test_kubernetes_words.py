@@ -45,9 +45,9 @@ def test_records_comewhole_through_lines_that_no_runtime_cuts():
         assert reader.read(line)
         found += reader.records()  # after every line
     assert found == RECORDS
-    assert (reader.status, reader.is_complete, reader.lost()) == (0, True, "")
+    assert (reader.status, reader.is_complete, reader.describe_loss()) == (0, True, "")
     assert not reader.read("done: mpi_latency (1 launch)")
-    assert FrameReader().lost() == "the end is missing"
+    assert FrameReader().describe_loss() == "the end is missing"
 
 
 def test_lines_that_come_twice_or_late_are_taken_once():
@@ -70,9 +70,9 @@ def test_what_rotation_took_is_counted_and_all_else_is_kept():
             for line in lines[:first] + lines[after:]:
                 reader.read(line)
                 found += reader.records()
-            found += reader.rest()
+            found += reader.records_after_gaps()
             assert not reader.is_complete
-            assert reader.lost()
+            assert reader.describe_loss()
             assert [record for record in RECORDS if record in found] == found, (first, after)
             hit = sum(any(line in lines[first:after] for line in one) for one in grouped(lines))
             assert len(found) == len(RECORDS) - hit, (first, after)
@@ -95,9 +95,9 @@ def test_lines_that_were_cut_or_forged_are_no_records_and_no_text():
     reader = FrameReader()
     for line in lines:
         reader.read(line if line != lines[3] else line[:1000])
-    assert [*reader.records(), *reader.rest()] == [record for record in RECORDS if len(record[1]) < 50_000]
+    assert [*reader.records(), *reader.records_after_gaps()] == [record for record in RECORDS if len(record[1]) < 50_000]
     assert reader.damaged == 1
-    assert reader.lost() == "1 of the records were damaged"
+    assert reader.describe_loss() == "1 of the records were damaged"
     for forged in ("railwright-frame:0:../../etc/passwd:=:AAAA", "railwright-frame:x:end:=:", "railwright-frame:"):
         reader = FrameReader()
         assert reader.read(forged)

@@ -56,7 +56,7 @@ class ClockLock:
                 message = next(
                     (line for line in reversed(child.output) if line.strip()), f"no answer within {_LOCKING_S:g} s"
                 )
-                raise CannotJudge(f"the clocks of the GPUs cannot be locked: {message[:200]}", hint=_HINT)
+                raise CannotJudge(f"the GPU clocks cannot be locked: {message[:200]}", hint=_HINT)
             time.sleep(_TICK_S)
 
     def __exit__(self, *_: object) -> None:

@@ -112,7 +112,7 @@ def _median_clock(clocks: Sequence[tuple[float, str]], address: str) -> float:
 def summarize_launch(
     samples: Sequence[Sample], gpus: Mapping[str, Device]
 ) -> tuple[dict[str, Scalar], tuple[Evidence, ...]]:
-    """Summarize the samples of a launch for a result without samples of its own. The summary says that it does so."""
+    """Summarize the samples of a launch for a result without samples of its own. The summary is marked as such."""
     settings, evidence = summarize(samples, gpus)
     if not settings:
         return {}, ()

@@ -108,7 +108,7 @@ class KubernetesJob:
                     pods = self._list_pods(pods)
                     if not self._lead_runs(pods):
                         self._watch(pods)
-                        yield from self.reader.rest()
+                        yield from self.reader.records_after_gaps()
                         break
                 time.sleep(_TICK_S)
 

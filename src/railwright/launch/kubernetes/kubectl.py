@@ -12,7 +12,7 @@ from railwright.errors import CannotJudge, UsageError
 from railwright.launch.kubernetes.wanted import Kind
 from railwright.process import query
 
-_WITHIN_S = 60.0
+_TIMEOUT_S = 60.0
 _MAX_MESSAGE_CHARACTERS = 300
 _MAX_LINES = 10_000_000
 _MPIJOB_API_PATH = "/apis/kubeflow.org/v2beta1"
@@ -33,9 +33,9 @@ def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
     Raises UsageError if kubectl is not installed, and CannotJudge if it fails or does not answer in time.
     """
     argv = kubectl_command(*words, namespace=namespace)
-    finished = query(argv, timeout_s=_WITHIN_S, given=given, most_lines=_MAX_LINES)
+    finished = query(argv, timeout_s=_TIMEOUT_S, given=given, most_lines=_MAX_LINES)
     if finished.timed_out:
-        reason = f"kubectl {words[0]} gave no answer within {_WITHIN_S:.0f} s"
+        reason = f"kubectl {words[0]} gave no answer within {_TIMEOUT_S:.0f} s"
         raise CannotJudge(reason, hint="try: kubectl version")
     if finished.returncode:
         message = next((line.strip() for line in reversed(finished.output) if line.strip()), finished.describe())

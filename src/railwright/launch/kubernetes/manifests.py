@@ -58,7 +58,7 @@ class NamedJob:
 
     def job(self) -> Object:
         """Build the manifest of the MPIJob or Job, which owns all other objects."""
-        spec = self._mpijob() if self.kind == "mpijob" else self._job()
+        spec = self._mpijob_spec() if self.kind == "mpijob" else self._job_spec()
         kind = "MPIJob" if self.kind == "mpijob" else "Job"
         return {"apiVersion": API[self.kind], "kind": kind, "metadata": self._metadata(), "spec": spec}
 
@@ -77,7 +77,7 @@ class NamedJob:
         found: Object = {"name": self.name, "labels": self.labels}
         return found | ({"namespace": self.wanted.namespace} if self.wanted.namespace else {})
 
-    def _job(self) -> Object:
+    def _job_spec(self) -> Object:
         count = self.wanted.nodes
         return {
             "completionMode": "Indexed", "completions": count, "parallelism": count,
@@ -86,18 +86,18 @@ class NamedJob:
             # The job is done when the first pod is done, because sshd in the other pods never exits.
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
             "activeDeadlineSeconds": round(self.limit_s), "ttlSecondsAfterFinished": _KEPT_S,
-            "template": self._pod("indexed"),
+            "template": self._pod_template("indexed"),
         }  # fmt: skip
 
-    def _mpijob(self) -> Object:
+    def _mpijob_spec(self) -> Object:
         return {
             "mpiImplementation": "OpenMPI", "slotsPerWorker": self.wanted.ranks_per_node,
             "runLauncherAsWorker": True, "sshAuthMountPath": KEY_FOLDER,
             "runPolicy": {"cleanPodPolicy": "All", "backoffLimit": 0, "activeDeadlineSeconds": round(self.limit_s),
                           "ttlSecondsAfterFinished": _KEPT_S},
             "mpiReplicaSpecs": {
-                "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": self._pod("lead")},
-                "Worker": {"replicas": self.wanted.nodes - 1, "restartPolicy": "Never", "template": self._pod("host")},
+                "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": self._pod_template("lead")},
+                "Worker": {"replicas": self.wanted.nodes - 1, "restartPolicy": "Never", "template": self._pod_template("host")},
             },
         }  # fmt: skip
 
@@ -106,10 +106,10 @@ class NamedJob:
         networks = self.wanted.networks
         return found | ({"annotations": {_NETWORKS: ",".join(networks)}} if networks else {})
 
-    def _pod(self, role: str) -> Object:
+    def _pod_template(self, role: str) -> Object:
         wanted = self.wanted
         spec: Object = {
-            "securityContext": self._security(),
+            "securityContext": self._security_context(),
             "automountServiceAccountToken": False, "enableServiceLinks": False,
             "terminationGracePeriodSeconds": _GRACE_S,
             "containers": [self._container(role)],
@@ -126,7 +126,7 @@ class NamedJob:
             spec["nodeSelector"] = wanted.selected
         return {"spec": spec, "metadata": self._pod_metadata(role)}
 
-    def _security(self) -> Object:
+    def _security_context(self) -> Object:
         profile = {"seccompProfile": {"type": "RuntimeDefault"}}
         if self.wanted.rdma:
             return profile | {"runAsUser": 0, "runAsGroup": 0}

@@ -19,7 +19,7 @@ from railwright.launch.remote import PROBE_COMMAND, RemoteReach, parse_answers
 from railwright.launch.slurm import agent as slurm_agent
 from railwright.process import ChildResult, query, run
 
-_WITHIN_S = 60.0
+_TIMEOUT_S = 60.0
 """A busy controller may delay a command by several times its MessageTimeout, which is 10 s by default."""
 _PLUGINS: Mapping[Flavour, str] = {"openmpi": "pmix", "mpich": "pmi2"}
 """The PMI plugin of each MPI. Open MPI 5 supports no other."""
@@ -54,7 +54,7 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
         raise UsageError(reason, hint="measure each kind of node in a separate job")
     if task := environment.get("SLURM_ARRAY_TASK_ID"):
         array = environment.get("SLURM_ARRAY_JOB_ID", job)
-        reason = f"job {job} is task {task} of array {array}: its tasks would disturb each other"
+        reason = f"job {job} is task {task} of array {array}, whose tasks would disturb each other"
         raise UsageError(reason, hint="submit a single job without --array")
     tasks = environment.get("SLURM_STEP_NUM_TASKS", "1")
     if tasks != "1":
@@ -103,9 +103,9 @@ def ask_slurm(*words: str, given: bytes = b"") -> ChildResult:
     """
     if shutil.which(words[0]) is None:
         raise UsageError(f"{words[0]} is not installed", hint="--slurm needs Slurm's commands on this machine")
-    finished = query(words, timeout_s=_WITHIN_S, given=given)
+    finished = query(words, timeout_s=_TIMEOUT_S, given=given)
     if finished.timed_out:
-        raise CannotJudge(f"{words[0]} gave no answer within {_WITHIN_S:.0f} s", hint="try: scontrol ping")
+        raise CannotJudge(f"{words[0]} gave no answer within {_TIMEOUT_S:.0f} s", hint="try: scontrol ping")
     if finished.returncode != 0:
         raise CannotJudge(describe_failure(finished, words[0]), hint="try: scontrol ping")
     return finished
@@ -169,7 +169,7 @@ class SlurmReach(RemoteReach):
         probed = [host for host in self.hosts if host not in troubles]
         if probed:
             step = [*STEP, *self._node_options(probed), "--mpi=none", "--kill-on-bad-exit=0", *PROBE_COMMAND]
-            finished = run(step, timeout_s=_WITHIN_S)
+            finished = run(step, timeout_s=_TIMEOUT_S)
             answers = {answer.host: answer for answer in parse_answers(finished.output)}
             for host in probed:
                 why = answers[host].trouble() if host in answers else self._explain_silence(host, finished)
@@ -201,7 +201,7 @@ class SlurmReach(RemoteReach):
     @staticmethod
     def _explain_silence(host: str, finished: ChildResult) -> str:
         if finished.timed_out:
-            return f"no answer within {_WITHIN_S:.0f} s"
+            return f"no answer within {_TIMEOUT_S:.0f} s"
         lines = [line.strip() for line in finished.output if line.strip()]
         named = next((line for line in lines if host in line.replace(",", " ").replace(":", " ").split()), "")
         message = named or next((line for line in lines if "error:" in line), "") or (lines[-1] if lines else "")
@@ -217,7 +217,7 @@ class SlurmReach(RemoteReach):
         if self.started_by == "mpirun":
             return ""
         if plugin not in self._troubles:
-            finished = run([*STEP, *self._node_options(self.hosts), f"--mpi={plugin}", "true"], timeout_s=_WITHIN_S)
+            finished = run([*STEP, *self._node_options(self.hosts), f"--mpi={plugin}", "true"], timeout_s=_TIMEOUT_S)
             self._troubles[plugin] = "" if finished.returncode == 0 else describe_failure(finished, "srun")
         trouble = self._troubles[plugin]
         if trouble and self.started_by == "srun":

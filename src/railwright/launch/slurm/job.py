@@ -95,7 +95,7 @@ class SlurmRequest:
         wished = self.limit_s if self.limit_s is not None else max(_MIN_LIMIT_S, _PLAN_FACTOR * plan_s)
         return max(1, -(-wished // 60)) * 60.0
 
-    def words(self, limit_s: float, folder: Path) -> list[str]:
+    def sbatch_command(self, limit_s: float, folder: Path) -> list[str]:
         """Return the sbatch command line. The job is exclusive, because other jobs on its nodes would disturb it."""
         found = ["sbatch", "--parsable", "--job-name=railwright", "--no-requeue", "--exclusive"]
         found += [f"--output={folder / 'slurm-%j.out'}", f"--error={folder / 'slurm-%j.log'}"]
@@ -258,7 +258,7 @@ def submit(
 ) -> SlurmJob:
     """Submit a job that runs a command. Raises as `ask_slurm`, and CannotJudge if sbatch does not print a job id."""
     script = f"#!/bin/sh\n{SUBMITTED}=1 exec {shlex.join(command)}\n"
-    output = ask_slurm(*wanted.words(limit_s, folder), given=script.encode()).output
+    output = ask_slurm(*wanted.sbatch_command(limit_s, folder), given=script.encode()).output
     number = next((line.strip().partition(";")[0] for line in reversed(output) if line.strip()), "")
     if not number.isdecimal():
         raise CannotJudge(f"sbatch must print a job id, got {number[:80]!r}")

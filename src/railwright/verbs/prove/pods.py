@@ -41,7 +41,7 @@ def prove_pods(arguments: Arguments) -> int:
             path.name for path in (folder / FOLDER).glob("*") if f"{FOLDER}/{path.name}/{RESULTS}" in received
         )
         if not found:
-            raise CannotJudge("no node has sent its records", hint="see its output above")
+            raise CannotJudge("no node has sent its records", hint="see the job's output above")
         missing = {f"pod {trouble.partition(':')[0]}": trouble for trouble in troubles}
         every = PlannedHosts((*found, *missing), 1, NoReach("kubernetes"))
         report = HostsReport(screen_of(every), arguments)
