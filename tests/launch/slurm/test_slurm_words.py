@@ -40,7 +40,7 @@ def test_words_that_sbatch_could_misread_are_refused():
                     {"more": ("--wrap=ls",)}, {"more": ("--qos=a\nb",)}):  # fmt: skip
         with pytest.raises(UsageError):
             SlurmRequest(2, **options)
-    assert "--qos=high" in SlurmRequest(2, more=("--qos=high",)).words(600.0, Path("/out"))
+    assert "--qos=high" in SlurmRequest(2, more=("--qos=high",)).sbatch_command(600.0, Path("/out"))
 
 
 def test_nodes_are_counted_by_what_a_job_may_get():

@@ -97,7 +97,8 @@ class NamedJob:
                           "ttlSecondsAfterFinished": _KEPT_S},
             "mpiReplicaSpecs": {
                 "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": self._pod_template("lead")},
-                "Worker": {"replicas": self.wanted.nodes - 1, "restartPolicy": "Never", "template": self._pod_template("host")},
+                "Worker": {"replicas": self.wanted.nodes - 1, "restartPolicy": "Never",
+                           "template": self._pod_template("host")},
             },
         }  # fmt: skip
 
