@@ -4,7 +4,7 @@
     ├── UsageError                status 2  the command line or an input file is wrong
     └── CannotJudge               status 3  something needed could not be read or measured
 
-An error states the exact cause once, where it is known, with the value seen. It ends with the next step.
+An error states the exact cause once, if it is known, with the value seen. It ends with the next step.
 """
 
 from __future__ import annotations

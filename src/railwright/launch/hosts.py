@@ -43,7 +43,7 @@ class PlannedReach(Protocol):
 
     @property
     def rate_bytes_per_s(self) -> float | None:
-        """The rate at which a host can send, if known. Plans use it to estimate their length."""
+        """The rate at which a host can send, if known. Plans estimate their duration by it."""
 
     def fabric(self, interfaces: Sequence[str]) -> Fabric | None:
         """Return the links between the hosts over the interfaces or the defaults. None if their rates are unknown."""

@@ -10,7 +10,7 @@ from railwright.launch.doors import Endpoint, open_local_endpoint, open_network_
 from railwright.launch.hosts import Reach
 
 RANK_PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.rank")
-"""`-P` keeps Python files in the working directory from shadowing ours."""
+"""The command line of a rank. `-P` keeps Python files in the working directory from shadowing ours."""
 
 
 class LocalLauncher:

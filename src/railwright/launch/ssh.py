@@ -57,7 +57,7 @@ class SshReach(RemoteReach):
         return tuple(dict.fromkeys(answer.seen[0] for answer in self.answers().values()))
 
     def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
-        """Return the address of each host on the first interface, or without any, the one at which ssh reached it.
+        """Return each host's address on the first of the interfaces. Without interfaces, that at which ssh reached it.
 
         Raises UsageError for a host that has no address there.
         """

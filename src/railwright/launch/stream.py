@@ -33,7 +33,7 @@ _MAX_UNPROVEN = 1024
 _DAEMON_ENDS_S = 2.0
 _GO = b"\n"
 _SAY_WITHIN_S = 0.3
-"""Launchers kill ranks that still run one second after SIGTERM."""
+"""The time limit for sending `Asked`: launchers kill ranks that still run one second after SIGTERM."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):

@@ -1,4 +1,4 @@
-"""The view of railwrightd, read through its verbs. This package depends on no other program of the node.
+"""The view of railwrightd, read through its verbs. This package uses no other part of railwrightd and its plugins.
 
 `schema/railwrightd-*.schema.json` define their output, which is bounded and parsed strictly; unused fields are ignored.
 """
@@ -74,7 +74,7 @@ class Railwrightd:
     """The reason why the daemon does not answer. None if it does or has not been asked."""
 
     def attached(self) -> tuple[Attached, ...] | Unseen:
-        """Return all attachments of the node."""
+        """Return all attachments on the node."""
         return self._ask_daemon("list", read_list)
 
     def rails(self) -> dict[str, Rail] | Unseen:

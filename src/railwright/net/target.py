@@ -30,7 +30,7 @@ class Question:
     stranger_netns: str | None = None
     """The namespace of a pod of another tenant on this machine."""
     leaves: Mapping[str, str] = field(default_factory=dict)
-    """The namespace of each rail's leaf that is on this machine."""
+    """The network namespace of a rail's leaf, for each leaf that is on this machine."""
     without: frozenset[str] = frozenset()
     """Checks to skip, with the packets that only they need."""
     vty_socket: str | None = None

@@ -26,7 +26,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="n
     check: str
     interface: str
     rail: str = ""
-    """The rail of the interface; empty if unknown."""
+    """The rail of the interface. Empty if it is unknown."""
     state: State
     says: str
     """A sentence with the observed value."""
@@ -68,7 +68,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """The kind in `ip -details`, such as `veth`. Empty for hardware."""
     pci: str = ""
-    """The PCI address of its device; empty for a virtual interface."""
+    """The PCI address of its device. Empty for a virtual interface."""
     is_vf: bool = False
     driver: str = ""
     rdma: dict[str, str] = {}
@@ -97,7 +97,7 @@ class PortAddress(msgspec.Struct, frozen=True):
     prefix_length: int
     is_global: bool
     trouble: str = ""
-    """`tentative` or `dadfailed`: nothing is sent from it."""
+    """`tentative` or `dadfailed` if the kernel does not send from the address. Empty if it does."""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -149,7 +149,7 @@ class Echo(msgspec.Struct, frozen=True, kw_only=True):
     full_sent: int
     full_answered: int
     largest_bytes: int = 0
-    """The largest answered size; 0 if none was answered."""
+    """The largest answered size. 0 if none was answered."""
     round_trip_s: float | None = None
     """The shortest round trip. None if there was no answer."""
     error: str = ""

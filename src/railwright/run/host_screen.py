@@ -38,7 +38,7 @@ class HostScreen:
     output: Path
     silence_s: float
     """The silence after which a host is abandoned. A host reports every few seconds."""
-    longest_s: float
+    limit_s: float
     """The time limit for each host."""
     tell: Callable[[str], None] = field(default=lambda _line: None)
     keep: bool = False
@@ -104,7 +104,7 @@ class HostScreen:
             where = f", at {output.step[:80]!r}" * bool(output.step)
             if now - last > self.silence_s:
                 return f"silent for {now - last:.0f} s{where}"
-            if now - begun > self.longest_s:
+            if now - begun > self.limit_s:
                 return f"not done after {now - begun:.0f} s{where}"
         return ""
 

@@ -56,7 +56,7 @@ class Proof(PlannedProof):
     def _iterate_launches(self, results: list[Result]) -> Iterator[PlannedLaunch]:
         """Yield the launches of the plan. If groups grow, the `results` so far determine the next ones.
 
-        After a launch that lost hosts, that launch is repeated, and the rest runs without them.
+        A launch that lost hosts is repeated without them, and the remaining launches run without them too.
         """
         if self.place is not None:
             yield from self.plan_growth(lambda group: is_healthy(group.members, results))
@@ -77,10 +77,10 @@ class Proof(PlannedProof):
                 left = left[1:]
 
     def refuse_impossible(self) -> None:
-        """Raise UsageError for a plan that this machine cannot or should not run.
+        """Raise UsageError for a plan that needs too much memory or time, and for an unusable --mpirun.
 
-        That is a plan with a launch that needs more than 80 % of the available memory, or without `force` one that
-        takes more than four hours. An unusable --mpirun raises UsageError or CannotJudge.
+        A launch may need 80 % of the available memory. Without `force`, the plan may take four hours. Raises
+        CannotJudge if an mpirun is requested but does not work.
         """
         self._measurement.refuse_wrong_mpirun(self.plan)
         available = available_memory_bytes()
@@ -186,9 +186,9 @@ class Proof(PlannedProof):
 
 
 def _make_disturbed(planned: PlannedLaunch, others: float | None) -> Disturbed | None:
-    """Build the record of a launch that other work disturbed, or return None.
+    """Build the record of a launch that other work disturbed. None if it was not disturbed.
 
-    Ranks on hosts are not our children, so that their work cannot be told from that of others.
+    None also for ranks on hosts: they are not our children, so their own work would count as other work.
     """
     if others is None or others <= _RECORDED_ABOVE or planned.job.hosts or planned.plan.waived:
         return None

@@ -142,7 +142,7 @@ def _show_our_own(file: str, *, as_json: bool) -> int:
 
 
 def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as_json: bool) -> None:
-    """Print the log and then the tables."""
+    """Print the judged NCCL log and then the judged tables. Raises UsageError for --svg without a log."""
     from functools import partial
 
     from railwright.report.text.explain import render_explained

@@ -61,7 +61,7 @@ class Evidence:
 
     @property
     def page(self) -> Path:
-        """The path of the sheet."""
+        """The path of the sheet's page."""
         return self.folder / "acceptance.html"
 
     def add(self, path: Path, file: ResultFile, diagnosis: Diagnosis, host: str = "") -> None:

@@ -61,14 +61,14 @@ def measure_container(words: Sequence[str], names: tuple[str, ...], arguments: A
         return EXIT_OK
     command = [*words, *option_words(arguments, arguments.options, 1)]
     folder = Path(arguments.output)
-    longest_s = _PLAN_FACTOR * proof.seconds + _EXTRA_S
+    limit_s = _PLAN_FACTOR * proof.seconds + _EXTRA_S
     troubles: dict[str, str] = {}
     for number in range(launches):
         # Each side goes first in every other round, so that drift of the machine affects both equally.
         order = (HOST, CONTAINER) if number % 2 == 0 else (CONTAINER, HOST)
         sides = PlannedHosts(order, 1, NoReach("namespaces", shares_cpus=True))
         screen = HostScreen(
-            sides, command, folder / _ROUNDS / str(number), arguments.silence + proof.seconds, longest_s, note
+            sides, command, folder / _ROUNDS / str(number), arguments.silence + proof.seconds, limit_s, note
         )
         troubles |= {side: why for side, why in screen.run(partial(write_agent, inside)).items() if why}
     files = {side: _merge_rounds(folder, side, launches) for side in (HOST, CONTAINER)}
@@ -153,7 +153,7 @@ def _judge_side(file: ResultFile, folder: Path) -> tuple[Finding, ...]:
 
 
 def _status(compared: Comparison | None, alone: Sequence[Finding], troubles: dict[str, str]) -> int:
-    """Return 1 if the container is slower or has its own fault, or else 3 if something is unknown, or else 0."""
+    """Return 1 if the container is slower or has its own fault, 3 if something is unknown, and otherwise 0."""
     if any(finding.certainty in ("seen", "likely") for finding in alone):
         return EXIT_SLOW
     if compared is None:

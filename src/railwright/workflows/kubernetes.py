@@ -86,7 +86,7 @@ def make_submitter(
 ) -> Callable[[float], int]:
     """Return a function that runs the job for a plan of the given duration in seconds, and returns the exit status.
 
-    `judged` reports the records instead of `report`. Raises UsageError for invalid options.
+    `judged` replaces the default report of the records. Raises UsageError for invalid options.
     """
     wanted = _build_request(arguments, hosts.ranks_per_host)
     required = load_requirements(arguments.require)

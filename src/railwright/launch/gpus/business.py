@@ -16,7 +16,7 @@ from railwright.units import format_size
 
 BUSY_ABOVE_PERCENT = 10
 MEMORY_ABOVE_BYTES = 2**30
-"""Display servers and monitors keep some hundred MiB."""
+"""The used memory above which a GPU counts as busy. Display servers and monitors use a few hundred MiB."""
 _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.launch.gpus.sampler", "business")
 _TIMEOUT_S = 30.0
 _NVML_AVERAGES_OVER_S = 1.2

@@ -27,7 +27,7 @@ _PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.gpus.clock_lock")
 _LOCKED = "locked"
 _PR_SET_PDEATHSIG = 1
 _LOCKING_S = 30.0
-"""Without persistence mode, the driver takes 1 to 3 s per GPU when the first program opens it."""
+"""The time to lock the clocks. Without persistence mode, the first program to open a GPU waits 1 to 3 s for it."""
 _GIVING_BACK_S = 20.0
 _TICK_S = 0.05
 _HINT = "locking clocks needs root; leave out -o clock="

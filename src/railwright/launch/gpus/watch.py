@@ -22,11 +22,11 @@ SWITCH = "RAILWRIGHT_GPU_SAMPLING"
 INTERVAL_S = 0.5
 _PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.gpus.sampler", "sample")
 _MAX_SAMPLES = 20_000
-"""The samples of the last 2.8 hours."""
+"""The maximum number of samples to keep: those of the last 2.8 hours."""
 _KEPT_SAMPLES = 240
 """The number of samples kept for results too short to be sampled: two minutes, which show most of the GPUs' states."""
 _SILENT_S = 30.0
-"""Without persistence mode, the driver takes 1 to 3 s per GPU when the first program opens it."""
+"""The time without samples after which NVML may hang. Without persistence mode, it takes 1 to 3 s to open a GPU."""
 _TOGETHER_S = 0.05
 """The maximum interval between results that were measured together."""
 

@@ -42,7 +42,7 @@ class Received:
         return file in self._files
 
     def keep(self, file: str, record: bytes) -> None:
-        """Write one record. The first record of a file moves an older file out of the way.
+        """Write one record. Before the first record of a file, an existing file is renamed to `PREVIOUS_NAME`.
 
         The run record gets the command that the user typed, not that of the pod.
         """

@@ -20,7 +20,7 @@ from railwright.launch.slurm import agent as slurm_agent
 from railwright.process import ChildResult, query, run
 
 _TIMEOUT_S = 60.0
-"""A busy controller may delay a command by several times its MessageTimeout, which is 10 s by default."""
+"""The time limit for a Slurm command. A busy controller may delay it by several MessageTimeouts of 10 s by default."""
 _PLUGINS: Mapping[Flavour, str] = {"openmpi": "pmix", "mpich": "pmi2"}
 """The PMI plugin of each MPI. Open MPI 5 supports no other."""
 STEP = ("srun", "--overlap", "--cpu-bind=none", "--chdir=/", "--input=none")

@@ -1,4 +1,4 @@
-"""The leaf's routes: the leaf forwards to the pod's addresses. Judged only if its table can be read."""
+"""The leaf's routes: the leaf forwards to the pod's addresses. It is judged only if the leaf's table can be read."""
 
 from __future__ import annotations
 

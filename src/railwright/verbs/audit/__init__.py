@@ -123,7 +123,7 @@ def _run_check(check: Check, facts: Facts) -> CheckOutcome:
 
 
 def _status(outcomes: Sequence[CheckOutcome]) -> int:
-    """Return 1 for a fault, or else 3 if something could not be checked or no check applied, or else 0."""
+    """Return 1 for a fault, 3 if something could not be checked or no check applied, and otherwise 0."""
     certainties = {finding.certainty for outcome in outcomes for finding in outcome.findings}
     if certainties & {"seen", "likely"}:
         return EXIT_SLOW

@@ -94,7 +94,7 @@ def _report(given: Iterable[tuple[str, _Audited | str]], as_json: bool) -> int:
 
 
 def _status(fleet: Fleet, faults: Sequence[FleetFault], found: Sequence[Difference]) -> int:
-    """Return 1 for faults or differences, 3 if something could not be read or fewer than 2 hosts could, or else 0."""
+    """Return 1 for faults or differences, 3 if a host could not be read or fewer than 2 could, and otherwise 0."""
     certainties = {entry.certainty for entry in faults}
     if certainties & {"seen", "likely"} or any(entry.odd for entry in found):
         return EXIT_SLOW

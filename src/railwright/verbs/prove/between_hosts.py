@@ -57,7 +57,7 @@ def find_collectives() -> tuple[AnyBenchmark, ...]:
 
 
 def refuse_collectives(names: Sequence[str]) -> None:
-    """Raise UsageError for a benchmark over all hosts, for a run that measures each host separately."""
+    """Raise UsageError for a benchmark over all hosts. Call it for a run that measures each host separately."""
     together = {benchmark.name for benchmark in find_collectives()}
     if named := [name for name in names if name in together]:
         raise UsageError(f"{named[0]} needs all hosts, but here each node measures itself",
@@ -281,7 +281,7 @@ def _group_flows(located: Located) -> Iterator[PairTried]:
 
 
 def split_options(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split the options into those of each host's benchmarks and those of the collectives."""
+    """Split the options into those for each host's benchmarks and those for the collectives."""
     named = {benchmark.name for benchmark in find_collectives()}
     for_collectives = tuple(text for text in given if text.partition("=")[0].rpartition(".")[0] in named)
     return tuple(text for text in given if text not in for_collectives), for_collectives

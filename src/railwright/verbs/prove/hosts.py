@@ -70,8 +70,8 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     proof = PlannedProof(load_machine(None), parse_benchmarks(names, given), arguments.launches)
     words = ["run", *names, "--alone"] if alone else ["prove", "--directory", arguments.directory]
     words += option_words(arguments, host_options, arguments.launches)
-    longest_s, silence_s = _PLAN_FACTOR * proof.seconds + _EXTRA_S, arguments.silence + proof.seconds
-    screen = HostScreen(hosts, words, Path(arguments.output), silence_s, longest_s, note, keep=arguments.resume)
+    limit_s, silence_s = _PLAN_FACTOR * proof.seconds + _EXTRA_S, arguments.silence + proof.seconds
+    screen = HostScreen(hosts, words, Path(arguments.output), silence_s, limit_s, note, keep=arguments.resume)
     report = HostsReport(screen, arguments)
     cluster = load_planned_cluster(arguments.cluster) if arguments.cluster is not None else None
     with contextlib.suppress(CannotJudge):  # the screen reports an unreachable host, which affects no other
@@ -113,7 +113,7 @@ def _split_parts(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str,
 
 
 class HostsReport:
-    """The results of the hosts and between them. Raises UsageError for wrong --require or --accept."""
+    """The report on the hosts and the paths between them. Raises UsageError for a wrong --require or --accept."""
 
     def __init__(self, screen: HostScreen, arguments: Arguments) -> None:
         self.screen, self.arguments = screen, arguments

@@ -27,7 +27,7 @@ _FILE_OPTIONS = ("library", "solver", "program", "dat")
 """Benchmark options whose value is a file."""
 _IGNORED_PARAMETERS = ("output", "as_json", "force", "verbose", "dry_run", "silence", "require", "repeat", *NAMES,
          *KUBERNETES_NAMES)  # fmt: skip
-"""Parameters that do not affect the measurement and are taken from the new command."""
+"""Parameters that do not affect the measurement. They are read from the new command."""
 _MAX_WORDS, _MAX_WORD_CHARACTERS = 1000, 16_384
 
 

@@ -135,7 +135,7 @@ def _simulate(arguments: Arguments) -> int:
 
 
 def _cost(arguments: Arguments) -> int:
-    """Measure the cost of a monitor. Returns 0 if it is below the threshold, 1 if above, and 3 if inconclusive."""
+    """Measure the cost of a monitor. Returns 0 if the cost is below the threshold, 1 if above, 3 if inconclusive."""
     from railwright.report.text.watch import cost_lines
     from railwright.run.exclusive import measuring_alone
     from railwright.watch.cost import CommandMonitor, OwnMonitor, measure_cost
