@@ -79,7 +79,8 @@ def parse_benchmarks(
             )
         for taker in takers:
             settings[taker][name] = value
-    benchmarks_first = sorted(benchmarks, key=lambda benchmark: benchmark.name in ceilings)  # so that errors name these
+    # Ceilings come last, so that an error names the benchmark.
+    benchmarks_first = sorted(benchmarks, key=lambda benchmark: benchmark.name in ceilings)
     parsed = {benchmark.name: benchmark.parse(settings[benchmark.name]) for benchmark in benchmarks_first}
     return [(benchmark, parsed[benchmark.name]) for benchmark in benchmarks]
 
