@@ -41,7 +41,7 @@ def die_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def signals_held() -> Iterator[None]:
+def hold_signals() -> Iterator[None]:
     """Defer SIGINT, SIGTERM and SIGHUP until the body has finished.
 
     Around a fork with `preexec_fn`, Python calls hooks, including those of `logging`, and drops exceptions raised
@@ -109,7 +109,7 @@ class Child:
 
     def __enter__(self) -> Child:
         try:
-            with signals_held():
+            with hold_signals():
                 self._start()
         except KeyboardInterrupt:
             if hasattr(self, "_popen"):
@@ -227,7 +227,7 @@ class Attached:
     def __init__(self, argv: Sequence[str], *, output_to_error: bool) -> None:
         """Start the program, with its standard output on our standard error if requested. Raises UsageError."""
         try:
-            with signals_held():
+            with hold_signals():
                 self._popen = subprocess.Popen(
                     list(argv), stdout=sys.stderr if output_to_error else None, preexec_fn=die_with_parent
                 )

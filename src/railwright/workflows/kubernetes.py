@@ -26,7 +26,7 @@ from railwright.workflows.requirements import load_requirements
 
 NAMES = ("kubernetes", "namespace", "image", "rdma", "networks", "node_selector", "start_within", "job_kind")
 """The parameters of `kubernetes_options`."""
-_NOT_PASSED = ("RAILWRIGHT_", "MPI4PY_")
+_LOCAL_PREFIXES = ("RAILWRIGHT_", "MPI4PY_")
 """Prefixes of variables that apply only to this machine and this command."""
 
 
@@ -58,7 +58,7 @@ def plan_hosts(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str
 
 def _build_request(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
     """Build the requested job from the options. Raises UsageError for an invalid value."""
-    settings = {name: value for name, value in read_environment().items() if not name.startswith(_NOT_PASSED)}
+    settings = {name: value for name, value in read_environment().items() if not name.startswith(_LOCAL_PREFIXES)}
     return KubernetesRequest(arguments.nodes, arguments.image, ranks_per_node, arguments.namespace or "",
                   arguments.gpus_per_node or 0,
                   arguments.rdma, arguments.networks, arguments.node_selector,

@@ -26,7 +26,7 @@ from railwright.workflows.requirements import load_requirements
 
 NAMES = ("slurm", "nodes", "partition", "account", "limit", "gpus_per_node", "more", "start_by", "no_wait")
 """The parameters of `slurm_options` and `job_options`."""
-_SHARED = ("--nodes", "--time", "--gpus-per-node")
+_SHARED_OPTIONS = ("--nodes", "--time", "--gpus-per-node")
 """Options that a Kubernetes job has as well."""
 
 
@@ -48,9 +48,9 @@ def choose_starter(arguments: Arguments) -> str | None:
 def refuse_without_slurm(arguments: Arguments) -> None:
     """Raise UsageError for an option of a Slurm job without --slurm, or for a shared one also without --kubernetes."""
     given = [*_given_job_options(arguments), *["--start-by"] * (arguments.start_by != "auto")]
-    lone = next((name for name in given if not (arguments.kubernetes and name in _SHARED)), "")
+    lone = next((name for name in given if not (arguments.kubernetes and name in _SHARED_OPTIONS)), "")
     if lone:
-        ways = "--slurm or --kubernetes" if lone in _SHARED else "--slurm"
+        ways = "--slurm or --kubernetes" if lone in _SHARED_OPTIONS else "--slurm"
         raise UsageError(f"{lone} requires {ways}", hint=f"add {ways}")
 
 

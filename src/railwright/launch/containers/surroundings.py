@@ -24,8 +24,8 @@ HOST, CONTAINER = "host", "container"
 _OWN = Path("/proc/self")
 _PROGRAM = Path(__file__).with_name("enter.py")
 _FILE = "inside.json"
-_JOINED = {"net": "network", "ipc": "IPC", "uts": "host name", "cgroup": "cgroup namespace"}
-_NOT_JOINED = {"user": "user namespace", "pid": "process ids", "time": "time namespace"}
+_JOINED_NAMESPACES = {"net": "network", "ipc": "IPC", "uts": "host name", "cgroup": "cgroup namespace"}
+_OTHER_NAMESPACES = {"user": "user namespace", "pid": "process ids", "time": "time namespace"}
 _LIMITS = {
     name: getattr(resource, name)
     for name in ("RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_MEMLOCK",
@@ -63,7 +63,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def taken(self) -> tuple[str, ...]:
         """The surroundings that are adopted, as text, such as `network` or `limits`."""
-        found = [words for name, words in _JOINED.items() if name in self.namespaces]
+        found = [words for name, words in _JOINED_NAMESPACES.items() if name in self.namespaces]
         found += ["/dev with /dev/shm", "/sys"] * ("mnt" in self.namespaces)
         found += [format_count(len(self.cgroups), "cgroup")] * bool(self.cgroups)
         found += ["limits", f"CPUs {format_cpu_list(self.cpus)}", f"capabilities {self.capabilities:x}"]
@@ -101,7 +101,7 @@ def read_surroundings(pid: int) -> Surroundings:
         pid=pid,
         program=program,
         started=started,
-        namespaces=tuple(name for name in ("mnt", *_JOINED) if name in differ),
+        namespaces=tuple(name for name in ("mnt", *_JOINED_NAMESPACES) if name in differ),
         cgroups=groups,
         limits=limits,
         cpus=cpus,
@@ -113,7 +113,7 @@ def read_surroundings(pid: int) -> Surroundings:
         unset=tuple(sorted(name for name in os.environ if _is_taken(name) and name not in variables_taken)),
         left=(
             "program files: this host's, with all libraries",
-            *(f"{words}: not the container's" for name, words in _NOT_JOINED.items() if name in differ),
+            *(f"{words}: not the container's" for name, words in _OTHER_NAMESPACES.items() if name in differ),
             *([f"user {user}: ranks are root, limited to the rights of that process"] if user != "0" else []),
             *no_groups,
             *why_none,

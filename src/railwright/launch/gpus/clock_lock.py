@@ -28,7 +28,7 @@ _LOCKED = "locked"
 _PR_SET_PDEATHSIG = 1
 _LOCKING_S = 30.0
 """The time to lock the clocks. Without persistence mode, the first program to open a GPU waits 1 to 3 s for it."""
-_GIVING_BACK_S = 20.0
+_RESET_WITHIN_S = 20.0
 _TICK_S = 0.05
 _HINT = "locking clocks needs root; leave out -o clock="
 
@@ -61,7 +61,7 @@ class ClockLock:
 
     def __exit__(self, *_: object) -> None:
         if self._child is not None:
-            self._child.stop(grace_s=_GIVING_BACK_S)
+            self._child.stop(grace_s=_RESET_WITHIN_S)
 
 
 def lock(clock_hz: float, addresses: Sequence[str]) -> None:

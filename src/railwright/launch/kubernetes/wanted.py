@@ -16,7 +16,7 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _KEY = rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}"
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _RESOURCE = re.compile(rf"({_KEY})=([1-9][0-9]{{0,3}})")
-_SELECTED = re.compile(rf"({_KEY})=({_LABEL})?")
+_SELECTOR = re.compile(rf"({_KEY})=({_LABEL})?")
 _ATTACHMENT = re.compile(
     r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?:@[a-z0-9]{1,15})?"
 )
@@ -48,7 +48,7 @@ class KubernetesRequest:
             ("--image", _IMAGE, (self.image,), "--image registry.example/railwright:1"),
             ("--rdma", _RESOURCE, self.rdma, "--rdma nvidia.com/mlnx_sriov_pf1_vf=1"),
             ("--network", _ATTACHMENT, self.networks, "--network rail1, or NAMESPACE/rail1"),
-            ("--node-selector", _SELECTED, self.node_selector, "--node-selector nvidia.com/gpu.product=H100"),
+            ("--node-selector", _SELECTOR, self.node_selector, "--node-selector nvidia.com/gpu.product=H100"),
         ):
             for value in values:
                 if not pattern.fullmatch(value):

@@ -8,13 +8,13 @@ from railwright.net.view import NOT_ATTACHED, Address, Attached, Bad, Check, Not
 
 _PART = "PART_ROUTES"
 _REMEDY = "railwrightd status; vtysh -c 'show bgp summary' on the node; is the leaf's port up?"
-_START_ANEW = "are frr-provider or railwright-cni in the network's chain? restart the pod"
+_RESTART_POD = "are frr-provider or railwright-cni in the network's chain? restart the pod"
 
 
 def _judge(view: View, note: Note) -> str:
     attached = view.attached
     if attached is None:
-        raise Bad(f"{NOT_ATTACHED.why}: its addresses are not announced", _START_ANEW)
+        raise Bad(f"{NOT_ATTACHED.why}: its addresses are not announced", _RESTART_POD)
     by_frr = {} if isinstance(view.announced, Unseen) else view.announced
     if isinstance(attached, Unseen) or isinstance(view.rail, Unseen):
         _note_what_frr_says(by_frr, note)
@@ -34,7 +34,7 @@ def _judge(view: View, note: Note) -> str:
         if "BGP" in problem:
             note("problem", problem, "railwrightd status")
     if _PART not in attached.parts:
-        raise Bad("no plugin requested routes: its addresses are not announced", _START_ANEW)
+        raise Bad("no plugin requested routes: its addresses are not announced", _RESTART_POD)
     if not now.session_established:
         raise Bad(
             f"the session of {attached.rail} with its leaf is down: other nodes have no route to {prefixes}", _REMEDY

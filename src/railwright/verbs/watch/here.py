@@ -20,7 +20,7 @@ from railwright.watch.now import Bins
 from railwright.watch.seen import Run, analyse, compute_curves
 from railwright.workflows.hosts import resolve_hosts
 
-_STANDARD_OUTPUT, _OURS = "-", 1
+_STDOUT_NAME, _STDOUT_FD = "-", 1
 _MIN_TICKS = 15
 
 
@@ -28,8 +28,8 @@ def watch(arguments: Arguments) -> int:
     """Watch until the job or the time ends, print the analysis, and return the exit status. Raises UsageError."""
     wanted = build_watch(arguments)
     resolve_hosts(None, lab=arguments.lab, ssh_config=arguments.ssh_config)
-    if arguments.record == _STANDARD_OUTPUT:
-        follow(replace(wanted, record=_OURS, output_to_error=True), lambda _recorded: None)
+    if arguments.record == _STDOUT_NAME:
+        follow(replace(wanted, record=_STDOUT_FD, output_to_error=True), lambda _recorded: None)
         return EXIT_OK
     if not arguments.command and arguments.pid is None and arguments.seconds is None:
         raise UsageError(
