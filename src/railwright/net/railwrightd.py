@@ -33,7 +33,7 @@ from railwright.process import Child
 DEFAULT_SOCKET = "/run/railwright/railwrightd.sock"
 _ASK_S = 10.0
 _MAX_PIECES = 4096  # of 4 KiB each: the flows of a large node
-_MAX_SHOWN_CHARACTERS = 300
+_SHOWN_CHARACTERS = 300
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 Answer = TypeVar("Answer")
@@ -111,7 +111,7 @@ class Railwrightd:
             raise CannotJudge(f"railwrightd {verb} did not answer within {_ASK_S:.0f} s", hint=hint)
         # `status` exits with status 1 if it reports problems.
         if ended.returncode not in (0, 1):
-            why = f"{ended.describe()}: {said[-_MAX_SHOWN_CHARACTERS:].removeprefix('railwrightd: ')}"
+            why = f"{ended.describe()}: {said[-_SHOWN_CHARACTERS:].removeprefix('railwrightd: ')}"
             hint = f"is {option} right? does railwrightd run? {ON_THE_NODE}"
             raise CannotJudge(f"railwrightd {verb}: {why}", hint=hint)
         return said
@@ -140,7 +140,8 @@ def _decode_output(verb: str, kind: type[Answer], said: str) -> Answer:
     try:
         return msgspec.json.decode(said, type=kind, dec_hook=_decode_value)
     except msgspec.MsgspecError as error:
-        why = f"cannot parse the output of railwrightd {verb}: {str(error)[:_MAX_SHOWN_CHARACTERS]}: {_find_value(str(error), said)}"
+        cause = str(error)[:_SHOWN_CHARACTERS]
+        why = f"cannot parse the output of railwrightd {verb}: {cause}: {_find_value(str(error), said)}"
         schema = f"schema/railwrightd-{verb}.schema.json"
         raise CannotJudge(why, hint=f"check railwrightd --version: its output must match {schema}") from error
 
@@ -161,6 +162,6 @@ def _find_value(error: str, said: str) -> str:
         value: Any = msgspec.json.decode(said)
         for name, number in _STEP.findall(error.rpartition(" - at `$")[2]):
             value = value[name or int(number)]
-        return msgspec.json.encode(value).decode()[:_MAX_SHOWN_CHARACTERS]
+        return msgspec.json.encode(value).decode()[:_SHOWN_CHARACTERS]
     except (msgspec.MsgspecError, RecursionError, LookupError, TypeError):
-        return said[:_MAX_SHOWN_CHARACTERS]
+        return said[:_SHOWN_CHARACTERS]
