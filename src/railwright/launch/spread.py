@@ -11,7 +11,7 @@ from typing import TypeVar
 from railwright.process import die_with_parent
 
 Item = TypeVar("Item")
-Output = TypeVar("Made")
+Output = TypeVar("Output")
 _MIN_PARALLEL_ITEMS = 16
 """The minimum number of items that are spread. Fewer are done before worker processes have started."""
 _CHUNK_ITEMS = 8
