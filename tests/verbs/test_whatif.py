@@ -182,7 +182,10 @@ def test_a_host_whose_ports_have_no_rate_cannot_be_judged(tmp_path: Path) -> Non
         ('title = "x"\ncurrency = "EUR"\nnics = 1\n', "is not a price list"),
         ('title = "x"\ncurrency = "EUR"\nnic = nan\n', "the price of nic must be 0 to 1e+09, got nan"),
         ('title = "x"\ncurrency = "EUR"\nnic = -5\n', "the price of nic must be 0 to 1e+09, got -5"),
-        ('title = "x"\ncurrency = "nine chars"\n', "must have a title and a currency"),
+        (
+            'title = "x"\ncurrency = "nine chars"\n',
+            "must have a title of at most 200 characters and a currency of at most 8",
+        ),
         ("nic = 1\n", "is not a price list"),
         ("\x00", "is not a price list"),
         ("x = " + "[" * 5000, "is not a price list"),

@@ -84,7 +84,7 @@ class NetnsReach(NamespaceReach):
         interfaces = self._interfaces(self.hosts[0])
         return next(interfaces[name][0].local for name in self.interfaces if name in interfaces)
 
-    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+    def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """Return the address of each namespace on the first of these interfaces."""
         return tuple(self._interfaces(host)[interfaces[0]][0].local for host in self.hosts)
 

@@ -42,7 +42,7 @@ class NamespaceReach(ABC):
         """Return the reach to a part of the hosts."""
         return replace(self, hosts=hosts)
 
-    def around(self, argv: Sequence[str]) -> list[str]:
+    def wrap_command(self, argv: Sequence[str]) -> list[str]:
         """Return the command line that runs `argv` on the first host and ends its children with it."""
         return [*ENTER, "head", self._namespace(self.hosts[0]), self.hosts[0], *argv]
 
@@ -134,7 +134,7 @@ class LabReach(NamespaceReach):
         """Return the address of the first host, for the daemons of the others: IPv4 if it has one."""
         return self.lab.plan.node(self.hosts[0]).rails[0].addresses[0]
 
-    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+    def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """Return the address of each host on the first given port, or on its first rail: IPv4 if it has one."""
         wanted = next(iter(interfaces or self.interfaces))
         ports = (port for host in self.hosts for port in self.lab.plan.node(host).rails if port.port == wanted)

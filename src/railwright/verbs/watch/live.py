@@ -23,17 +23,17 @@ from railwright.watch.now import Bins, longest_s
 
 _Seen = TypeVar("_Seen")
 HostBins = Sequence[tuple[str, Bins | str]]
-"""For each host its name, and its bins or the reason why there are none."""
+"""The name of each host, with its bins or the reason why there are none."""
 _PLAIN_EVERY_S = 10
 _ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
-_MOST_KEY_BYTES = 64
+_MAX_KEY_BYTES = 64
 
 
 class Live(Generic[_Seen]):
-    """A context manager that is called once a second with the new samples. Prints nothing if `quiet`."""
+    """A display as a context manager. Call it once a second with the new samples. Prints nothing if `quiet`."""
 
     def __init__(self, told: Callable[[_Seen], HostBins], line: Callable[[HostBins], str], *, quiet: bool) -> None:
-        """Create the display. `told` is called only in the thread that calls the display."""
+        """Create the display. `told` converts samples to bins, and runs in the thread that calls the display."""
         self._told_by, self._line, self._quiet = told, line, quiet
         self._calls = 0
         self._told: HostBins = ()
@@ -98,7 +98,7 @@ class Live(Generic[_Seen]):
             if ended in ready:
                 return
             try:
-                pressed = os.read(terminal, _MOST_KEY_BYTES).decode("ascii", "replace")
+                pressed = os.read(terminal, _MAX_KEY_BYTES).decode("ascii", "replace")
             except OSError:  # the terminal is gone
                 return
             if not pressed or "q" in pressed:
@@ -112,7 +112,7 @@ class Live(Generic[_Seen]):
 
 
 def parse_keys(pressed: str) -> Iterator[str]:
-    """Yield the keys in a terminal's input. Arrows have names."""
+    """Yield the keys in a terminal's input. Arrow keys are `up`, `down`, `left` and `right`."""
     while pressed:
         arrow = next((code for code in _ARROWS if pressed.startswith(code)), "")
         yield _ARROWS.get(arrow, pressed[0])
