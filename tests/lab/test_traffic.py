@@ -17,7 +17,7 @@ from railwright.errors import CannotJudge, UsageError
 from railwright.lab import build, remove
 from railwright.lab.plan import PlanOptions, plan
 from railwright.lab.state import Lab
-from railwright.lab.traffic import Probe, Sizes, probe, route, send_packets, send_stream, source_ports, trace
+from railwright.lab.traffic import Probe, ProbeLoad, probe, route, send_packets, send_stream, source_ports, trace
 from railwright.lab.wait import wait_settled
 from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
@@ -40,7 +40,7 @@ def lab() -> Iterator[Lab]:
 @pytest.mark.parametrize("ipv6", [False, True])
 def test_a_healthy_lab_loses_nothing_and_fills_its_links(lab: Lab, ipv6: bool) -> None:
     way = route(lab.plan, "host0", "host3", ipv6=ipv6)
-    sizes = Sizes(flows=8, packets=20, duration_s=0.6)
+    sizes = ProbeLoad(flows=8, packets=20, duration_s=0.6)
     seen = probe(lab, way, sizes)
     assert seen.lost == 0
     assert sum(one.sent for one in seen.ways) == 8 * 20

@@ -21,7 +21,7 @@ from railwright.launch.hosts import Hosts
 from railwright.locate.place import Place, make_hosts_place
 from railwright.locate.search import search
 from railwright.locate.switch_tree import SwitchTree
-from railwright.locate.ways import mpi_way, nccl_way
+from railwright.locate.ways import mpi_probes, nccl_probes
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
 
@@ -102,7 +102,7 @@ def test_mpi_names_a_port_that_sends_slowly(place: Place) -> None:
     slow, hosts = names[1], Hosts(names, 1, NetnsReach(names))
     shape(slow, "net1", "33mbit", "change")
     try:
-        found = search(place, Rounds(screen=4, confirm=2), seed=1, cover=None, way=mpi_way(hosts, None), tell=print)
+        found = search(place, Rounds(screen=4, confirm=2), seed=1, cover=None, way=mpi_probes(hosts, None), tell=print)
     finally:
         shape(slow, "net1", "100mbit", "change")
     assert [(one.id, one.direction, one.verdict) for one in found.suspects] == [(f"{slow}:net1", "up", "slow")]
@@ -110,7 +110,7 @@ def test_mpi_names_a_port_that_sends_slowly(place: Place) -> None:
     assert found.not_measured == 0
     assert all(pair.sent == 0 for pair in found.pairs)
     with pytest.raises(UsageError, match="must name a program"):
-        mpi_way(hosts, "/nowhere/mpirun")
+        mpi_probes(hosts, "/nowhere/mpirun")
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_nccl_searches_the_gpus_of_every_host(place: Place, stand_ins, tmp_path,
     names = place.fabric.hosts
     hosts = Hosts(names, 2, NetnsReach(names))
     gpus = make_hosts_place(hosts, gpus=2)
-    found = search(gpus, Rounds(screen=2, confirm=0), seed=1, cover=None, way=nccl_way(hosts, None, 2), tell=print)
+    found = search(gpus, Rounds(screen=2, confirm=0), seed=1, cover=None, way=nccl_probes(hosts, None, 2), tell=print)
     assert (found.probe, found.not_measured) == ("nccl", 0)
     assert {pair.source for pair in found.pairs} == {f"{name}:gpu{number}" for name in names for number in (0, 1)}
     assert all(pair.source[-4:] == pair.destination[-4:] for pair in found.pairs)

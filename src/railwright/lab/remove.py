@@ -38,7 +38,7 @@ def down(name: str) -> None:
 def remove(name: str, folder: Path) -> None:
     """Remove the lab in that folder. The caller holds its lock."""
     (folder / "ready").unlink(missing_ok=True)
-    made = Lab(name=name, folder=folder).made()
+    made = Lab(name=name, folder=folder).journal_entries()
     # The names come from the journal; they are still checked against a lab's pattern.
     namespaces = [entry.name for entry in made if entry.kind == "namespace" and _is_ours(entry.name, name)]
     _end_processes(namespaces)

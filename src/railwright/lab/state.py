@@ -96,7 +96,7 @@ class Lab:
         with (self.folder / "made.jsonl").open("ab") as file:
             file.write(b"".join(msgspec.json.encode(JournalEntry(kind=kind, name=name)) + b"\n" for name in names))
 
-    def made(self) -> list[JournalEntry]:
+    def journal_entries(self) -> list[JournalEntry]:
         """Return all entries in order, without a truncated last line: its thing was not made yet."""
         found = []
         with contextlib.suppress(FileNotFoundError):

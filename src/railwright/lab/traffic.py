@@ -47,7 +47,7 @@ class Ends(Protocol):
         """The argument list that runs `argv` in the node's namespace."""
 
 
-class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
+class UdpFlowResult(msgspec.Struct, frozen=True, kw_only=True):
     """The packets of a UDP flow. Delays are one-way, None if nothing arrived."""
 
     source_port: int
@@ -64,7 +64,7 @@ class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
         return self.sent - self.received
 
 
-class RateSeen(msgspec.Struct, frozen=True, kw_only=True):
+class TcpFlowResult(msgspec.Struct, frozen=True, kw_only=True):
     """A TCP flow, measured at its receiver."""
 
     source_port: int
@@ -75,7 +75,7 @@ class RateSeen(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why there was no connection."""
 
 
-Flow = TypeVar("Flow", FlowSeen, RateSeen)
+Flow = TypeVar("Flow", UdpFlowResult, TcpFlowResult)
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     rail: int
 
 
-class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeLoad(msgspec.Struct, frozen=True, kw_only=True):
     """The amount of traffic that a probe sends."""
 
     flows: int = 16
@@ -139,20 +139,20 @@ def source_ports(flows: int) -> tuple[int, ...]:
     return tuple(range(FIRST_SOURCE_PORT, FIRST_SOURCE_PORT + flows))
 
 
-def probe(lab: Lab, way: Route, sizes: Sizes) -> Probe:
+def probe(lab: Lab, way: Route, sizes: ProbeLoad) -> Probe:
     """Send packets, then streams, trace each flow, and group the results by path. Raises as `send_packets`."""
     ports = source_ports(sizes.flows)
     packets = send_packets(lab, way, ports, packets=sizes.packets, size_bytes=sizes.size_bytes)
     streams = {one.source_port: one for one in send_stream(lab, way, ports, duration_s=sizes.duration_s)}
-    ways: dict[tuple[str, ...], list[FlowSeen]] = {}
+    ways: dict[tuple[str, ...], list[UdpFlowResult]] = {}
     traced = trace(lab, way, ports)
     for flow in packets:
         ways.setdefault(traced.get(flow.source_port, ()), []).append(flow)
-    found = tuple(_way_seen(nodes, flows, streams) for nodes, flows in sorted(ways.items()))
+    found = tuple(_summarize_path(nodes, flows, streams) for nodes, flows in sorted(ways.items()))
     return Probe(route=way, ways=found)
 
 
-def _way_seen(nodes: tuple[str, ...], flows: list[FlowSeen], streams: dict[int, RateSeen]) -> WaySeen:
+def _summarize_path(nodes: tuple[str, ...], flows: list[UdpFlowResult], streams: dict[int, TcpFlowResult]) -> WaySeen:
     ports = tuple(flow.source_port for flow in flows)
     medians = [flow.delay_median_s for flow in flows if flow.delay_median_s is not None]
     return WaySeen(
@@ -184,7 +184,7 @@ def route(plan: LabPlan, source: str, destination: str, *, rail: int = 0, ipv6: 
 
 def send_packets(
     lab: Ends, way: Route, ports: Sequence[int], *, packets: int = 40, size_bytes: int = 200, interval_s: float = 0.02
-) -> tuple[FlowSeen, ...]:
+) -> tuple[UdpFlowResult, ...]:
     """Send `packets` from each source port, one per `interval_s`, never fragmented. `size_bytes` is the UDP payload.
 
     Raises UsageError for numbers out of range, CannotJudge if an end cannot run.
@@ -193,14 +193,14 @@ def send_packets(
     _check("bytes", size_bytes, _STAMP_BYTES, 65_000)
     _check("seconds", interval_s * packets, 0, MOST_DURATION_S)
     settings = {**_settings(way, ports), "packets": packets, "size_bytes": size_bytes, "interval_s": interval_s}
-    return _exchange(lab, way, "udp", settings, interval_s * packets, FlowSeen)
+    return _exchange(lab, way, "udp", settings, interval_s * packets, UdpFlowResult)
 
 
-def send_stream(lab: Ends, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[RateSeen, ...]:
+def send_stream(lab: Ends, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[TcpFlowResult, ...]:
     """Send a TCP flow from each source port, all at once, at full speed. Raises as `send_packets`."""
     _check("seconds", duration_s, 0.05, MOST_DURATION_S)
     settings = {**_settings(way, ports), "duration_s": duration_s, "connect_timeout_s": _CONNECT_S}
-    return _exchange(lab, way, "tcp", settings, duration_s + len(ports) * _CONNECT_S, RateSeen)
+    return _exchange(lab, way, "tcp", settings, duration_s + len(ports) * _CONNECT_S, TcpFlowResult)
 
 
 def trace(lab: Lab, way: Route, ports: Sequence[int]) -> dict[int, tuple[str, ...]]:

@@ -69,7 +69,7 @@ def make_lab_place(lab: Lab, hosts: Sequence[str] = ()) -> Place:
         names={address: node.name for node in plan.nodes for address in (*node.addresses, node.router_id)},
         rate_bits_per_s=nic_rate_bits_per_s(plan),
         mtu_bytes=plan.cables[0].mtu_bytes,
-        busy=lambda classes: _busy(lab, fabric, classes),
+        busy=lambda classes: _measure_load(lab, fabric, classes),
     )
 
 
@@ -142,7 +142,7 @@ def _name_hosts(fabric: Fabric) -> tuple[str, ...]:
     return tuple(fabric.node_name(nic) for nic in range(fabric.nics))
 
 
-def _busy(lab: Lab, fabric: Fabric, classes: Iterable[int]) -> dict[int, float]:
+def _measure_load(lab: Lab, fabric: Fabric, classes: Iterable[int]) -> dict[int, float]:
     """Return the load of each class, from the byte counters of its sending port."""
     ports = {}
     for number in classes:

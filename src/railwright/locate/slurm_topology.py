@@ -27,7 +27,7 @@ def parse_topology(text: str) -> SwitchTree:
     above: dict[str, None] = {}
     leaves: set[str] = set()
     for number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
-        given = _options(line.partition("#")[0], number)
+        given = _parse_options(line.partition("#")[0], number)
         if not given:
             continue
         name = given["switchname"]
@@ -35,7 +35,7 @@ def parse_topology(text: str) -> SwitchTree:
             above[name] = None
         else:
             leaves.add(name)
-            _hang(leaf_of, name, given["nodes"], number)
+            _add_hosts(leaf_of, name, given["nodes"], number)
         if len(above) + len(leaves) > _MOST_SWITCHES:
             raise UsageError(f"line {number}: more than {_MOST_SWITCHES} switches", hint=_HINT)
     if not leaf_of:
@@ -43,7 +43,7 @@ def parse_topology(text: str) -> SwitchTree:
     return SwitchTree(leaf_of, tuple(name for name in above if name not in leaves))
 
 
-def _options(line: str, number: int) -> dict[str, str]:
+def _parse_options(line: str, number: int) -> dict[str, str]:
     """Parse a line into options by lower-case name; empty for a blank line. Raises UsageError."""
     given: dict[str, str] = {}
     for word in line.split():
@@ -58,7 +58,7 @@ def _options(line: str, number: int) -> dict[str, str]:
     return given
 
 
-def _hang(leaf_of: dict[str, str], leaf: str, nodes: str, number: int) -> None:
+def _add_hosts(leaf_of: dict[str, str], leaf: str, nodes: str, number: int) -> None:
     names = parse_host_list(nodes)
     if not names:
         raise UsageError(

@@ -127,9 +127,9 @@ class Recording:
         rows = len(self.times_s) - first
         columns = [na.c_array_from_buffers(na.float64(), rows, [None, na.c_buffer(self.times_s[first:])])]
         often = sum(not source.seldom for source in self.about.sources)
-        columns += [_nullable(column[first:]) for column in self.moved[:often]]
+        columns += [_nullable_array(column[first:]) for column in self.moved[:often]]
         if seldom := self.moved[often:]:
-            columns.append(_listed([column[first:] for column in seldom], rows))
+            columns.append(_list_array([column[first:] for column in seldom], rows))
         writer.write_array(na.c_array_from_buffers(self._schema, rows, [None], children=columns))
         stream.flush()
 
@@ -138,7 +138,7 @@ class Recording:
         return Recorded(about=self.about, times_s=self.times_s, moved=self.moved)
 
 
-def _nullable(values: array[float]) -> object:
+def _nullable_array(values: array[float]) -> object:
     bits, nulls = bytearray((len(values) + 7) // 8), 0
     for number, value in enumerate(values):
         if value == value:
@@ -149,7 +149,7 @@ def _nullable(values: array[float]) -> object:
     return na.c_array_from_buffers(na.float32(), len(values), [present, na.c_buffer(values)], null_count=nulls)
 
 
-def _listed(columns: Sequence[array[float]], rows: int) -> object:
+def _list_array(columns: Sequence[array[float]], rows: int) -> object:
     """Build a list for each row: all values if any is present, else an empty list."""
     offsets, values = array("i", [0]), array("f")
     for row in range(rows):
@@ -169,7 +169,7 @@ def _schema(about: RecordingMetadata) -> Any:  # noqa: ANN401 - nanoarrow has no
     return na.c_schema(na.struct(fields, nullable=False)).modify(metadata={_KEY: msgspec.json.encode(about)})
 
 
-def _spread(lists: Sequence[Sequence[float] | None], columns: Sequence[array[float]]) -> None:
+def _append_lists(lists: Sequence[Sequence[float] | None], columns: Sequence[array[float]]) -> None:
     """Append the lists of rows to columns. Raises ValueError for a list of another length."""
     for values in lists:
         if values and len(values) != len(columns):
@@ -233,7 +233,7 @@ def read_rows(batch: Any, about: RecordingMetadata) -> tuple[list[float], list[a
     for column, values in zip(moved[:often], columns[1 : 1 + often], strict=True):
         column.extend(math.nan if value is None else value for value in values.to_pylist())
     if often < len(moved):
-        _spread(columns[-1].to_pylist(), moved[often:])
+        _append_lists(columns[-1].to_pylist(), moved[often:])
     return columns[0].to_pylist(), moved
 
 

@@ -38,7 +38,7 @@ _DISK = re.compile(r"(sd[a-z]+|vd[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+)")
 _SANE = re.compile(r"[A-Za-z0-9_.:@-]{1,32}")
 _MOST = 256
 _MOST_PROCESSES = 64
-_OF_ONE = re.compile(r"cpu\.\d+\.")
+_OF_ONE_PROCESS = re.compile(r"cpu\.\d+\.")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_of_a_process(self) -> bool:
         """Whether it is the processor time of a single process."""
-        return _OF_ONE.match(self.name) is not None
+        return _OF_ONE_PROCESS.match(self.name) is not None
 
 
 @dataclass

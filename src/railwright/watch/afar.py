@@ -63,7 +63,7 @@ class WatchedHost:
         """Record until the end; `trouble` holds the reason of a failure."""
         try:
             with self._child(self._clock_argv) as clock:
-                offset = self._offset(clock)
+                offset = self._first_offset(clock)
                 with self._child(self._watch_argv) as child:
                     self._record(child, clock, offset)
         except (RailwrightError, OSError) as error:
@@ -80,15 +80,15 @@ class WatchedHost:
                 raise CannotJudge("the watch ended before it began")
             yield child
 
-    def _offset(self, clock: Child) -> Offset:
-        seconds, half_width_s, boot = _exchanged(clock, _FIRST)
+    def _first_offset(self, clock: Child) -> Offset:
+        seconds, half_width_s, boot = _measure_offset(clock, _FIRST)
         return Offset(seconds=seconds, half_width_s=half_width_s, boot=boot, to_boot=boot_id())
 
     def _record(self, child: Child, clock: Child, offset: Offset) -> None:
         try:
             arrays, about = open_recording(child.answers, self.host)
         except RailwrightError:
-            raise CannotJudge(_last_words(child)) from None
+            raise CannotJudge(_exit_reason(child)) from None
         sources = (*(source for source in about.sources if source.name != CLOCK), _GAUGE)
         self._recording = Recording(replace(about, sources=sources, host=self.host, offset=offset), self._file)
         asked_s = time.monotonic()
@@ -98,12 +98,12 @@ class WatchedHost:
                 changes = array("f", [math.nan]) * len(times_s)
                 if self.heard_s - asked_s > _AGAIN_S and times_s:
                     asked_s = self.heard_s
-                    changes[-1] = _exchanged(clock, _AGAIN)[0] - offset.seconds
+                    changes[-1] = _measure_offset(clock, _AGAIN)[0] - offset.seconds
                 self._recording.take(times_s, [*moved, changes])
                 if len(self._recording.times_s) > MOST_ROWS:
                     raise CannotJudge(f"a recording must have at most {MOST_ROWS} rows, the host sent more")
         if child.wait(_ENDS_S).returncode and not self._is_over:
-            raise CannotJudge(_last_words(child))
+            raise CannotJudge(_exit_reason(child))
 
 
 def _batches(arrays: Any, about: RecordingMetadata) -> Iterator[tuple[list[float], list[array[float]]]]:  # noqa: ANN401
@@ -115,7 +115,7 @@ def _batches(arrays: Any, about: RecordingMetadata) -> Iterator[tuple[list[float
         return  # the program's exit tells the reason
 
 
-def _exchanged(clock: Child, times: int) -> tuple[float, float, str]:
+def _measure_offset(clock: Child, times: int) -> tuple[float, float, str]:
     """Measure the offset of a host's clock, its half width, and the boot id of its kernel. Raises CannotJudge."""
     found, boot = [], ""
     for _ in range(times):
@@ -127,11 +127,11 @@ def _exchanged(clock: Child, times: int) -> tuple[float, float, str]:
             found.append((before_s, float(words[0]), time.monotonic()))
             boot = words[1]
         except (OSError, ValueError, IndexError):
-            raise CannotJudge(_last_words(clock)) from None
+            raise CannotJudge(_exit_reason(clock)) from None
     return *estimate_offset(found), boot
 
 
-def _last_words(child: Child) -> str:
+def _exit_reason(child: Child) -> str:
     """Return a program's own error message, else how it exited."""
     finished = child.wait(_ENDS_S)
     lines = [line.strip() for line in child.complaints if line.strip()]

@@ -63,9 +63,9 @@ class OwnMonitor:
     def __call__(self) -> Iterator[None]:
         """Sample while the context is open."""
         with Gpus(INTERVAL_S) as gpus:
-            yield from self._beside(gpus)
+            yield from self._sample(gpus)
 
-    def _beside(self, gpus: Gpus) -> Iterator[None]:
+    def _sample(self, gpus: Gpus) -> Iterator[None]:
         session = Session(gpus.add_to(find_sources()), None, gpus=gpus)
         stops, begun_s = threading.Event(), time.monotonic()
 
@@ -135,10 +135,10 @@ def measure_cost(
         alone_first = random.random() < 0.5
         alone_s = load_s(threads, rounds) if alone_first else 0.0
         with monitor():
-            beside_s = load_s(threads, rounds)
+            monitored_s = load_s(threads, rounds)
         alone_s = alone_s or load_s(threads, rounds)
-        found.append((alone_s, beside_s))
-        tell(f"pair {number + 1} of {pairs}: {alone_s:.3f} s alone, {beside_s:.3f} s with the monitor")
+        found.append((alone_s, monitored_s))
+        tell(f"pair {number + 1} of {pairs}: {alone_s:.3f} s alone, {monitored_s:.3f} s with the monitor")
     slowed = estimate_slowdown(found, THRESHOLD)
     return Cost(
         monitor=monitor.name,

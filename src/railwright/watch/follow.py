@@ -62,7 +62,7 @@ def _follow(watch: Watch, tell: Tell, gpus: Gpus) -> tuple[Recorded, Run]:
         with Session(found, watch.record, watch.command, watch.interval_s, gpus) as session:
             later = _record(watch, session, child, pid, end_s, tell)
             status = None if child is None else child.end()
-            recorded, costs = session.finished()
+            recorded, costs = session.finish()
     finally:
         if child is not None:
             child.end()
@@ -90,17 +90,19 @@ def _record(
             tell(session.recording.recorded())
             if second % _LOOK_EVERY_S == 0 and of_processes:
                 later |= {
-                    process for process in _now(watch.whose._replace(pid=pid)) if f"/proc/{process}/stat" not in known
+                    process
+                    for process in _find_present_processes(watch.whose._replace(pid=pid))
+                    if f"/proc/{process}/stat" not in known
                 }
             over = end_s is not None and time.monotonic() >= end_s
-            if ended or over or (watch.whose.pid is not None and not _is_there(watch.whose.pid)):
+            if ended or over or (watch.whose.pid is not None and not _exists(watch.whose.pid)):
                 break
     except KeyboardInterrupt:  # the samples so far are the answer
         pass
     return len(later)
 
 
-def _now(whose: CpuOwner) -> list[int]:
+def _find_present_processes(whose: CpuOwner) -> list[int]:
     """Return the target's present processes."""
     with contextlib.suppress(RailwrightError):  # all of them may have ended
         if whose.job:
@@ -137,7 +139,7 @@ def wait_for(child: Attached | None, seconds: float) -> bool:
     return True
 
 
-def _is_there(pid: int) -> bool:
+def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -41,7 +41,7 @@ class Gpus:
         self._child = Child([*_PROGRAM, f"/proc/{os.getpid()}/fd/{file}", *self._arguments])
         try:
             with_child = self._child.__enter__()
-            self.found = _answer(with_child)
+            self.found = _read_answer(with_child)
         except BaseException:
             self.__exit__()
             raise
@@ -94,7 +94,7 @@ class Gpus:
         return f"the program that reads NVML {self._child.wait(1.0).describe()}: later values are unknown"
 
 
-def _answer(child: Child) -> GpusFound:
+def _read_answer(child: Child) -> GpusFound:
     """Read the child's first line, or report the reason if it does not answer."""
     until_s = time.monotonic() + _WITHIN_S
     while time.monotonic() < until_s:

@@ -65,7 +65,7 @@ class Bins:
         return [sum(bins[low:high]) / ((high - low) * BIN_S) for low, high in whole]
 
 
-def longest_s(watched: Iterable[tuple[str, Bins | str]]) -> float:
+def longest_recording_s(watched: Iterable[tuple[str, Bins | str]]) -> float:
     """Return the seconds of the longest recording; 0 if there are none."""
     return max((one.seconds for _, one in watched if isinstance(one, Bins)), default=0.0)
 

@@ -29,7 +29,7 @@ _ROLES = {PortFlaps: "flap", PortBusy: "busy", SlowCpu: "follow"}
 """The role in `child.py` that keeps an effect going."""
 
 
-class Applied(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AppliedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fault that is currently in the lab."""
 
     id: str
@@ -42,10 +42,10 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return " ".join([self.fault, *(f"{name}={value}" for name, value in self.words.items() if value)])
 
 
-def read_applied(lab: Lab) -> tuple[Applied, ...]:
+def read_applied(lab: Lab) -> tuple[AppliedFault, ...]:
     """Return the faults in the lab, oldest first. Raises UsageError if faults.json cannot be decoded."""
     try:
-        return msgspec.json.decode(state.read(lab.folder / _FILE), type=tuple[Applied, ...])
+        return msgspec.json.decode(state.read(lab.folder / _FILE), type=tuple[AppliedFault, ...])
     except FileNotFoundError:
         return ()
     except msgspec.DecodeError as error:
@@ -53,10 +53,10 @@ def read_applied(lab: Lab) -> tuple[Applied, ...]:
         raise UsageError(f"{lab.folder / _FILE} is broken: {error}", hint=hint) from error
 
 
-def apply(lab: Lab, fault: Fault, words: list[str]) -> Applied:
+def apply(lab: Lab, fault: Fault, words: list[str]) -> AppliedFault:
     """Inject a fault. Raises UsageError for arguments that do not fit the lab, CannotJudge if a tool fails here."""
     before = read_applied(lab)
-    new = Applied(id=secrets.token_hex(2), fault=fault.name, words=fault.read(words))
+    new = AppliedFault(id=secrets.token_hex(2), fault=fault.name, words=fault.read(words))
     changes = _effects(lab, [new])
     standing = _effects(lab, before)
     _refuse_conflict(standing, changes)
@@ -75,7 +75,7 @@ def apply(lab: Lab, fault: Fault, words: list[str]) -> Applied:
     return new
 
 
-def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[Applied, ...]:
+def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[AppliedFault, ...]:
     """Heal the faults with these ids or names; all of them if none is given. Returns the healed faults.
 
     Raises UsageError for a fault that is not in the lab, CannotJudge if a change could not be undone; the fault then
@@ -100,11 +100,11 @@ def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[Applied, ...]:
     return ending
 
 
-def _token(lab: Lab, fault: Applied) -> str:
+def _token(lab: Lab, fault: AppliedFault) -> str:
     return f"railwright-fault:{lab.identity}:{fault.id}"
 
 
-def _effects(lab: Lab, faults: Iterable[Applied]) -> tuple[Effect, ...]:
+def _effects(lab: Lab, faults: Iterable[AppliedFault]) -> tuple[Effect, ...]:
     return tuple(
         effect
         for fault in faults
@@ -144,7 +144,7 @@ def _run_script(lab: Lab, node: str, tool: str, text: str) -> None:
         script.unlink(missing_ok=True)
 
 
-def _begin(lab: Lab, fault: Applied, effect: Effect) -> None:
+def _begin(lab: Lab, fault: AppliedFault, effect: Effect) -> None:
     """Start the child that keeps an effect going."""
     role = _ROLES.get(type(effect))
     if role is not None:
@@ -154,5 +154,5 @@ def _begin(lab: Lab, fault: Applied, effect: Effect) -> None:
         background.start(lab, effect.node, _token(lab, fault), settings)
 
 
-def _write(lab: Lab, faults: tuple[Applied, ...]) -> None:
+def _write(lab: Lab, faults: tuple[AppliedFault, ...]) -> None:
     state.write(lab.folder / _FILE, msgspec.json.format(msgspec.json.encode(faults)) + b"\n")

@@ -71,8 +71,8 @@ class _Rings:
     def __init__(self, sheet: Sheet, log: NcclLog, topology: Topology | None, found: tuple[Shape, ...]) -> None:
         self._sheet = sheet
         self._main = log.main
-        self._found = found
-        self._ways = ConnectionPaths(log, log.main, topology)
+        self._shapes = found
+        self._paths = ConnectionPaths(log, log.main, topology)
         self._host_of = {rank.rank: rank.host for rank in log.main.ranks}
         self._groups = _groups(topology) if topology is not None else ()
         self._spots: dict[tuple[str, str], _Spot] = {}
@@ -83,13 +83,13 @@ class _Rings:
         hosts = self._main.hosts or ("",)
         for host in hosts[:_MAX_HOSTS]:
             self._draw_host(host)
-        for place, shape in enumerate(self._found):
+        for place, shape in enumerate(self._shapes):
             for hop in shape.hops:
                 self._draw_hop(place, hop)
         if len(hosts) > _MAX_HOSTS:
             self._sheet.note(f"{len(hosts) - _MAX_HOSTS} of {len(hosts)} hosts are not drawn")
         known = {rank: host for rank, host in self._host_of.items() if host}
-        for place, shape in enumerate(self._found):
+        for place, shape in enumerate(self._shapes):
             self._sheet.y += 15
             self._draw_line(place, f"M{MARGIN} {self._sheet.y - 4:g}h30")
             words = f"channels {channel_words(shape.channels)}: {order_words(shape.ring, known)}"
@@ -99,10 +99,10 @@ class _Rings:
         self._sheet.line(steps, f"ring r{place}", dash=_DASHES[place], behind=True)
 
     def _gpu(self, rank: int) -> str:
-        return (self._ways.gpu_id(rank) if self._groups else "") or f"rank {rank}"
+        return (self._paths.gpu_id(rank) if self._groups else "") or f"rank {rank}"
 
     def _nic(self, host: str, nic: int) -> str:
-        return (self._ways.nic_id(host, nic) if self._groups else "") or f"NIC {nic}"
+        return (self._paths.nic_id(host, nic) if self._groups else "") or f"NIC {nic}"
 
     def _draw_host(self, host: str) -> None:
         """Draw a panel with GPUs above and NICs below; a frame joins those of a PCIe switch."""
@@ -116,7 +116,7 @@ class _Rings:
         gpu_top = top + 16 + _ARC
         nic_top = gpu_top + _GPU_HEIGHT + _PCIE
         floor = self._floors[host] = nic_top + _NIC_HEIGHT + 8
-        sheet.y = floor + 3 * len(self._found) + 4
+        sheet.y = floor + 3 * len(self._shapes) + 4
         sheet.box(MARGIN / 2, top, WIDTH - MARGIN, sheet.y - top, "panel", behind=True)
         sheet.text(MARGIN, top + 12, host or "host not logged", "b", 50)
         x = float(MARGIN)
@@ -181,7 +181,7 @@ class _Rings:
 
     def _shift(self, place: int) -> float:
         """Return the offset of a ring's line from the middle of a box, which keeps rings apart."""
-        return (place - (len(self._found) - 1) / 2) * 2
+        return (place - (len(self._shapes) - 1) / 2) * 2
 
     def _draw_arc(self, place: int, start: _Spot, end: _Spot) -> None:
         """Draw an arc over the GPUs, higher for a longer distance and lower on the way back."""

@@ -24,10 +24,10 @@ from railwright.units import format_count, format_size
 
 _WIDEST_NAME, _WIDEST_NAME_WITH_ROOM = 38, 62
 _LONG_WORD = 20
-_BESIDE_NAME = 44
+_COLUMNS_WITHOUT_NAME = 44
 """The columns that a table needs at least, besides the name."""
 _WIDEST_SHOWN = 23
-_MOST_SEEN = 3
+_MAX_SETTINGS = 3
 _OPEN_BAND = "{} and up"
 _CLEARLY = 1.1
 """A fault is named as the cause only if the healthy machine is farther from the table by this factor.
@@ -95,8 +95,8 @@ def _cause(found: Explained) -> Iterator[str]:
         return
     seen = [finding for finding in found.findings if finding.certainty == "seen" and _is_setting(finding)]
     if seen:
-        yield from labelled("seen", "; ".join(f"{finding.fault}: {finding.says}" for finding in seen[:_MOST_SEEN]))
-        yield from labelled("next", "; ".join(dict.fromkeys(finding.remedy for finding in seen[:_MOST_SEEN])))
+        yield from labelled("seen", "; ".join(f"{finding.fault}: {finding.says}" for finding in seen[:_MAX_SETTINGS]))
+        yield from labelled("next", "; ".join(dict.fromkeys(finding.remedy for finding in seen[:_MAX_SETTINGS])))
     elif shown := [
         finding for finding in found.findings if any(seen.claim in ("curve", SEEN) for seen in finding.evidence)
     ]:
@@ -165,7 +165,7 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
     if not varied and all("size_bytes" not in row.parameters for row in rows):
         varied = [key for key in values if key in ("n", "nb", "p", "q")]
     quantities = len({row.quantity for row in rows}) > 1
-    most = max(_WIDEST_NAME, min(_WIDEST_NAME_WITH_ROOM, text_width() - _BESIDE_NAME))
+    most = max(_WIDEST_NAME, min(_WIDEST_NAME_WITH_ROOM, text_width() - _COLUMNS_WITHOUT_NAME))
     names = []
     for row in rows:
         size = find_size(row.parameters)

@@ -34,8 +34,8 @@ def render_fleet(fleet: Fleet, faults: Sequence[FleetFault], found: Sequence[Dif
     yield from _section("could not be read:", (f"{host}: {why}" for host, why in fleet.unread.items()), _MOST_UNREAD)
     yield from _section("found:", (_fault(item, fleet.hosts) for item in wrong), _MOST_FAULTS)
     yield from _section("unlike most hosts:", _groups(found), _MOST_GROUPS)
-    yield from _section("no value shared by most hosts:", _split(found), _MOST_GROUPS)
-    yield from _section("not reported by some hosts:", _unsaid(found), _MOST_BLIND)
+    yield from _section("no value shared by most hosts:", _split_values(found), _MOST_GROUPS)
+    yield from _section("not reported by some hosts:", _missing_values(found), _MOST_BLIND)
     yield from _section("could not be checked:", (_fault(item, fleet.hosts) for item in blind), _MOST_BLIND)
 
 
@@ -69,7 +69,7 @@ def _groups(found: Sequence[Difference]) -> Iterator[str]:
         yield f"{_hosts(hosts)}: {'; '.join(differences[:_THINGS_A_GROUP])}{rest}"
 
 
-def _split(found: Sequence[Difference]) -> Iterator[str]:
+def _split_values(found: Sequence[Difference]) -> Iterator[str]:
     for difference in found:
         if not difference.usual and difference.odd:
             values = [f"{_cut(odd.value, _LONGEST_VALUE)} on {len(odd.hosts)}" for odd in reversed(difference.odd[-4:])]
@@ -77,7 +77,7 @@ def _split(found: Sequence[Difference]) -> Iterator[str]:
             yield f"{difference.what}: {', '.join(values)}{more}"
 
 
-def _unsaid(found: Sequence[Difference]) -> Iterator[str]:
+def _missing_values(found: Sequence[Difference]) -> Iterator[str]:
     """Yield the missing values grouped by hosts, because a silent host lacks many values at once."""
     for hosts, differences in group_by_key(
         (difference for difference in found if difference.unsaid), lambda difference: difference.unsaid

@@ -110,4 +110,4 @@ def _sideways_lines(tree: Tree) -> list[str]:
     def describe(link: Link) -> tuple[str, str]:
         return f"{link.a} →" if link.one_way else link.a, _link_words(link, tree.devices.get(link.b))
 
-    return [f"{first} to {others}  {words}" for first, others, words in tree.links_beside(describe)]
+    return [f"{first} to {others}  {words}" for first, others, words in tree.group_sideways_links(describe)]

@@ -99,7 +99,7 @@ class Tree:
             yield depth, device, link
             pending += [(depth + 1, *pair) for pair in reversed(self.below(device))]
 
-    def links_beside(self, describe: Callable[[Link], tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+    def group_sideways_links(self, describe: Callable[[Link], tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
         """Yield the sideways links grouped by device and kind: `nvswitch0`, `gpu0-7`, `18x NVLink 4 each`."""
         for (first, words), links in group_by_key(self.sideways, describe):
             yield first, format_runs(link.b for link in links), f"{words}{' each' if len(links) > 1 else ''}"

@@ -31,7 +31,7 @@ def render_designs(designs: Sequence[Design], question: Question) -> str:
     width = max(map(len, names))
     rows = [(label.ljust(width), design) for label, design in zip(names, designs, strict=True)]
     blocks = [
-        [title_words(designs), *_named(rows)],
+        [title_words(designs), *_name_rows(rows)],
         [*_collectives(rows)],
         [*_paths(rows)],
         [*_parts(rows)],
@@ -114,7 +114,7 @@ def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
     return (*found, *cautions(designs, question.prices))
 
 
-def _named(rows: _Rows) -> Iterator[str]:
+def _name_rows(rows: _Rows) -> Iterator[str]:
     for label, design in rows:
         name = wording.escape(design.name)
         full_name = "" if label.rstrip() == name else f"{name}, "
