@@ -76,7 +76,7 @@ class NamespaceReach(ABC):
 
 
 def try_routes(ends: Ends, ways: Sequence[Route], port: int) -> str:
-    """Return why no packet arrives by any of the ways; empty if one arrives."""
+    """Return why no packet arrives by any of the routes; empty if one arrives."""
     refused = 0
     for way in ways:
         (seen,) = send_packets(ends, way, (port,), packets=_PACKETS, interval_s=_INTERVAL_S)

@@ -37,7 +37,7 @@ _READY = "ready"
 _START_S = 10.0
 _CONNECT_S = 3.0  # TCP resends a lost SYN after 1 s
 _END_S = 15.0
-_HINT = "is the lab up? railwright lab status"
+_HINT = "check that the lab is up: railwright lab status"
 
 
 class Ends(Protocol):
@@ -89,7 +89,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbeLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """The amount of traffic that a probe sends."""
+    """The traffic that a probe sends: UDP packets and TCP streams, over the same number of flows."""
 
     flows: int = 16
     packets: int = 40
@@ -134,13 +134,16 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_ports(flows: int) -> tuple[int, ...]:
-    """Return a distinct source port for each of so many flows. Raises UsageError for too many."""
+    """Return a distinct source port for each flow. Raises UsageError unless `flows` is 1 to MOST_FLOWS."""
     _check("flows", flows, 1, MOST_FLOWS)
     return tuple(range(FIRST_SOURCE_PORT, FIRST_SOURCE_PORT + flows))
 
 
 def probe(lab: Lab, way: Route, sizes: ProbeLoad) -> Probe:
-    """Send packets, then streams, trace each flow, and group the results by path. Raises as `send_packets`."""
+    """Send packets, then streams, trace each flow, and group the results by path.
+
+    Raises the same errors as `send_packets`.
+    """
     ports = source_ports(sizes.flows)
     packets = send_packets(lab, way, ports, packets=sizes.packets, size_bytes=sizes.size_bytes)
     streams = {one.source_port: one for one in send_stream(lab, way, ports, duration_s=sizes.duration_s)}
@@ -197,7 +200,7 @@ def send_packets(
 
 
 def send_stream(lab: Ends, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[TcpFlowResult, ...]:
-    """Send a TCP flow from each source port, all at once, at full speed. Raises as `send_packets`."""
+    """Send a TCP flow from each source port, all at once, at full speed. Raises like `send_packets`."""
     _check("seconds", duration_s, 0.05, MOST_DURATION_S)
     settings = {**_settings(way, ports), "duration_s": duration_s, "connect_timeout_s": _CONNECT_S}
     return _exchange(lab, way, "tcp", settings, duration_s + len(ports) * _CONNECT_S, TcpFlowResult)

@@ -46,7 +46,10 @@ class Place:
     mtu_bytes: int | None
     """The MTU of the fabric; None if unknown."""
     busy: Callable[[Iterable[int]], dict[int, float]] = _observe_nothing
-    """Returns the load of each class by other traffic while no probe runs, over its rate, where it can be read."""
+    """Returns, for each class whose counters can be read, the share of its rate that other traffic takes.
+
+    It must be called while no probe runs.
+    """
     cannot_tell: tuple[str, ...] = ()
     """Questions that no search can answer here, each with the reason."""
     uplinks_assumed: bool = False
@@ -80,7 +83,7 @@ def _rails(plan: LabPlan, fabric: Fabric) -> list[int]:
 
 
 def make_subnet_place(hosts: Hosts, subnet: Subnet, routing: str = "unknown", adapter: str = "") -> Place:
-    """Return the place of a port of each host in an InfiniBand subnet, by IP over InfiniBand.
+    """Return the place that consists of one port of each host in an InfiniBand subnet, reached by IP over InfiniBand.
 
     Packets follow the subnet's forwarding tables.
 
@@ -105,7 +108,7 @@ def make_subnet_place(hosts: Hosts, subnet: Subnet, routing: str = "unknown", ad
 def make_hosts_place(
     hosts: Hosts, routing: str = "unknown", tree: SwitchTree | None = None, oversubscription: float = 1.0, gpus: int = 0
 ) -> Place:
-    """Return the place of a port or of `gpus` GPUs of each host, on a single switch or below known leaves.
+    """Return the place that consists of one port, or `gpus` GPUs, of each host, on one switch or below known leaves.
 
     The network above the leaves counts as a single switch; a leaf's uplink has the rate of all its hosts over the
     oversubscription. Raises CannotJudge, UsageError.

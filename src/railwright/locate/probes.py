@@ -81,7 +81,7 @@ def _suppress_repeats(tell: Callable[[str], None]) -> Callable[[str], None]:
 
 @dataclass
 class RankProbes:
-    """Measures phases and keeps all results."""
+    """The measurements of a search: launches phases and keeps all results."""
 
     place: Place
     way: ProbeKind
@@ -93,7 +93,7 @@ class RankProbes:
     _rate_bytes_per_s: float | None = None
 
     def measure(self, phase: Phase) -> PhaseResult:
-        """Launch until no host is silent. Raises CannotJudge if too many are."""
+        """Launch until no host is silent. Raises CannotJudge if too many are, or if a launch fails otherwise."""
         while True:
             found, blamed, why = self._launch(phase)
             if not why:
@@ -101,7 +101,9 @@ class RankProbes:
             before, hosts = len(self.set_aside), self.place.fabric.hosts
             self.set_aside |= dict.fromkeys(blamed, why)
             if len(self.set_aside) == before or len(self.set_aside) > _MOST_SET_ASIDE * len(hosts):
-                raise CannotJudge(why, hint="check that the hosts reach each other: railwright run tcp_stream --hosts")
+                raise CannotJudge(
+                    why, hint="check that the hosts reach each other: railwright run tcp_stream --hosts HOST,HOST"
+                )
             self.tell(f"without {', '.join(blamed)}: {why}")
 
     def take(self, phase: Phase, found: PhaseResult) -> None:

@@ -114,7 +114,7 @@ def _waits_for_acks(evidence: Evidence, one: Suspicion, filled: set[int]) -> boo
 
 
 def _is_part(one: Suspect, of: Iterable[Suspect]) -> bool:
-    """Report whether an element is among others, or part of another."""
+    """Report whether an element is among others, or part of one of them."""
     ends = {one.id, *one.id.split("-"), one.id.partition(":")[0]}
     return any(other.id in ends for other in of)
 
@@ -205,7 +205,7 @@ def _dead_hosts(set_aside: Mapping[str, str]) -> list[Suspect]:
 
 
 def _silent_ports(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
-    """Return a suspect for each port that no flow reached or left."""
+    """Return a suspect for each port with at least 3 flows, all unanswered, if any flow was answered."""
     tries: dict[int, int] = {}
     reached: set[int] = set()
     for sign in (sign for one in signs for sign in one):
@@ -297,7 +297,7 @@ def _explain_bad_flows(
 
 
 def _lossy_links(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
-    """Return the links that explain lost packets of probes that leave them idle."""
+    """Return the links that explain the packets lost by probes, which leave the links idle."""
     sent_signs = [sign for one in signs for sign in one if sign.sent]
     found = []
     for suspect, numbers in _explain_bad_flows(fabric, signs, _loses_packets):

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
 def parse_topology(text: str) -> SwitchTree:
-    """Parse topology.conf. Raises UsageError for another file, and for a host below two leaves."""
+    """Parse topology.conf. Raises UsageError for a file in another format, and for a host below two leaves."""
     leaf_of: dict[str, str] = {}
     above: dict[str, None] = {}
     leaves: set[str] = set()

@@ -55,7 +55,7 @@ class ProbeKind:
     launcher: Callable[[tuple[str, ...]], LocalLauncher]
     """Returns the launcher of the ranks on these hosts."""
     ranks_per_host: int = 1
-    """1, or a rank for each port."""
+    """1, or the number of ports of a host, each of which has a rank."""
     one_way: bool = False
     """Whether two hosts must not send to each other at the same time: see `Rounds.one_way`."""
 

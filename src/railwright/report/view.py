@@ -1,4 +1,4 @@
-"""The view of a judged run: its order, groups, words and numbers. Reports only lay them out.
+"""The view of a judged run: its order, groups, words and numbers. Reports only format them.
 
 The order follows the reader's questions: the answer, the slow paths with their causes, the unjudged paths with the
 commands that would judge them, all paths, and those not measured.

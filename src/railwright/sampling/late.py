@@ -10,7 +10,7 @@ from railwright.native.sampler import Row
 from railwright.sampling.sources import Source
 
 _MAX_WAIT_S = 2.5
-"""An older row gets no more samples: the driver has stopped."""
+"""A row waits this long for its samples; by then the driver has stopped."""
 
 Samples = Callable[[], dict[str, list[tuple[float, int]]]]
 
@@ -50,7 +50,7 @@ class LateSamples:
         return not self._rows or self._rows[-1].at_s <= min(self._newest_s.values(), default=float("inf"))
 
     def ready(self, *, all_of_them: bool = False) -> list[Row]:
-        """Return and remove the rows whose samples have arrived or will not arrive."""
+        """Remove and return the rows whose samples have arrived or will not arrive; `all_of_them` returns every row."""
         found = []
         until_s = min(self._newest_s.values(), default=float("inf"))
         while self._rows and (
@@ -63,7 +63,7 @@ class LateSamples:
         return found
 
     def _pop_last_sample(self, name: str, at_s: float) -> int | None:
-        """Return the last sample since the previous row; None if there is none."""
+        """Remove the samples up to `at_s` and return the last of them; None if there is none."""
         found, come = None, self._arrived[name]
         while come and come[0][0] <= at_s:
             found = come.popleft()[1]

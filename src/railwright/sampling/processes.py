@@ -30,7 +30,10 @@ def find_descendants(pid: int, root: Root | None = None) -> list[int]:
 
 
 def find_namespace_processes() -> list[int]:
-    """Return all processes in our network namespace except our own and our ancestors. Raises CannotJudge if none."""
+    """Return all processes in our network namespace except ourselves, our ancestors and our descendants.
+
+    Raises CannotJudge if there are none.
+    """
     ours, excluded = os.stat("/proc/self/ns/net").st_ino, _own_processes(live_root())  # noqa: PTH116 - a link to no file
     found = [process for process in _processes(live_root()) if process not in excluded and _namespace(process) == ours]
     if not found:

@@ -107,7 +107,10 @@ class Recording:
             self._write(first)
 
     def _step(self, number: int, value: int | None) -> float:
-        """Return the increase of a counter; NaN after a reset, from which the next step counts."""
+        """Return the increase of a counter or the value of a gauge; NaN without a reading.
+
+        The first reading of a counter, and one after a reset, also give NaN; the next increase counts from them.
+        """
         before = self._before[number]
         if value is None:
             return math.nan
@@ -221,7 +224,7 @@ def open_recording(stream: IO[bytes], name: str) -> tuple[Any, RecordingMetadata
     in_order = [source.seldom for source in about.sources] == sorted(source.seldom for source in about.sources)
     known = about.format == FORMAT and len(about.sources) < _MOST_COLUMNS and in_order
     if names != expected or kinds != of_kind or not known:
-        raise UsageError(f"{name} has other columns than its metadata names", hint="record it again")
+        raise UsageError(f"the columns of {name} must match its metadata", hint="record it again")
     return arrays, about
 
 
@@ -253,5 +256,5 @@ def _read(arrays: Any, about: RecordingMetadata, file: Path) -> Recorded:  # noq
     except (ValueError, RuntimeError, TypeError) as error:
         cut = f"it ends in the middle of a batch: {str(error).strip().rpartition(chr(10))[2][:100]}"
     if not all(map(math.isfinite, times)) or any(after < before for before, after in pairwise(times)):
-        raise UsageError(f"{file} has times that go back", hint="record it again")
+        raise UsageError(f"the times in {file} must be finite and must not decrease", hint="record it again")
     return Recorded(about=about, times_s=times, moved=moved, cut=cut)

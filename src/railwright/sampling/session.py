@@ -17,7 +17,7 @@ from railwright.sampling.sources import Found, Source
 INTERVAL_S = 0.01
 BATCH_S = 1.0
 _MAX_FILE_COST_S = 10e-6
-"""The mean time per tick for a file: a slower file is read at fewer ticks. A tick has 50 us in all."""
+"""The maximum mean time per tick for a file: a slower file is read at fewer ticks. A tick has 50 us in all."""
 _MOST_TICKS = 100
 _SELDOM_S = 1.0
 _LATE_S, _LATE_POLL_S = 1.5, 0.05

@@ -112,7 +112,7 @@ def _batches(arrays: Any, about: RecordingMetadata) -> Iterator[tuple[list[float
         for batch in arrays:
             yield read_rows(batch, about)
     except (ValueError, RuntimeError, TypeError):
-        return  # the program's exit tells the reason
+        return  # the program's exit status or message gives the reason
 
 
 def _measure_offset(clock: Child, times: int) -> tuple[float, float, str]:

@@ -20,7 +20,7 @@ from railwright.sampling.sources import find_sources
 from railwright.watch.gpus import Gpus
 
 THRESHOLD = 0.005
-"""The largest slowdown of the load that a monitor may cause. Our requirement; nvidia-smi cost others 2 to 4 %."""
+"""The maximum slowdown of the load by a monitor. Our requirement; others measured 2 to 4 % for nvidia-smi."""
 LOAD_S = 2.0
 _FIRST_ROUNDS = 200
 _AGAIN_S = 1.0
@@ -125,7 +125,10 @@ class CommandMonitor:
 def measure_cost(
     monitor: OwnMonitor | CommandMonitor, pairs: int, tell: Callable[[str], None], seconds: float = LOAD_S
 ) -> Cost:
-    """Measure pairs, each in random order. Raises UsageError, CannotJudge."""
+    """Measure the load alone and with the monitor, `pairs` times, in a random order within each pair.
+
+    Raises UsageError if the monitor's command cannot be started, CannotJudge if no counter can be sampled.
+    """
     threads = len(os.sched_getaffinity(0))
     rounds = _FIRST_ROUNDS
     for _ in range(2):  # the first run is cold

@@ -14,9 +14,9 @@ from railwright.results.statistics import quantile
 from railwright.sampling.recording import Recorded
 
 _AT_WORK_PERCENT = 5.0
-"""The least share of time with a kernel running for a GPU to count as part of the job. Our choice."""
+"""The minimum share of time with a kernel running for a GPU to count as part of the job. Our choice."""
 _HELD_MATTERS = 0.01
-"""The least share of time that a GPU was held back to be reported. Our choice."""
+"""The minimum share of time below the requested clocks for a GPU to be reported as held back. Our choice."""
 _READINGS = 3
 """The consecutive readings that make a GPU slower; a single one may fall between two kernels."""
 
@@ -46,7 +46,7 @@ class SlowerGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_working_gpus(recorded: Recorded) -> list[str]:
-    """Return the GPUs on which kernels ran; an empty list if NVML reports no use."""
+    """Return the GPUs on which kernels ran for at least 5 % of the time; an empty list if NVML reports no use."""
     use = {name: recorded.moved[number] for name, number in _source_numbers(recorded, "use.kernels").items()}
     if not use:
         return []
@@ -93,7 +93,7 @@ def convert_gauge(recorded: Recorded, number: int) -> Steps:
 
 
 def find_held_back(recorded: Recorded) -> tuple[HeldBack, ...]:
-    """Return the GPUs that were held back, by the time that each reason has counted."""
+    """Return the GPUs that power or heat held back for at least 1 % of the time, an entry for each GPU and reason."""
     found = []
     for by in ("power", "heat"):
         for gpu, number in _source_numbers(recorded, f"held_back.{by}").items():
@@ -109,7 +109,10 @@ def find_held_back(recorded: Recorded) -> tuple[HeldBack, ...]:
 
 
 def find_slower_gpus(recorded: Recorded) -> tuple[SlowerGpu, ...]:
-    """Return the working GPUs whose clock was below their siblings', with the first period of each."""
+    """Return the working GPUs whose clock was below their siblings' in three consecutive readings or more.
+
+    Each has its first such period.
+    """
     working = find_working_gpus(recorded)
     clocks = {gpu: dict(_read(recorded, number)) for gpu, number in _source_numbers(recorded, "clock").items()}
     clocks = {gpu: values for gpu, values in clocks.items() if gpu in working}

@@ -40,7 +40,7 @@ from railwright.topology.sources.nvidia_nvml import handles
 _ALL_LINKS = 0xFFFFFFFF
 """The scope that adds all NVLinks up (nvml.h, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)."""
 _FOR_OFTEN = 0.8
-"""The share of the CPU budget for frequent calls; the rest is for seldom ones."""
+"""The share of the CPU budget for frequent calls; the rest is for infrequent ones."""
 _SELDOM_S, _SAMPLES_S = 1.0, 0.5
 """The intervals of calls for slowly changing values, and for the driver's own samples, which it keeps for 2 s."""
 _SHARED = "all that runs on this GPU"
@@ -148,7 +148,10 @@ def _sources(asked: NvmlCall, names: Sequence[str], place: int) -> Iterator[Sour
 
 
 def set_pace(queries: Sequence[CounterQuery], found: GpusFound, interval_s: float, cpu_share: float) -> float:
-    """Set how often each query is asked, within that share of a core. Returns the seconds between passes."""
+    """Set `every` of each query so that all together take at most `cpu_share` of a core.
+
+    Returns the seconds between passes over the queries.
+    """
     often_s = max(interval_s, found.often_s / (_FOR_OFTEN * cpu_share))
     seldom_s = max(_SELDOM_S, often_s, found.seldom_s / ((1 - _FOR_OFTEN) * cpu_share))
     slow = {source.field for source in found.sources if source.seldom}

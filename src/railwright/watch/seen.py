@@ -165,8 +165,10 @@ def compute_curves(recorded: Recorded, run: Run) -> list[Curve]:
 
 
 def choose_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
-    """Return the sources of a role: power of the working GPUs, else the job's user time; or interfaces and NVLinks.
+    """Return the sources of a role.
 
+    For compute these are the power of the working GPUs, or else the job's user time; for traffic, network interfaces,
+    RDMA ports and NVLinks. All but power are left out below 5 % of the busiest source of the role.
     The loopback is included if it carries a substantial part of the traffic.
     """
     if role == "compute" and (powers := find_power_sources(recorded, find_working_gpus(recorded))):

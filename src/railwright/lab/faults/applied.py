@@ -1,6 +1,6 @@
 """Injects faults into a lab and heals them. The caller holds the lab's lock.
 
-`faults.json` in the lab's folder names a fault from before its first change until after its last is undone, so an
+`faults.json` in the lab's folder lists a fault from before its first change until its last change is undone, so that an
 interrupted change can be healed.
 """
 
@@ -54,13 +54,18 @@ def read_applied(lab: Lab) -> tuple[AppliedFault, ...]:
 
 
 def apply(lab: Lab, fault: Fault, words: list[str]) -> AppliedFault:
-    """Inject a fault. Raises UsageError for arguments that do not fit the lab, CannotJudge if a tool fails here."""
+    """Inject a fault. Raises CannotJudge if a tool fails here.
+
+    Raises UsageError for arguments that do not fit the lab, for a fault that conflicts with another, and for too many.
+    """
     before = read_applied(lab)
     new = AppliedFault(id=secrets.token_hex(2), fault=fault.name, words=fault.read(words))
     changes = _effects(lab, [new])
     standing = _effects(lab, before)
     _refuse_conflict(standing, changes)
-    if len(before) >= _MOST_FAULTS or any(other.words == new.words and other.fault == new.fault for other in before):
+    if len(before) >= _MOST_FAULTS:
+        raise UsageError(f"a lab must have at most {_MOST_FAULTS} faults", hint="heal one: railwright lab heal FAULT")
+    if any(other.words == new.words and other.fault == new.fault for other in before):
         raise UsageError(f"{new.describe()} is already in the lab", hint="see railwright lab fault")
     _write(lab, (*before, new))
     try:
@@ -113,7 +118,7 @@ def _effects(lab: Lab, faults: Iterable[AppliedFault]) -> tuple[Effect, ...]:
 
 
 def _refuse_conflict(standing: Iterable[Effect], changes: Iterable[Effect]) -> None:
-    """Refuse a fault that would undo another, or whose effect could not be told apart from it."""
+    """Raise UsageError if two effects of the same kind apply to a port or node, where one would undo the other."""
     kept: set[tuple[str, str]] = set()
     for effect in (*standing, *changes):
         if kind := _ONE_OF_A_KIND.get(type(effect)):
@@ -138,7 +143,7 @@ def _run_script(lab: Lab, node: str, tool: str, text: str) -> None:
         ended = lab.run(node, [tool, "-f" if tool == "nft" else "-batch", str(script)], _CHANGE_S)
         if ended.returncode != 0:
             why = " ".join(ended.output)[:300] or ended.describe()
-            hint = f"is {tool} installed? then: railwright lab heal"
+            hint = f"check that {tool} is installed, then run railwright lab heal"
             raise CannotJudge(f"{tool} failed in {node}: {why}", hint=hint)
     finally:
         script.unlink(missing_ok=True)

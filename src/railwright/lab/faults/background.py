@@ -35,7 +35,7 @@ def start(lab: Lab, node: str, token: str, settings: dict[str, str | float | int
 
 
 def end(token: str) -> int:
-    """End all children that carry the token and wait until they are gone. Returns their number."""
+    """End all children that carry the token: SIGTERM, then SIGKILL for those that stay. Returns their number."""
     handles = list(_open_handles(token))
     try:
         for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):

@@ -48,7 +48,7 @@ def slow(lab: Lab, node: str, share: float) -> Path:
 
 
 def read_quota(lab: Lab, node: str) -> float | None:
-    """Return the number of CPUs that the node's processes may use together; None if there is no limit."""
+    """Return the number of CPUs that the node's processes may use together; None if there is no limit, or no answer."""
     try:
         group = cgroup_path(lab, node)
         if _is_unified(group.parent):
@@ -64,7 +64,7 @@ def release(group: Path) -> None:
     """Move the node's processes to this process's cgroup and remove theirs. Raises CannotJudge if it stays."""
     home = _own_cgroup(group.parent) / "cgroup.procs"
     if not remove_cgroup(group, home.write_text, _EMPTY_S):
-        raise CannotJudge(f"{group} cannot be removed", hint=f"see {group}/cgroup.procs")
+        raise CannotJudge(f"{group} cannot be removed", hint=f"end the processes in {group}/cgroup.procs")
 
 
 def remove_cgroup(group: Path, let_go: Callable[[str], object], within_s: float) -> bool:

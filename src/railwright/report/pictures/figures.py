@@ -5,7 +5,7 @@ figure serves the light and the dark page. Each style has the same meaning in al
 
     thick line    median of the launches      band      spread of the samples
     small marks   each launch's median        dashed    the limit
-                                              dotted    the nearer end of the expected band
+                                              dotted    the end of the expected band beyond which a value is slow
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The two pictures of a search: the fabric with its suspects, and the matrix of pairs."""
+"""The pictures of a search: the fabric with its suspects, and the matrices of rates and of round trips."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BOX_HEIGHT = 16.0
 _MAX_ACROSS = 40
 _LETTER = 5.6
 _SHADES = ((0.9, "m0"), (0.75, "m1"), (0.5, "m2"), (0.0, "m3"))
-"""Shades of the matrix, by the least share of the rate."""
+"""Shades of the matrix, by the minimum share of the rate."""
 _NAMES = 62.0
 _DIGITS_UP_TO = 16
 _TOP = 32.0
@@ -82,7 +82,7 @@ def _box(sheet: Sheet, name: str, place: tuple[float, float], room: float, suspe
 
 
 def _short(name: str) -> str:
-    """Return the number at the end of a host's or switch's name, which distinguishes it from its neighbours."""
+    """Return the number that ends a host's or switch's name and distinguishes it, or the name without one."""
     host = name.partition(":")[0]
     return host[len(host.rstrip("0123456789")) :] or host
 
@@ -135,7 +135,7 @@ def matrix_svg(found: Located) -> str:
         elif (ratio := matrix.cells[ends]) is None:
             grid.box(ends, "lost", "did not run", "\u00d7")
         else:
-            style = next((style for least, style in _SHADES if ratio >= least), _SHADES[-1][1])
+            style = next((style for minimum, style in _SHADES if ratio >= minimum), _SHADES[-1][1])
             grid.box(ends, style, f"{ratio:.0%}", f"{100 * ratio:.0f}")
     words = ("90 % or more", "75 to 90 %", "50 to 75 %", "less", "did not run", "not tested")
     _draw_legend(grid.sheet, ("m0", "m1", "m2", "m3", "lost", "none"), words)

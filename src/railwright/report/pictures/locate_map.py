@@ -33,7 +33,7 @@ class FabricMap(NamedTuple):
 
 
 class RateMatrix(NamedTuple):
-    """The lowest share of the expected rate between each two ports; None if no flow ran."""
+    """The lowest share of the expected rate between each pair of ports or leaves; None if no flow ran."""
 
     names: tuple[str, ...]
     what: str
@@ -81,7 +81,7 @@ def build_matrix(found: Located, leaf_of: dict[str, str]) -> RateMatrix:
 
 
 class RoundTrips(NamedTuple):
-    """The fastest round trip of each pair, with the number of its hop class, the nearest first."""
+    """The fastest round trip of each pair in seconds, and the index of its hop class; the nearest class is 0."""
 
     names: tuple[str, ...]
     cells: dict[tuple[str, str], tuple[float, int]]

@@ -2,8 +2,8 @@
 
 A CPU is a box as tall as the devices on it. So every link is a straight line on its own row and no labels overlap,
 with two devices or with forty. NVSwitches are a bar on the other side of their GPUs.
-A link is as thick as the highest rate measured over it. Its title names the paths, and it leads to the path that
-decided its colour (`judge_link`).
+The thickness of a link grows with the highest rate measured over it. Its title names the paths, and it links to the
+path that decided its colour (`judge_link`).
 """
 
 from __future__ import annotations
@@ -291,13 +291,13 @@ class _Drawing:
 
 
 def _limit(links: Iterable[Link]) -> float:
-    """Return the limit of the narrowest link of a chain in bytes/s; 0 if it is unknown."""
+    """Return the lowest known limit of the links of a chain in bytes/s; 0 if none is known."""
     found = [link_limit(link) for link in links]
     return min((limit.value for limit in found if isinstance(limit, Limit)), default=0.0)
 
 
 def _thickness(rate: float) -> float:
-    """Return a line's width for the magnitude of its rate: 1.5 without a rate, 5 for 55 GB/s, 7 for 400 GB/s."""
+    """Return a line's width for the magnitude of its rate: 1.5 without a rate, 5.0 for 55 GB/s, 6.7 for 400 GB/s."""
     return 1.5 + 2.0 * math.log10(1 + max(rate, 0.0) / 1e9) if math.isfinite(rate) else 1.5
 
 

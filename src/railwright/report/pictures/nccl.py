@@ -14,6 +14,7 @@ from railwright.report.text.topology_words import Tree, clean
 from railwright.results.readers.nccl_log.model import Connection, NcclLog
 from railwright.results.readers.nccl_log.summary import Hop, Shape, shapes
 from railwright.topology.devices import Topology
+from railwright.units import format_count
 
 _LANES = 26
 """The width of the column at the right, where rings run between hosts."""
@@ -28,7 +29,10 @@ _DASHES = ("", "7 3", "2 3", "10 3 2 3", "5 5", "1 4")
 
 
 class _Group(NamedTuple):
-    """Devices under one PCIe switch (or one root port): `name` is the switch."""
+    """The GPUs and NICs below a PCIe switch, or below a CPU without one, whose id is `name`.
+
+    `name` is empty for devices that are not in the topology.
+    """
 
     name: str
     gpus: tuple[str, ...]
@@ -61,7 +65,8 @@ def draw(log: NcclLog, topology: Topology | None) -> str:
     sheet.y = 24
     _Rings(sheet, log, topology, found[:_MAX_SHAPES]).draw()
     if len(found) > _MAX_SHAPES:
-        sheet.note(f"{len(found) - _MAX_SHAPES} more different rings are not drawn")
+        more = len(found) - _MAX_SHAPES
+        sheet.note(f"{format_count(more, 'more distinct ring')} {'is' if more == 1 else 'are'} not drawn")
     return sheet.document(f"NCCL rings of {main.size} ranks")
 
 

@@ -85,10 +85,10 @@ def _curves(name: str, bins: Bins | str, begin_s: float, end_s: float, width: in
         rates = bins.rates((kind, unit), begin_s, max(begin_s + BIN_S, min(end_s, bins.seconds - BIN_S)), width)
         above, below = bars(rates)
         label = f"{name} {kind}".strip()
-        least, most = f" {rate_words(unit, rates[-1])}", f" of {rate_words(unit, max(rates))} at most"
+        newest, highest = f" {rate_words(unit, rates[-1])}", f" of {rate_words(unit, max(rates))} at most"
         yield [
-            f"{escape(label)[: _NAME_COLUMNS - 1]:{_NAME_COLUMNS}}{above}{least}",
-            f"{'':{_NAME_COLUMNS}}{below}{most}",
+            f"{escape(label)[: _NAME_COLUMNS - 1]:{_NAME_COLUMNS}}{above}{newest}",
+            f"{'':{_NAME_COLUMNS}}{below}{highest}",
         ]
 
 

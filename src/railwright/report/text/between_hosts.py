@@ -68,7 +68,7 @@ def format_pair(pair: PairJudged) -> str:
 
 
 def format_limits(found: BetweenHostsResult) -> list[str]:
-    """List the limits of the pairs, each reason once."""
+    """List the four most common limits of the pairs, each with its number of pairs."""
     reasons = Counter(
         f"{format_bandwidth(pair.limit)}: {pair.because}" if pair.limit else pair.because for pair in found.pairs
     )

@@ -25,7 +25,7 @@ from railwright.units import format_count, format_size
 _WIDEST_NAME, _WIDEST_NAME_WITH_ROOM = 38, 62
 _LONG_WORD = 20
 _COLUMNS_WITHOUT_NAME = 44
-"""The columns that a table needs at least, besides the name."""
+"""The minimum width of a row in characters, without the name."""
 _WIDEST_SHOWN = 23
 _MAX_SETTINGS = 3
 _OPEN_BAND = "{} and up"
@@ -71,7 +71,7 @@ def _title(found: Explained) -> str:
 
 
 def _format_limits(found: Explained) -> Iterator[str]:
-    """Yield band, limit and source of the table's headline row."""
+    """Yield band, limit and source of the table's headline row, or its measured value if it has no limit."""
     row = found.rows[found.headline] if found.headline is not None else None
     if row is None:
         return
@@ -90,7 +90,7 @@ def _format_limits(found: Explained) -> Iterator[str]:
 
 
 def _cause(found: Explained) -> Iterator[str]:
-    """Yield the cause: a setting seen in the run, else the fault with the nearest curve."""
+    """Yield cause and next step: settings seen in the run, else findings in the table, else the nearest fault."""
     if found.verdict.state not in ("slow", "unknown"):
         return
     seen = [finding for finding in found.findings if finding.certainty == "seen" and _is_setting(finding)]
@@ -146,7 +146,7 @@ def _table(found: Explained) -> Iterator[str]:
 
 
 def _room(name: int, columns: Sequence[int]) -> list[int]:
-    """Return the widths of the columns that fit; a narrow terminal sets them to 0 from the first on."""
+    """Return the widths of the columns; a narrow terminal drops the first ones, which get width 0."""
     left = list(columns)
     for place in range(len(left)):
         if 2 + name + 14 + 3 + 11 + sum(left) > text_width():
@@ -178,7 +178,7 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
 
 
 def _hypotheses(fitted: tuple[Fitted, ...]) -> Iterator[str]:
-    """Yield the hypotheses by distance; consecutive ones share the command that tells them apart."""
+    """Yield the hypotheses by distance. A command that tells several apart follows the last of them."""
     if not fitted:
         return
     yield ""

@@ -57,7 +57,7 @@ def _fault(fault: FleetFault, hosts: int) -> str:
 
 
 def _groups(found: Sequence[Difference]) -> Iterator[str]:
-    """Yield the groups of hosts that differ in the same things, with the first of these things."""
+    """Yield the groups of hosts that share their differences, each with its first three differences."""
     things: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for difference in found:
         for odd in difference.odd if difference.usual else ():

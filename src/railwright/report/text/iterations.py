@@ -48,7 +48,7 @@ class _Variant(NamedTuple):
 
 
 def render_iterations(results: Iterable[Result], declarations: Declarations, width: int = 120) -> str:
-    """Render bars and table of all iterations that reduce gradients, `width` columns wide; empty without any."""
+    """Render bars and table of all iterations that reduce gradients, `width` columns wide; empty if there are none."""
     training = find_benchmarks(Collective, declarations, in_buckets=True)
     variants: dict[_Key, _Variant] = {}
     for result in results:

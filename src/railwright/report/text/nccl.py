@@ -59,7 +59,7 @@ def _row(label: str, words: str) -> str:
 
 
 def _rows(label: str, items: Sequence[str], rest: str = "... {} more") -> Iterator[str]:
-    """Yield an item a line, and count those beyond the limit."""
+    """Yield an item per line, and count those beyond the limit."""
     for item in items[:_MAX_LISTED]:
         yield _row(label, item)
         label = ""
@@ -133,7 +133,7 @@ def _built_lines(main: Communicator) -> Iterator[str]:
     for shape in found[:_MAX_LISTED]:
         yield from _shape(shape, hosts)
     if len(found) > _MAX_LISTED:
-        yield _row("", f"... {len(found) - _MAX_LISTED} more different rings")
+        yield _row("", f"... {format_count(len(found) - _MAX_LISTED, 'more distinct ring')}")
     yield from _trees(main)
     yield from _rows("NVLS heads", [" ".join(map(str, item)) for item in main.nvls_heads])
     yield ""

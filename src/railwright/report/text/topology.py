@@ -75,8 +75,8 @@ def _tree_lines(tree: Tree) -> list[str]:
     if tree.detached:
         lines.append(("connected to no known CPU", ""))
         lines += [_line(tree, f"  {device.id}", device, None) for device in tree.detached]
-    least, most = _LINK_COLUMN
-    column = min(max([least, *(len(left) for left, right in lines if right)]), most)
+    minimum, maximum = _LINK_COLUMN
+    column = min(max([minimum, *(len(left) for left, right in lines if right)]), maximum)
     return [f"{left.ljust(column)}  {right}".rstrip() for left, right in lines]
 
 

@@ -45,7 +45,7 @@ KIND_MEANING: dict[PathKind, str] = {
 
 
 def clean(text: str) -> str:
-    """Replace unprintable characters and cut the text, so that a terminal can show a foreign file."""
+    """Replace unprintable characters by `?` and cut the text to 200 characters, so that any file can be shown."""
     return "".join(char if char.isprintable() else "?" for char in text)[:200]
 
 
