@@ -92,7 +92,7 @@ def test_what_failed_stands_at_the_end_without_what_explains_it(tree):
     program(tree / "go", f"cat {tree}/told; exit 1")
     status, told = run(tree, "k8s")
     assert status == 1
-    whole, again = told.split("What failed, the first lines of each message (all of it: .cache/test-k8s.log):\n")
+    whole, again = told.split("Failures, with the first lines of each message (all of it: .cache/test-k8s.log):\n")
     assert whole.endswith(f"{explained}FAIL\n")
     assert again == told_by_go + explained[: explained.index("        pod/7 ")]
     assert (tree / ".cache" / "test-k8s.log").read_text() == f"{told_by_go}{explained}FAIL\n"
