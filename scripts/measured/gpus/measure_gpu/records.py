@@ -1,4 +1,4 @@
-"""Tables of our own records that have no yardstick of another project, out of the raw files alone."""
+"""Builds tables of our records for which no other project has a reference, from the raw files alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BASELINE_KEYS = ("path", "engine", "by", "direction")
 
 
 def rows(paths: list[Path], *keys: str) -> list[str]:
-    """Every point of results files as a row: path, the parameters named, value, spread, what was seen."""
+    """Return each point of results files as a row: path, given parameters, median, spread and evidence."""
     lines = [f"| path | {' | '.join(keys)} | median | lowest to highest | seen |", "|---|" + "---|" * (len(keys) + 3)]
     for result in (one for path in paths for one in load(path).results):
         named = [_shown(key, result) for key in keys]
@@ -48,7 +48,7 @@ def _of(raw: Path, pattern: str) -> list[Path]:
 
 
 def copies(raw: Path) -> list[str]:
-    """The first run of copies, and beside all of them the plain CUDA C++ program where it ran."""
+    """Return the table of the first run of copies, and the comparison with the CUDA C++ program if it ran."""
     paths = _of(raw, "gpu_copy-*")
     host = _section("Copies of host memory", _of(raw, "gpu_copy_host"), "size_bytes", "host")
     return [*_section("Copies", paths[:1], "size_bytes", *_COPY_KEYS), *host, *_baseline(raw, paths)]
@@ -73,19 +73,19 @@ def _baseline(raw: Path, paths: list[Path]) -> list[str]:
 
 
 def latency(raw: Path) -> list[str]:
-    """Latencies of copies and of loads."""
+    """Return the table of the latencies of copies and of loads."""
     return _section("Latency", _of(raw, "gpu_latency"), "kind", "size_bytes", "clock")
 
 
 def nixl(raw: Path) -> list[str]:
-    """NIXL with GPU memory."""
+    """Return the tables of NIXL with GPU memory."""
     return _section(
         "NIXL", _of(raw, "kv_vram*"), "size_bytes", "operation", "initiator", "processes", "host", "ucx", "peer_access"
     )
 
 
 def steps(raw: Path) -> list[str]:
-    """Training steps, by how their load is made, of which model and on how many GPUs."""
+    """Return the tables of training steps, by source of the load, model and number of GPUs."""
     told = []
     for path in _of(raw, "train_step-*"):
         match = re.fullmatch(r"train_step-([a-z]+)(?:-([\d.]+[MB]))?(?:-(\d+)gpus)?", path.parent.name)
@@ -98,7 +98,7 @@ def steps(raw: Path) -> list[str]:
 
 
 def files(raw: Path) -> list[str]:
-    """Files to GPU memory and back, and what cuFile took of each kind of file."""
+    """Return the tables of transfers between files and GPU memory, and of the files that cuFile accepts."""
     tried = [line for path in raw.rglob("try-cufile.txt") for line in path.read_text(errors="replace").splitlines()]
     told = ["### What cuFile takes", "", "```", *tried, "```", ""] if tried else []
     for path in (*_of(raw, "gpu_file_read*"), *_of(raw, "gpu_file_write*")):
