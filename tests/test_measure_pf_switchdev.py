@@ -22,7 +22,7 @@ RECORDED = ROOT / "testdata" / "measured" / "pf-switchdev"
 
 @pytest.fixture
 def parts(monkeypatch):
-    """The script's own modules."""
+    """The modules of the script."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts/measured/node-network"))
     from measure_pf_switchdev import page, transfers
 

@@ -1,4 +1,4 @@
-"""Hosts whose network nobody described are searched in pairs, and one that dies is a suspect by name."""
+"""Hosts of an unknown network are searched in pairs, and a host that dies is named as a suspect."""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def ip(*words: str) -> None:
 
 
 def shape(namespace: str, interface: str, rate: str, how: str = "add") -> None:
-    """Let a port send at most at a rate."""
+    """Limit the rate at which a port sends."""
     words = ["tc", "qdisc", how, "dev", interface, "root", "tbf", "rate", rate, "burst", "20kb", "latency", "20ms"]
     subprocess.run(["ip", "netns", "exec", namespace, *words], check=True)
 
@@ -97,7 +97,7 @@ def test_under_adaptive_routing_no_way_is_called_covered(place: Place) -> None:
 
 
 def test_mpi_names_a_port_that_sends_slowly(place: Place) -> None:
-    """At a third of the rate of the others, by messages that MPI sends as it likes."""
+    """The port sends at a third of the others' rate, in messages over a path of MPI's choice."""
     names = place.fabric.hosts
     slow, hosts = names[1], Hosts(names, 1, NetnsReach(names))
     shape(slow, "net1", "33mbit", "change")
@@ -115,7 +115,7 @@ def test_mpi_names_a_port_that_sends_slowly(place: Place) -> None:
 
 @pytest.fixture
 def narrow() -> Iterator[Place]:
-    """Two leaves of two hosts at 100 Mbit/s, and 100 Mbit/s between the leaves, of which nobody says so."""
+    """Two leaves of two hosts at 100 Mbit/s, with an undeclared limit of 100 Mbit/s between the leaves."""
     names = [f"rwt-narrow-{os.getpid()}-{number}" for number in range(6)]
     hosts, leaves = names[:4], names[4:]
     try:
@@ -165,7 +165,7 @@ def test_too_little_room_between_leaves_is_the_loads_and_no_fault(narrow: Place)
 
 
 def test_nccl_searches_the_gpus_of_every_host(place: Place, stand_ins, tmp_path, monkeypatch) -> None:
-    """Two stand-ins for GPUs in each namespace, whose rates are those of this machine's memory."""
+    """Each namespace has two emulated GPUs, whose rates are those of this machine's memory."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     for name, value in environment(stand_ins, "0000:01:00.0", "0000:02:00.0").items():
         monkeypatch.setenv(name, value)

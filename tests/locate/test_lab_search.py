@@ -1,4 +1,4 @@
-"""A search of a real lab names the fault that was put into it, by the traffic that it sends."""
+"""A search of a real lab names the injected fault by its own traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The curves of what is being watched, as they are drawn on a terminal."""
+"""The curves of a watched job, as drawn on a terminal."""
 
 from __future__ import annotations
 

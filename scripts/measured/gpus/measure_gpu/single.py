@@ -34,8 +34,8 @@ def host(session: Session) -> None:
 def copies(session: Session) -> None:
     """Measure copies over all pairs, from pageable memory and from each NUMA node, and latencies.
 
-    The CUDA C++ program measures the same for comparison. With more than four GPUs, only neighbours copy by every
-    engine and direction.
+    The CUDA C++ program measures the same pairs for comparison. With more than four GPUs, only neighbours copy in every
+    way; the other pairs copy in one way.
     """
     program = _baseline(session)
     pairs = "all" if session.gpus <= _FEW else "neighbours"

@@ -1,4 +1,4 @@
-"""The fabric of node/test/lab, held up by a child of ours: leaves, a spine, nodes with railwrightd, and pods."""
+"""The fabric of node/test/lab, kept up by a child process: leaves, a spine, nodes with railwrightd, and pods."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Fabric:
     told: dict[str, Any]
 
     def pods(self) -> tuple[str, str]:
-        """The namespaces of two pods of one tenant, on two nodes."""
+        """Return the namespaces of two pods of the same tenant on two nodes."""
         names = [node["name"] for node in self.told["nodes"][:2]]
         found = [
             next(pod["netns"] for pod in self.told["pods"] if pod["node"] == name and pod["namespace"] == TENANT)
@@ -38,15 +38,15 @@ class Fabric:
         return found[0], found[1]
 
     def face(self, rail: int) -> str:
-        """The name of the rail's interface in every pod."""
+        """Return the name of the rail's interface in every pod."""
         return next(one["name"] for one in self.told["pods"][0]["interfaces"] if one["rail"] in (rail, f"rail{rail}"))
 
     def leaf(self, rail: int) -> str:
-        """The namespace of a rail's leaf."""
+        """Return the namespace of a rail's leaf."""
         return next(leaf["netns"] for leaf in self.told["leaves"] if leaf["rail"] in (rail, f"rail{rail}"))
 
     def put_switches_first(self) -> None:
-        """Let Open vSwitch run before all else, as the NIC's switch that it stands for waits for no core."""
+        """Give Open vSwitch the highest priority: the NIC switch that it stands for would not wait for a core."""
         for node in self.told["nodes"]:
             pid = int(Path(node["openvswitch"]["folder"], "ovs-vswitchd.pid").read_text())
             for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -65,7 +65,10 @@ class Fabric:
 
 @contextlib.contextmanager
 def held() -> Iterator[Fabric]:
-    """The fabric with two nodes, until the block is left or this process ends. Needs root, Go, Open vSwitch, FRR 10."""
+    """Keep a fabric of two nodes up during the context, or until this process ends.
+
+    Needs root, Go, Open vSwitch and FRR 10.
+    """
     with tempfile.TemporaryDirectory(prefix="rwt-pf-") as folder:
         program, told = Path(folder, "lab.test"), Path(folder, "fabric.json")
         subprocess.run(["go", "test", "-c", "-o", str(program), "./test/lab"], cwd=ROOT / "node", check=True)
@@ -97,10 +100,10 @@ def _told(child: subprocess.Popen[bytes], path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def plain_hosts(fabric: Fabric, rail: int, mtu_bytes: int, *, offload: bool) -> Iterator[tuple[str, str]]:
-    """Two namespaces with a veth each to a rail's leaf and nothing between: what a host with the PF itself has.
+    """Provide two namespaces, each with a veth directly to a rail's leaf, like a host that uses the PF itself.
 
-    The interface has the name that it has in pods. Without `offload` segments and checksums are made in software, as
-    the userspace datapath needs it of the pods.
+    The interface has the same name as in pods. Without `offload`, the kernel computes segments and checksums in
+    software, which the userspace datapath also requires of pods.
     """
     names = [f"rwt-pf{'o' * offload}-{os.getpid()}-{number:04x}" for number in (1, 2)]
     leaf, face = fabric.leaf(rail), fabric.face(rail)
@@ -126,7 +129,7 @@ def plain_hosts(fabric: Fabric, rail: int, mtu_bytes: int, *, offload: bool) -> 
 
 
 def mtu_of(namespace: str, face: str) -> int:
-    """The MTU of an interface, in bytes."""
+    """Return the MTU of an interface, in bytes."""
     return json.loads(ran(["ip", "-n", namespace, "-json", "link", "show", "dev", face]))[0]["mtu"]
 
 

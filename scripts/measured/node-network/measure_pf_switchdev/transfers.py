@@ -1,4 +1,4 @@
-"""The same transfers over each way, in rounds: a way's turn comes early in one round and late in the next."""
+"""Measures the same transfers over each way, in rounds whose order alternates."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ BRIEF: Transfers = (
     ("kv_transfer", {"sizes": "4K,64K"}),
 )
 PATIENCE_S = 300.0
-"""A packet that passes five namespaces in software waits for a core in each."""
+"""The time limit of a step: a packet that passes five namespaces in software waits for a core in each."""
 LEAST_ROUNDS = 3
 
 
 @dataclass
 class Way:
-    """Two namespaces that measure as node-1 and node-2, and what was seen over it."""
+    """Two namespaces that act as node-1 and node-2, and the results over the way between them."""
 
     name: str
     namespaces: tuple[str, str]
@@ -59,10 +59,10 @@ class Way:
     planned: list[PlannedLaunch] = field(default_factory=list)
     measurement: Measurement | None = None
     switched_bytes: int = 0
-    """The bytes that Open vSwitch's uplinks counted meanwhile."""
+    """The bytes that Open vSwitch's uplinks counted during the launches."""
 
     def prepare(self, topology: Topology, rounds: int, transfers: Transfers) -> None:
-        """Plan all its launches."""
+        """Plan all launches."""
         reach = NetnsReach(NODES, (self.face,), dict(zip(NODES, self.namespaces, strict=True)))
         hosts = Hosts(NODES, 1, reach, (self.face,))
         reach.check()
@@ -73,14 +73,14 @@ class Way:
 
 
 def turns(ways: Sequence[Way], number: int) -> list[Way]:
-    """The ways in the order of a round: there and back in turn, and another one first every second time."""
+    """Return the ways in the order of a round: alternately forward and reversed; the first changes every two rounds."""
     shift = number // 2 % len(ways)
     order = [*ways[shift:], *ways[:shift]]
     return order if number % 2 == 0 else order[::-1]
 
 
 def thinned(result: Result) -> Result:
-    """Every k-th sample of a result that has many; its summary is of all."""
+    """Return a result with only every k-th sample if it has many; its summary covers all of them."""
     every = -(-len(result.samples) // MOST_SAMPLES)
     if every <= 1:
         return result
@@ -96,10 +96,10 @@ def measure(
     output: Path,
     switched: Callable[[], int],
 ) -> int:
-    """Write WAY.jsonl for each way to `output`; the number of rounds that were done.
+    """Measure and write WAY.jsonl for each way to `output`. Returns the number of complete rounds.
 
-    No round begins after `most_s`, unless there were too few to compare. `switched` counts what Open vSwitch passed so
-    far, in bytes.
+    No round starts after `most_s` unless there were too few to compare. `switched` returns the bytes that Open vSwitch
+    has passed so far.
     """
     begun, done = time.monotonic(), 0
     topology = load(None)
