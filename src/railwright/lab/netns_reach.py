@@ -16,7 +16,7 @@ from railwright.process import query
 
 PREFIX = "netns:"
 """The prefix of a host in `--hosts` that is a network namespace."""
-_MOST_NAME_BYTES = 64  # the ranks' hostname, which the kernel limits to this
+_MAX_NAME_BYTES = 64  # the ranks' hostname, which the kernel limits to this
 _ASK_S = 10.0
 
 
@@ -59,9 +59,9 @@ class NetnsReach(NamespaceReach):
         for host in self.hosts:
             if self._namespace_name(host) not in existing:
                 raise unknown_name("network namespace", self._namespace_name(host), existing)
-            if len(host.encode()) > _MOST_NAME_BYTES:
-                hint = f"give the namespace a name of at most {_MOST_NAME_BYTES} bytes: ip netns attach NAME PID"
-                raise UsageError(f"host names must have at most {_MOST_NAME_BYTES} bytes, got {host}", hint=hint)
+            if len(host.encode()) > _MAX_NAME_BYTES:
+                hint = f"give the namespace a name of at most {_MAX_NAME_BYTES} bytes: ip netns attach NAME PID"
+                raise UsageError(f"host names must have at most {_MAX_NAME_BYTES} bytes, got {host}", hint=hint)
 
     @property
     def interfaces(self) -> tuple[str, ...]:

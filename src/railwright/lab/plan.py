@@ -25,9 +25,9 @@ from railwright.errors import UsageError
 from railwright.lab.nodes import Cable, FrrVersion, Kind, LabPlan, Node, RailPort
 from railwright.topology.cluster import Cluster, Fabric, Tier, ports
 
-MOST_RAILS = 16
-MOST_CABLES = 2048
-MOST_OF_A_KIND = 250  # the last byte of an address
+MAX_RAILS = 16
+MAX_CABLES = 2048
+MAX_NODES_OF_A_KIND = 250  # the last byte of an address
 _RATE_BITS_PER_S = (1e6, 100e9)
 _MTU_BYTES = (1280, 65535)  # IPv6's minimum (RFC 8200) and a veth's maximum
 _LEVELS: tuple[Kind, ...] = ("leaf", "spine", "superspine")
@@ -64,8 +64,8 @@ def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
     """Plan the lab of a cluster. Raises UsageError for a lab that one machine cannot hold."""
     _check_options(options)
     rails = len(ports(cluster.host))
-    if not 1 <= rails <= MOST_RAILS:
-        reason = f"a lab's host must have 1 to {MOST_RAILS} NIC ports, {cluster.host.name[:80]} has {rails}"
+    if not 1 <= rails <= MAX_RAILS:
+        reason = f"a lab's host must have 1 to {MAX_RAILS} NIC ports, {cluster.host.name[:80]} has {rails}"
         raise UsageError(reason, hint="set the NICs, for example nics=2")
     fabric = _fabric(cluster, rails, options)
     counts = _switches(fabric, cluster.hosts, rails, options)
@@ -76,9 +76,9 @@ def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
         for kind, groups, each in counts
     ]
     cables = _cables(hosts, tiers, fabric, options)
-    if len(cables) > MOST_CABLES:
+    if len(cables) > MAX_CABLES:
         raise UsageError(
-            f"a lab must have at most {MOST_CABLES} cables, got {len(cables)}", hint="give fewer hosts or NICs"
+            f"a lab must have at most {MAX_CABLES} cables, got {len(cables)}", hint="give fewer hosts or NICs"
         )
     nodes = (*hosts, *(node for tier in tiers for node in tier))
     return LabPlan(name=options.name, nodes=nodes, cables=tuple(cables), ipv6_only=options.ipv6_only, ssh=options.ssh)
@@ -148,9 +148,9 @@ def _check_size(hosts: int, counts: list[tuple[Kind, int, int]], options: PlanOp
         reason = f"a lab must have at most {options.most_nodes} nodes, got {nodes} ({hosts} of them hosts)"
         raise UsageError(reason, hint=hint)
     largest = max(hosts, *(groups * each for _, groups, each in counts))
-    if largest > MOST_OF_A_KIND:
+    if largest > MAX_NODES_OF_A_KIND:
         raise UsageError(
-            f"a lab must have at most {MOST_OF_A_KIND} nodes of a kind, got {largest}", hint="give fewer hosts"
+            f"a lab must have at most {MAX_NODES_OF_A_KIND} nodes of a kind, got {largest}", hint="give fewer hosts"
         )
 
 

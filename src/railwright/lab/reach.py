@@ -119,7 +119,7 @@ class LabReach(NamespaceReach):
 
     @property
     def host_cpus(self) -> float | None:
-        """The most CPUs that a host may use, by its cgroup; None if a host has no limit."""
+        """The maximum number of CPUs that a host may use, by its cgroup; None if a host has no limit."""
         quotas = [cpu.read_quota(self.lab, name) for name in self.hosts]
         held = [quota for quota in quotas if quota is not None]
         return max(held) if len(held) == len(quotas) else None

@@ -65,5 +65,5 @@ def _ports(
             ways.append((distance[peer], cable.port_of(node.name)))
     if port is not None and node.kind == "host":
         ways = [way for way in ways if way[1] == port] or ways
-    least = min(ways, default=(0, ""))[0]
-    return frozenset(name for distance_there, name in ways if distance_there == least)
+    nearest = min(ways, default=(0, ""))[0]
+    return frozenset(name for distance_there, name in ways if distance_there == nearest)

@@ -26,11 +26,11 @@ from railwright.lab.state import Lab
 from railwright.process import Child, ChildResult, run
 
 FIRST_SOURCE_PORT = 40_000
-MOST_FLOWS = 128
-MOST_PACKETS = 100_000
-MOST_DURATION_S = 60.0
+MAX_FLOWS = 128
+MAX_PACKETS = 100_000
+MAX_DURATION_S = 60.0
 _PROBE_PORT = 39_000  # closed between probes, so that a host answers a traced packet
-_MOST_HOPS = 10
+_MAX_HOPS = 10
 _STAMP_BYTES = 12
 _FLOW_END = Path(flow_end.__file__)
 _READY = "ready"
@@ -134,8 +134,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_ports(flows: int) -> tuple[int, ...]:
-    """Return a distinct source port for each flow. Raises UsageError unless `flows` is 1 to MOST_FLOWS."""
-    _check("flows", flows, 1, MOST_FLOWS)
+    """Return a distinct source port for each flow. Raises UsageError unless `flows` is 1 to MAX_FLOWS."""
+    _check("flows", flows, 1, MAX_FLOWS)
     return tuple(range(FIRST_SOURCE_PORT, FIRST_SOURCE_PORT + flows))
 
 
@@ -192,24 +192,24 @@ def send_packets(
 
     Raises UsageError for numbers out of range, CannotJudge if an end cannot run.
     """
-    _check("packets", packets * len(ports), 1, MOST_PACKETS)
+    _check("packets", packets * len(ports), 1, MAX_PACKETS)
     _check("bytes", size_bytes, _STAMP_BYTES, 65_000)
-    _check("seconds", interval_s * packets, 0, MOST_DURATION_S)
+    _check("seconds", interval_s * packets, 0, MAX_DURATION_S)
     settings = {**_settings(way, ports), "packets": packets, "size_bytes": size_bytes, "interval_s": interval_s}
     return _exchange(lab, way, "udp", settings, interval_s * packets, UdpFlowResult)
 
 
 def send_stream(lab: Ends, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[TcpFlowResult, ...]:
     """Send a TCP flow from each source port, all at once, at full speed. Raises like `send_packets`."""
-    _check("seconds", duration_s, 0.05, MOST_DURATION_S)
+    _check("seconds", duration_s, 0.05, MAX_DURATION_S)
     settings = {**_settings(way, ports), "duration_s": duration_s, "connect_timeout_s": _CONNECT_S}
     return _exchange(lab, way, "tcp", settings, duration_s + len(ports) * _CONNECT_S, TcpFlowResult)
 
 
 def trace(lab: Lab, way: Route, ports: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the nodes that each UDP flow crosses, by source port, the destination last; `?` for a silent node."""
-    settings = {**_settings(way, ports), "max_hops": _MOST_HOPS}
-    ended = lab.run(way.source, _argv("trace", settings), _MOST_HOPS * 2.0 + _END_S)
+    settings = {**_settings(way, ports), "max_hops": _MAX_HOPS}
+    ended = lab.run(way.source, _argv("trace", settings), _MAX_HOPS * 2.0 + _END_S)
     names = {address: node.name for node in lab.plan.nodes for address in (*node.addresses, node.router_id)}
     return {
         port: tuple("?" if hop is None else names.get(hop, hop) for hop in record["hops"])
@@ -224,15 +224,15 @@ def _host(plan: LabPlan, name: str) -> Node:
     return node
 
 
-def _check(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
+def _check(name: str, value: float, minimum: float, maximum: float) -> None:
+    if not minimum <= value <= maximum:
         raise UsageError(
-            f"{name} in a probe must be {least:g} to {most:g}, got {value:g}", hint="give a number in that range"
+            f"{name} in a probe must be {minimum:g} to {maximum:g}, got {value:g}", hint="give a number in that range"
         )
 
 
 def _settings(way: Route, ports: Sequence[int]) -> dict[str, Any]:
-    _check("flows", len(ports), 1, MOST_FLOWS)
+    _check("flows", len(ports), 1, MAX_FLOWS)
     return {
         "source": way.source_address,
         "destination": way.destination_address,

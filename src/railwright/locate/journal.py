@@ -17,7 +17,7 @@ from railwright.diagnosis.localise.procedure import Phase
 from railwright.errors import UsageError
 from railwright.locate.probes import PhaseResult
 
-_MOST_BYTES = 2**30
+_MAX_BYTES = 2**30
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class Journal:
         if not path.exists() or not path.stat().st_size:
             return 0
         with path.open("rb") as file:
-            head, *rest = file.read(_MOST_BYTES).splitlines(keepends=True)
+            head, *rest = file.read(_MAX_BYTES).splitlines(keepends=True)
         if not head.endswith(b"\n") and head.startswith(b"{"):
             return 0
         try:

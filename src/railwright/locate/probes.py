@@ -33,7 +33,7 @@ _SILENCE_S = 25.0
 _STEP_S = 10.0
 _FASTEST = 0.9
 """The quantile of the first phase's flows that counts as the rate if none is known."""
-_MOST_SET_ASIDE = 0.5
+_MAX_SET_ASIDE = 0.5
 """If a larger share of the hosts is silent, the fault is not in the hosts."""
 NOT_ASKED = "an end was set aside"
 
@@ -100,7 +100,7 @@ class RankProbes:
                 return PhaseResult(rounds=found, set_aside=self.set_aside)
             before, hosts = len(self.set_aside), self.place.fabric.hosts
             self.set_aside |= dict.fromkeys(blamed, why)
-            if len(self.set_aside) == before or len(self.set_aside) > _MOST_SET_ASIDE * len(hosts):
+            if len(self.set_aside) == before or len(self.set_aside) > _MAX_SET_ASIDE * len(hosts):
                 raise CannotJudge(
                     why, hint="check that the hosts reach each other: railwright run tcp_stream --hosts HOST,HOST"
                 )

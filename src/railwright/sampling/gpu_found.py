@@ -8,7 +8,7 @@ from railwright.sampling.sources import Source
 
 GPU_MEMORY = "nvml"
 """The `path` of a source in the shared memory; `field` is the index of its number, or of its ring if it is `late`."""
-MOST_NUMBERS = 16384
+MAX_NUMBERS = 16384
 
 
 class GpusFound(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,9 +27,9 @@ from railwright.sampling.sources import Source
 
 FORMAT = 1
 _KEY = b"railwright"
-_MOST_BYTES = 2**31
-MOST_ROWS = 5_000_000
-_MOST_COLUMNS = 2048
+_MAX_BYTES = 2**31
+MAX_ROWS = 5_000_000
+_MAX_COLUMNS = 2048
 _SELDOM = "seldom"
 
 
@@ -199,8 +199,8 @@ def new_about(
 
 def read_recording(file: Path) -> Recorded:
     """Read a recording, even without its end. Raises UsageError for another file, OSError."""
-    if file.stat().st_size > _MOST_BYTES:
-        raise UsageError(f"{file} must be at most {_MOST_BYTES >> 30} GiB", hint="watch for a shorter time")
+    if file.stat().st_size > _MAX_BYTES:
+        raise UsageError(f"{file} must be at most {_MAX_BYTES >> 30} GiB", hint="watch for a shorter time")
     with file.open("rb") as stream:
         arrays, about = open_recording(stream, str(file))
         return _read(arrays, about, file)
@@ -222,7 +222,7 @@ def open_recording(stream: IO[bytes], name: str) -> tuple[Any, RecordingMetadata
     expected = ["at_s", *often, *[_SELDOM] * is_seldom]
     of_kind = [na.Type.FLOAT] * len(often) + [na.Type.LIST] * is_seldom
     in_order = [source.seldom for source in about.sources] == sorted(source.seldom for source in about.sources)
-    known = about.format == FORMAT and len(about.sources) < _MOST_COLUMNS and in_order
+    known = about.format == FORMAT and len(about.sources) < _MAX_COLUMNS and in_order
     if names != expected or kinds != of_kind or not known:
         raise UsageError(f"the columns of {name} must match its metadata", hint="record it again")
     return arrays, about
@@ -246,8 +246,8 @@ def _read(arrays: Any, about: RecordingMetadata, file: Path) -> Recorded:  # noq
     cut = ""
     try:
         for batch in arrays:
-            if len(times) + len(batch) > MOST_ROWS:
-                cut = f"it has more than {MOST_ROWS} rows"
+            if len(times) + len(batch) > MAX_ROWS:
+                cut = f"it has more than {MAX_ROWS} rows"
                 break
             more, columns = read_rows(batch, about)
             times.extend(more)

@@ -18,7 +18,7 @@ INTERVAL_S = 0.01
 BATCH_S = 1.0
 _MAX_FILE_COST_S = 10e-6
 """The maximum mean time per tick for a file: a slower file is read at fewer ticks. A tick has 50 us in all."""
-_MOST_TICKS = 100
+_MAX_TICKS = 100
 _SELDOM_S = 1.0
 _LATE_S, _LATE_POLL_S = 1.5, 0.05
 """The time that the last rows wait for late samples, and the interval of polls."""
@@ -81,7 +81,7 @@ class Session:
         if cost_s is None:
             missing[source.name] = f"{source.path} cannot be read"
             return None
-        self._sampler.every(number, min(_MOST_TICKS, max(1, round(cost_s / _MAX_FILE_COST_S))))
+        self._sampler.every(number, min(_MAX_TICKS, max(1, round(cost_s / _MAX_FILE_COST_S))))
         return number
 
     def __enter__(self) -> Session:

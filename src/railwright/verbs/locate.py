@@ -220,7 +220,7 @@ def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:
     file = Path(path)
     if file.is_dir():
         return build_lldp_tree(read_cabling(file), hosts.names, "".join(hosts.used_interfaces[:1]))
-    text = read_bounded(file, slurm_topology.MOST_BYTES).decode("utf-8", "replace")
+    text = read_bounded(file, slurm_topology.MAX_BYTES).decode("utf-8", "replace")
     try:
         return slurm_topology.parse_topology(text)
     except UsageError as error:

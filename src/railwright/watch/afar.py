@@ -18,14 +18,14 @@ from msgspec.structs import replace
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.process import Child
 from railwright.sampling.offset import CLOCK, Offset, estimate_offset
-from railwright.sampling.recording import MOST_ROWS, Recorded, Recording, RecordingMetadata, open_recording, read_rows
+from railwright.sampling.recording import MAX_ROWS, Recorded, Recording, RecordingMetadata, open_recording, read_rows
 from railwright.sampling.sources import Source
 from railwright.watch.clock import boot_id
 
 _FIRST, _AGAIN = 32, 8
 """The exchanges with a host's clock, first and later; the shortest counts."""
 _AGAIN_S = 5.0
-_MOST_CLOCK_BYTES = 100
+_MAX_CLOCK_BYTES = 100
 _LONGEST_REASON = 200
 _ENDS_S = 5.0
 _GAUGE = Source(name=CLOCK, kind="clock", unit="s", scale=1.0, path="", gauge=True, seldom=True)
@@ -100,8 +100,8 @@ class WatchedHost:
                     asked_s = self.heard_s
                     changes[-1] = _measure_offset(clock, _AGAIN)[0] - offset.seconds
                 self._recording.take(times_s, [*moved, changes])
-                if len(self._recording.times_s) > MOST_ROWS:
-                    raise CannotJudge(f"a recording must have at most {MOST_ROWS} rows, the host sent more")
+                if len(self._recording.times_s) > MAX_ROWS:
+                    raise CannotJudge(f"a recording must have at most {MAX_ROWS} rows, the host sent more")
         if child.wait(_ENDS_S).returncode and not self._is_over:
             raise CannotJudge(_exit_reason(child))
 
@@ -123,7 +123,7 @@ def _measure_offset(clock: Child, times: int) -> tuple[float, float, str]:
             before_s = time.monotonic()
             clock.asked.write(b"\n")
             clock.asked.flush()
-            words = clock.answers.readline(_MOST_CLOCK_BYTES).decode("ascii").split()
+            words = clock.answers.readline(_MAX_CLOCK_BYTES).decode("ascii").split()
             found.append((before_s, float(words[0]), time.monotonic()))
             boot = words[1]
         except (OSError, ValueError, IndexError):

@@ -22,7 +22,7 @@ from railwright.topology.sources.root import live_root
 from railwright.watch.gpus import CPU_SHARE, Gpus
 from railwright.watch.seen import Run
 
-_LOOK_S, _SAME_LOOKS, _MOST_LOOKS = 0.2, 3, 25
+_LOOK_S, _SAME_LOOKS, _MAX_LOOKS = 0.2, 3, 25
 """Watching starts once the command has started no process for 0.6 s, after 5 s at most."""
 _LOOK_EVERY_S = 5
 
@@ -37,7 +37,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     record: Path | int | None = None
     output_to_error: bool = False
-    """Whether the command's standard output goes to our standard error."""
+    """Whether the command writes its standard output to our standard error."""
     interval_s: float = INTERVAL_S
     gpu_cpu_share: float = CPU_SHARE
     """The fraction of a core that reading NVML may take."""
@@ -116,7 +116,7 @@ def wait_settled(child: Attached) -> int | None:
     """Return the command's process once it has stopped starting others, as launchers do; None if it has ended."""
     before: list[int] = []
     same = 0
-    for _ in range(_MOST_LOOKS):
+    for _ in range(_MAX_LOOKS):
         if wait_for(child, _LOOK_S):
             return None
         now = find_descendants(child.pid)

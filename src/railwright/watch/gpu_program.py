@@ -33,7 +33,7 @@ from railwright.native.gpu_counters import (
 )
 from railwright.native.sampler import NO_VALUE
 from railwright.process import die_with_parent
-from railwright.sampling.gpu_found import GPU_MEMORY, MOST_NUMBERS, GpusFound
+from railwright.sampling.gpu_found import GPU_MEMORY, MAX_NUMBERS, GpusFound
 from railwright.sampling.sources import Source
 from railwright.topology.sources.nvidia_nvml import handles
 
@@ -102,13 +102,13 @@ def find_queries(library: ctypes.CDLL, numbers: int) -> tuple[list[CounterQuery]
         for asked in NVML_CALLS:
             names = [f"gpu{number}.{column.name}" for column in asked.columns]
             takes = 1 + 2 * RING if asked.kind == SAMPLES else len(names)
-            if place + takes > MOST_NUMBERS or any(source.name in names for source in sources):
+            if place + takes > MAX_NUMBERS or any(source.name in names for source in sources):
                 continue
             query = _build_query(library, handle, asked, place)
             took_s = cost_s(query, numbers) if query is not None else 0.0
-            told = _read_values(numbers, query) if query is not None else [NO_VALUE] * len(names)
-            missing |= {name: "NVML has no answer" for name, one in zip(names, told, strict=True) if one == NO_VALUE}
-            here = [one for one, value in zip(_sources(asked, names, place), told, strict=True) if value != NO_VALUE]
+            values = _read_values(numbers, query) if query is not None else [NO_VALUE] * len(names)
+            missing |= {name: "NVML has no answer" for name, one in zip(names, values, strict=True) if one == NO_VALUE}
+            here = [one for one, value in zip(_sources(asked, names, place), values, strict=True) if value != NO_VALUE]
             if query is None or not here:
                 continue
             for one in here:
@@ -171,8 +171,8 @@ def main(arguments: Sequence[str]) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     file, interval_s, cpu_share = Path(arguments[0]), float(arguments[1]), float(arguments[2])
     with file.open("r+b") as opened:
-        shared = mmap.mmap(opened.fileno(), 8 * MOST_NUMBERS)
-    numbers = ctypes.addressof((ctypes.c_uint64 * MOST_NUMBERS).from_buffer(shared))
+        shared = mmap.mmap(opened.fileno(), 8 * MAX_NUMBERS)
+    numbers = ctypes.addressof((ctypes.c_uint64 * MAX_NUMBERS).from_buffer(shared))
     try:
         pynvml.nvmlInit()
         library = ctypes.CDLL("libnvidia-ml.so.1")

@@ -49,8 +49,8 @@ class Bins:
 
     def _take_source(self, number: int, source: Source, times_s: Sequence[float], recorded: Recorded) -> None:
         bins, before_s = self.kinds[source.kind, source.unit], self._read_s[number]
-        told = recorded.moved[number][self._rows : self._rows + len(times_s)]
-        for at_s, step in zip(times_s, told, strict=True):
+        steps = recorded.moved[number][self._rows : self._rows + len(times_s)]
+        for at_s, step in zip(times_s, steps, strict=True):
             if step == step:
                 _spread(bins, before_s, at_s, step * (at_s - before_s) if source.gauge else step)
                 before_s = at_s

@@ -36,7 +36,7 @@ _QUIET_CPU = 0.05
 _QUIET_W = 1.0
 """Constant power of working GPUs counts as idle only below this."""
 _QUIET_BYTES_PER_S = 1e6
-"""Lower traffic comes from shells and monitors. Our choice."""
+"""Less traffic than this may be from shells and monitors. Our choice."""
 
 
 class SeenSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,8 +178,8 @@ def choose_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
     wanted = [number for number, source in enumerate(sources) if _has_role(source, role)]
     if role == "compute" and any(sources[number].is_of_a_process for number in wanted):
         wanted = [number for number in wanted if sources[number].is_of_a_process != bool(run.started_later)]
-    most = max((totals[number] for number in wanted), default=0.0)
-    return [number for number in wanted if totals[number] > _MATTERS * most]
+    busiest = max((totals[number] for number in wanted), default=0.0)
+    return [number for number in wanted if totals[number] > _MATTERS * busiest]
 
 
 def _has_role(source: Source, role: Role) -> bool:

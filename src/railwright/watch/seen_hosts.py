@@ -145,7 +145,7 @@ def _find_iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_
 
     curves = compute_curves(recorded, Run())
     computing = [curve for curve in curves if curve.role == "compute"]
-    told = find_singles(computing[0], found) if computing else None
+    singles = find_singles(computing[0], found) if computing else None
     one = HostIterations(
         period_s=found.period_s,
         period_half_width_s=found.period_half_width_s,
@@ -155,9 +155,9 @@ def _find_iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_
         sample_s=interval_s(curves),
         clock_half_width_s=offset.half_width_s if offset is not None else 0.0,
     )
-    if told is None:
+    if singles is None:
         return one
-    return replace(one, begins_s=tuple(map(common, told.begins_s)), computed_s=tuple(told.computed_s))
+    return replace(one, begins_s=tuple(map(common, singles.begins_s)), computed_s=tuple(singles.computed_s))
 
 
 def _find_shared_cpus(there: Mapping[str, Recorded]) -> list[str]:

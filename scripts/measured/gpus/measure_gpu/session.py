@@ -15,7 +15,7 @@ from pathlib import Path
 NOTES, COMMANDS = "notes.txt", "commands.txt"
 NOT_RUN = ": not run, the time was up"
 """The end of the note on a run that the time budget did not allow."""
-_LEAST_S = 5.0
+_MIN_S = 5.0
 _PATIENCE_S = 5.0
 _WEB_PAGES = ("report.html", "metrics.txt")
 """Files that our runs write next to their records; larger, and reproducible from them."""
@@ -67,7 +67,7 @@ class Session:
     def run(self, name: str, argv: list[str], timeout_s: float = 240.0, **environment: str) -> str | None:
         """Run a program and keep its output in `raw/NAME.txt`. Returns the output, or None with a note on failure."""
         allowed = min(timeout_s, self.left_s())
-        if allowed < _LEAST_S:
+        if allowed < _MIN_S:
             self.not_run(name)
             return None
         print(f"{time.monotonic() - self.started:6.0f} s  {name}", flush=True)

@@ -21,7 +21,7 @@ from railwright.lab.faults.registry import find_fault
 from railwright.lab.state import Lab
 
 _FILE = "faults.json"
-_MOST_FAULTS = 64
+_MAX_FAULTS = 64
 _CHANGE_S = 30.0
 _ONE_OF_A_KIND = {PortDown: "switched", PortFlaps: "switched", PortBusy: "busy", SlowCpu: "slow"}
 """Two effects of the same kind at one place would undo each other."""
@@ -63,8 +63,8 @@ def apply(lab: Lab, fault: Fault, words: list[str]) -> AppliedFault:
     changes = _effects(lab, [new])
     standing = _effects(lab, before)
     _refuse_conflict(standing, changes)
-    if len(before) >= _MOST_FAULTS:
-        raise UsageError(f"a lab must have at most {_MOST_FAULTS} faults", hint="heal one: railwright lab heal FAULT")
+    if len(before) >= _MAX_FAULTS:
+        raise UsageError(f"a lab must have at most {_MAX_FAULTS} faults", hint="heal one: railwright lab heal FAULT")
     if any(other.words == new.words and other.fault == new.fault for other in before):
         raise UsageError(f"{new.describe()} is already in the lab", hint="see railwright lab fault")
     _write(lab, (*before, new))

@@ -40,7 +40,7 @@ _MAX_VALUE = 254  # MAX_STR_LEN less the terminator
 _PCI_BRIDGE = "0x060400"
 _NVSWITCH = "0x068000"
 _GPU = "0x03"
-_MOST_CPUS = 65_536
+_MAX_CPUS = 65_536
 _KINDS = frozenset({"gpu", "nic"})
 
 
@@ -192,7 +192,7 @@ def _address(device: Device) -> str:
 def _affinity(cpu_list: str) -> str:
     """Convert `0-3,8` to the kernel's mask, 32-bit words from the highest: `0000010f`."""
     numbers = parse_cpu_list(cpu_list) if re.fullmatch(r"[\d,-]{1,2000}", cpu_list) else ()
-    mask = sum(1 << number for number in numbers if number < _MOST_CPUS)
+    mask = sum(1 << number for number in numbers if number < _MAX_CPUS)
     words = [f"{mask >> lowest & 0xFFFFFFFF:08x}" for lowest in range(0, mask.bit_length(), 32)]
     # NCCL's parser cannot read a longer value; without one, NCCL reads it from the machine itself.
     text = ",".join(reversed(words))

@@ -10,7 +10,7 @@ from railwright.limits.limit import Quantity
 from railwright.report.text import wording
 
 _SIZE_TICKS = 6
-_MOST_DECADES = 12
+_MAX_DECADES = 12
 _SMALLEST, _LARGEST = 1e-300, 1e300
 """The bounds of an axis: between them, a margin and the next power of ten are still finite."""
 _ROOM_FOR_BAND = 3.0
@@ -86,7 +86,7 @@ def _logarithmic_ticks(low: float, high: float) -> list[float]:
     Where the ends differ by a factor of 200 or more, only the powers have ticks; of many powers, every n-th.
     """
     decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-    decades = decades[:: max(1, len(decades) // _MOST_DECADES)]
+    decades = decades[:: max(1, len(decades) // _MAX_DECADES)]
     steps = (1, 2, 5) if high / low < 200 else (1,)
     ticks = [step * 10.0**decade for decade in decades for step in steps]
     return [tick for tick in ticks if low / 3 <= tick <= high * 3]

@@ -279,13 +279,13 @@ class _Drawing:
         Rates that may exceed the links, like an algbw or the sum of both directions, are ignored.
         """
         heads = [row.head for row in self._rows(links) if row.judged.quantity == "bandwidth_bytes_per_s"]
-        most = _ABOVE * _limit(links) or math.inf
+        ceiling = _ABOVE * _limit(links) or math.inf
         one_way = (
             head
             for head in heads
             if head is not None
             and head.parameters.get("direction") != "both"
-            and (not isinstance(head.limit, Limit) or head.limit.value <= most)
+            and (not isinstance(head.limit, Limit) or head.limit.value <= ceiling)
         )
         return max((head.value for head in one_way if head.value), default=0.0)
 

@@ -94,9 +94,9 @@ def _curves(name: str, bins: Bins | str, begin_s: float, end_s: float, width: in
 
 def bars(rates: Sequence[float]) -> tuple[str, str]:
     """Draw columns two characters high, in eighths of a character; a rate above zero is always visible."""
-    most = max(rates, default=0.0)
+    highest = max(rates, default=0.0)
     steps = _ROWS * (len(_BARS) - 1)
-    heights = [max(1, round(steps * rate / most)) if rate > 0 else 0 for rate in rates]
+    heights = [max(1, round(steps * rate / highest)) if rate > 0 else 0 for rate in rates]
     full = len(_BARS) - 1
     return "".join(_BARS[max(0, height - full)] for height in heights), "".join(
         _BARS[min(full, height)] for height in heights

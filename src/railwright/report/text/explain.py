@@ -165,7 +165,7 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
     if not varied and all("size_bytes" not in row.parameters for row in rows):
         varied = [key for key in values if key in ("n", "nb", "p", "q")]
     quantities = len({row.quantity for row in rows}) > 1
-    most = max(_WIDEST_NAME, min(_WIDEST_NAME_WITH_ROOM, text_width() - _COLUMNS_WITHOUT_NAME))
+    max_width = max(_WIDEST_NAME, min(_WIDEST_NAME_WITH_ROOM, text_width() - _COLUMNS_WITHOUT_NAME))
     names = []
     for row in rows:
         size = find_size(row.parameters)
@@ -173,7 +173,7 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
         pairs = ((key, row.parameters[key]) for key in varied if key in row.parameters)
         words += [value.replace("_", " ") if isinstance(value, str) else f"{key}={value}" for key, value in pairs]
         words += [row.quantity.partition("_")[0]] if quantities else []
-        names.append(wording.escape(" ".join(words))[:most].rstrip())
+        names.append(wording.escape(" ".join(words))[:max_width].rstrip())
     return names
 
 
