@@ -40,7 +40,7 @@ class Copy:
         self.build_native()
 
     @contextlib.contextmanager
-    def altered(self, mutant: Mutant) -> Iterator[None]:
+    def with_mutant(self, mutant: Mutant) -> Iterator[None]:
         """Apply the mutant for the duration of the context, then restore the file."""
         path = self.folder / mutant.path
         text = path.read_text()

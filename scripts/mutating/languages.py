@@ -103,7 +103,7 @@ class Go(Language):
     def changes(self, path: Path) -> Changes:
         lines = path.read_text().splitlines()
         found: Changes = defaultdict(lambda: defaultdict(list))
-        for one in self._listed.get(path.relative_to(self.tree / "node").as_posix(), ()):
+        for one in self._tokens.get(path.relative_to(self.tree / "node").as_posix(), ()):
             line, column = lines[one["line"] - 1], one["column"] - 1
             for token, other in SWAPS[one["type"]]:
                 if line.startswith(token, column):
@@ -116,7 +116,7 @@ class Go(Language):
         return self.loads(path, text, ["go", "build", "-o", os.devnull, f"./{path.parent.name}"], path.parents[1])
 
     @functools.cached_property
-    def _listed(self) -> dict[str, list[dict]]:
+    def _tokens(self) -> dict[str, list[dict]]:
         """Return all tokens that gremlins finds. It collects coverage first, so tests are built, but none is run."""
         found = {}
         with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,7 @@ Times = dict[tuple[str, int], list[float]]
 """(operation, bytes) -> the median duration of a request in each round, in seconds."""
 
 
-def beside(session: Session) -> None:
+def compare(session: Session) -> None:
     """Measure WRITE and READ between two processes with a GPU each; the two programs alternate in going first."""
     library, compiler = find_library(), shutil.which("cc") or shutil.which("gcc")
     if session.gpus < 2 or library is None or compiler is None:

@@ -66,19 +66,19 @@ def write(folder: Path) -> list[str]:
     return [*short, *ends, f"wrote {folder / TABLES}"]
 
 
-def _kept(raw: Path, name: str) -> list[str]:
+def _read_lines(raw: Path, name: str) -> list[str]:
     return [line for path in sorted(raw.rglob(name)) for line in path.read_text(errors="replace").splitlines()]
 
 
 def _left_out(raw: Path) -> list[str]:
     """Return the notes of all visits, each once, without runs that another visit had time for."""
     ran = {path.stem for path in raw.rglob("*.txt")}
-    notes = dict.fromkeys(_kept(raw, NOTES))
+    notes = dict.fromkeys(_read_lines(raw, NOTES))
     left = [note for note in notes if not (note.endswith(NOT_RUN) and note.removesuffix(NOT_RUN) in ran)]
-    return list(_folded(left))
+    return list(_merge_rounds(left))
 
 
-def _folded(notes: list[str]) -> Iterator[str]:
+def _merge_rounds(notes: list[str]) -> Iterator[str]:
     """Merge the notes on rounds of the same series that were not run."""
     series: dict[str, dict[int, str]] = defaultdict(dict)
     for note in notes:
@@ -98,7 +98,7 @@ def _title(raw: Path) -> list[str]:
     run = max(runs, key=lambda one: len(one.topology.of_kind("gpu")))
     gpus = run.topology.of_kind("gpu")
     names = ", ".join(sorted({gpu.name for gpu in gpus})) or "GPU"
-    commands = _kept(raw, COMMANDS)
+    commands = _read_lines(raw, COMMANDS)
     shown = ["```", *commands, "```", ""] if commands else []
     days = sorted({one.started_at[:10] for one in runs})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"

@@ -79,11 +79,11 @@ def table(raw: Path) -> list[str]:
         beside = folder.with_name(f"{folder.name}-nccl-tests.txt")
         results = [one for file in read(beside.read_text()) for one in file.results] if beside.exists() else []
         theirs = [float(one.settings["duration_s"]) for one in results if one.parameters["placement"] == "out_of_place"]
-        lines.append(f"| {match[1]}, {match[2]} | {_shown(theirs)} | {_shown(ours)} |")
+        lines.append(f"| {match[1]}, {match[2]} | {_format_times(theirs)} | {_format_times(ours)} |")
     return [*lines, ""] if len(lines) > 4 else []
 
 
-def _shown(seconds: list[float]) -> str:
+def _format_times(seconds: list[float]) -> str:
     if not seconds:
         return "-"
     middle = statistics.median(seconds) * 1e6

@@ -38,20 +38,22 @@ def missing(mountinfo: str, database: Path = DATABASE) -> list[str]:
     return sorted(records(mountinfo).keys() - told)
 
 
-def lay(mountinfo: str) -> None:
+def create_records(mountinfo: str) -> None:
     """Create the records for this process and its children only. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     DATABASE.mkdir(exist_ok=True)
-    _checked(libc.unshare(_CLONE_NEWNS), "a mount namespace of its own")
-    _checked(libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "making mounts private")
-    _checked(libc.mount(b"tmpfs", os.fsencode(DATABASE), b"tmpfs", ctypes.c_ulong(0), None), "a tmpfs at /run/udev")
+    _check_status(libc.unshare(_CLONE_NEWNS), "a mount namespace of its own")
+    _check_status(libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "making mounts private")
+    _check_status(
+        libc.mount(b"tmpfs", os.fsencode(DATABASE), b"tmpfs", ctypes.c_ulong(0), None), "a tmpfs at /run/udev"
+    )
     (DATABASE / "data").mkdir()
     (DATABASE / "control").touch()  # libudev considers a database with this file as in use
     for name, text in records(mountinfo).items():
         (DATABASE / "data" / name).write_text(text)
 
 
-def _checked(status: int, what: str) -> None:
+def _check_status(status: int, what: str) -> None:
     if status:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -61,7 +63,7 @@ if __name__ == "__main__":
     if not sys.argv[1:]:
         sys.exit(f"usage: {sys.argv[0]} PROGRAM ARGUMENTS...")
     try:
-        lay(Path("/proc/self/mountinfo").read_text())
+        create_records(Path("/proc/self/mountinfo").read_text())
     except OSError as error:
         sys.exit(f"cannot create udev records: {error}")
     os.execvp(sys.argv[1], sys.argv[1:])

@@ -27,7 +27,7 @@ from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load
 
 NODES = ("node-1", "node-2")
-MOST_SAMPLES = 250
+MAX_SAMPLES = 250
 Transfers = tuple[tuple[str, dict[str, str]], ...]
 COLLECTIVES = ("mpi_all_reduce", "mpi_all_gather", "mpi_reduce_scatter", "mpi_all_to_all")
 TRANSFERS: Transfers = (
@@ -46,7 +46,7 @@ BRIEF: Transfers = (
 )
 PATIENCE_S = 300.0
 """The time limit of a step: a packet that passes five namespaces in software waits for a core in each."""
-LEAST_ROUNDS = 3
+MIN_ROUNDS = 3
 
 
 @dataclass
@@ -79,9 +79,9 @@ def turns(ways: Sequence[Way], number: int) -> list[Way]:
     return order if number % 2 == 0 else order[::-1]
 
 
-def thinned(result: Result) -> Result:
+def thin_samples(result: Result) -> Result:
     """Return a result with only every k-th sample if it has many; its summary covers all of them."""
-    every = -(-len(result.samples) // MOST_SAMPLES)
+    every = -(-len(result.samples) // MAX_SAMPLES)
     if every <= 1:
         return result
     settings = {**result.settings, "samples_kept": f"1 of {every}"}
@@ -109,7 +109,7 @@ def measure(
               context=gather_context(topology), topology=topology)  # fmt: skip
     with tempfile.TemporaryDirectory(dir=output) as folder:
         writers = {way.name: Writer(Path(folder, way.name), run) for way in ways}
-        while done < rounds and (done < LEAST_ROUNDS or time.monotonic() - begun < most_s):
+        while done < rounds and (done < MIN_ROUNDS or time.monotonic() - begun < most_s):
             for turn in range(len(transfers)):
                 for way in turns(ways, done + turn):
                     before = switched()
@@ -131,7 +131,7 @@ def _launch(way: Way, index: int, writer: Writer) -> None:
         if result.outcome != "measured":
             print(f"{way.name} {result.benchmark}: {result.outcome}: {result.reason}", file=sys.stderr)
         last = result
-        writer.append(thinned(result))
+        writer.append(thin_samples(result))
     seen = last.summary.median if last is not None and last.summary is not None else float("nan")
     what = f"round {one.job.launch + 1} {one.benchmark.name} {way.name}"
     print(f"{what}: {seen:.3g}, load {os.getloadavg()[0]:.1f}", flush=True)
