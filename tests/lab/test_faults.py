@@ -129,7 +129,7 @@ def state_of_ports(lab: Lab) -> dict[str, list[str]]:
             asked += [["tc", kind, "show", "dev", port] for kind in ("qdisc", "class")]
             asked.append(["ip", "-d", "link", "show", "dev", port])
         for argv in asked:
-            # Without stderr: `ip` complains there of namespaces that others are just making or removing.
+            # Without stderr, where `ip` reports namespaces that other tests are creating or removing.
             inside = ["ip", "netns", "exec", lab.namespace(node.name), *argv]
             answer = subprocess.run(inside, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE_S)
             found[f"{node.name}: {' '.join(argv)}"] = answer.stdout.splitlines()
@@ -193,7 +193,7 @@ def test_a_slow_host_has_slow_nics_and_little_cpu(lab: Lab) -> None:
         assert lab.run("host2", [sys.executable, "-I", "-c", loop]).returncode == 0
         return periods_held_back(group) > before
 
-    # A machine so busy that a tenth of a CPU is all that anybody gets holds nobody back.
+    # On a machine so busy that each process gets less than a tenth of a CPU, the kernel throttles none.
     wait_until(held_back, "a process that the kernel held back")
     assert not cpu.cgroup_path(lab, "host3").exists()
     heal(lab)
@@ -205,7 +205,7 @@ def test_little_cpu_leaves_the_nics_of_a_host_alone(lab: Lab) -> None:
     put(lab, "cpu_slow host2 share=25%")
     expect_fast(lab, "host0", "host2", "spine0")
     assert cpu.read_quota(lab, "host2") == 0.25
-    assert LabReach(("host2", "host3"), lab).host_cpus is None  # nothing holds host3 back
+    assert LabReach(("host2", "host3"), lab).host_cpus is None  # host3 has no limit
     put(lab, "cpu_slow host3 share=50%")
     assert LabReach(("host2", "host3"), lab).host_cpus == 0.5
     heal(lab)
@@ -230,7 +230,7 @@ def test_a_lossy_link_loses_its_share_of_packets_in_one_direction(lab: Lab) -> N
 
 def test_a_loss_can_hit_routing_as_well(lab: Lab) -> None:
     put(lab, "loss leaf0 spine1 fraction=1 routing=hit")
-    # BGP's hold time has to run out first.
+    # Only after BGP's hold time has expired.
     wait_until(lambda: set(spines(lab, "host0", "host2").values()) == {"spine0"}, "a way around")
 
 
@@ -281,7 +281,7 @@ def test_a_flapping_link_comes_and_goes(lab: Lab) -> None:
 
     wait_until(changed_often, "a link that came and went")
     heal(lab)
-    assert not running(f"railwright-fault:{lab.identity}:{one}"), "whatever switched it is gone"
+    assert not running(f"railwright-fault:{lab.identity}:{one}"), "its child process must have ended"
     settle(lab)
     expect_both_spines(lab)
 

@@ -87,7 +87,7 @@ def test_hosts_reach_each_other_by_ipv4_and_ipv6_over_leaf_spine_leaf(shared):
     for address in ("10.0.0.4", "fd72:6169:6c00:1::4", "10.255.0.4"):
         said = inside(shared, "host0", "ping", "-n", "-c", "2", "-i", "0.2", "-W", "2", address)
         assert " 0% packet loss" in said
-        # 64 less three switches.
+        # 64 nodes minus three switches.
         assert "ttl=61" in said
     routes = json.loads(inside(shared, "leaf0", "ip", "-j", "route", "show", "10.0.0.4"))
     assert {hop["dev"] for hop in routes[0]["nexthops"]} == {"spine0", "spine1"}
@@ -134,7 +134,7 @@ def test_two_labs_do_not_see_each_other_and_one_ends_without_the_other(shared, f
     assert " 0% packet loss" in inside("tone", "host0", "ping", "-n", "-c", "1", "-W", "2", "10.0.0.2")
     assert inside("tone", "host0", "grep", f"zebra {frr}", "/run/railwright/labs/tone/nodes/host0/zebra.log")
     lab("exec", "--name", shared, "host0", "--", "ip", "address", "add", "10.77.0.1/32", "dev", "lo")
-    # All addresses are those of the other lab too; this one is not.
+    # Both labs have the same addresses, except this one.
     lab("exec", "--name", "tone", "host1", "--", "ping", "-c", "1", "-W", "1", "10.77.0.1", status=2)
     lab("down", "--name", "tone")
     seen = json.loads(lab("status", "--name", shared, "--json").stdout)
