@@ -190,7 +190,7 @@ def _lock(folder: Path) -> int:
             except FileNotFoundError:
                 pass
             os.close(lock)
-    raise UsageError(f"lab {folder.name} is being made and removed by others", hint="try again")
+    raise UsageError(f"lab {folder.name} is being created and removed by other commands", hint="try again")
 
 
 def read(path: Path) -> bytes:

@@ -48,7 +48,7 @@ def missing_routes(lab: Lab, expected: dict[str, Routes], executor: Executor) ->
 
 
 def kernel_routes(lab: Lab, node: str) -> Routes:
-    """Return the routes that BGP put into the kernel of a node."""
+    """Return the BGP routes in the kernel of a node."""
     found: Routes = {}
     for family in ("-6",) if lab.plan.ipv6_only else ("-4", "-6"):
         argv = ["ip", family, "-n", lab.namespace(node), "-j", "route", "show", "proto", _BGP]

@@ -67,7 +67,7 @@ def select_above_leaves(suspects: Iterable[Suspect]) -> list[Suspect]:
 
 
 def _leaves(names: Iterable[str], tree: SwitchTree) -> dict[str, str]:
-    """Return the leaf of each host; a host may have its full name where the file has the short one."""
+    """Return the leaf of each host. A full name also matches the short name in the tree."""
     found = {name: tree.leaf_of.get(name) or tree.leaf_of.get(name.partition(".")[0], "") for name in names}
     missing = [name for name, leaf in found.items() if not leaf]
     if missing:

@@ -37,7 +37,7 @@ def nic_rate_bits_per_s(plan: LabPlan) -> float:
 
 
 def find_path(fabric: Fabric, source: int, destination: int, nodes: tuple[str, ...]) -> Path | None:
-    """Return the classes that a flow crosses, given its traced nodes; None unless these are a whole path here."""
+    """Return the classes that a flow crosses, given its traced nodes; None if the path is incomplete."""
     numbers = {name: fabric.nics + number for number, name in enumerate(fabric.switches)}
     switches = [numbers.get(name) for name in nodes[:-1]]
     host = fabric.hosts[fabric.nic_host[destination]]

@@ -18,7 +18,7 @@ from railwright.diagnosis.localise.suspects import build_suspects
 
 _MIN_TESTS = 3
 _MIN_EXPECTED_PATHS = 12.0
-"""A link expected in this many traces is seen in none with a probability below e^-12."""
+"""A healthy link that this many traces are expected to cross is missing in all of them with a probability of e^-12."""
 _LOST_PACKETS = 2
 _STALLED = 0.01
 _OCCUPIED = 0.05

@@ -61,7 +61,7 @@ def find_job_processes(job: int, root: Root) -> list[int]:
     if found:
         return found
     if shutil.which("scontrol") is None:
-        reason = f"job {job} is not on this machine, and neither is Slurm"
+        reason = f"job {job} has no process on this machine, and Slurm is not installed"
         raise UsageError(reason, hint="--job takes the number of a Slurm job that has processes here")
     reason = f"job {job} has no process here that this user may inspect"
     raise UsageError(reason, hint=f"see its nodes: squeue --job {job}; watch them: --job {job} --slurm")
@@ -83,7 +83,7 @@ def _read_words(path: str, root: Root) -> list[str]:
 
 
 def _own_processes(root: Root) -> set[int]:
-    """Return this process, its ancestors and its descendants."""
+    """Return the ids of this process, its ancestors and its descendants."""
     found, ancestor = {os.getpid(), *find_descendants(os.getpid(), root)}, os.getppid()
     while ancestor > 1 and ancestor not in found:
         found.add(ancestor)

@@ -132,7 +132,7 @@ def _measure_offset(clock: Child, times: int) -> tuple[float, float, str]:
 
 
 def _exit_reason(child: Child) -> str:
-    """Return a program's own error message, else how it exited."""
+    """Return a program's own error message, or a description of its exit if it printed none."""
     finished = child.wait(_ENDS_S)
     lines = [line.strip() for line in child.complaints if line.strip()]
     own_message = next((line.removeprefix("railwright: ") for line in lines if line.startswith("railwright: ")), "")

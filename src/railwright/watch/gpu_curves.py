@@ -150,7 +150,7 @@ def _build_slower_gpu(recorded: Recorded, gpu: str, those: Sequence[tuple[float,
 
 
 def _source_numbers(recorded: Recorded, kind: str) -> dict[str, int]:
-    """Return the number of each GPU's source of this name."""
+    """Return the index of each GPU's source of this kind, by GPU."""
     split = ((number, *source.name.partition(".")) for number, source in enumerate(recorded.about.sources))
     return {gpu: number for number, gpu, _, rest in split if rest == kind and gpu.startswith("gpu")}
 

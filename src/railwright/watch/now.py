@@ -66,7 +66,7 @@ class Bins:
 
 
 def longest_recording_s(watched: Iterable[tuple[str, Bins | str]]) -> float:
-    """Return the seconds of the longest recording; 0 if there are none."""
+    """Return the duration of the longest recording in seconds; 0 if there are none."""
     return max((one.seconds for _, one in watched if isinstance(one, Bins)), default=0.0)
 
 

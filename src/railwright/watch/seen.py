@@ -32,7 +32,7 @@ _LATER = "{} that it started later; computing is therefore the whole machine's p
 _TOO_SELDOM = 3.0
 """Traffic read this many times less often than computing is left out if it hides the iterations."""
 _QUIET_CPU = 0.05
-"""CPU seconds per second below which nothing is computed. Our choice."""
+"""The CPU seconds per second below which a job counts as idle. Our choice."""
 _QUIET_W = 1.0
 """Constant power of working GPUs counts as idle only below this."""
 _QUIET_BYTES_PER_S = 1e6

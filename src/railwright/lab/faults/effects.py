@@ -16,7 +16,7 @@ from railwright.lab.nodes import Cable, LabPlan, Node
 from railwright.units import format_line_rate, parse_line_rate
 
 MIN_RATE_BITS_PER_S = 64_000.0
-"""At a lower rate, a queue of a few packets holds them for seconds."""
+"""The minimum rate of a fault. At a lower rate, packets would wait in the queue for seconds."""
 MIN_MTU_BYTES = 1280
 """The minimum MTU of IPv6 (RFC 8200, section 5); below it the kernel disables IPv6 on the port, and so BGP."""
 DEFAULT_SLOWDOWN = 10.0
