@@ -200,7 +200,7 @@ def send_packets(
 
 
 def send_stream(lab: Ends, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[TcpFlowResult, ...]:
-    """Send a TCP flow from each source port, all at once, at full speed. Raises like `send_packets`."""
+    """Send a TCP flow from each source port, all at once, at full speed. Raises what `send_packets` does."""
     _check("seconds", duration_s, 0.05, MAX_DURATION_S)
     settings = {**_settings(way, ports), "duration_s": duration_s, "connect_timeout_s": _CONNECT_S}
     return _exchange(lab, way, "tcp", settings, duration_s + len(ports) * _CONNECT_S, TcpFlowResult)

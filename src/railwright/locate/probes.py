@@ -81,7 +81,7 @@ def _suppress_repeats(tell: Callable[[str], None]) -> Callable[[str], None]:
 
 @dataclass
 class RankProbes:
-    """The measurements of a search: launches phases and keeps all results."""
+    """The phases of a search, measured by launches of ranks, with all results."""
 
     place: Place
     way: ProbeKind

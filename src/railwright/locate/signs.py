@@ -205,7 +205,7 @@ def _dead_hosts(set_aside: Mapping[str, str]) -> list[Suspect]:
 
 
 def _silent_ports(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
-    """Return a suspect for each port with at least 3 flows, all unanswered, if any flow was answered."""
+    """Return a suspect for each port whose flows, at least 3, all went unanswered, if other ports were reached."""
     tries: dict[int, int] = {}
     reached: set[int] = set()
     for sign in (sign for one in signs for sign in one):

@@ -48,7 +48,7 @@ def slow(lab: Lab, node: str, share: float) -> Path:
 
 
 def read_quota(lab: Lab, node: str) -> float | None:
-    """Return the number of CPUs that the node's processes may use together; None if there is no limit, or no answer."""
+    """Return the number of CPUs that the node's processes may use together; None if it is unlimited or unknown."""
     try:
         group = cgroup_path(lab, node)
         if _is_unified(group.parent):

@@ -83,7 +83,7 @@ def _size_ticks(sizes: Sequence[float]) -> dict[str, Any]:
 def _logarithmic_ticks(low: float, high: float) -> list[float]:
     """Return ticks at 1, 2 and 5 times each power of ten.
 
-    Where the ends differ by a factor of 200 or more, only the powers have ticks; of many powers, every n-th.
+    If the ends differ by a factor of 200 or more, only the powers have ticks; of many powers, only every n-th.
     """
     decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     decades = decades[:: max(1, len(decades) // _MAX_DECADES)]

@@ -209,7 +209,7 @@ class _Printer(Page):
                 self.console.print()
 
     def absent(self, found: Sequence[Absent]) -> None:
-        """Print the paths that were not run or failed by reason. Failed paths are named; `verbose` names all."""
+        """Print the paths that were not run or failed, a line per reason. Names failed paths; `verbose` names all."""
         if not found:
             return
         self.heading("Not measured")

@@ -103,7 +103,7 @@ def percent(fraction: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Format a fraction of limit or a ratio of two values: two decimals, three below 0.1, `<0.001` below that."""
+    """Format a fraction of limit or a ratio of two values: two decimals, three below 0.1, `<0.001` below 0.001."""
     if value is None or not math.isfinite(value):
         return ABSENT
     if 0 < value < 0.001:
