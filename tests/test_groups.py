@@ -1,4 +1,4 @@
-"""Items grouped by a key."""
+"""Grouping of items by a key."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class NamespaceReach(ABC):
 
 
 def try_routes(ends: Ends, ways: Sequence[Route], port: int) -> str:
-    """Return why no packet arrives by any of the ways; empty if one arrives."""
+    """Return why no packet arrives by any of the routes; empty if one arrives."""
     refused = 0
     for way in ways:
         (seen,) = send_packets(ends, way, (port,), packets=_PACKETS, interval_s=_INTERVAL_S)
@@ -119,7 +119,7 @@ class LabReach(NamespaceReach):
 
     @property
     def host_cpus(self) -> float | None:
-        """The most CPUs that a host may use, by its cgroup; None if a host has no limit."""
+        """The maximum number of CPUs that a host may use, by its cgroup; None if a host has no limit."""
         quotas = [cpu.read_quota(self.lab, name) for name in self.hosts]
         held = [quota for quota in quotas if quota is not None]
         return max(held) if len(held) == len(quotas) else None

@@ -221,7 +221,7 @@ def probe(
     state.require_root()
     found = state.open_lab(name)
     way = traffic.route(found.plan, source, destination, rail=rail, ipv6=ipv6)
-    seen = traffic.probe(found, way, traffic.Sizes(**sizes))
+    seen = traffic.probe(found, way, traffic.ProbeLoad(**sizes))
     print_answer([seen], lambda: probe_lines(seen), as_json=as_json)
     return EXIT_SLOW if seen.lost or any(way_seen.failed_flows for way_seen in seen.ways) else EXIT_OK
 

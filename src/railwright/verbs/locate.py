@@ -185,14 +185,14 @@ def _make_place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
 
 def _choose_probe(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> ProbeKind:
     """Choose the kind of probe. Raises UsageError for options that conflict with it."""
-    from railwright.locate.ways import mpi_way, nccl_way, tcp_way
+    from railwright.locate.ways import mpi_probes, nccl_probes, tcp_probes
 
     if arguments.gpus is not None and arguments.probe != "nccl":
         raise UsageError("--gpus requires --probe nccl", hint="add --probe nccl")
     if arguments.probe == "tcp":
         if arguments.mpirun is not None:
             raise UsageError("--mpirun requires --probe mpi or nccl", hint="add --probe mpi or --probe nccl")
-        return tcp_way(place)
+        return tcp_probes(place)
     if hosts is None:
         raise UsageError(
             f"--probe {arguments.probe} does not work with --lab, which pins its routes", hint="leave out --probe"
@@ -204,8 +204,8 @@ def _choose_probe(arguments: Arguments, place: Place, hosts: Hosts | None, gpus:
     if arguments.latency:
         raise UsageError("--latency requires --probe tcp", hint="leave out --probe")
     if arguments.probe == "nccl":
-        return nccl_way(hosts, arguments.mpirun, gpus)
-    return mpi_way(hosts, arguments.mpirun)
+        return nccl_probes(hosts, arguments.mpirun, gpus)
+    return mpi_probes(hosts, arguments.mpirun)
 
 
 def _read_switch_tree(path: str, hosts: Hosts) -> SwitchTree:
@@ -220,7 +220,7 @@ def _read_switch_tree(path: str, hosts: Hosts) -> SwitchTree:
     file = Path(path)
     if file.is_dir():
         return build_lldp_tree(read_cabling(file), hosts.names, "".join(hosts.used_interfaces[:1]))
-    text = read_bounded(file, slurm_topology.MOST_BYTES).decode("utf-8", "replace")
+    text = read_bounded(file, slurm_topology.MAX_BYTES).decode("utf-8", "replace")
     try:
         return slurm_topology.parse_topology(text)
     except UsageError as error:

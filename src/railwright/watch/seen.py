@@ -32,11 +32,11 @@ _LATER = "{} that it started later; computing is therefore the whole machine's p
 _TOO_SELDOM = 3.0
 """Traffic read this many times less often than computing is left out if it hides the iterations."""
 _QUIET_CPU = 0.05
-"""CPU seconds per second below which nothing is computed. Our choice."""
+"""The CPU seconds per second below which a job counts as idle. Our choice."""
 _QUIET_W = 1.0
 """Constant power of working GPUs counts as idle only below this."""
 _QUIET_BYTES_PER_S = 1e6
-"""Lower traffic comes from shells and monitors. Our choice."""
+"""Less traffic than this may be from shells and monitors. Our choice."""
 
 
 class SeenSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,8 +165,10 @@ def compute_curves(recorded: Recorded, run: Run) -> list[Curve]:
 
 
 def choose_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
-    """Return the sources of a role: power of the working GPUs, else the job's user time; or interfaces and NVLinks.
+    """Return the sources of a role.
 
+    For compute these are the power of the working GPUs, or else the job's user time; for traffic, network interfaces,
+    RDMA ports and NVLinks. All but power are left out below 5 % of the busiest source of the role.
     The loopback is included if it carries a substantial part of the traffic.
     """
     if role == "compute" and (powers := find_power_sources(recorded, find_working_gpus(recorded))):
@@ -176,8 +178,8 @@ def choose_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
     wanted = [number for number, source in enumerate(sources) if _has_role(source, role)]
     if role == "compute" and any(sources[number].is_of_a_process for number in wanted):
         wanted = [number for number in wanted if sources[number].is_of_a_process != bool(run.started_later)]
-    most = max((totals[number] for number in wanted), default=0.0)
-    return [number for number in wanted if totals[number] > _MATTERS * most]
+    busiest = max((totals[number] for number in wanted), default=0.0)
+    return [number for number in wanted if totals[number] > _MATTERS * busiest]
 
 
 def _has_role(source: Source, role: Role) -> bool:

@@ -1,6 +1,6 @@
-"""Our side of the file comparison: `--write PATH BYTES` makes the file, `PATH SIZE DEPTH PASSES [THREADS]` reads it.
+"""Our side of the read comparison: `--write PATH BYTES` creates the file, `PATH SIZE DEPTH PASSES [THREADS]` reads it.
 
-Reading prints the seconds of all passes together, as a rate over the whole run is what fio reports.
+Reading prints the total seconds of all passes, since fio reports the rate of the whole run.
 """
 
 from __future__ import annotations

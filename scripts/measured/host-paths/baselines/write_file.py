@@ -1,6 +1,6 @@
-"""Our side of the comparison of writes: `PATH SIZE DEPTH PASSES` writes over the file that is there.
+"""Our side of the write comparison: `PATH SIZE DEPTH PASSES` overwrites an existing file.
 
-Prints the seconds of all passes together, as a rate over the whole run is what fio reports.
+Prints the total seconds of all passes, since fio reports the rate of the whole run.
 """
 
 from __future__ import annotations

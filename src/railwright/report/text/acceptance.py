@@ -12,7 +12,7 @@ from railwright.units import format_count
 
 SIGNS: dict[LineState, str] = {"met": wording.STATES["ok"].sign, "not met": wording.STATES["slow"].sign,
                               "not judged": wording.STATES["unknown"].sign}  # fmt: skip
-_MOST_TOLD = 4
+_MAX_BAD_LINES = 4
 _MEANING: dict[LineState, str] = {"met": "every line of the sheet is met", "not met": "a line of the sheet is not met",
                                  "not judged": "a line of the sheet could not be judged"}  # fmt: skip
 
@@ -63,12 +63,12 @@ def text_lines(sheet: Sheet) -> Iterator[str]:
     for asked, state, lines in items(sheet):
         yield f"  {SIGNS[state]} {wording.escape(asked)}: {tally(lines) if len(lines) > 1 else lines[0].state}"
         bad = [line for line in lines if line.state != "met"]
-        for line in bad[:_MOST_TOLD]:
-            yield "      " + ": ".join(filter(None, (subject(line), _seen(line))))
-        if len(bad) > _MOST_TOLD:
-            yield f"      and {len(bad) - _MOST_TOLD} more"
+        for line in bad[:_MAX_BAD_LINES]:
+            yield "      " + ": ".join(filter(None, (subject(line), _value_and_reason(line))))
+        if len(bad) > _MAX_BAD_LINES:
+            yield f"      and {len(bad) - _MAX_BAD_LINES} more"
 
 
-def _seen(line: SheetLine) -> str:
+def _value_and_reason(line: SheetLine) -> str:
     value = "" if line.value is None else f"{quantity_words(line, line.value)}, "
     return f"{value}{wording.escape(line.why)}"

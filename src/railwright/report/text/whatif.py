@@ -13,7 +13,7 @@ from railwright.report.text.collectives import rate_words
 from railwright.units import format_bandwidth, format_count
 
 _WIDTH = 100
-_MOST_LABEL = 24
+_MAX_LABEL = 24
 _NEARLY_ALL = 0.995
 _OPTICS_WORDS = {
     "all": "all cables are optical, two optics each",
@@ -31,7 +31,7 @@ def render_designs(designs: Sequence[Design], question: Question) -> str:
     width = max(map(len, names))
     rows = [(label.ljust(width), design) for label, design in zip(names, designs, strict=True)]
     blocks = [
-        [title_words(designs), *_named(rows)],
+        [title_words(designs), *_name_rows(rows)],
         [*_collectives(rows)],
         [*_paths(rows)],
         [*_parts(rows)],
@@ -51,7 +51,7 @@ def labels(designs: Sequence[Design]) -> tuple[str, ...]:
     words = [wording.escape(design.name).split() for design in designs]
     shared = set.intersection(*map(set, words)) if len(words) > 1 else set()
     found = [" ".join(word for word in name if word not in shared) or " ".join(name) for name in words]
-    if max(map(len, found)) > _MOST_LABEL or len(set(found)) < len(found):
+    if max(map(len, found)) > _MAX_LABEL or len(set(found)) < len(found):
         return tuple(f"design {number}" for number in range(1, len(found) + 1))
     return tuple(found)
 
@@ -114,7 +114,7 @@ def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
     return (*found, *list_cautions(designs, question.prices))
 
 
-def _named(rows: _Rows) -> Iterator[str]:
+def _name_rows(rows: _Rows) -> Iterator[str]:
     for label, design in rows:
         name = wording.escape(design.name)
         full_name = "" if label.rstrip() == name else f"{name}, "

@@ -19,7 +19,7 @@ from rich.live import Live as InPlace
 from rich.text import Text
 
 from railwright.report.pictures.watch import View, picture_lines
-from railwright.watch.now import Bins, longest_s
+from railwright.watch.now import Bins, longest_recording_s
 
 _Seen = TypeVar("_Seen")
 HostBins = Sequence[tuple[str, Bins | str]]
@@ -104,9 +104,9 @@ class Live(Generic[_Seen]):
             if not pressed or "q" in pressed:
                 os.kill(os.getpid(), signal.SIGINT)  # ends like Ctrl-C, with an analysis of the samples so far
                 return
-            now_s = longest_s(self._told)
+            now_s = longest_recording_s(self._told)
             for key in parse_keys(pressed):
-                self._view = self._view.after(key, now_s)
+                self._view = self._view.apply_key(key, now_s)
             if self._told:
                 self._draw()
 
