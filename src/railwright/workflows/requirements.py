@@ -41,5 +41,7 @@ def _read_lines(text: str) -> Iterator[str]:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise UsageError(f"cannot read {text[:60]!r}: {reason}", hint="write one path per line") from error
     if len(lines) > MAX_REQUIREMENTS:
-        raise UsageError(f"{text[:60]!r} has more than {MAX_REQUIREMENTS} lines", hint=f"give at most {MAX_REQUIREMENTS} paths")
+        raise UsageError(
+            f"{text[:60]!r} has more than {MAX_REQUIREMENTS} lines", hint=f"give at most {MAX_REQUIREMENTS} paths"
+        )
     yield from lines
