@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -15,6 +17,7 @@ from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.results.records import Context, End, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.results.store import load
+from railwright.run import exclusive
 from railwright.topology.expand import expand
 
 LONG = ("run", "mpi_bandwidth", "memory_copy", "-o", "mpi_bandwidth.sizes=8,64M", "-o", "transports=shm")
@@ -91,8 +94,25 @@ def test_a_run_that_was_cut_off_is_never_all_ok(end, status):
     assert diagnose(ResultFile(run=run, results=(healthy,), end=end), DECLARATIONS).exit_status == status
 
 
+def holds_lock(pid: int) -> bool:
+    """Report whether the process holds the lock of this host: a forced run beside another one goes without."""
+    name = exclusive._NAME.replace("\0", "@")
+    lines = (line.split() for line in Path("/proc/net/unix").read_text().splitlines())
+    inodes = {f"socket:[{fields[6]}]" for fields in lines if fields[-1] == name}
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            if str(file.readlink()) in inodes:
+                return True
+    return False
+
+
 def test_a_second_run_is_refused_unless_forced(railwright):
     first = started(railwright)
+    while not holds_lock(first.pid):  # a run of another test held it when this one began
+        first.send_signal(signal.SIGINT)
+        railwright.finish(first)
+        shutil.rmtree(railwright.output)
+        first = started(railwright)
     elsewhere = str(railwright.folder / "second")
     refused = railwright(*[part for part in SHORT if part != "--force"], "-O", elsewhere)
     assert refused.status == 3

@@ -110,7 +110,7 @@ class Proof(PlannedProof):
     def run(self, output: Path) -> ResultFile:
         """Measure everything. Results are kept however the run ends.
 
-        Raises UsageError if another run is active or the host is busy, unless `force` is set or everything is waived.
+        Raises CannotJudge if another run is active or the host is busy, unless `force` is set or everything is waived.
         """
         # If everything is waived, other work neither disturbs nor is disturbed.
         may_share = self.force or all(launch.plan.waived for launch in self.plan)
