@@ -1,5 +1,5 @@
-"""README.md and the pages of docs/: their commands run, their output is what is printed, their links lead
-somewhere. Commands that measure are only parsed.
+"""README.md and the pages of docs/: commands run, output is as printed, and links have targets. Commands that measure
+are only parsed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ANSWERS = (0, 1, 3)
 
 
 class Command(NamedTuple):
-    """A command line of a page, and the output that stands below it."""
+    """A command line of a page, and the output below it."""
 
     page: str
     line: int
@@ -50,7 +50,7 @@ class Command(NamedTuple):
 
 
 def commands_of(page: str) -> list[Command]:
-    """`$ railwright ...` in fenced blocks with what follows, and `    railwright ...` in indented ones."""
+    """Return the commands of a page: `$ railwright ...` in fenced blocks with their output, and indented ones."""
     found: list[Command] = []
     fenced = open_command = False
     for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
@@ -75,7 +75,7 @@ def name_of(command: Command) -> str:
 
 @cache
 def answer(text: str) -> tuple[int, str]:
-    """(exit status, standard output) of a command that measures nothing."""
+    """Run a command that measures nothing. Returns its exit status and standard output."""
     arguments = shlex.split(text, comments=True)[1:]
     done = CliRunner().invoke(cli, arguments, standalone_mode=False)
     if isinstance(done.exception, RailwrightError):
@@ -116,7 +116,7 @@ def test_every_command_of_the_docs_that_measures_nothing_gives_an_answer(command
     "command", [one for one in COMMANDS if one.arguments[0] in OFFLINE and one.output], ids=name_of
 )
 def test_the_output_in_the_docs_is_what_is_printed(command):
-    """Lines may be left out, broken elsewhere and columns moved together; nothing else."""
+    """The page may leave out lines, wrap them elsewhere and narrow columns, and must not differ otherwise."""
     printed = " ".join(answer(command.text)[1].split())
     place = 0
     for number, line in command.output:
@@ -142,7 +142,7 @@ def test_the_cluster_files_in_the_docs_are_the_examples():
 
 
 def anchors_of(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, by GitHub's rules."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

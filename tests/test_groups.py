@@ -1,4 +1,4 @@
-"""Items put together by a key."""
+"""Grouping of items by a key."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """measure-gpu: the programs it starts, their order and place, and the page that it writes from recorded raw files.
 
-There is no GPU here: nvidia-smi, mpirun and railwright are programs that tell how they were called.
+There is no GPU here: nvidia-smi, mpirun and railwright are stand-ins that print their arguments.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PROGRAMS = {
 
 @pytest.fixture
 def parts(monkeypatch):
-    """The script's own modules."""
+    """The modules of the script."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
     from measure_gpu import nixl_direct, page, points, sampling, session, udev_record, written
 
@@ -63,7 +63,7 @@ def recorded(tmp_path_factory):
 
 
 def called(folder, *arguments, **environment):
-    """The lines that the script started, and its output."""
+    """Run the script. Returns the command lines that it started, and its output."""
     programs, calls = folder / "bin", folder / "calls"
     programs.mkdir(exist_ok=True)
     for name, text in PROGRAMS.items():
@@ -230,7 +230,7 @@ def test_nixl_and_its_c_api_take_turns_on_the_first_two_gpus(tmp_path, monkeypat
 
 
 def test_what_nixl_takes_is_told_beside_its_c_api(parts, tmp_path):
-    """Two rounds of the C API, and one recorded run of ours: 4 KiB is a latency there, 256 MiB a rate."""
+    """The records have two rounds of the C API and a run of ours, with 4 KiB as a latency and 256 MiB as a rate."""
     for number, text in enumerate(("WRITE 4096 8e-6\nREAD 4096 9e-06\n", "a warning of UCX\nWRITE 4096 10e-6\n")):
         (tmp_path / f"nixl-direct-{number}.txt").write_text(f"{text}WRITE 268435456 0.7e-3\nREAD 8192 1\n")
     with tarfile.open(RECORDED / "written-4xh200.tar.xz") as archive:

@@ -22,7 +22,7 @@ RECORDED = ROOT / "testdata" / "measured" / "pf-switchdev"
 
 @pytest.fixture
 def parts(monkeypatch):
-    """The script's own modules."""
+    """The modules of the script."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts/measured/node-network"))
     from measure_pf_switchdev import page, transfers
 
@@ -39,9 +39,9 @@ def test_no_way_is_always_measured_before_another(parts):
 def test_few_samples_are_kept_and_the_summary_is_of_all(parts):
     samples = tuple(float(number) for number in range(1, 10_001))
     result = Result(benchmark="b", quantity="latency_s", path="p", samples=samples, summary=summarise(samples))
-    kept = parts["transfers"].thinned(result)
+    kept = parts["transfers"].thin_samples(result)
     assert (len(kept.samples), kept.settings["samples_kept"], kept.summary) == (250, "1 of 40", result.summary)
-    assert parts["transfers"].thinned(kept) == kept
+    assert parts["transfers"].thin_samples(kept) == kept
 
 
 def test_a_record_says_what_repeats_it_and_not_where_it_was_written(parts):

@@ -1,4 +1,4 @@
-"""docs/measured, and that of node/: a page for each subject with its records; what is cited of it stands there."""
+"""docs/measured and node/docs/measured: each subject has a page with its records, and cited figures are on the page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bare(number: str) -> str:
 
 
 def figures(text: str) -> set[tuple[str, str]]:
-    """Every number with its unit, as it is written; each of `1.28 to 1.30 us` has the unit, a bare range has none."""
+    """Return every number with its unit, as written. Both numbers of `1.28 to 1.30 us` have the unit."""
     found = {
         (bare(number), match["unit"]) for match in RANGE.finditer(text) for number in re.findall(NUMBER, match["many"])
     }
@@ -62,7 +62,7 @@ def numbers(text: str) -> set[str]:
 
 
 def cells(row: str) -> str:
-    """A row's cells but its first, which names it."""
+    """Return the cells of a row except the first, its name."""
     return " | ".join(cell for cell in row.strip().strip("|").split("|")[1:] if not re.fullmatch(r"[\s:-]*", cell))
 
 
@@ -89,7 +89,7 @@ def passages(page: Path) -> list[Passage]:
 
 
 def missing(passage: Passage) -> list[str]:
-    """The figures of a passage that none of its pages has."""
+    """Return the figures of a passage that are on none of its pages."""
     pages = "\n".join(page.read_text(encoding="utf-8") for page in passage.pages)
     if passage.is_table:
         return sorted(numbers(re.sub("`[^`]*`", "", passage.text)) - numbers(pages))

@@ -1,4 +1,4 @@
-"""The scripts of the tiers: what cannot be built fails, or is waived by name where that is asked for."""
+"""The scripts of the test tiers: a tier that cannot be built fails, or with --may-be-waived is skipped by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def tree(tmp_path):
-    """A checkout with the script alone: its builds and its Go are told what to do by each test."""
+    """A checkout with only the script; each test defines the builds and the `go` command."""
     (tmp_path / "scripts").mkdir()
     for script in ("test-tier", "build-beside"):
         shutil.copy(ROOT / "scripts" / script, tmp_path / "scripts")
@@ -92,7 +92,7 @@ def test_what_failed_stands_at_the_end_without_what_explains_it(tree):
     program(tree / "go", f"cat {tree}/told; exit 1")
     status, told = run(tree, "k8s")
     assert status == 1
-    whole, again = told.split("What failed, the first lines of each message (all of it: .cache/test-k8s.log):\n")
+    whole, again = told.split("Failures, with the first lines of each message (all of it: .cache/test-k8s.log):\n")
     assert whole.endswith(f"{explained}FAIL\n")
     assert again == told_by_go + explained[: explained.index("        pod/7 ")]
     assert (tree / ".cache" / "test-k8s.log").read_text() == f"{told_by_go}{explained}FAIL\n"
@@ -126,7 +126,7 @@ def test_a_build_that_has_not_ended_with_the_command_is_ended_with_all_that_it_s
 
 
 def whole(tree: Path, tier: str, make: str = "") -> tuple[int, str]:
-    """scripts/test, whose tiers of Kubernetes and of the emulated machine, and whose make, are the texts given."""
+    """Run scripts/test with `tier` as its test-tier script and `make` as make. Returns its status and output."""
     shutil.copy(ROOT / "scripts" / "test", tree / "scripts")
     program(tree / "scripts" / "test-tier", tier)
     program(tree / "make", f"echo made $2; {make}")

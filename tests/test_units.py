@@ -1,4 +1,4 @@
-"""Sizes, sweeps and rates: read as they are printed, and refused with the next step when they make no sense."""
+"""Sizes, sweeps and rates: parsed in the printed form, and refused with the next step if invalid."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_bits_and_bytes_are_told_apart_by_case_and_a_nic_s_number_is_of_bits(tex
 def test_a_rate_whose_case_tells_nothing_is_refused_with_both_readings(text):
     with pytest.raises(UsageError) as caught:
         parse_line_rate(text)
-    assert caught.value.message == f"the rate {text!r} may be of bits or of bytes"
+    assert caught.value.message == f"the rate {text!r} may mean bits or bytes"
     assert caught.value.hint == "write 50Gb/s, or 50GB/s for 400 Gb/s"
 
 

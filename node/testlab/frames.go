@@ -7,7 +7,7 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// Kinds of Ethernet frames.
+// EtherTypes of the frames that tests send.
 const (
 	EtherIPv4 = 0x0800
 	EtherARP  = 0x0806
@@ -16,29 +16,29 @@ const (
 	EtherQinQ = 0x88a8
 )
 
-// Broadcast is the Ethernet address of all.
+// Broadcast is the Ethernet broadcast address.
 var Broadcast = attachment.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// Ether puts a header before a payload.
+// Ether returns an Ethernet frame with the payload.
 func Ether(destination, source attachment.MAC, kind uint16, payload []byte) []byte {
 	frame := append(append([]byte{}, destination[:]...), source[:]...)
 	return append(binary.BigEndian.AppendUint16(frame, kind), payload...)
 }
 
-// Tagged puts a VLAN tag into a frame.
+// Tagged returns a copy of the frame with an 802.1Q tag inserted.
 func Tagged(tci uint16, frame []byte) []byte {
 	tagged := binary.BigEndian.AppendUint16(append([]byte{}, frame[:12]...), EtherVLAN)
 	return append(binary.BigEndian.AppendUint16(tagged, tci), frame[12:]...)
 }
 
-// TaggedAs puts a tag of another kind than EtherVLAN into a frame, as the outer one of two.
+// TaggedAs is like Tagged with another EtherType for the tag, such as EtherQinQ for the outer of two tags.
 func TaggedAs(kind, tci uint16, frame []byte) []byte {
 	tagged := Tagged(tci, frame)
 	binary.BigEndian.PutUint16(tagged[12:], kind)
 	return tagged
 }
 
-// ARP of operation 1 (request) or 2 (reply).
+// ARP returns an ARP message. Operation 1 is a request, 2 a reply.
 func ARP(operation uint16, sender attachment.MAC, senderIP netip.Addr, target attachment.MAC,
 	targetIP netip.Addr) []byte {
 	message := []byte{0, 1, 8, 0, 6, 4}
@@ -47,7 +47,7 @@ func ARP(operation uint16, sender attachment.MAC, senderIP netip.Addr, target at
 	return append(append(message, target[:]...), targetIP.AsSlice()...)
 }
 
-// IPv4 packet; fragment is the field of flags and offset.
+// IPv4 returns an IPv4 packet. fragment is the 16-bit field of flags and fragment offset.
 func IPv4(source, destination netip.Addr, protocol byte, fragment uint16, payload []byte) []byte {
 	header := []byte{0x45, 0}
 	header = binary.BigEndian.AppendUint16(header, uint16(20+len(payload)))
@@ -59,7 +59,7 @@ func IPv4(source, destination netip.Addr, protocol byte, fragment uint16, payloa
 	return append(header, payload...)
 }
 
-// MarkClass writes the DSCP and ECN of a packet, IPv4 or IPv6.
+// MarkClass sets the DSCP and ECN of an IPv4 or IPv6 packet in place.
 func MarkClass(packet []byte, dscp, ecn byte) {
 	class := dscp<<2 | ecn
 	if packet[0]>>4 == 6 {
@@ -70,7 +70,7 @@ func MarkClass(packet []byte, dscp, ecn byte) {
 	SumIPv4(packet)
 }
 
-// Class is the DSCP and ECN of a packet, IPv4 or IPv6.
+// Class returns the DSCP and ECN of an IPv4 or IPv6 packet.
 func Class(packet []byte) (dscp, ecn byte) {
 	class := packet[1]
 	if packet[0]>>4 == 6 {
@@ -79,13 +79,14 @@ func Class(packet []byte) (dscp, ecn byte) {
 	return class >> 2, class & 3
 }
 
-// SumIPv4 writes the header's checksum anew.
+// SumIPv4 recomputes the header checksum of an IPv4 packet in place.
 func SumIPv4(packet []byte) {
 	binary.BigEndian.PutUint16(packet[10:], 0)
 	binary.BigEndian.PutUint16(packet[10:], checksum(packet[:4*int(packet[0]&15)]))
 }
 
-// IPv4Options puts options, whose length is a multiple of 4, into a packet that has none.
+// IPv4Options returns a copy of the packet, which must have no options, with these options. Their length must be a
+// multiple of 4 bytes.
 func IPv4Options(packet, options []byte) []byte {
 	longer := append(append(append([]byte{}, packet[:20]...), options...), packet[20:]...)
 	longer[0] += byte(len(options) / 4)
@@ -94,7 +95,7 @@ func IPv4Options(packet, options []byte) []byte {
 	return longer
 }
 
-// IPv6 packet.
+// IPv6 returns an IPv6 packet. next is the next-header field.
 func IPv6(source, destination netip.Addr, next, hopLimit byte, payload []byte) []byte {
 	header := []byte{0x60, 0, 0, 0}
 	header = binary.BigEndian.AppendUint16(header, uint16(len(payload)))
@@ -103,7 +104,7 @@ func IPv6(source, destination netip.Addr, next, hopLimit byte, payload []byte) [
 	return append(header, payload...)
 }
 
-// UDP datagram with its checksum over IPv6's or IPv4's addresses.
+// UDP returns a UDP datagram with its checksum, which covers the IP addresses.
 func UDP(source, destination netip.Addr, from, to uint16, payload []byte) []byte {
 	datagram := binary.BigEndian.AppendUint16(nil, from)
 	datagram = binary.BigEndian.AppendUint16(datagram, to)
@@ -113,7 +114,7 @@ func UDP(source, destination netip.Addr, from, to uint16, payload []byte) []byte
 	return datagram
 }
 
-// TCP segment that asks for a connection, with data.
+// TCP returns a TCP SYN segment with data.
 func TCP(source, destination netip.Addr, from, to uint16, payload []byte) []byte {
 	segment := binary.BigEndian.AppendUint16(nil, from)
 	segment = binary.BigEndian.AppendUint16(segment, to)
@@ -123,8 +124,8 @@ func TCP(source, destination netip.Addr, from, to uint16, payload []byte) []byte
 	return segment
 }
 
-// Echo is the request of a ping, of ICMP or ICMPv6 as the addresses are.
-func Echo(source, destination netip.Addr, payload []byte) []byte {
+// EchoRequest returns an ICMP or ICMPv6 echo request, depending on the address family.
+func EchoRequest(source, destination netip.Addr, payload []byte) []byte {
 	kind := byte(8)
 	if source.Is6() {
 		kind = 128
@@ -132,7 +133,7 @@ func Echo(source, destination netip.Addr, payload []byte) []byte {
 	return ICMP(source, destination, kind, 0, []byte{0, 7, 0, 1}, payload)
 }
 
-// ICMP or ICMPv6, as the addresses are; second is its second word.
+// ICMP returns an ICMP or ICMPv6 message, depending on the address family. second is the header's second 32-bit word.
 func ICMP(source, destination netip.Addr, kind, code byte, second, payload []byte) []byte {
 	message := append(append([]byte{kind, code, 0, 0}, second...), payload...)
 	summed := message
@@ -143,8 +144,9 @@ func ICMP(source, destination netip.Addr, kind, code byte, second, payload []byt
 	return message
 }
 
-// Discovery is a message of IPv6's neighbour discovery about a target, with one option that holds a MAC address: type
-// 135 solicits (option 1, the sender's), 136 advertises (option 2, the target's). More options may follow.
+// Discovery returns an IPv6 neighbour discovery message about a target, with an option that holds a MAC address: type
+// 135 is a solicitation (option 1, the sender's address), 136 an advertisement (option 2, the target's). more is
+// appended.
 func Discovery(source, destination netip.Addr, kind byte, flags uint32, target netip.Addr, option byte,
 	mac attachment.MAC, more ...byte) []byte {
 	message := []byte{kind, 0, 0, 0}

@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// FRRVersion is a release of FRR that the tests run: Debian's own, or a newer one in a folder beside it.
+// FRRVersion is an FRR release that the tests run: Debian's package, or a newer release unpacked in a folder.
 type FRRVersion string
 
-// The releases: 8.4 of Debian 12 and 10.3 of Debian 13.
+// The releases are 8.4 from Debian 12 and 10.3 from Debian 13.
 const (
 	FRR8  FRRVersion = "8"
 	FRR10 FRRVersion = "10"
 )
 
-// vtyGroup must be the daemons' own, or they do not start.
+// vtyGroup must be the group that the daemons were built with, or they do not start.
 const vtyGroup = "frrvty"
 
-// FRR is a set of FRR's daemons in a namespace, configured by one frr.conf through vtysh as its service does.
+// FRR is a set of FRR daemons in a namespace. vtysh loads a single frr.conf into all of them, as FRR's service does.
 type FRR struct {
 	Namespace *Namespace
 	Folder    string
@@ -35,8 +35,8 @@ type FRR struct {
 	processes map[string]*exec.Cmd
 }
 
-// StartFRR starts zebra and bgpd (for FRR 10 mgmtd too; more where named, as bfdd) and loads the configuration. Skips the
-// test where this release is not on the machine, unless RAILWRIGHT_TEST_NEEDS_FRR is set: then that is a failure.
+// StartFRR starts zebra, bgpd, the daemons in more, such as bfdd, and for FRR 10 mgmtd, and loads the configuration. If
+// this release is not installed, it skips the test, or fails it if RAILWRIGHT_TEST_NEEDS_FRR is set.
 func StartFRR(t testing.TB, namespace *Namespace, version FRRVersion, configuration string, more ...string) *FRR {
 	t.Helper()
 	if _, err := frrProgram(version, "bgpd"); err != nil {
@@ -45,7 +45,7 @@ func StartFRR(t testing.TB, namespace *Namespace, version FRRVersion, configurat
 		}
 		t.Skip(err)
 	}
-	// Not t.TempDir: its path can be longer than that of a unix socket may be.
+	// t.TempDir can return a path that is too long for a unix socket.
 	folder, err := os.MkdirTemp("", "rwt-frr-")
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func StartFRR(t testing.TB, namespace *Namespace, version FRRVersion, configurat
 	frr := &FRR{Namespace: namespace, Folder: folder, Version: version, processes: map[string]*exec.Cmd{}}
 	frr.daemons = append([]string{"zebra", "bgpd"}, more...)
 	if version == FRR10 {
-		// The management daemon comes first, and has its sockets here: no option moves them elsewhere.
+		// The management daemon must start first. No option moves its sockets out of this folder.
 		frr.daemons = append([]string{"mgmtd"}, frr.daemons...)
 		run := filepath.Join("/run/frr", namespace.Name)
 		if err := os.MkdirAll(run, 0o755); err != nil {
@@ -79,10 +79,10 @@ func StartFRR(t testing.TB, namespace *Namespace, version FRRVersion, configurat
 	return frr
 }
 
-// Socket that vtysh talks to a daemon by.
+// Socket returns the path of a daemon's vtysh socket.
 func (f *FRR) Socket(daemon string) string { return filepath.Join(f.Folder, daemon+".vty") }
 
-// Show runs a command in vtysh and gives what it prints.
+// Show runs commands in vtysh and returns their output.
 func (f *FRR) Show(t testing.TB, commands ...string) string {
 	t.Helper()
 	var arguments []string
@@ -92,10 +92,10 @@ func (f *FRR) Show(t testing.TB, commands ...string) string {
 	return Run(t, f.vtysh(t, arguments...)...)
 }
 
-// Vtysh is the command line of vtysh for these daemons, without a command.
+// Vtysh returns the command line that runs vtysh for these daemons, without a command to execute.
 func (f *FRR) Vtysh(t testing.TB) []string { return f.vtysh(t) }
 
-// Pids of the daemons that run, by their names.
+// Pids returns the process IDs of the running daemons by name.
 func (f *FRR) Pids() map[string]int {
 	pids := map[string]int{}
 	for daemon, command := range f.processes {
@@ -104,7 +104,7 @@ func (f *FRR) Pids() map[string]int {
 	return pids
 }
 
-// Restart daemons as after a crash of all of them: ended in this order, started in the reverse one.
+// Restart kills daemons in this order, as a crash of all of them would, and starts them in the reverse order.
 func (f *FRR) Restart(t testing.TB, daemons ...string) {
 	t.Helper()
 	for _, daemon := range daemons {
@@ -115,7 +115,7 @@ func (f *FRR) Restart(t testing.TB, daemons ...string) {
 	}
 }
 
-// Kill ends a daemon as a crash would, with no chance to say goodbye.
+// Kill kills a daemon with SIGKILL and waits until it has exited.
 func (f *FRR) Kill(t testing.TB, daemon string) {
 	t.Helper()
 	if f.processes[daemon] == nil {
@@ -124,17 +124,17 @@ func (f *FRR) Kill(t testing.TB, daemon string) {
 	f.end(daemon)
 }
 
-// Start a daemon again and give it its configuration, as FRR's own watchdog does.
+// Start starts a daemon again and loads its configuration, as FRR's watchdog does.
 func (f *FRR) Start(t testing.TB, daemon string) {
 	t.Helper()
 	f.launch(t, daemon)
 	f.load(t, "-d", daemon)
 }
 
-// Freeze a daemon where it is: its sockets stay open and nobody answers.
+// Freeze stops a daemon with SIGSTOP: its sockets stay open, but nothing answers.
 func (f *FRR) Freeze(t testing.TB, daemon string) { f.signal(t, daemon, syscall.SIGSTOP) }
 
-// Thaw is Freeze's reverse.
+// Thaw resumes a frozen daemon.
 func (f *FRR) Thaw(t testing.TB, daemon string) { f.signal(t, daemon, syscall.SIGCONT) }
 
 func (f *FRR) signal(t testing.TB, daemon string, signal syscall.Signal) {
@@ -158,7 +158,7 @@ func (f *FRR) launch(t testing.TB, daemon string) {
 		t.Fatal(err)
 	}
 	path := func(name string) string { return filepath.Join(f.Folder, name) }
-	// As root: a daemon that takes another user is no longer told that this process died.
+	// A daemon that changes its user loses the signal that ends it with this process, so it must stay root.
 	arguments := append(program, "-u", "root", "-g", vtyGroup, "--vty_socket", f.Folder, "-z", path("zserv.api"),
 		"-i", path(daemon+".pid"), "-P", "0", "--log", "file:"+path(daemon+".log"))
 	if f.Version == FRR10 {
@@ -183,7 +183,7 @@ func (f *FRR) launch(t testing.TB, daemon string) {
 		if time.Now().After(until) {
 			log, _ := os.ReadFile(path(daemon + ".log"))
 			complaint, _ := os.ReadFile(path(daemon + ".err"))
-			t.Fatalf("%s does not answer 20 s after its start:\n%s%s", daemon, complaint, log)
+			t.Fatalf("%s must answer within 20 s of its start:\n%s%s", daemon, complaint, log)
 		}
 	}
 }
@@ -192,14 +192,14 @@ func (f *FRR) load(t testing.TB, arguments ...string) {
 	t.Helper()
 	command := f.vtysh(t, append([]string{"--config_dir", f.Folder, "-b"}, arguments...)...)
 	output := Run(t, command...)
-	// A daemon that is just reading what it starts with holds mgmtd's lock for a moment.
+	// A daemon that is still loading its initial configuration holds mgmtd's lock briefly.
 	for until := time.Now().Add(10 * time.Second); strings.Contains(output, "locked by another session") && time.Now().Before(until); {
 		time.Sleep(50 * time.Millisecond)
 		output = Run(t, command...)
 	}
 	for line := range strings.Lines(output) {
 		if strings.HasPrefix(line, "%") || strings.Contains(line, "Unknown command") || strings.HasPrefix(line, "line ") {
-			t.Fatalf("FRR %s does not take its configuration:\n%s", f.Version, output)
+			t.Fatalf("FRR %s rejected its configuration:\n%s", f.Version, output)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func frrProgram(version FRRVersion, daemon string) ([]string, error) {
 	return []string{loader, "--library-path", strings.Join(libraries, ":"), program}, nil
 }
 
-// frr10Root is the folder named by RAILWRIGHT_FRR10, or that of scripts/unpack-frr10 in this checkout.
+// frr10Root returns the folder in RAILWRIGHT_FRR10, or the one that scripts/unpack-frr10 fills in this checkout.
 func frr10Root() string {
 	if named := os.Getenv("RAILWRIGHT_FRR10"); named != "" {
 		return named

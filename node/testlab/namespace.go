@@ -1,5 +1,5 @@
-// Package testlab makes real network namespaces, cables, switches and routers for tests. Everything it starts ends with
-// the test, also when the test is killed.
+// Package testlab creates network namespaces, cables, switches and routers for tests. Everything that it starts ends
+// with the test, even if the test is killed.
 package testlab
 
 import (
@@ -15,15 +15,15 @@ import (
 	"testing"
 )
 
-// Namespace is a network namespace of its own, gone at the end of the test.
+// Namespace is a network namespace that is deleted at the end of the test.
 type Namespace struct{ Name string }
 
-// NewNamespace makes one; hint is a part of its name, up to 8 of a-z, 0-9 and -. Skips the test for all but root,
-// unless RAILWRIGHT_TEST_NEEDS_ROOT is set: then that is a failure. RAILWRIGHT_TEST_PURE (make quick) skips it for all.
+// NewNamespace creates a namespace. hint is part of its name, up to 8 of a-z, 0-9 and -. Without root it skips the
+// test, or fails it if RAILWRIGHT_TEST_NEEDS_ROOT is set. It always skips if RAILWRIGHT_TEST_PURE is set (make quick).
 func NewNamespace(t testing.TB, hint string) *Namespace {
 	t.Helper()
 	if os.Getenv("RAILWRIGHT_TEST_PURE") != "" {
-		t.Skip("only pure tests are asked for: this one makes a namespace")
+		t.Skip("test needs a network namespace, and RAILWRIGHT_TEST_PURE is set")
 	}
 	if os.Geteuid() != 0 {
 		if os.Getenv("RAILWRIGHT_TEST_NEEDS_ROOT") != "" {
@@ -44,10 +44,11 @@ func NewNamespace(t testing.TB, hint string) *Namespace {
 	return namespace
 }
 
-// made by this process so far: names that are drawn by lot meet where a test makes hundreds.
+// made counts the namespaces of this process and makes their names unique. Random names collide if a test creates
+// hundreds.
 var made atomic.Int64
 
-// sweep the namespaces of tests that were killed: their processes died with them, their names did not.
+// sweep deletes the namespaces of killed tests once. Their processes ended with the test, but their names remain.
 var sweep sync.Once
 
 var ownedName = regexp.MustCompile(`^rwt-[a-z0-9-]+-([0-9]+)-[0-9a-f]{4}$`)
@@ -65,43 +66,43 @@ func deleteAbandoned() {
 	}
 }
 
-// Path of the namespace's file.
+// Path returns the path of the namespace's file.
 func (n *Namespace) Path() string { return "/run/netns/" + n.Name }
 
-// Command that runs in the namespace; it dies with this process.
+// Command returns a command that runs in the namespace and is killed when this process ends.
 func (n *Namespace) Command(argv ...string) *exec.Cmd {
 	command := exec.Command("ip", append([]string{"netns", "exec", n.Name}, argv...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return command
 }
 
-// Run a command in the namespace and give its output; a failure of it is the test's.
+// Run runs a command in the namespace and returns its output. It fails the test if the command fails.
 func (n *Namespace) Run(t testing.TB, argv ...string) string {
 	t.Helper()
 	return output(t, n.Command(argv...))
 }
 
-// Try runs a command in the namespace, for those that may fail.
+// Try runs a command in the namespace that may fail, and returns its output and its error.
 func (n *Namespace) Try(argv ...string) (string, error) {
 	output, err := n.Command(argv...).CombinedOutput()
 	return string(output), err
 }
 
-// IP runs `ip` on the namespace.
+// IP runs `ip -n` on the namespace and returns its output. It fails the test if the command fails.
 func (n *Namespace) IP(t testing.TB, arguments ...string) string {
 	t.Helper()
 	return output(t, exec.Command("ip", append([]string{"-n", n.Name}, arguments...)...))
 }
 
-// TakeAddressesAtOnce leaves out duplicate address detection, which holds each IPv6 address back for a second, on
-// interfaces made from now on.
+// TakeAddressesAtOnce disables duplicate address detection, which delays each IPv6 address by a second, for interfaces
+// that are created later.
 func (n *Namespace) TakeAddressesAtOnce(t testing.TB) {
 	t.Helper()
 	n.Run(t, "sysctl", "-qw", "net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0")
 }
 
-// Cable joins two namespaces with a veth pair whose ends are up and leave checksums to software: the userspace datapath
-// does not fill in what a veth left for hardware.
+// Cable connects two namespaces with a veth pair and sets both ends up. It disables checksum offload, because the
+// userspace datapath does not compute checksums that a veth left to hardware.
 func Cable(t testing.TB, first *Namespace, name string, other *Namespace, otherName string) {
 	t.Helper()
 	Run(t, "ip", "link", "add", name, "netns", first.Name, "type", "veth", "peer", "name", otherName, "netns", other.Name)
@@ -114,7 +115,7 @@ func Cable(t testing.TB, first *Namespace, name string, other *Namespace, otherN
 	}
 }
 
-// Run a command and give its output; a failure of it is the test's.
+// Run runs a command and returns its output. It fails the test if the command fails.
 func Run(t testing.TB, argv ...string) string {
 	t.Helper()
 	return output(t, exec.Command(argv[0], argv[1:]...))
@@ -133,7 +134,7 @@ func (n *Namespace) processes() []int {
 	output, _ := exec.Command("ip", "netns", "pids", n.Name).Output()
 	var pids []int
 	for _, word := range strings.Fields(string(output)) {
-		// A thread of this process may be there for a moment (Within): never ourselves.
+		// A thread of this process can be in the namespace temporarily (Within); this process must not kill itself.
 		if pid, err := strconv.Atoi(word); err == nil && pid != os.Getpid() {
 			pids = append(pids, pid)
 		}

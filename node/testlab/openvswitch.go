@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The daemons of Open vSwitch.
+// The Open vSwitch daemons.
 const (
 	Database = "ovsdb-server"
 	Switch   = "ovs-vswitchd"
@@ -23,17 +23,18 @@ const (
 
 const ovsSchema = "/usr/share/openvswitch/vswitch.ovsschema"
 
-// OpenVSwitch is a pair of Open vSwitch's daemons in a namespace, with the userspace datapath.
+// OpenVSwitch is ovsdb-server and ovs-vswitchd in a namespace, with the userspace datapath.
 type OpenVSwitch struct {
 	Namespace *Namespace
-	// Folder of the sockets: db.sock, BRIDGE.mgmt, and ovs-vswitchd's pid file and control socket.
+	// Folder holds the sockets db.sock and BRIDGE.mgmt, the daemons' pid files, control sockets and logs, and the
+	// database.
 	Folder    string
 	processes map[string]*exec.Cmd
-	kept      int // interfaces that the kernel is kept out of
+	kept      int // number of interfaces passed to KeepKernelOut
 }
 
-// StartOpenVSwitch starts both daemons. Skips the test where Open vSwitch is not installed, unless
-// RAILWRIGHT_TEST_NEEDS_OVS is set: then that is a failure.
+// StartOpenVSwitch starts both daemons. If Open vSwitch is not installed, it skips the test, or fails it if
+// RAILWRIGHT_TEST_NEEDS_OVS is set.
 func StartOpenVSwitch(t testing.TB, namespace *Namespace) *OpenVSwitch {
 	t.Helper()
 	if _, err := os.Stat(ovsSchema); err != nil {
@@ -42,7 +43,7 @@ func StartOpenVSwitch(t testing.TB, namespace *Namespace) *OpenVSwitch {
 		}
 		t.Skip("Open vSwitch is not installed: apt-get install openvswitch-switch ethtool")
 	}
-	// Not t.TempDir: its path can be longer than that of a unix socket may be.
+	// t.TempDir can return a path that is too long for a unix socket.
 	folder, err := os.MkdirTemp("", "rwt-ovs-")
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +58,7 @@ func StartOpenVSwitch(t testing.TB, namespace *Namespace) *OpenVSwitch {
 	Run(t, "ovsdb-tool", "create", open.path("conf.db"), ovsSchema)
 	open.Start(t, Database)
 	open.Vsctl(t, "--no-wait", "init")
-	// A single thread of each kind, since tests share two cores.
+	// A single thread of each kind is enough, because all tests share two cores.
 	open.Vsctl(t, "--no-wait", "set", "Open_vSwitch", ".", "other_config:n-handler-threads=1",
 		"other_config:n-revalidator-threads=1")
 	open.Start(t, Switch)
@@ -66,10 +67,10 @@ func StartOpenVSwitch(t testing.TB, namespace *Namespace) *OpenVSwitch {
 
 func (o *OpenVSwitch) path(name string) string { return filepath.Join(o.Folder, name) }
 
-// DatabaseSocket is where ovsdb-server listens.
+// DatabaseSocket returns the path of the socket that ovsdb-server listens on.
 func (o *OpenVSwitch) DatabaseSocket() string { return o.path("db.sock") }
 
-// Start a daemon, and wait until it answers.
+// Start starts a daemon and waits until it answers.
 func (o *OpenVSwitch) Start(t testing.TB, daemon string) {
 	t.Helper()
 	arguments := []string{daemon, "unix:" + o.DatabaseSocket(), "--disable-system", "--disable-system-route"}
@@ -98,12 +99,12 @@ func (o *OpenVSwitch) Start(t testing.TB, daemon string) {
 		}
 		if time.Now().After(until) {
 			log, _ := os.ReadFile(o.path(daemon + ".log"))
-			t.Fatalf("%s does not answer 20 s after its start: %v\n%s", daemon, err, log)
+			t.Fatalf("%s must answer within 20 s of its start: %v\n%s", daemon, err, log)
 		}
 	}
 }
 
-// Kill a daemon as a crash would, with no chance to say goodbye.
+// Kill kills a daemon with SIGKILL and waits until it has exited.
 func (o *OpenVSwitch) Kill(t testing.TB, daemon string) {
 	t.Helper()
 	if o.processes[daemon] == nil {
@@ -112,10 +113,10 @@ func (o *OpenVSwitch) Kill(t testing.TB, daemon string) {
 	o.end(daemon)
 }
 
-// Freeze a daemon where it is: its sockets stay open and nobody answers.
+// Freeze stops a daemon with SIGSTOP: its sockets stay open, but nothing answers.
 func (o *OpenVSwitch) Freeze(t testing.TB, daemon string) { o.signal(t, daemon, syscall.SIGSTOP) }
 
-// Thaw is Freeze's reverse.
+// Thaw resumes a frozen daemon.
 func (o *OpenVSwitch) Thaw(t testing.TB, daemon string) { o.signal(t, daemon, syscall.SIGCONT) }
 
 func (o *OpenVSwitch) signal(t testing.TB, daemon string, signal syscall.Signal) {
@@ -132,19 +133,19 @@ func (o *OpenVSwitch) end(daemon string) {
 	_ = command.Wait()
 }
 
-// Vsctl runs ovs-vsctl.
+// Vsctl runs ovs-vsctl and returns its output.
 func (o *OpenVSwitch) Vsctl(t testing.TB, arguments ...string) string {
 	t.Helper()
 	return Run(t, append([]string{"ovs-vsctl", "--db=unix:" + o.DatabaseSocket(), "--timeout=20"}, arguments...)...)
 }
 
-// Ofctl runs a command of ovs-ofctl on a bridge.
+// Ofctl runs an ovs-ofctl command on a bridge and returns its output.
 func (o *OpenVSwitch) Ofctl(t testing.TB, bridge, command string, arguments ...string) string {
 	t.Helper()
 	return Run(t, append(o.ofctl(bridge, command), arguments...)...)
 }
 
-// Answers says whether ovs-vswitchd takes flows for the bridge.
+// Answers reports whether ovs-vswitchd answers OpenFlow requests for the bridge.
 func (o *OpenVSwitch) Answers(bridge string) bool {
 	arguments := o.ofctl(bridge, "show")
 	return exec.Command(arguments[0], arguments[1:]...).Run() == nil
@@ -156,8 +157,8 @@ func (o *OpenVSwitch) ofctl(bridge, command string) []string {
 
 var countedFlow = regexp.MustCompile(`cookie=(0x[0-9a-f]+),.* n_packets=(\d+),`)
 
-// Counted packets by the cookie of the flows that ovs-ofctl dumped.
-func Counted(t testing.TB, dumped string) map[uint64]uint64 {
+// PacketsByCookie sums the packet counters of dumped flows by cookie. dumped is the output of `ovs-ofctl dump-flows`.
+func PacketsByCookie(t testing.TB, dumped string) map[uint64]uint64 {
 	t.Helper()
 	found := map[uint64]uint64{}
 	for _, flow := range countedFlow.FindAllStringSubmatch(dumped, -1) {
@@ -171,7 +172,7 @@ func Counted(t testing.TB, dumped string) map[uint64]uint64 {
 	return found
 }
 
-// Appctl asks ovs-vswitchd itself.
+// Appctl runs an ovs-appctl command on ovs-vswitchd and returns its output.
 func (o *OpenVSwitch) Appctl(t testing.TB, arguments ...string) string {
 	t.Helper()
 	pid, err := os.ReadFile(o.path(Switch + ".pid"))
@@ -182,7 +183,7 @@ func (o *OpenVSwitch) Appctl(t testing.TB, arguments ...string) string {
 	return Run(t, append([]string{"ovs-appctl", "-t", control}, arguments...)...)
 }
 
-// AddBridge makes a rail's bridge: secure, with the MAC address that pods know as their gateway's, and up.
+// AddBridge creates a rail's bridge in fail mode secure, with the MAC address of the pods' gateway, and sets it up.
 func (o *OpenVSwitch) AddBridge(t testing.TB, bridge, mac string) {
 	t.Helper()
 	o.Vsctl(t, "add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev", "fail_mode=secure",
@@ -190,10 +191,10 @@ func (o *OpenVSwitch) AddBridge(t testing.TB, bridge, mac string) {
 	o.Namespace.IP(t, "link", "set", bridge, "up")
 }
 
-// AddPort puts an interface on a bridge, with external_ids as name=value. With the userspace datapath the host's own
-// kernel sees all that comes in by the interface too: it would answer ARP for the bridge with the wrong MAC address,
-// and route around the flows. It is kept out; and nothing leaves a checksum to hardware, which the datapath would not
-// fill in.
+// AddPort adds an interface to a bridge, with external_ids as name=value. With the userspace datapath the host's kernel
+// receives the interface's packets too: it would answer ARP for the bridge with the wrong MAC address and route past
+// the flows, so KeepKernelOut drops them. Checksum offload is disabled, because the datapath does not compute checksums
+// that a sender left to hardware.
 func (o *OpenVSwitch) AddPort(t testing.TB, bridge, face string, externalIDs ...string) {
 	t.Helper()
 	arguments := []string{"add-port", bridge, face}
@@ -209,7 +210,8 @@ func (o *OpenVSwitch) AddPort(t testing.TB, bridge, face string, externalIDs ...
 	o.Namespace.Run(t, "ethtool", "-K", face, "tx", "off")
 }
 
-// KeepKernelOut of an interface that the userspace datapath uses: OVS reads its packets before this drops them.
+// KeepKernelOut drops the packets of an interface before the kernel's network stack. The userspace datapath has already
+// read them by then.
 func (o *OpenVSwitch) KeepKernelOut(t testing.TB, face string) {
 	t.Helper()
 	o.Namespace.Run(t, "sysctl", "-qw", "net/ipv6/conf/"+face+"/disable_ipv6=1")
@@ -220,7 +222,7 @@ func (o *OpenVSwitch) KeepKernelOut(t testing.TB, face string) {
 	output(t, command)
 }
 
-// AddPod makes a namespace with an interface eth0 whose other end is a port of the bridge, as ovs-cni makes it.
+// AddPod creates a namespace with an interface eth0 whose peer is a port of the bridge, as ovs-cni creates it.
 func (o *OpenVSwitch) AddPod(t testing.TB, bridge, face, mac string) *Namespace {
 	t.Helper()
 	pod := NewNamespace(t, "pod")

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Patience with what must come to pass on a machine that has other work. It tells only what hangs: nothing is asserted by
-// it.
+// Patience is the time limit for conditions that must become true, also on a busy machine. It only detects hangs: no
+// test asserts a duration with it.
 const Patience = 60 * time.Second
 
-// Eventually waits until something holds, and says how long that took.
+// Eventually waits until holds returns true and returns the time that it waited. It fails the test after Patience.
 func Eventually(t testing.TB, name string, holds func() bool) time.Duration {
 	t.Helper()
 	return UntilRight(t, func() string {
@@ -20,7 +20,8 @@ func Eventually(t testing.TB, name string, holds func() bool) time.Duration {
 	})
 }
 
-// UntilRight waits until nothing is wrong any more; what still is ends the test.
+// UntilRight waits until wrong returns "" and returns the time that it waited. After Patience it fails the test with
+// what wrong returned last.
 func UntilRight(t testing.TB, wrong func() string) time.Duration {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {

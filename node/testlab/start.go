@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Start a command that has a death signal so that the signal comes when this process ends, not earlier: the kernel sends
-// it with the thread that made the child.
+// Start starts a command that has a parent death signal. It starts it on a thread that lives as long as this process,
+// because the kernel sends the signal when the thread that created the child ends.
 func Start(command *exec.Cmd) error {
 	failed := make(chan error)
 	lastingThread <- func() { failed <- command.Start() }
@@ -26,7 +26,7 @@ var lastingThread = func() chan<- func() {
 	return work
 }()
 
-// AtOnce does tasks beside each other; one that fails fails the test, one that skips skips it.
+// AtOnce runs tasks concurrently and waits for all of them. A task that fails or skips does the same to the test.
 func AtOnce(t testing.TB, tasks ...func()) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -34,7 +34,7 @@ func AtOnce(t testing.TB, tasks ...func()) {
 		group.Go(task)
 	}
 	group.Wait()
-	// t.FailNow of a task only ended that task's goroutine.
+	// t.FailNow and t.SkipNow in a task end only that task's goroutine.
 	if t.Failed() {
 		t.FailNow()
 	}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wire is a raw socket on an interface in a namespace: it sends frames as they are, and counts those that come in.
+// Wire is a raw socket on an interface in a namespace. It sends frames unchanged and records those that arrive.
 type Wire struct {
 	descriptor int
 	lock       sync.Mutex
@@ -23,10 +23,10 @@ type Wire struct {
 	ended      chan struct{}
 }
 
-// mostKept bounds how many frames a wire remembers.
-const mostKept = 100_000
+// maxRecorded is the maximum number of frames that a Wire records. It ignores later ones.
+const maxRecorded = 100_000
 
-// OpenWire on an interface; closed at the end of the test.
+// OpenWire opens a Wire on an interface and closes it at the end of the test.
 func OpenWire(t testing.TB, namespace *Namespace, face string) *Wire {
 	t.Helper()
 	wire := &Wire{ended: make(chan struct{})}
@@ -35,7 +35,7 @@ func OpenWire(t testing.TB, namespace *Namespace, face string) *Wire {
 	}
 	go wire.listen()
 	t.Cleanup(func() {
-		// The socket's time-out lets the listener see it.
+		// The listener checks this after each receive timeout.
 		wire.closing.Store(true)
 		<-wire.ended
 		_ = unix.Close(wire.descriptor)
@@ -43,7 +43,7 @@ func OpenWire(t testing.TB, namespace *Namespace, face string) *Wire {
 	return wire
 }
 
-// Within runs a function on a thread that is in the namespace: sockets that it opens stay there.
+// Within runs a function on a thread in the namespace. Sockets that the function opens stay in the namespace.
 func (n *Namespace) Within(do func() error) error {
 	failed := make(chan error)
 	go func() {
@@ -71,7 +71,7 @@ func (n *Namespace) Within(do func() error) error {
 }
 
 func (w *Wire) open(face string) error {
-	// The name is looked up in the thread's namespace, and so is everything about the socket.
+	// The interface and the socket belong to the namespace of this thread.
 	found, err := net.InterfaceByName(face)
 	if err != nil {
 		return err
@@ -98,14 +98,14 @@ func (w *Wire) listen() {
 		length, from, err := unix.Recvfrom(w.descriptor, buffer, 0)
 		w.lock.Lock()
 		sender, ok := from.(*unix.SockaddrLinklayer)
-		if err == nil && ok && sender.Pkttype != unix.PACKET_OUTGOING && len(w.incoming) < mostKept {
+		if err == nil && ok && sender.Pkttype != unix.PACKET_OUTGOING && len(w.incoming) < maxRecorded {
 			w.incoming = append(w.incoming, append([]byte(nil), buffer[:length]...))
 		}
 		w.lock.Unlock()
 	}
 }
 
-// Send a frame as it is.
+// Send sends a frame, padded with zeros to 60 bytes.
 func (w *Wire) Send(t testing.TB, frame []byte) {
 	t.Helper()
 	if len(frame) < 60 {
@@ -117,13 +117,13 @@ func (w *Wire) Send(t testing.TB, frame []byte) {
 			return
 		}
 		if !errors.Is(err, unix.ENOBUFS) || time.Now().After(until) {
-			t.Fatalf("a frame of %d bytes cannot be sent: %v", len(frame), err)
+			t.Fatalf("send a frame of %d bytes: %v", len(frame), err)
 		}
 		runtime.Gosched()
 	}
 }
 
-// Count the frames that came in and are of a kind.
+// Count returns the number of recorded frames for which kind returns true.
 func (w *Wire) Count(kind func(frame []byte) bool) int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -136,14 +136,14 @@ func (w *Wire) Count(kind func(frame []byte) bool) int {
 	return count
 }
 
-// Forget what came in so far.
+// Forget discards the recorded frames.
 func (w *Wire) Forget() {
 	w.lock.Lock()
 	w.incoming = nil
 	w.lock.Unlock()
 }
 
-// Frames that came in and are of a kind.
+// Frames returns the recorded frames for which kind returns true.
 func (w *Wire) Frames(kind func(frame []byte) bool) [][]byte {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -156,5 +156,5 @@ func (w *Wire) Frames(kind func(frame []byte) bool) [][]byte {
 	return found
 }
 
-// FrameText shows the start of a frame in a test's complaint.
+// FrameText returns the first 80 bytes of a frame in hexadecimal, for failure messages.
 func FrameText(frame []byte) string { return fmt.Sprintf("%x", frame[:min(len(frame), 80)]) }

@@ -1,4 +1,4 @@
-"""Trees in .cache/mutants: the source of one revision, the tests of another, and what is altered there."""
+"""Work trees in .cache/mutants, with the source of one revision, the tests of another, and a mutant."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ BUILD_NATIVE = (
 
 @dataclass(frozen=True)
 class Copy:
-    """A work tree of its own, with its own .venv: nothing is altered in the tree that is worked in."""
+    """A separate work tree with its own .venv, so that mutants never alter the developer's tree."""
 
     folder: Path
 
     def set_up(self, source: str, tests: str) -> None:
-        """Lay it out, or put back whatever an interrupted run left."""
+        """Create the work tree, or restore it after an interrupted run."""
         if not self.folder.exists():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             subprocess.run(["git", "worktree", "add", "--force", "--detach", self.folder, tests], cwd=ROOT, check=True)
         self._git("checkout", "--force", "--detach", tests)
         self._git("restore", "--source", source, "--", *SOURCE)
-        worker = self.folder / "scripts/test-worker"  # how tests are run is today's, whichever tests
+        worker = self.folder / "scripts/test-worker"  # the present runner, also for tests of an old revision
         worker.write_text((ROOT / "scripts/test-worker").read_text())
         worker.chmod(0o755)
         subprocess.run(["make", "test-deps"], cwd=self.folder, check=True)
         self.build_native()
 
     @contextlib.contextmanager
-    def altered(self, mutant: Mutant) -> Iterator[None]:
-        """The mutant is in place, and what was there afterwards."""
+    def with_mutant(self, mutant: Mutant) -> Iterator[None]:
+        """Apply the mutant for the duration of the context, then restore the file."""
         path = self.folder / mutant.path
         text = path.read_text()
         try:
@@ -51,7 +51,7 @@ class Copy:
             self._write(path, text)
 
     def _write(self, path: Path, text: str) -> None:
-        """Python tells that a file changed by its size and the second of its change: no two texts share both."""
+        """Write a file with a new modification time: Python detects a change by size and by whole seconds of it."""
         changed = max(time.time(), path.stat().st_mtime + 2)
         path.write_text(text)
         os.utime(path, (changed, changed))

@@ -1,4 +1,4 @@
-"""Draws mutants at random, spread over packages by size, at least one in each."""
+"""Draws mutants at random, distributed over packages by size, with at least one in each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from mutating.languages import C, Go, Language, Python
 
 SPREAD: tuple[tuple[type[Language], int], ...] = ((Python, 39), (C, 3), (Go, 18))
-"""Mutants of each language, about in proportion to the lines of src/railwright and node/, and of C and Python."""
+"""The number of mutants per language, roughly proportional to its lines in src/railwright and node/."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Mutant:
     after: str
 
     def apply(self, text: str) -> str:
-        """Find the line in a later source, in which it may have moved."""
+        """Apply the mutant to a later source, in which its line may have moved."""
         lines = text.splitlines(keepends=True)
         places = [number for number, line in enumerate(lines, 1) if line.rstrip("\n") == self.before]
         place = self.line if self.line in places else places[0] if len(places) == 1 else None
         if place is None:
-            sys.exit(f"mutant {self.number}: {self.path}:{self.line} is no longer what was altered; draw again")
+            sys.exit(f"mutant {self.number}: {self.path}:{self.line} has changed since it was drawn; draw again")
         lines[place - 1] = self.after + "\n"
         return "".join(lines)
 
@@ -82,5 +82,5 @@ def _mutant(
     mutant = Mutant(number, type(mutator).__name__, package, name, line, kind, before, after)
     if mutator.runs(path, mutant.apply(path.read_text())):
         return mutant
-    print(f"drawn again, as it does not run: {name}:{line} {after.strip()}", file=sys.stderr)
+    print(f"drawn again, because it does not compile: {name}:{line} {after.strip()}", file=sys.stderr)
     return None

@@ -1,7 +1,7 @@
-"""Alterations of a file, for each language: cosmic-ray's operators, gremlins' tokens, and a few tokens of C.
+"""The possible alterations of a file per language: cosmic-ray's operators, gremlins' tokens, and a few C tokens.
 
-Each mutator offers, for a file, changes of single lines, and says of one whether it runs at all: what does not compile
-or import, and what alters no more than an annotation, proves nothing of a test.
+Each class lists the changes of single lines in a file, and reports whether a changed file still runs. A change that
+does not compile or import, or that alters only an annotation, says nothing about tests.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ ROOT = Path(__file__).resolve().parents[2]
 GREMLINS = ROOT / ".cache/gremlins"
 
 Changes = dict[int, dict[str, list[Callable[[], str | None]]]]
-"""Number of a line -> kind of change -> what gives the line as it may be; None where other lines change too."""
+"""Line number -> kind of change -> functions that return the altered line, or None if other lines change as well."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """The files of the language in a tree of the repository, each with its package."""
+    """A language in a tree of the repository: its files by package, and their possible changes."""
 
     tree: Path
 
@@ -43,7 +43,7 @@ class Language:
         raise NotImplementedError
 
     def runs(self, path: Path, text: str) -> bool:
-        """Whether the file can be loaded with this text; the file itself stays as it was."""
+        """Report whether the file can be loaded with this text. The file itself is restored."""
         raise NotImplementedError
 
     def loads(self, path: Path, text: str, argv: list[str], cwd: Path) -> bool:
@@ -57,7 +57,7 @@ class Language:
 
 
 class Python(Language):
-    """By cosmic-ray. An operator with arguments of its own (a variable's name) is left out."""
+    """Python, altered by cosmic-ray. Operators that take arguments, such as a variable's name, are left out."""
 
     def packages(self) -> dict[str, list[Path]]:
         source = self.tree / "src/railwright"
@@ -90,7 +90,7 @@ class Python(Language):
 
 
 class Go(Language):
-    """By gremlins' list of tokens; `SWAPS` says what it puts for each. Generated files are in node/api, not here."""
+    """Go, altered at the tokens that gremlins lists, by `SWAPS`. Generated files are in node/api, not here."""
 
     def packages(self) -> dict[str, list[Path]]:
         found = defaultdict(list)
@@ -103,7 +103,7 @@ class Go(Language):
     def changes(self, path: Path) -> Changes:
         lines = path.read_text().splitlines()
         found: Changes = defaultdict(lambda: defaultdict(list))
-        for one in self._listed.get(path.relative_to(self.tree / "node").as_posix(), ()):
+        for one in self._tokens.get(path.relative_to(self.tree / "node").as_posix(), ()):
             line, column = lines[one["line"] - 1], one["column"] - 1
             for token, other in SWAPS[one["type"]]:
                 if line.startswith(token, column):
@@ -116,8 +116,8 @@ class Go(Language):
         return self.loads(path, text, ["go", "build", "-o", os.devnull, f"./{path.parent.name}"], path.parents[1])
 
     @functools.cached_property
-    def _listed(self) -> dict[str, list[dict]]:
-        """All that gremlins finds. It asks for coverage first, so the tests are built, and none of them is run."""
+    def _tokens(self) -> dict[str, list[dict]]:
+        """Return all tokens that gremlins finds. It collects coverage first, so tests are built, but none is run."""
         found = {}
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder, "listed.json")
@@ -133,7 +133,7 @@ class Go(Language):
 
 
 class C(Language):
-    """Tokens outside comments and strings: comparisons, sums and logic of the timed loops."""
+    """C, altered at tokens outside comments and strings: comparisons, sums and logic of the timed loops."""
 
     def packages(self) -> dict[str, list[Path]]:
         return {"native": sorted((self.tree / "src/railwright/native").glob("*.c"))}
@@ -182,7 +182,7 @@ def _altered_line(lines: list[str], text: str, operator: Operator, occurrence: i
 
 
 def _bare(text: str) -> str:
-    """The code without docstrings and annotations."""
+    """Return the code without docstrings and annotations."""
     try:
         tree = ast.parse(text)
     except SyntaxError:

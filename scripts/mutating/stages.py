@@ -1,4 +1,4 @@
-"""The tests that a mutant has to pass, nearest first; each command has a time limit."""
+"""The tests to run on a mutant, those of its own package first; each command has a time limit."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from mutating.copies import Copy
 from mutating.draw import Mutant
 
 STAGES = ("package", "package-machine", "quick", "machine")
-"""The tests of its package, pure and of the machine; then those of all others, pure and of the machine."""
+"""Pure tests and machine tests of the mutant's package, then pure tests and machine tests of other packages."""
 LIMIT_S, TEST_LIMIT_S = 460, 240
-"""Time limits of a command and of a test in it: several times their duration on a shared machine."""
+"""The time limits of a command and of each of its tests: several times their duration on a shared machine."""
 NO_TESTS = 5  # pytest's exit status
-TIMED_OUT = (124, 137)  # that of `timeout`
+TIMED_OUT = (124, 137)  # exit statuses of `timeout`
 MOSTLY_PURE = ("report", "diagnosis", "cli", "checks", "faults", "topology", "results", "limits")
 FOLDERS = (".", *MOSTLY_PURE, "benchmarks", "native", "launch", "lab", "net")
-TESTED_IN = {"verbs": "cli", ".": "launch"}  # where the tests of a package are, if not in the folder of its name
-REACHING = {  # package -> folders of tests that start what uses it
+TESTED_IN = {"verbs": "cli", ".": "launch"}  # package -> folder of its tests, if its name differs
+REACHING = {  # package -> folders of tests that start programs that use it
     "lab": ("net", "launch"),
     "net": ("lab",),
     "native": ("benchmarks", "launch"),
@@ -31,7 +31,7 @@ REACHING = {  # package -> folders of tests that start what uses it
 GO_NODES = ("railwright/node/test/chain", "-run=^TestAFabricWithOldFRR$ railwright/node/test/lab")
 REACHING_OTHERS = ("cli", "report", "topology", "launch", "benchmarks")
 PYTEST = ("scripts/test-worker", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", str(TEST_LIMIT_S))
-# Without these a test of node/ that cannot run here would skip itself, and be called ok.
+# Without these a test of node/ that cannot run here would skip itself and count as passed.
 NEEDED = {"RAILWRIGHT_TEST_NEEDS_ROOT": "1", "RAILWRIGHT_TEST_NEEDS_OVS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 PURE = (("RAILWRIGHT_TEST_PURE", "1"),)
@@ -57,9 +57,9 @@ class Tests:
     environment: tuple[tuple[str, str], ...] = ()
 
     def run(self, but: set[str]) -> Ended:
-        """Runs them all but those that are named."""
+        """Run the tests except those in `but`."""
         folder = self.copy.folder / ("node" if self.argv[0] == "go" else ".")
-        # Whatever runs the command may make it wait; the limit is of the command.
+        # RAILWRIGHT_RUN_BY may delay the command, so the time limit is inside it.
         process = subprocess.run(
             [
                 *os.environ.get("RAILWRIGHT_RUN_BY", "").split(),
@@ -93,7 +93,7 @@ class Tests:
         return [*self.argv, *(f"--deselect={name}" for name in sorted(but) if "::" in name)]
 
     def alone(self, ended: Ended) -> Tests:
-        """Return the failed tests to run on the unaltered source: a failure there too proves nothing."""
+        """Return the command for the failed tests alone, or for all if none is known by name."""
         if ended.timed_out or not ended.failed:
             return self
         if self.argv[0] != "go":
@@ -108,10 +108,9 @@ class Tests:
 
 
 def tests_of(copy: Copy, mutant: Mutant, stage: str) -> Iterator[Tests]:
-    """The commands of one stage.
+    """Yield the commands of one stage.
 
-    A file or a package of Go is a stage of its own: who knows what should catch a mutant names it, and waits for
-    nothing else that reaches it.
+    The path of a test file or of a Go package is also a stage, and runs only that.
     """
     if "/" in stage:
         yield Tests(
@@ -135,7 +134,7 @@ def _python(copy: Copy, mutant: Mutant, stage: str) -> Iterator[Tests]:
         for file in _files(copy, own, module) if tiers else []:
             yield from _pytest(copy, [file], "machine")
     elif stage == "quick":
-        for folder in FOLDERS if tiers else MOSTLY_PURE:  # before there were tiers, by folder
+        for folder in FOLDERS if tiers else MOSTLY_PURE:  # revisions without tiers are divided by folder
             if folder != own:
                 yield from _pytest(copy, _files(copy, folder, module), "not machine" if tiers else None)
     else:
@@ -151,7 +150,7 @@ def _pytest(copy: Copy, files: list[str], tier: str | None) -> Iterator[Tests]:
 
 
 def _files(copy: Copy, folder: str, module: str) -> list[str]:
-    """The files of tests in a folder, those that name the module first."""
+    """Return the test files in a folder, those that mention the module first."""
     base = copy.folder / "tests"
     paths = sorted(base.glob("test_*.py") if folder == "." else (base / folder).rglob("test_*.py"))
     named = re.compile(rf"\b{re.escape(module)}\b")
@@ -160,7 +159,10 @@ def _files(copy: Copy, folder: str, module: str) -> list[str]:
 
 
 def _go(copy: Copy, mutant: Mutant, stage: str) -> Iterator[Tests]:
-    """Its own package, then what imports it, each first what is pure there; then whole nodes."""
+    """Yield the tests of the mutant's package, then those of packages that import it, then whole nodes.
+
+    Of each, the pure tests come first.
+    """
     own = "railwright/" + Path(mutant.path).parent.as_posix()
     words = ("go", "test", f"-timeout={LIMIT_S - 20}s")
     if stage.startswith("package"):

@@ -7,7 +7,7 @@ import gc
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    # An import makes tens of thousands of objects, none of them garbage: looking at them all takes a tenth of --help.
+    # An import makes tens of thousands of objects, none of them garbage: scanning them takes a tenth of --help's time.
     gc.set_threshold(50_000)
     from railwright.main import main as run
 

@@ -12,12 +12,14 @@ from fractions import Fraction
 
 MAX_RANKS = 1 << 20
 
-_TWICE = frozenset({"all_reduce"})
-_ONCE = frozenset({"reduce_scatter", "all_gather", "all_to_all", "all_to_allv", "gather", "scatter"})
-_WHOLE = frozenset({"broadcast", "reduce", "send_recv", "hypercube"})
+_RING_TWICE = frozenset({"all_reduce"})
+_RING_ONCE = frozenset({"reduce_scatter", "all_gather", "all_to_all", "all_to_allv", "gather", "scatter"})
+_UNSCALED = frozenset({"broadcast", "reduce", "send_recv", "hypercube"})
 
-OPERATIONS = _TWICE | _ONCE | _WHOLE
-DIVIDED = frozenset({"reduce_scatter", "all_gather", "all_to_all", "all_to_allv", "gather", "scatter", "hypercube"})
+OPERATIONS = _RING_TWICE | _RING_ONCE | _UNSCALED
+PER_RANK_COUNTED = frozenset(
+    {"reduce_scatter", "all_gather", "all_to_all", "all_to_allv", "gather", "scatter", "hypercube"}
+)
 """Operations whose size is the element count of one rank times the ranks times the element size in bytes."""
 
 
@@ -27,12 +29,12 @@ def busbw_factor(operation: str, ranks: int) -> Fraction:
     Raises KeyError for an unknown operation and ValueError for fewer than one rank.
     """
     if ranks < 1:
-        raise ValueError(f"{ranks} ranks: an operation needs at least one")
-    if operation in _TWICE:
+        raise ValueError(f"ranks must be at least 1, got {ranks}")
+    if operation in _RING_TWICE:
         return Fraction(2 * (ranks - 1), ranks)
-    if operation in _ONCE:
+    if operation in _RING_ONCE:
         return Fraction(ranks - 1, ranks)
-    if operation in _WHOLE:
+    if operation in _UNSCALED:
         return Fraction(1)
     raise KeyError(operation)
 
@@ -52,17 +54,15 @@ def bus_bandwidth(operation: str, ranks: int, algorithm_bytes_per_s: float) -> f
 def bound_ranks(operation: str, low: float, high: float) -> tuple[int, int] | None:
     """Return the minimum and maximum number of ranks whose factor is within [low, high].
 
-    None if the factor does not depend on the ranks.
-
-    An empty range (least above most) means that no number of ranks has such a factor. n = 1 / (1 - f), with f halved
-    for all_reduce.
+    None if the factor does not depend on the ranks. A minimum above the maximum means that no number of ranks has a
+    factor in that range. n = 1 / (1 - f), with f halved for all_reduce.
     """
-    if operation not in _TWICE | _ONCE:
+    if operation not in _RING_TWICE | _RING_ONCE:
         return None
-    scale = 2.0 if operation in _TWICE else 1.0
-    least_share, most_share = max(low / scale, 0.0), high / scale
-    if most_share < 0 or least_share >= 1:
+    scale = 2.0 if operation in _RING_TWICE else 1.0
+    min_share, max_share = max(low / scale, 0.0), high / scale
+    if max_share < 0 or min_share >= 1:
         return 2, 1
-    least = max(1, math.ceil(1 / (1 - least_share) - 1e-9))
-    most = MAX_RANKS if most_share >= 1 else math.floor(1 / (1 - most_share) + 1e-9)
-    return least, min(most, MAX_RANKS)
+    minimum = max(1, math.ceil(1 / (1 - min_share) - 1e-9))
+    maximum = MAX_RANKS if max_share >= 1 else math.floor(1 / (1 - max_share) + 1e-9)
+    return minimum, min(maximum, MAX_RANKS)

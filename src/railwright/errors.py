@@ -4,7 +4,7 @@
     ├── UsageError                status 2  the command line or an input file is wrong
     └── CannotJudge               status 3  something needed could not be read or measured
 
-An error states the exact cause once, where it is known, with the value seen. It ends with the next step.
+An error states the exact cause once, if it is known, with the value seen. It ends with the next step.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CannotJudge(RailwrightError):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Build the error for a name that does not exist. Its hint lists the nearest names that do."""
+    """Build the error for a name that does not exist. Its hint lists the nearest names, or else all known names."""
     import difflib  # a tenth of the time of --help
 
     names = sorted(known)

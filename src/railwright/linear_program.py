@@ -23,7 +23,7 @@ _TIME_LIMIT_S = 60.0
 
 
 class NoSolution(Exception):
-    """The program has no finite optimum. `why` is `infeasible`, `unbounded` or HiGHS's own status."""
+    """The program has no finite optimum. `why` is `infeasible`, `unbounded`, or another reason with HiGHS's status."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -49,7 +49,7 @@ class Program:
         self._bounds: dict[str, tuple[float, float]] = {}
         self._starts, self._columns, self._factors = array("i", [0]), array("i"), array("d")
         self._model: ctypes.c_void_p | None = None
-        """The model in HiGHS. None before the first solution."""
+        """The model in HiGHS. None before the first solve."""
 
     def add_variable(self, objective: float = 0.0) -> int:
         """Add a variable >= 0 and return its number."""
@@ -72,7 +72,7 @@ class Program:
         if name in self._bounds:
             raise ValueError(f"two rows are named {name!r}")
         if self._model is not None:
-            raise ValueError(f"row {name!r} comes after the program was solved")
+            raise ValueError(f"row {name!r} cannot be added after the program was solved")
         self._bounds[name] = (low, high)
         if 0 in terms.values():
             terms = {column: factor for column, factor in terms.items() if factor}
@@ -81,15 +81,15 @@ class Program:
         self._starts.append(len(self._columns))
 
     def solve(self, at_most: Mapping[str, float], *, anew: bool = True) -> Solution:
-        """Return the optimum with the named rows at most their bounds, which may be infinite. Raises NoSolution.
+        """Return the optimum with each row in `at_most` at most its bound, which may be infinite. Raises NoSolution.
 
         Without `anew` the solver starts from the last optimum, which is faster. If there are several optima, the
         result may then be a different one.
         """
         bounds = self._bounds | {name: (-math.inf, bound) for name, bound in at_most.items()}
-        library = _highs()
+        library = _load_highs()
         if self._model is None:
-            self._model = self._pass(library, bounds)
+            self._model = self._build_model(library, bounds)
         else:
             if anew:
                 library.Highs_clearSolver(self._model)
@@ -102,7 +102,7 @@ class Program:
             raise NoSolution(_STATUS_WORDS.get(status, f"HiGHS model status {status}"))
         return self._solution(library, self._model)
 
-    def _pass(self, library: ctypes.CDLL, bounds: Mapping[str, tuple[float, float]]) -> ctypes.c_void_p:
+    def _build_model(self, library: ctypes.CDLL, bounds: Mapping[str, tuple[float, float]]) -> ctypes.c_void_p:
         """Build the HiGHS model, which is destroyed together with this program."""
         model = ctypes.c_void_p(library.Highs_create())
         weakref.finalize(self, library.Highs_destroy, model)
@@ -110,11 +110,11 @@ class Program:
         library.Highs_setDoubleOptionValue(model, b"time_limit", _TIME_LIMIT_S)
         library.Highs_setIntOptionValue(model, b"threads", 1)
         columns = len(self._objective)
-        least, most = array("d", [0.0]) * columns, array("d", [math.inf]) * columns
+        lower, upper = array("d", [0.0]) * columns, array("d", [math.inf]) * columns
         lows, highs = (array("d", (ends[side] for ends in bounds.values())) for side in (0, 1))
         status = library.Highs_passLp(
             model, columns, len(bounds), len(self._columns), _ROW_WISE, _MAXIMIZE, ctypes.c_double(0.0),
-            _doubles(self._objective), _doubles(least), _doubles(most), _doubles(lows), _doubles(highs),
+            _doubles(self._objective), _doubles(lower), _doubles(upper), _doubles(lows), _doubles(highs),
             _integers(self._starts), _integers(self._columns), _doubles(self._factors),
         )  # fmt: skip
         if status < 0:
@@ -139,7 +139,7 @@ def _integers(values: array[int]) -> ctypes.Array[ctypes.c_int32]:
 
 
 @cache
-def _highs() -> ctypes.CDLL:
+def _load_highs() -> ctypes.CDLL:
     import highsbox
 
     library = ctypes.CDLL(f"{highsbox.highs_lib_dir()}/libhighs.so")

@@ -83,7 +83,7 @@ def load_command(verb: str) -> click.Command | None:  # noqa: C901 - a table
 
 
 _MACHINE_HINT = "use --host SHAPE|FILE for the machine and --count for the number of hosts: --host hgx-h100 --count 2"
-_INSTEAD = {
+_EQUIVALENT_OPTIONS = {
     **dict.fromkeys(("--machine", "--system", "--server", "--instance", "--topology", "--model"), _MACHINE_HINT),
     **dict.fromkeys(("-N", "-n", "--hosts", "--num-nodes", "--nnodes", "--number"), _MACHINE_HINT),
     **dict.fromkeys(("--op", "--operation", "--coll", "--test"), "use --collective all_reduce"),
@@ -95,11 +95,11 @@ _INSTEAD = {
 """Options of other tools, with the option that serves the same purpose here."""
 
 
-def _instead(error: click.NoSuchOption) -> str:
-    """Return the hint for an unknown option: our equivalent if the command has it, else the command's --help."""
+def _suggest_option(error: click.NoSuchOption) -> str:
+    """Return the hint for an unknown option: our equivalent if the command has one, or else the command's --help."""
     if error.ctx is None:
         return "see railwright --help"
-    words = _INSTEAD.get(error.option_name, "")
+    words = _EQUIVALENT_OPTIONS.get(error.option_name, "")
     known = {name for parameter in error.ctx.command.params for name in parameter.opts}
     named = next((word for word in words.split() if word.startswith("--")), "")
     return words if named in known else f"see {error.ctx.command_path} --help"
@@ -147,27 +147,27 @@ def main() -> None:
 
 
 def run_command(words: list[str]) -> int:
-    """Run the command given by these words, print the message of an error, and return the exit status."""
+    """Run the command with these arguments, print the message of an error, and return the exit status."""
     try:
         status = cli.main(words, "railwright", standalone_mode=False)
         click.echo(nl=False)  # flushes, so that a full disk or a closed pipe is detected here
         return status if isinstance(status, int) else 0
     except RailwrightError as error:
-        _say(f"railwright: {error.message}", error.hint)
+        _print_error(f"railwright: {error.message}", error.hint)
         return error.exit_status
     except click.NoSuchOption as error:
-        _say(f"railwright: {error.format_message()}", _instead(error))
+        _print_error(f"railwright: {error.format_message()}", _suggest_option(error))
     except click.ClickException as error:
-        _say(f"railwright: {error.format_message()}", "see railwright --help")
+        _print_error(f"railwright: {error.format_message()}", "see railwright --help")
     except (click.Abort, KeyboardInterrupt):
-        _say("railwright: interrupted", "")
+        _print_error("railwright: interrupted", "")
     except (BrokenPipeError, SystemExit):
         # The reader closed the pipe (`| head`), so no message would reach it. click and rich turn that into
         # SystemExit(1), which would mean that something is slow. Nothing else in Railwright raises SystemExit.
         pass
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        _say(f"railwright: {error.strerror or error}{where}", "")
+        _print_error(f"railwright: {error.strerror or error}{where}", "")
     except Exception:
         # An internal error must not exit with status 1, which means that something is slow.
         sys.excepthook(*sys.exc_info())  # importing `traceback` would add a tenth to the time of --help
@@ -184,7 +184,7 @@ def _end_on_sigterm() -> None:
         signal.signal(signal.SIGTERM, stop)
 
 
-def _say(message: str, hint: str) -> None:
+def _print_error(message: str, hint: str) -> None:
     with contextlib.suppress(OSError):  # standard error may be a full disk or a closed pipe; the status is still right
         # A name from a file may contain escape codes, but line breaks in a message are our own.
         for line in (*message.splitlines(), *([f"hint: {hint}"] if hint else [])):

@@ -27,7 +27,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 KEPT_OUTPUT_LINES = 200
 _LINE_LIMIT = 4096
-_ASKED_TO_END_S = 5.0
+_TERMINATE_WAIT_S = 5.0
 _KILLED_S = 10.0
 """The time that a killed child has to exit. A child that waits for a device or a tracer may never exit."""
 
@@ -41,11 +41,11 @@ def die_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def signals_held() -> Iterator[None]:
+def hold_signals() -> Iterator[None]:
     """Defer SIGINT, SIGTERM and SIGHUP until the body has finished.
 
     Around a fork with `preexec_fn`, Python calls hooks, including those of `logging`, and drops exceptions raised
-    there. Ctrl-C was lost; if it came while a hook held its lock, every later child waited for that lock.
+    there. Ctrl-C would be lost, and if it came while a hook held a lock, every later child would wait for that lock.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # handlers run only in the main thread
@@ -66,19 +66,19 @@ def signals_held() -> Iterator[None]:
 
 @dataclass
 class ChildResult:
-    """The exit status of a child (negative: the signal that killed it) and the last lines that it printed."""
+    """The exit status of a child (negative for the signal that killed it), and the last lines that it printed."""
 
     returncode: int
     output: list[str]
     timed_out: bool = False
 
     def describe(self) -> str:
-        """Return the status in words, such as `exit status 1` or `killed by SIGSEGV`."""
+        """Return the status as text, such as `exit status 1` or `killed by SIGSEGV`."""
         return describe_status(self.returncode)
 
 
 def describe_status(returncode: int) -> str:
-    """Return a return code in words.
+    """Return a return code as text, such as `exit status 1`.
 
     Shells and MPI launchers report the signal that killed their child as 128 plus its number.
     """
@@ -101,7 +101,7 @@ class Child:
     output: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_OUTPUT_LINES))
     complaints: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_OUTPUT_LINES))
     given: bytes = b""
-    """The standard input of the child: at most 64 KiB, which the pipe buffers until the child reads them."""
+    """The standard input of the child: at most 64 KiB, which the pipe buffers until the child reads it."""
     folder: Path | None = None
     """The working directory of the child. None means ours."""
     by_caller: bool = False
@@ -109,7 +109,7 @@ class Child:
 
     def __enter__(self) -> Child:
         try:
-            with signals_held():
+            with hold_signals():
                 self._start()
         except KeyboardInterrupt:
             if hasattr(self, "_popen"):
@@ -183,7 +183,7 @@ class Child:
         for reader in self._readers:
             reader.join(1.0)
         status = self._popen.returncode
-        # A killed child that has not exited has no status yet; the last line of its output says so.
+        # A killed child that has not exited does not have a status yet. The last line of its output reports that.
         ended = -signal.SIGKILL if status is None else status
         lines = [*self.output, *(self.complaints if ended != 0 else ())]
         return ChildResult(returncode=ended, output=lines, timed_out=timed_out)
@@ -227,7 +227,7 @@ class Attached:
     def __init__(self, argv: Sequence[str], *, output_to_error: bool) -> None:
         """Start the program, with its standard output on our standard error if requested. Raises UsageError."""
         try:
-            with signals_held():
+            with hold_signals():
                 self._popen = subprocess.Popen(
                     list(argv), stdout=sys.stderr if output_to_error else None, preexec_fn=die_with_parent
                 )
@@ -244,12 +244,15 @@ class Attached:
         return self._popen.wait(timeout_s)
 
     def end(self) -> int:
-        """Terminate the program if it still runs, kill it if that fails, and return its return code."""
+        """Terminate the program if it still runs, kill it if that fails, and return its return code.
+
+        A program that does not exit even then counts as killed by SIGKILL.
+        """
         for stop in (self._popen.terminate, self._popen.kill):
             if self._popen.poll() is None:
                 stop()
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._popen.wait(_ASKED_TO_END_S)
+                    self._popen.wait(_TERMINATE_WAIT_S)
         return -signal.SIGKILL if self._popen.returncode is None else self._popen.returncode
 
 

@@ -13,7 +13,7 @@ from typing import TextIO
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-_WIDEST, _NARROWEST = 110, 60
+_MAX_WIDTH, _MIN_WIDTH = 110, 60
 _IN_ASCII = str.maketrans({
     "│": "|", "├": "|", "└": "`", "─": "-", "┌": "+", "┐": "+", "┘": "+", "┤": "|", "┬": "+", "┴": "+",
     "┼": "+", "→": "->", "←": "<-", "↔": "<->", "\u00d7": "x", "µ": "u", "…": "...", "\u2013": "-",
@@ -23,12 +23,12 @@ _IN_ASCII = str.maketrans({
 
 
 def text_width() -> int:
-    """Return the line width: that of the terminal or COLUMNS, limited to 60 to 110 characters. A file gets 110."""
+    """Return the line width, 60 to 110 characters: the width of the terminal or COLUMNS, or 110 for a file."""
     import shutil  # it imports all compression modules, which --help does not need
 
     is_known = os.environ.get("COLUMNS", "").isdecimal() or (sys.stdout is not None and sys.stdout.isatty())
-    columns = shutil.get_terminal_size((_WIDEST, 24)).columns if is_known else _WIDEST
-    return max(_NARROWEST, min(_WIDEST, columns))
+    columns = shutil.get_terminal_size((_MAX_WIDTH, 24)).columns if is_known else _MAX_WIDTH
+    return max(_MIN_WIDTH, min(_MAX_WIDTH, columns))
 
 
 def wants_ascii(environment: Mapping[str, str]) -> bool:
@@ -70,7 +70,7 @@ def _escape(char: str) -> str:
 
 
 def drop_output() -> None:
-    """Discard output that is buffered for a closed pipe, so that the interpreter does not fail on it at exit."""
+    """Flush the output. If its pipe is closed, discard it, so that the interpreter does not fail on it at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in filter(None, (sys.stdout, sys.stderr)):  # None if the caller closed it (`>&-`)
         try:

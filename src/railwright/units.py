@@ -1,6 +1,7 @@
-"""Units. Values are bytes, seconds and bytes/s; printed units are GB/s (10^9), KiB, MiB, GiB and Gb/s.
+"""Parsing and formatting of quantities. Values are bytes, seconds and bytes/s.
 
-No other units are printed, so that any two figures of Railwright can be compared.
+Bandwidths print in GB/s (10^9), or in MB/s (10^6) below 0.1 GB/s; sizes print in B to TiB, and line rates in Gb/s. So
+any two printed figures can be compared.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     multiply, amount = step.group(1) == "x", parse_size(step.group(2))
     if last < first or (multiply and (amount < 2 or first == 0)) or amount == 0:
         raise UsageError(
-            f"the sweep {text[:60]!r} never ends or is empty", hint="FIRST must not exceed LAST, and the step must grow"
+            f"the sweep {text[:60]!r} never ends or is empty",
+            hint="FIRST must not exceed LAST, and the sizes must grow",
         )
     sizes_list = [first]
     while len(sizes_list) <= MAX_SWEEP_SIZES:
@@ -69,7 +71,7 @@ def _checked_sweep(sizes: tuple[int, ...], text: str) -> tuple[int, ...]:
     if len(sizes) > MAX_SWEEP_SIZES:
         raise UsageError(f"the sweep {text[:60]!r} has more than {MAX_SWEEP_SIZES} sizes", hint="take a larger step")
     if min(sizes) < 1:
-        raise UsageError(f"the sweep {text[:60]!r} has a size of 0 bytes", hint="the least size is 1")
+        raise UsageError(f"the sweep {text[:60]!r} has a size of 0 bytes", hint="give sizes of at least 1 byte")
     return sizes
 
 
@@ -83,7 +85,7 @@ def parse_line_rate(text: str) -> float:
     if match is None:
         hint = "write a line rate like 400Gb/s or 50GB/s"
         if "t/s" in text.lower():
-            hint += "; GT/s counts transfers, of which a link's width makes a rate"
+            hint += "; GT/s counts transfers per lane: multiply by the link's width and encoding"
         raise UsageError(f"not a rate: {text[:40]!r}", hint=hint)
     number, prefix, binary, unit = match.groups()
     is_bytes = _counts_bytes(prefix, unit or "", is_binary=binary is not None)
@@ -91,7 +93,7 @@ def parse_line_rate(text: str) -> float:
         prefix = prefix.upper()
         bits, octets = (f"{number}{prefix}{letter}/s" for letter in "bB")
         reading = f"{bits}, or {octets} for {float(number) * BITS_PER_BYTE:g} {prefix}b/s"
-        raise UsageError(f"the rate {text.strip()!r} may be of bits or of bytes", hint=f"write {reading}")
+        raise UsageError(f"the rate {text.strip()!r} may mean bits or bytes", hint=f"write {reading}")
     step, power = (1024 if binary else 1000), "KMGT".index(prefix.upper()) + 1
     return float(number) * float(step) ** power * (BITS_PER_BYTE if is_bytes else 1)
 
@@ -142,15 +144,15 @@ def format_duration(seconds: float) -> str:
 
 def format_operations(per_s: float) -> str:
     """Format a rate of a drive's reads or writes, such as 65.1 kop/s."""
-    return _counted(per_s, "op/s")
+    return _format_rate(per_s, "op/s")
 
 
 def format_messages(per_s: float) -> str:
     """Format a rate of messages between processes, such as 2.50 Mmsg/s."""
-    return _counted(per_s, "msg/s")
+    return _format_rate(per_s, "msg/s")
 
 
-def _counted(per_s: float, unit: str) -> str:
+def _format_rate(per_s: float, unit: str) -> str:
     if per_s >= 1e6:
         return f"{_significant(per_s / 1e6)} M{unit}"
     return f"{_significant(per_s / 1e3)} k{unit}" if per_s >= 1000 else f"{_significant(per_s)} {unit}"

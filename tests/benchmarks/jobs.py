@@ -1,4 +1,4 @@
-"""Jobs as the parent makes them, for tests that plan or run one by themselves."""
+"""Creates jobs as the parent does, for tests that plan or run a job directly."""
 
 from __future__ import annotations
 

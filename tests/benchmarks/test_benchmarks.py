@@ -1,4 +1,4 @@
-"""Real runs of all benchmarks, those of MPI under both libraries: verified data, evidence, and records that fit the
+"""Real runs of all benchmarks, MPI benchmarks under both libraries: verified data, evidence, and records that fit the
 schema.
 """
 
@@ -42,14 +42,14 @@ def once(driver, mpi, mpirun, names, *options, environment=None):
 
 @pytest.fixture(scope="module")
 def everything(driver_of_module, mpiruns):
-    """The results of all benchmarks, with the noise."""
+    """Return the results of all benchmarks, with the machine's noise."""
     names, noise = [one.name for one in BENCHMARKS], {NOISE_SWITCH: ""}
     return once(driver_of_module, "openmpi", mpiruns["openmpi"], names, *SIZES, *TINY, environment=noise)
 
 
 @pytest.fixture(scope="module", params=["openmpi", "mpich"])
 def measured(request, driver_of_module, mpiruns):
-    """The results under either MPI: of all benchmarks, or of those whose ranks communicate."""
+    """Return the results under each MPI: of all benchmarks, or of those whose ranks communicate."""
     if request.param == "openmpi":
         return request.getfixturevalue("everything")
     return once(driver_of_module, "mpich", mpiruns["mpich"], OF_TWO_RANKS, *SIZES)
@@ -95,7 +95,7 @@ def test_every_line_of_the_results_fits_the_schema(measured):
 
 
 def test_both_transports_of_both_mpis_ran_where_they_were_asked_to(measured):
-    """A second source confirms the claim: the loopback interface's packets in the run's own counters."""
+    """Check the claim against a second source: the loopback interface's packets in the run's own counters."""
     name, results, lines = measured
     for benchmark in ("mpi_latency", "mpi_bandwidth"):
         for transport in ("shm", "tcp"):

@@ -1,4 +1,4 @@
-"""Samples in HDF5 files: made or the user's, read in every way, handed over at a pace, and checked."""
+"""Samples in HDF5 files: generated or the user's, read by every reader, delivered at a pace, and checked."""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SAMPLE_BYTES = 16 * 24 * 16 * 4
 
 @pytest.fixture
 def measure(tmp_path, monkeypatch):
-    """All results of all launches of one rank, in this process, whose CPUs stay its own."""
+    """Run all launches with one rank in this process, whose CPUs stay unchanged, and return all results."""
     before = os.sched_getaffinity(0)
 
     def run(**given):
@@ -62,7 +62,7 @@ def of(results, **parameters):
     return [one for one in results if parameters.items() <= one.parameters.items()]
 
 
-def test_both_readers_are_told_in_bytes_and_samples_alone_and_at_a_pace(measure, tmp_path: Path) -> None:
+def test_both_readers_are_measured_in_bytes_and_samples_alone_and_at_a_pace(measure, tmp_path: Path) -> None:
     results = measure()
     assert {one.outcome for one in results} == {"measured"}, [one.reason for one in results]
     for reader in ("h5py", "direct"):
@@ -153,7 +153,7 @@ def test_the_user_s_files_are_only_read_wherever_their_data_begins(measure, mine
         assert "CRC-32" in one.verification.method
 
 
-def test_a_sample_of_the_user_s_that_comes_wrong_is_seen(measure, monkeypatch, mine: Path) -> None:
+def test_a_wrong_sample_of_the_user_s_is_detected(measure, monkeypatch, mine: Path) -> None:
     read = readers.DirectReader.read
 
     def wrong(self, sample, slot):
@@ -232,7 +232,7 @@ def test_files_that_are_broken_or_lead_elsewhere_are_named(measure, mine: Path, 
     assert str(mine) in waived.reason
 
 
-def test_a_folder_without_samples_and_one_that_is_none_are_named(measure, tmp_path: Path) -> None:
+def test_a_folder_without_samples_and_a_missing_folder_are_named(measure, tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     (waived,) = measure(files=str(tmp_path / "none"), reader="h5py")
     assert waived.reason == f"{tmp_path / 'none'} has no HDF5 file"
@@ -240,7 +240,7 @@ def test_a_folder_without_samples_and_one_that_is_none_are_named(measure, tmp_pa
         measure(files=str(tmp_path / "gone"))
 
 
-def test_what_the_folder_holds_else_is_named(measure, mine: Path) -> None:
+def test_a_missing_dataset_is_named(measure, mine: Path) -> None:
     (waived,) = measure(files=str(mine), reader="h5py", dataset="temperature")
     assert waived.reason == f"{mine / '0.h5'} has no dataset 'temperature'"
 
@@ -260,7 +260,7 @@ def test_it_runs_on_request_only() -> None:
 
 @pytest.fixture
 def on_a_gpu(stand_ins, two_gpus, tmp_path):
-    """All launches on a GPU of a recorded machine, over stand-ins for CUDA and cuFile."""
+    """Run all launches on a GPU of a recorded machine, over stand-ins for CUDA and cuFile."""
     site, folder = tmp_path / "site", tmp_path / "files"
     for one in (site, folder):
         one.mkdir()

@@ -1,4 +1,4 @@
-"""The raw device under a file system of our own: a loop device, the one block device that a test may make."""
+"""The raw device under a test's own file system: a loop device, the only block device that a test may create."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE_BYTES = 16 * 2**20
 
 @pytest.fixture
 def own_file_system(tmp_path: Path) -> Iterator[Path]:
-    """An ext4 on a loop device, mounted. Waived by name where the kernel gives no loop device."""
+    """Return a mounted ext4 on a loop device. Skipped if the kernel provides no loop device."""
     image, folder = tmp_path / "image", tmp_path / "mounted"
     with image.open("wb") as file:
         file.truncate(8 * FILE_BYTES)
@@ -60,9 +60,9 @@ def test_the_blocks_of_a_file_are_read_from_its_device_and_verified(railwright: 
 
 @pytest.mark.machine
 def test_a_file_whose_device_bytes_were_changed_is_found_wrong(own_file_system: Path, tmp_path: Path) -> None:
-    """The data check looks at what the device holds, not at what the page cache remembers."""
+    """Check that the data check reads the device, not the page cache."""
     from railwright.benchmarks.files.direct_file import SEED
-    from railwright.benchmarks.files.direct_io import block_order
+    from railwright.benchmarks.files.direct_io import order_blocks
     from railwright.native import files
     from railwright.native.memory import Buffer
 
@@ -82,7 +82,7 @@ def test_a_file_whose_device_bytes_were_changed_is_found_wrong(own_file_system: 
         byte = raw.read(1)
         raw.seek(-1, 1)
         raw.write(bytes([byte[0] ^ 0x10]))
-    offsets, positions = block_order(extents, 4096, "random")
+    offsets, positions = order_blocks(extents, 4096, "random")
     with image.open("rb") as raw, Buffer(8 * 4096) as buffers:
         blocks = files.Blocks(raw.fileno(), "threads", offsets, positions, 4096, 8, buffers)
         checked = files.read_pass(blocks, seed=SEED, check=True)

@@ -1,4 +1,4 @@
-"""Writes to a file of our own: verified, with their wear said before, and with nothing left whatever ends them."""
+"""Writes to the benchmark's own file: verified, with their wear planned, and without leftovers however they end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def job(folder: Path | str = ".", **given: str) -> AnyJob:
 
 
 @pytest.mark.parametrize("engine", ["io_uring", "threads"])
-def test_writes_are_timed_verified_and_told_with_their_fsync_and_cpu_time(railwright: Driver, engine: str) -> None:
+def test_writes_are_timed_and_verified_with_their_fsync_and_cpu_time(railwright: Driver, engine: str) -> None:
     done = railwright(
         "run", "file_write", "--force", *asked(*TINY, f"engine={engine}", "io-threads=1,2", "directory=.")
     )
@@ -80,14 +80,14 @@ def test_each_launch_writes_another_pattern(railwright: Driver) -> None:
     assert all("median_with_fsync" not in one.settings for one in results)
 
 
-def test_a_dry_run_says_the_wear_and_writes_nothing(railwright: Driver) -> None:
+def test_a_dry_run_prints_the_wear_and_writes_nothing(railwright: Driver) -> None:
     done = railwright("run", "file_write", "--dry-run", *asked("file-size=8M", "sizes=4K:1M:x4", "passes=3"))
     assert done.status == 0
     assert "writes a nameless file of 8 MiB in ., and over it again: 128 MiB of wear on the drive" in done.err
     assert [path.name for path in railwright.folder.iterdir()] == ["tmp"]
 
 
-def test_the_wear_that_was_said_is_what_the_drive_counts(railwright: Driver, tmp_path: Path) -> None:
+def test_the_planned_wear_is_what_the_drive_counts(railwright: Driver, tmp_path: Path) -> None:
     image, folder = tmp_path / "image", tmp_path / "mounted"
     with image.open("wb") as file:
         file.truncate(128 * MIB)
@@ -112,7 +112,7 @@ def test_the_wear_that_was_said_is_what_the_drive_counts(railwright: Driver, tmp
     assert said <= written <= said + 4 * MIB, "beside the data there is only the journal"
 
 
-def test_prove_never_writes_for_the_sake_of_writing(railwright: Driver) -> None:
+def test_prove_runs_no_write_benchmark(railwright: Driver) -> None:
     assert file_write.BENCHMARK not in registry.BENCHMARKS
     assert registry.find("file_write") is file_write.BENCHMARK
     assert "file_write" not in railwright("prove", "--dry-run", "-o", "file-size=8M").err
@@ -128,14 +128,14 @@ def test_prove_never_writes_for_the_sake_of_writing(railwright: Driver) -> None:
         (("sizes=1M", "file-size=8M", "io-threads=1,9"), "the 8 blocks of 1 MiB in the test file are not enough for 9"),
     ],
 )
-def test_writes_that_cannot_be_are_planned_as_waived_with_the_reason(options: tuple[str, ...], why: str) -> None:
+def test_impossible_writes_are_planned_as_waived_with_the_reason(options: tuple[str, ...], why: str) -> None:
     given = dict(option.split("=") for option in options)
     benchmark = file_write.BENCHMARK
     assert why in benchmark.plan(job_of(benchmark, expand("laptop", {}), given=given)).waived
 
 
 def test_a_file_system_that_refuses_direct_files_is_a_waiver_and_keeps_none(small_disk) -> None:
-    """Ramfs makes the file and then refuses O_DIRECT."""
+    """Ramfs creates the file and then refuses O_DIRECT."""
     folder = small_disk("disk", kind="ramfs")
     rank = SimpleNamespace(job=job(folder), step=lambda _text: None)
     blank = Result(benchmark="file_write", quantity="bandwidth_bytes_per_s", path="memory0>drive?")
@@ -183,8 +183,8 @@ def test_a_disk_that_fills_up_after_the_plan_is_named(small_disk) -> None:
     assert [path.name for path in disk.iterdir()] == ["hog"]
 
 
-def test_a_quota_is_named_with_the_kernel_s_words(tmp_path: Path, monkeypatch) -> None:
-    """The kernel of this machine may know no quotas: the error it would give is put in its place."""
+def test_a_quota_is_named_with_the_kernel_s_message(tmp_path: Path, monkeypatch) -> None:
+    """Raise the quota error in the kernel's place, because this kernel may not support quotas."""
 
     def refuse(*_: object) -> int:
         raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
@@ -240,7 +240,7 @@ def test_a_nameless_file_has_a_name_only_as_long_as_it_is_asked_for(tmp_path: Pa
         ("fsync", "maybe", "maybe"),
     ],
 )
-def test_options_that_cannot_be_are_refused_with_the_value_seen(name: str, value: str, message: str) -> None:
+def test_invalid_options_are_refused_with_the_value_seen(name: str, value: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         file_write.BENCHMARK.parse({name: value})
     assert message in caught.value.message
@@ -249,7 +249,7 @@ def test_options_that_cannot_be_are_refused_with_the_value_seen(name: str, value
 def test_points_are_every_combination_with_the_depth_of_their_size() -> None:
     given = job(sizes="4K,64K", depth="1,32", order="random,sequential", pages="small,huge", **{
         "large-depth": "4", "io-threads": "1,2"}).options  # fmt: skip
-    points = direct_io.points(given, given.pages)
+    points = direct_io.list_points(given, given.pages)
     assert len(points) == len(set(points)) == 2 * 2 * 2 + 2 * 2 * 2
     assert {(one.size_bytes, one.depth, one.pages) for one in points} == {
         (4096, 1, "small"), (4096, 32, "small"), (65536, 4, "small"), (65536, 4, "huge")}  # fmt: skip
@@ -260,15 +260,15 @@ def test_points_are_every_combination_with_the_depth_of_their_size() -> None:
 @pytest.mark.parametrize("size", [4096, 12288])
 def test_an_order_has_every_whole_block_of_every_extent_once(order: str, size: int) -> None:
     extents = (Extent(0, 8192, 40960), Extent(40960, 4 * MIB, 4096), Extent(45056, MIB, 36864))
-    offsets, positions = direct_io.block_order(extents, size, order)
+    offsets, positions = direct_io.order_blocks(extents, size, order)
     whole = [(one.physical + at, one.logical + at) for one in extents for at in range(0, one.length - size + 1, size)]
     assert sorted(zip(offsets, positions, strict=True)) == sorted(whole)
     assert (list(zip(offsets, positions, strict=True)) == whole) == (order == "sequential")
 
 
 def test_a_pass_over_a_huge_file_is_bounded_and_covers_all_of_it() -> None:
-    """64 TiB of 4 KiB blocks would be 16 billion: they are drawn and never listed."""
-    offsets, _ = direct_io.block_order((Extent(0, 0, 64 * 2**40),), 4096, "random")
+    """64 TiB have 16 billion blocks of 4 KiB, which must be drawn without listing them."""
+    offsets, _ = direct_io.order_blocks((Extent(0, 0, 64 * 2**40),), 4096, "random")
     assert len(set(offsets)) == 65_536
     assert min(offsets) < 2**40 < 63 * 2**40 < max(offsets)
 
@@ -281,7 +281,7 @@ def test_cpu_seconds_are_given_by_gb_with_the_kernel_s_own_beside_them() -> None
     assert "no kernel thread" in cpu_cost.cpu_settings(passes, 10**9, None)["kernel_threads_cpu_s_per_gb"]
 
 
-def test_kernel_threads_are_told_by_their_flag_and_their_ticks_are_added(tmp_path: Path) -> None:
+def test_kernel_threads_are_recognised_by_their_flag_and_their_ticks_are_added(tmp_path: Path) -> None:
     def put(pid: int, name: str, flags: int, user: int, system: int) -> None:
         (tmp_path / str(pid)).mkdir()
         fields = f"{pid} ({name}) S 2 0 0 0 -1 {flags} 0 0 0 0 {user} {system} 0 0 20 0 1 0 9 0"

@@ -16,7 +16,7 @@ from tests.stand_ins import environment
 from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.gpu import copy as gpu_copy
 from railwright.benchmarks.gpu import latency as gpu_latency
-from railwright.benchmarks.gpu.job import waived
+from railwright.benchmarks.gpu.job import waiver_reason
 from railwright.benchmarks.registry import find
 from railwright.errors import UsageError
 from railwright.run import measure as measure_launches
@@ -67,7 +67,7 @@ def job_latency(topology):
 
 @pytest.fixture(scope="module")
 def everything(stand_ins, two_gpus, tmp_path_factory):
-    """A launch of gpu_copy's defaults at two sizes, of which one fills no vector."""
+    """Return the results of gpu_copy's defaults at two sizes, one of them smaller than a vector."""
     with pytest.MonkeyPatch.context() as patch:
         variables = environment(
             stand_ins, *(gpu.address for gpu in two_gpus.of_kind("gpu")), STANDIN_CUDA_COPY_US="50,50"
@@ -151,7 +151,7 @@ def test_a_way_back_that_ended_first_is_given_more_copies(measure):
         assert (one.outcome, one.settings["other_way_ran_throughout"]) == ("measured", "2 of 2 samples")
 
 
-def test_what_was_never_both_ways_at_once_is_no_measurement_of_both(measure):
+def test_copies_that_never_overlapped_are_no_measurement_of_both_directions(measure):
     results = measure("gpu_copy", faults={"STANDIN_CUDA_COPY_US": "20000,100"}, samples="2", **BOTH)
     slow = [one for one in results if one.outcome == "waived"]
     assert [(one.path, one.parameters["by"]) for one in slow] == [("gpu0>gpu1", "write"), ("gpu1>gpu0", "read")]
@@ -169,8 +169,8 @@ def test_long_copies_are_fewer(measure):
         (6, 1),
         (7, 1),
     }
-    assert gpu_copy._counts(0.01) == (4, 16)
-    assert gpu_copy._counts(1.0) == (1, 4)
+    assert gpu_copy._choose_counts(0.01) == (4, 16)
+    assert gpu_copy._choose_counts(1.0) == (1, 4)
 
 
 @pytest.mark.parametrize("name", ["gpu_copy", "gpu_latency"])
@@ -218,7 +218,7 @@ def test_gpus_that_do_not_reach_each_other_copy_through_the_host_and_kernels_are
 
 
 def test_memory_that_is_not_pinned_is_never_behind_a_held_stream(measure):
-    """The driver waits for the GPU while it enqueues such a copy: held back, both would wait for each other."""
+    """The driver waits for the GPU while it enqueues such a copy, so a held stream would deadlock."""
     results = measure("gpu_copy", sizes="64K", paths="host", host="pageable")
     assert [(one.path, one.parameters["engine"], one.parameters["direction"]) for one in results] == [
         *(("memory0>gpu0", "ce", "one"), ("gpu0>memory0", "ce", "one")),
@@ -275,11 +275,11 @@ def test_a_gpu_that_cuda_hides_fails_the_launch_by_its_address(measure, two_gpus
     assert f"CUDA shows no GPU at {two_gpus.device('gpu1').address}" in one.reason
 
 
-def test_what_is_waived_says_how_many_gpus_there_are(two_gpus):
-    assert waived(job_on(two_gpus)) == ""
-    assert waived(job_on(two_gpus), least=4) == "4 GPUs are needed, 2 were found"
+def test_a_waiver_has_the_number_of_gpus(two_gpus):
+    assert waiver_reason(job_on(two_gpus)) == ""
+    assert waiver_reason(job_on(two_gpus), least=4) == "4 GPUs are needed, 2 were found"
     one = msgspec.structs.replace(two_gpus, devices=tuple(d for d in two_gpus.devices if d.id != "gpu1"))
-    assert waived(job_on(one), least=2) == "2 GPUs are needed, 1 was found"
+    assert waiver_reason(job_on(one), least=2) == "2 GPUs are needed, 1 was found"
 
 
 def with_fact(topology, gpu, **facts):
@@ -296,13 +296,13 @@ def test_a_gpu_that_cuda_is_known_to_hide_is_left_out_by_name(measure, two_gpus)
     results = covered(lambda: measure("gpu_copy", sizes="64K", topology=hidden, faults=only))
     assert {one.outcome for one in results} == {"measured"}
     assert {one.path for one in results} == {"memory0>gpu1", "gpu1>memory0", "gpu1>gpu1"}
-    assert waived(job_on(hidden), least=2) == "2 GPUs are needed, 1 was found: CUDA does not show gpu0"
+    assert waiver_reason(job_on(hidden), least=2) == "2 GPUs are needed, 1 was found: CUDA does not show gpu0"
 
 
 def test_a_gpu_that_is_cut_into_parts_is_not_measured_as_a_whole(two_gpus):
     cut = with_fact(two_gpus, "gpu1", mig=True)
     assert [gpu.id for gpu in job_on(cut).gpus] == ["gpu0"]
-    assert waived(job_on(with_fact(cut, "gpu0", mig=True))) == (
+    assert waiver_reason(job_on(with_fact(cut, "gpu0", mig=True))) == (
         "no NVIDIA GPU can be used: MIG is on in gpu0; MIG is on in gpu1"
     )
 
@@ -361,7 +361,7 @@ def test_a_machine_with_eight_gpus_is_measured_in_minutes():
     assert everything.seconds > 2.5 * plan.seconds
     assert plan.seconds < 600
     assert find("gpu_latency").plan(job_latency(topology)).seconds < 180
-    pairs = [(way.source, way.target) for way in gpu_copy._peer_ways(job)]
+    pairs = [(way.source, way.target) for way in gpu_copy._list_peer_copies(job)]
     assert len(set(pairs)) == 56
     assert [pairs.count((source, 5)) for source in range(8)] == [1, 1, 1, 1, 8, 0, 1, 1]
 

@@ -29,7 +29,7 @@ DEFAULTS = {
     "kv_file": {"file-size": "1M", "sizes": "4K", "batches": "1"},
 }
 EVERY_CPU = format_cpu_list(os.sched_getaffinity(0))
-# For a launch on a busy machine; a hang is noticed by silence long before.
+# The time limit of a launch on a busy machine; a hang is noticed by silence long before.
 SILENCE_S = 120.0
 
 # Whether cuFile may be opened here must not depend on the machine that the tests run on; the rank finds this first.
@@ -47,7 +47,7 @@ def two_gpus():
 
 @pytest.fixture
 def measure(stand_ins, two_gpus, tmp_path, monkeypatch):
-    """All launches of a benchmark on a GPU of a recorded machine, over files in a folder of this test's own."""
+    """Run all launches of a benchmark on a GPU of a recorded machine, over files in the test's own folder."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def run(name, *, topology=two_gpus, faults=None, **options):
@@ -74,7 +74,7 @@ def measure(stand_ins, two_gpus, tmp_path, monkeypatch):
 
 @pytest.fixture
 def in_a_run(stand_ins, two_gpus, tmp_path, monkeypatch):
-    """kv_file with NIXL's own plugins over stand-ins for CUDA and cuFile, or another, as a run measures it."""
+    """Run kv_file, or another benchmark, with NIXL's own plugins over stand-ins for CUDA and cuFile."""
     cudart, site, files = (tmp_path / name for name in ("cudart", "site", "files"))
     for one in (cudart, site, files):
         one.mkdir()

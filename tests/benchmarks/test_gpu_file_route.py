@@ -1,4 +1,4 @@
-"""The way that data between a file and a GPU took: told by the best of what was seen, and unknown with all reasons."""
+"""The route between a file and a GPU: decided by the best available evidence, or unknown with all reasons."""
 
 from __future__ import annotations
 
@@ -58,13 +58,14 @@ def test_what_the_kernel_saw_tells_where_no_other_way_is_left():
     assert {route_evidence(look._replace(**other)).value for other in others} == {"unknown"}
 
 
-def test_where_nothing_tells_every_reason_is_named():
+def test_an_unknown_route_names_every_reason():
     assert route_evidence(NOTHING).seen == (
         "this version of libcufile counts nothing; it wrote no log; "
         "the kernel does not count this process's reads and writes"
     )
     assert route_evidence(NOTHING._replace(log="INFO", called_bytes=512)).seen == (
-        "this version of libcufile counts nothing; its log does not say; the kernel counted 512 B by read() for 1 MiB"
+        "this version of libcufile counts nothing; its log does not name the route; "
+        "the kernel counted 512 B by read() for 1 MiB"
     )
 
 
@@ -81,6 +82,6 @@ def test_where_nothing_tells_every_reason_is_named():
         ("cufile compat", "mixed", False),
     ],
 )
-def test_what_ran_is_held_against_what_was_asked_for(way, route, fits):
+def test_the_route_is_compared_with_the_requested_one(way, route, fits):
     evidence = Evidence(claim="route", value=route, seen="cuFile counted")
     assert (wrong_route(way, evidence) == "") is fits

@@ -42,7 +42,7 @@ def job_of(topology, **options):
 
 @pytest.fixture
 def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
-    """The results of one launch on the two GPUs of a recorded machine."""
+    """Return the results of one launch on the two GPUs of a recorded machine."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def run(faults=None, **options):
@@ -90,7 +90,7 @@ def test_it_solves_and_checks_in_true_fp64(measure, grid, two_gpus):
         ({"STANDIN_CUSOLVERMP_REFUSES": "1"}, "failed", "execution failed (cuSOLVER status 6)"),
     ],
 )
-def test_what_goes_wrong_is_never_a_speed(measure, faults, outcome, said):
+def test_a_failure_has_no_rate(measure, faults, outcome, said):
     results = measure(faults)
     (bad,) = [one for one in results if one.outcome != "measured"]
     assert (bad.outcome, bad.samples) == (outcome, ())
@@ -104,7 +104,7 @@ def test_bad_input_is_refused_before_anything_runs(two_gpus):
         with pytest.raises(UsageError, match=said):
             job_of(two_gpus, **{name: value})
     eight = load(EIGHT)
-    with pytest.raises(UsageError, match=r"needs .* of each GPU") as caught:
+    with pytest.raises(UsageError, match=r"needs .* on each GPU") as caught:
         job_of(eight, n="600000")
     fits = int(caught.value.hint.split()[2])
     assert 0.7 < 8 * fits**2 / memory_of(eight) < 0.8

@@ -18,7 +18,7 @@ MASK = 2**64 - 1
 
 
 def element(order, row, column):
-    """HPL_rand by its definition: state k of the generator by itself, in whole numbers."""
+    """Return HPL_rand by its definition: state k of the generator, computed directly in integers."""
     state = problem.SEED
     for _ in range(column * order + row + 1):
         state = (6364136223846793005 * state + 1) & MASK
@@ -74,7 +74,7 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def run(railwright, library):
-    """`railwright run hpl` with these options over the stand-in."""
+    """Run `railwright run hpl` with these options over the stand-in."""
 
     def start(mpirun, fault="", **given):
         options = {"n": N, "nb": NB, "ranks": 2, "threads": 1, "library": library, **given}
@@ -90,7 +90,7 @@ def run(railwright, library):
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 def test_it_solves_and_checks(run, railwright, mpiruns, mpi):
     done = run(mpiruns[mpi], grid="1x2,2x1")
-    assert done.status == 3, done.err  # a solution has no band
+    assert done.status == 3, done.err  # a solve has no band
     products, solutions = [], []
     for one in railwright.results():
         (products if one.parameters.get("part") else solutions).append(one)
@@ -126,7 +126,7 @@ def test_one_process_without_a_block_size_leaves_blocks_to_lapack(run, railwrigh
         ("product", "1 rows of a product are wrong on rank 1"),
     ],
 )
-def test_what_goes_wrong_is_failed_and_never_a_speed(run, railwright, mpiruns, fault, said):
+def test_a_failure_is_failed_and_has_no_rate(run, railwright, mpiruns, fault, said):
     done = run(mpiruns["openmpi"], fault)
     assert done.status != 0
     failed = [one for one in railwright.results() if one.outcome == "failed"]
@@ -168,7 +168,7 @@ def xhpl(tmp_path):
     return make
 
 
-def test_a_named_xhpl_is_run_and_its_output_becomes_a_record(run, railwright, mpiruns, xhpl):
+def test_a_user_s_xhpl_is_run_and_its_output_becomes_a_record(run, railwright, mpiruns, xhpl):
     done = run(mpiruns["openmpi"], program=xhpl(), nb=16)
     assert done.status == 3, done.err
     (only,) = railwright.results()
@@ -189,7 +189,7 @@ def test_a_named_xhpl_is_run_and_its_output_becomes_a_record(run, railwright, mp
         ({"n": "4000"}, "it did not read this run's HPL.dat"),
     ],
 )
-def test_an_xhpl_that_fails_is_never_a_speed(run, railwright, mpiruns, xhpl, given, said):
+def test_an_xhpl_that_fails_has_no_rate(run, railwright, mpiruns, xhpl, given, said):
     done = run(mpiruns["openmpi"], program=xhpl(**given))
     assert done.status != 0
     (only,) = railwright.results()

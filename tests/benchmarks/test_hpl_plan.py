@@ -1,4 +1,4 @@
-"""Linpack before anything runs: how it is laid out, what fits, and HPL.dat."""
+"""Linpack before it runs: the layout of ranks, the memory that fits, and HPL.dat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from railwright.topology.sources.load import load
 from railwright.units import GIB
 
 HPL = find("hpl")
-# As it comes with HPL 2.3, in our own words where words do not count.
+# The file that HPL 2.3 ships, with other comments where HPL ignores them.
 SHIPPED = """first line
 second line
 HPL.out      output
@@ -37,7 +37,7 @@ HPL.out      output
 
 @pytest.fixture
 def memory(monkeypatch):
-    """Says how much memory is free."""
+    """Return a function that sets the free memory."""
 
     def say(free):
         monkeypatch.setattr(options, "available_memory_bytes", lambda: free)
@@ -69,7 +69,7 @@ def test_every_row_lies_on_one_place_alone():
         dealt = [0] * places
         for row in range(order):
             dealt[row // block % places] += 1
-        assert [problem.share(order, block, place, places) for place in range(places)] == dealt
+        assert [problem.count_on_place(order, block, place, places) for place in range(places)] == dealt
 
 
 def test_the_memory_is_8_n_squared_and_little_else():
@@ -111,7 +111,7 @@ def test_residuals():
 
 
 def test_a_rank_for_each_node_with_its_cores(host, memory):
-    """Two sockets of 8 cores, each core two CPUs that Linux numbers 16 apart."""
+    """Two sockets of 8 cores; a core has two CPUs, which Linux numbers 16 apart."""
     cpus = tuple(
         cpu for node in (0, 1) for cpu in (*range(8 * node, 8 * node + 8), *range(16 + 8 * node, 24 + 8 * node))
     )
@@ -191,7 +191,7 @@ def test_ranks_of_several_hosts(host, memory):
     assert together.case.threads == 1
 
 
-def test_hpl_dat_as_it_comes_with_hpl():
+def test_the_hpl_dat_that_hpl_ships_is_read():
     asked = hpl_dat.read(SHIPPED)
     assert asked == hpl_dat.HplDat((29, 30, 34, 35), (1, 2, 3, 4), (Grid(2, 2), Grid(1, 4), Grid(4, 1)), 16.0)
     of_hpl_1 = SHIPPED.replace("0            PMAP process mapping\n", "")
@@ -205,7 +205,7 @@ def test_hpl_dat_is_read_as_it_was_written():
     assert len(text.splitlines()) == 31
 
 
-def test_a_broken_hpl_dat_is_told_by_its_line():
+def test_an_invalid_hpl_dat_is_refused_with_its_line():
     lines = SHIPPED.splitlines()
 
     def broken(number, line):
@@ -222,7 +222,7 @@ def test_a_broken_hpl_dat_is_told_by_its_line():
         hpl_dat.read("1" * 100_000)
 
 
-def test_the_file_of_the_user_counts(host, memory, tmp_path):
+def test_the_user_s_hpl_dat_overrides_the_options(host, memory, tmp_path):
     file = tmp_path / "HPL.dat"
     file.write_text(hpl_dat.write(hpl_dat.HplDat((960,), (96,), (Grid(1, 2), Grid(2, 1)), 16.0)))
     jobs = jobs_of(HPL, host, (0, 1), {"dat": str(file)})
@@ -245,7 +245,7 @@ def test_it_runs_on_request_alone():
     assert layout.count_cores(Machine(topology=load("hgx-h100"), cpus=(0,))) == 1
 
 
-def test_the_work_space_is_what_was_seen_of_mkl():
+def test_the_work_space_is_the_one_measured_with_mkl():
     # Resident bytes beyond matrix, b and pivots, MKL 2026.2: (N, NB, grid, threads) -> bytes on rank 0.
     seen = {
         (2000, 192, Grid(1, 1), 1): 20.7e6, (4000, 192, Grid(1, 2), 1): 28.2e6, (8000, 192, Grid(1, 2), 1): 49.5e6,

@@ -1,4 +1,4 @@
-"""KV caches in real blocks between two ranks: what arrived, what was recorded, what is refused, what it is held to."""
+"""KV caches in real blocks between two ranks: the data, the records, the refusals and the limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.schemas import fits
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.kv import cache as kv_cache
-from railwright.benchmarks.kv.geometry import GEOMETRIES, paged, scattered
+from railwright.benchmarks.kv.geometry import GEOMETRIES, plan_paged, scatter_blocks
 from railwright.errors import UsageError
 from railwright.limits.limit import Bounds, Limit, NoLimit, Quantity
 from railwright.native import blocks
@@ -30,7 +30,7 @@ SMALL = TOKENS * 131_072
 
 @pytest.fixture(scope="module")
 def measured(driver_of_module):
-    """Few tokens of Llama 3.1 8B in every layout, access and operation."""
+    """Measure few tokens of Llama 3.1 8B in every layout, access and operation."""
     done = driver_of_module(*("run", "kv_cache", "-o", f"tokens={TOKENS}", "-o", "layout=paged,as-kvbench", "--force"))
     assert done.status == 3, done.err  # no copy was measured, so there is no limit
     driver_of_module.expect_nothing_left()
@@ -89,7 +89,7 @@ def test_kvbench_s_plan_is_one_request_of_its_block_sizes(measured):
             assert (one.settings["descriptors"], one.settings["requests"]) == (descriptors, 1)
 
 
-def test_the_transport_is_told_from_ucx_s_log_and_the_loopback_counter(measured):
+def test_the_transport_is_read_from_ucx_s_log_and_the_loopback_counter(measured):
     for one in measured.results():
         claims = {evidence.claim: evidence for evidence in one.evidence}
         assert set(claims) == {"ucx_protocol", "transport"}
@@ -162,9 +162,9 @@ def test_the_plan_refuses_heads_that_cannot_be_split():
 
 
 def test_a_swapped_block_is_found_and_so_is_a_stale_one():
-    shape = paged(GEOMETRIES["llama-3.1-8b"], 2, tokens=64, block_tokens=16, tensor_parallel=8)
+    shape = plan_paged(GEOMETRIES["llama-3.1-8b"], 2, tokens=64, block_tokens=16, tensor_parallel=8)
     with Buffer(shape.size_bytes) as buffer:
-        groups = scattered(shape, pool_blocks=4, seed=1)
+        groups = scatter_blocks(shape, pool_blocks=4, seed=1)
         placed = [(buffer.address + offset, shape.block_bytes) for group in groups for offset in group]
         blocks.fill(placed, seed=1)
         assert blocks.count_wrong(placed, seed=1) == 0
@@ -198,7 +198,7 @@ def bounds(quantity: Quantity, copies: list[Result], **parameters: Scalar) -> Bo
     return Finder(expand("laptop", {}), copies).find("kv_cache", quantity, PATH, parameters)
 
 
-def test_a_request_larger_than_every_copy_is_held_against_the_largest_and_less_of_it_is_expected():
+def test_a_request_larger_than_every_copy_is_compared_with_the_largest_and_less_of_it_is_expected():
     copies = [copied(MIB, 30e9), copied(64 * MIB, 10e9)]
     limit, band = bounds("bandwidth_bytes_per_s", copies, size_bytes=4 * GIB, block_bytes=2 * MIB)
     assert isinstance(limit, Limit)
@@ -216,7 +216,7 @@ def test_of_smaller_blocks_less_is_expected_and_of_the_smallest_nothing():
         assert (band and band.low) == low
 
 
-def test_a_wait_is_held_against_the_time_of_copying_what_is_waited_for():
+def test_a_wait_is_compared_with_the_time_of_copying_the_same_bytes():
     copies = [copied(64 * MIB, 10e9)]
     asked: dict[str, Scalar] = {"size_bytes": 64 * MIB, "block_bytes": 2 * MIB, "layers": 32}
     for until, awaited in (("last layer", 64 * MIB), ("first layer", 2 * MIB)):

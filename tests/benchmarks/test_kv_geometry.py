@@ -15,11 +15,11 @@ from railwright.benchmarks.kv.geometry import (
     MAX_DESCRIPTORS,
     Geometry,
     Shape,
-    consecutive,
-    paged,
     parse_config,
+    place_consecutively,
     plan_kvbench,
-    scattered,
+    plan_paged,
+    scatter_blocks,
 )
 from railwright.errors import UsageError
 
@@ -35,7 +35,7 @@ LLAMA_8B = {
 
 
 def config(**fields: object) -> bytes:
-    """Llama 3.1 8B's config.json with changes; a field that is `...` is left out."""
+    """Llama 3.1 8B's config.json with changes; a field set to `...` is omitted."""
     return json.dumps({k: v for k, v in (LLAMA_8B | fields).items() if v is not ...}).encode()
 
 
@@ -73,7 +73,7 @@ def test_every_named_model_s_bytes_per_token_as_a_figure():
 
 
 def test_a_block_of_vllm_holds_k_or_v_of_one_layer():
-    shape = paged(GEOMETRIES["llama-3.1-8b"], 2, tokens=32768, block_tokens=16, tensor_parallel=1)
+    shape = plan_paged(GEOMETRIES["llama-3.1-8b"], 2, tokens=32768, block_tokens=16, tensor_parallel=1)
     assert shape == Shape(block_bytes=16 * 8 * 128 * 2, groups=32, parts=2, blocks=2048)
     assert shape.descriptors == 32 * 2 * 2048
     assert shape.size_bytes == 32768 * 131_072
@@ -81,7 +81,7 @@ def test_a_block_of_vllm_holds_k_or_v_of_one_layer():
 
 def test_the_last_block_is_moved_whole():
     geometry = GEOMETRIES["llama-3.1-8b"]
-    shapes = {tokens: paged(geometry, 2, tokens, 16, 1) for tokens in (1, 16, 17)}
+    shapes = {tokens: plan_paged(geometry, 2, tokens, 16, 1) for tokens in (1, 16, 17)}
     assert [shapes[tokens].blocks for tokens in (1, 16, 17)] == [1, 1, 2]
     assert shapes[1].size_bytes == 16 * 131_072
 
@@ -90,7 +90,7 @@ def test_the_last_block_is_moved_whole():
 def test_kv_heads_are_split_over_ranks_and_replicated_beyond(tp, heads):
     geometry = GEOMETRIES["llama-3.1-70b"]
     assert geometry.count_rank_heads(tp) == heads
-    assert paged(geometry, 2, 1600, 16, tp).size_bytes == 1600 * 80 * 2 * heads * 128 * 2
+    assert plan_paged(geometry, 2, 1600, 16, tp).size_bytes == 1600 * 80 * 2 * heads * 128 * 2
 
 
 @pytest.mark.parametrize("tp", [3, 6, 12])
@@ -101,7 +101,7 @@ def test_a_degree_over_which_heads_do_not_divide_is_refused(tp):
 
 @pytest.mark.parametrize("tp", [1, 3, 8, 16])
 def test_the_latent_is_one_block_per_layer_and_replicated_over_ranks(tp):
-    shape = paged(GEOMETRIES["deepseek-v3"], 2, 64, 64, tp)
+    shape = plan_paged(GEOMETRIES["deepseek-v3"], 2, 64, 64, tp)
     assert shape == Shape(block_bytes=64 * 576 * 2, groups=61, parts=1, blocks=1)
     assert shape.size_bytes == 64 * 70_272
 
@@ -130,7 +130,9 @@ def test_kvbench_s_layer_access_cuts_the_same_bytes_into_a_block_for_each_layer(
 
 def test_kvbench_divides_the_latent_where_engines_replicate_it():
     geometry = GEOMETRIES["deepseek-v3"]
-    assert plan_kvbench(geometry, 2, 64, 64, 8, "layers").block_bytes * 8 == paged(geometry, 2, 64, 64, 8).block_bytes
+    assert (
+        plan_kvbench(geometry, 2, 64, 64, 8, "layers").block_bytes * 8 == plan_paged(geometry, 2, 64, 64, 8).block_bytes
+    )
 
 
 def test_a_page_of_which_no_byte_is_left_is_refused():
@@ -140,13 +142,13 @@ def test_a_page_of_which_no_byte_is_left_is_refused():
 
 def test_more_blocks_than_a_request_may_have_are_refused_with_their_number():
     with pytest.raises(UsageError, match=f"2097152 blocks, more than {MAX_DESCRIPTORS}") as caught:
-        paged(GEOMETRIES["llama-3.1-8b"], 2, 32768, 1, 1)
+        plan_paged(GEOMETRIES["llama-3.1-8b"], 2, 32768, 1, 1)
     assert "block-tokens" in caught.value.hint
 
 
 def test_scattered_blocks_fill_the_pool_once_and_are_not_in_order():
     shape = Shape(block_bytes=100, groups=3, parts=2, blocks=50)
-    groups = scattered(shape, pool_blocks=50, seed=1)
+    groups = scatter_blocks(shape, pool_blocks=50, seed=1)
     assert sorted(offset for group in groups for offset in group) == list(range(0, 3 * 2 * 50 * 100, 100))
     neighbours = sum(b - a == 100 for group in groups for a, b in itertools.pairwise(group))
     assert neighbours < 30, "a paged allocator does not hand out consecutive blocks"
@@ -154,7 +156,7 @@ def test_scattered_blocks_fill_the_pool_once_and_are_not_in_order():
 
 def test_one_block_table_serves_every_layer_and_k_and_v():
     shape = Shape(block_bytes=10, groups=2, parts=2, blocks=5)
-    groups = scattered(shape, pool_blocks=40, seed=3)
+    groups = scatter_blocks(shape, pool_blocks=40, seed=3)
     tables = [[offset % 400 // 10 for offset in group[part * 5 : part * 5 + 5]] for group in groups for part in (0, 1)]
     assert tables[0] == tables[1] == tables[2] == tables[3]
     assert [group[part * 5] // 400 for group in groups for part in (0, 1)] == [0, 1, 2, 3]
@@ -162,11 +164,11 @@ def test_one_block_table_serves_every_layer_and_k_and_v():
 
 def test_a_seed_gives_the_same_table_again_and_another_seed_another():
     shape = Shape(block_bytes=8, groups=1, parts=1, blocks=64)
-    assert scattered(shape, 64, 1) == scattered(shape, 64, 1) != scattered(shape, 64, 2)
+    assert scatter_blocks(shape, 64, 1) == scatter_blocks(shape, 64, 1) != scatter_blocks(shape, 64, 2)
 
 
 def test_consecutive_blocks_follow_each_other():
-    assert consecutive(Shape(block_bytes=8, groups=2, parts=1, blocks=3)) == [[0, 8, 16], [24, 32, 40]]
+    assert place_consecutively(Shape(block_bytes=8, groups=2, parts=1, blocks=3)) == [[0, 8, 16], [24, 32, 40]]
 
 
 def test_a_config_gives_the_geometry_of_the_named_model():

@@ -1,4 +1,4 @@
-"""Transfers by NIXL that move nothing, as a broken backend's would: every point of every backend must say so.
+"""Transfers by NIXL that move nothing, as with a broken backend: every point must report wrong bytes.
 
 GPU memory without files is in `test_kv_vram`.
 
@@ -33,7 +33,7 @@ if "TEST_CREW_ALONE" not in os.environ:  # objects are laid and checked one requ
 
 @pytest.fixture
 def broken(railwright, tmp_path):
-    """Results of a run whose transfers move nothing."""
+    """Return the results of a run whose transfers move nothing."""
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(SITE)
@@ -49,7 +49,7 @@ def broken(railwright, tmp_path):
 
 @pytest.fixture
 def nothing_moves(monkeypatch):
-    """The program that `in_a_run` uses for its ranks."""
+    """Make the ranks of `in_a_run` move nothing."""
     monkeypatch.setattr(test_gpu_file, "SITE", test_gpu_file.SITE + SITE)
 
 

@@ -43,7 +43,7 @@ CUOBJ_SYMBOLS = (
 
 
 def free_ports(count: int) -> list[int]:
-    """All are held until the last is chosen, so that no two are the same."""
+    """Keep all ports open until the last is chosen, so that no two are the same."""
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -57,7 +57,7 @@ def die_with_the_test() -> None:
 
 @contextlib.contextmanager
 def service(argv: list[str], port: int, log: Path):
-    """A server of its own until the end of the block, whatever happens to us; fails when it does not answer."""
+    """Run a server until the end of the block, or until the test dies; fails if it does not answer."""
     with log.open("wb") as out:
         process = subprocess.Popen(
             argv,
@@ -82,7 +82,7 @@ def service(argv: list[str], port: int, log: Path):
 
 @pytest.fixture
 def etcd(tmp_path):
-    """The URL of an etcd of this test's own."""
+    """Return the URL of the test's own etcd."""
     program = shutil.which("etcd")
     assert program, "etcd is missing: make test-deps (Debian package etcd-server)"
     port, peer = free_ports(2)
@@ -104,7 +104,7 @@ def etcd_asks(url: str, path: str, body: dict[str, str]) -> dict:
 
 
 def moto_server() -> str:
-    """moto's S3 server, in a virtual environment of its own: it is a test's tool and never a dependency."""
+    """moto's S3 server, in its own virtual environment, because it is a test tool and not a dependency."""
     program = ROOT / ".venv-moto/bin/moto_server"
     assert program.exists(), "the S3 server is missing: make test-deps"
     return str(program)
@@ -112,7 +112,7 @@ def moto_server() -> str:
 
 @pytest.fixture
 def bucket(tmp_path):
-    """The URL of a bucket of an S3 server of this test's own."""
+    """Return the URL of a bucket in the test's own S3 server."""
     [port] = free_ports(1)
     with service([moto_server(), "-H", "127.0.0.1", "-p", str(port)], port, tmp_path / "s3.log"):
         url = f"http://127.0.0.1:{port}/kvblocks"
@@ -123,7 +123,7 @@ def bucket(tmp_path):
 
 @pytest.fixture
 def object_client(tmp_path):
-    """An environment in which the OBJ plugin loads, and S3's credentials."""
+    """Return an environment in which the OBJ plugin loads, with S3 credentials."""
     source, folder = tmp_path / "cuobj.c", tmp_path / "cuobj"
     folder.mkdir()
     source.write_text("void abort(void);\n" + "".join(f"void {name}(void) {{ abort(); }}\n" for name in CUOBJ_SYMBOLS))
@@ -164,7 +164,7 @@ def test_batches_are_verified_and_each_descriptor_costs_something(railwright):
         assert rate.summary.median == pytest.approx(64 * 4096 / many.summary.median, rel=0.05)
 
 
-def test_threads_and_requests_in_flight_move_everything_they_say(railwright):
+def test_threads_and_requests_in_flight_move_all_their_bytes(railwright):
     done = run(railwright, "kv_transfer", "sizes=64K", "threads=3", "depth=2", "batches=4")
     assert done.status == 3, done.err
     latency, rate = of(railwright.results(), operation="WRITE")
@@ -178,7 +178,7 @@ def test_threads_and_requests_in_flight_move_everything_they_say(railwright):
     assert {evidence.claim for evidence in rate.evidence} == {"ucx_protocol", "transport"}
 
 
-def test_metadata_goes_three_ways_and_each_is_proved_by_a_write(railwright, etcd):
+def test_metadata_is_exchanged_in_three_ways_and_each_is_proved_by_a_write(railwright, etcd):
     done = run(railwright, "kv_transfer", "sizes=64K", "operations=WRITE", "metadata=etcd,socket,mpi", f"etcd={etcd}")
     assert done.status == 3, done.err
     exchanges = of(railwright.results(), operation="metadata")
@@ -198,7 +198,7 @@ def test_metadata_goes_three_ways_and_each_is_proved_by_a_write(railwright, etcd
     assert revision > 6, "the store was never written to"
 
 
-def test_an_etcd_that_is_not_there_is_waived_by_name_and_the_rest_is_measured(railwright):
+def test_a_missing_etcd_is_waived_by_name_and_the_rest_is_measured(railwright):
     [port] = free_ports(1)
     run(railwright, "kv_transfer", "sizes=4K", "operations=WRITE", "metadata=etcd,mpi", f"etcd=http://127.0.0.1:{port}")
     (waived,) = of(railwright.results(), metadata="etcd")
@@ -215,7 +215,7 @@ def test_without_an_etcd_the_option_is_named(railwright):
     assert waived.reason == "no etcd address was given: -o etcd=http://HOST:PORT"
 
 
-def test_without_cma_ucx_says_tcp_and_a_finding_does_too(railwright):
+def test_without_cma_ucx_and_a_finding_report_tcp(railwright):
     done = run(railwright, "kv_transfer", "sizes=64K", environment={"UCX_TLS": "tcp,self"})
     assert done.status == 1, done.err
     for one in railwright.results():
@@ -242,7 +242,7 @@ def test_what_does_not_fit_the_buffer_is_waived_point_by_point(railwright):
 
 
 @pytest.mark.parametrize("queue", ["aio", "uring", "posix_aio"])
-def test_files_are_verified_and_the_kernel_says_how_they_were_read(railwright, queue):
+def test_files_are_verified_and_the_kernel_reports_how_they_were_read(railwright, queue):
     done = run(railwright, "kv_file", f"queue={queue}", "sizes=4K,64K", "batches=4", "file-size=1M", "direct=yes,no")
     assert done.status == 3, done.err
     assert len(railwright.results()) == 2 * 2 * 2 * 2
@@ -267,7 +267,7 @@ def sectors_read() -> dict[str, int]:
 
 
 def test_a_direct_read_really_comes_from_the_drive(railwright):
-    """The record is held against the kernel's own counters of the drive, which the page cache would leave alone."""
+    """Compare the record with the kernel's counters of the drive, which the page cache would not change."""
     before = sectors_read()
     run(railwright, "kv_file", "sizes=1M", "batches=1", "file-size=16M", "operations=READ")
     after = sectors_read()
@@ -285,7 +285,7 @@ def test_objects_are_waived_with_the_loader_s_reason(railwright):
     assert "libcuobjclient" in waived.reason or "no S3 answers" in waived.reason
 
 
-def test_objects_go_to_an_s3_server_and_come_back(railwright, bucket, object_client):
+def test_objects_are_written_to_an_s3_server_and_read_back(railwright, bucket, object_client):
     done = run(
         railwright,
         *("kv_file", "backend=POSIX,OBJ", f"s3={bucket}", "sizes=4K,64K", "batches=1,4", "file-size=256K"),
@@ -312,7 +312,7 @@ def test_objects_go_to_an_s3_server_and_come_back(railwright, bucket, object_cli
     assert "not-a-secret" not in everything
 
 
-def test_a_bucket_that_is_not_there_fails_with_its_name(railwright, bucket, object_client):
+def test_a_missing_bucket_fails_with_its_name(railwright, bucket, object_client):
     run(railwright, "kv_file", "backend=OBJ", f"s3={bucket}-not", "sizes=4K", environment=object_client)
     (failed,) = railwright.results()
     assert failed.outcome == "failed"

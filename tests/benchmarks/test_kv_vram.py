@@ -1,4 +1,4 @@
-"""NIXL with GPU memory: what is planned, what UCX's own log says of it, and what is found when it emulates.
+"""NIXL with GPU memory: the plan, UCX's own log, and the findings if UCX emulates transfers.
 
 The logs are of two H200 (NIXL 1.5.1, UCX 1.23). What only a GPU can show is not tested.
 """
@@ -34,7 +34,7 @@ SILENCE_S = 120.0
 
 
 def table(configuration: str, title: str, *rows: tuple[str, str, str]) -> str:
-    """A table as UCX prints it behind its time stamp."""
+    """Return a table as UCX prints it after its time stamp."""
     stamp = "[1795320179.018694] [vm:728  :0]   "
     lines = [f"| initiator {configuration} |", f"| {title} |", "| Range | Description | Config |"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
@@ -87,7 +87,7 @@ def job_on(topology, launch=0, **options):
     return jobs_of(find("kv_vram"), topology, cpus, options)[launch]
 
 
-# --- what UCX says
+# --- UCX's log
 
 
 def test_a_transfer_between_gpus_is_seen_as_cuda_ipc(log):
@@ -96,7 +96,7 @@ def test_a_transfer_between_gpus_is_seen_as_cuda_ipc(log):
 
 
 @pytest.mark.parametrize(("verb", "memories"), [("put", ("cuda", "host")), ("get", ("host", "cuda"))])
-def test_emulation_stands_in_the_value_and_not_only_the_transport_below_it(log, verb, memories):
+def test_emulation_is_in_the_value_and_not_only_the_transport_below_it(log, verb, memories):
     seen = ucx_protocol_evidence(log(DEFAULT), "WRITE" if verb == "put" else "READ", 4096, memories)
     assert seen.value == "software emulation over tcp/lo"
     assert seen.seen == f"UCX_PROTO_INFO: ucp_{verb} by software emulation"
@@ -109,7 +109,7 @@ def test_host_memory_is_not_mistaken_for_a_gpu_s_in_the_same_log(log):
     assert "emulation" in ucx_protocol_evidence(log(both), "WRITE", 4096, ("cuda", "host")).value
 
 
-def test_what_an_agent_does_with_itself_is_another_table(log):
+def test_transfers_of_an_agent_to_itself_are_in_another_table(log):
     assert ucx_protocol_evidence(log(DEFAULT), "WRITE", 4096, ("cuda", "host"), to_self=True).value == "unknown"
     assert "emulation" in ucx_protocol_evidence(log(ALONE), "WRITE", 4096, ("cuda", "host"), to_self=True).value
     nothing = ucx_protocol_evidence(log(ALONE), "WRITE", 4096, ("cuda", "host"))
@@ -130,7 +130,7 @@ def test_the_pipeline_s_transports_are_read_by_size(log, size, transport, how):
     assert how in seen.seen
 
 
-def test_a_log_of_nonsense_names_nothing():
+def test_a_log_of_nonsense_has_no_protocol():
     lines = [
         "",
         "|",
@@ -143,7 +143,7 @@ def test_a_log_of_nonsense_names_nothing():
     assert ucx_protocols.read(lines) == ()
 
 
-# --- what is found
+# --- findings
 
 
 def result_with(value: str, path: str = "gpu0>memory0", processes: int = 2) -> Result:
@@ -209,7 +209,7 @@ def test_copies_of_a_process_that_did_not_enable_peer_access_are_a_finding(two_g
     }
 
 
-# --- what is planned
+# --- plans
 
 
 def test_every_link_is_planned_from_either_side_in_two_processes_and_in_one(two_gpus):
@@ -228,7 +228,7 @@ def test_every_link_is_planned_from_either_side_in_two_processes_and_in_one(two_
     assert {move.path(job, "READ") for move in every} == {"gpu1>gpu0", "memory0>gpu0", "gpu0>memory0"}
 
 
-def test_the_path_is_where_the_data_goes_and_the_initiator_who_posts(two_gpus):
+def test_the_path_follows_the_data_and_the_initiator_is_the_side_that_posts(two_gpus):
     job = job_on(two_gpus)
     by_gpu, by_host = Move("gpu-host", 2, "pinned"), Move("host-gpu", 2, "pinned")
     assert by_gpu.path(job, "READ") == by_host.path(job, "WRITE") == "memory0>gpu0"
@@ -335,7 +335,7 @@ def test_every_case_moves_every_byte_and_says_which_it_was(measure):
         ("on", {"STANDIN_CUDA_NO_PEER": "1"}, "peer access refused"),
     ],
 )
-def test_what_one_process_says_of_its_gpus_is_in_the_record(measure, access, faults, said):
+def test_the_peer_access_of_one_process_is_in_the_record(measure, access, faults, said):
     between, others = [], []
     for one in measure(faults, sizes="4K", pairs="first", operations="WRITE", **{"peer-access": access}):
         assert one.outcome == "measured", one.reason
@@ -347,20 +347,20 @@ def test_what_one_process_says_of_its_gpus_is_in_the_record(measure, access, fau
     assert all("peer_access" not in seen for seen in others)
 
 
-def test_peer_access_that_cannot_be_had_is_named(measure):
+def test_unavailable_peer_access_is_named(measure):
     (failed,) = measure({"STANDIN_CUDA_NO_ENABLE": "1"}, sizes="4K", pairs="first", **{"peer-access": "on"})
     assert failed.outcome == "failed"
     assert "peer access from" in failed.reason
 
 
-def test_data_that_never_came_is_counted_on_the_side_that_should_have_it(measure):
+def test_data_that_never_arrived_is_counted_at_the_target(measure):
     results = measure({"TEST_MOVES_NOTHING": "1"}, sizes="1M")
     assert len(results) == 12
     for one in results:
         assert one.verification.bytes_wrong > 0.99 * MIB
 
 
-def test_memory_that_cannot_be_had_is_named(measure):
+def test_unavailable_memory_is_named(measure):
     (failed,) = measure({"STANDIN_CUDA_NO_MEMORY": "1"}, sizes="1M")
     assert failed.outcome == "failed"
     assert "cannot allocate 1 MiB on" in failed.reason

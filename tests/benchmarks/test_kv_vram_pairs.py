@@ -1,4 +1,4 @@
-"""Between which GPUs NIXL moves memory, how long that is planned to take and how much it moves."""
+"""The pairs of GPUs between which NIXL moves memory, with the planned time and bytes."""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def jobs(topology, **options):
 
 
 def paths(job):
-    """(processes, link, WRITE's path) of all that is measured, and the sizes."""
+    """Return (processes, link, WRITE's path) of everything that is measured, and the sizes."""
     options = reduce_options(job)
     written = [(one.processes, one.link, one.path(job, "WRITE")) for one in options.moves(len(job.gpus))]
     return written, options.sizes, options.operations
@@ -74,7 +74,7 @@ def test_all_pairs_have_every_way_and_each_gpu_its_host_memory_once(eight_gpus):
     assert len(hosts) == 8, "no launch that measures nothing"
 
 
-def test_what_was_asked_for_is_never_widened(eight_gpus):
+def test_requested_options_are_never_widened(eight_gpus):
     _, job, *_ = jobs(eight_gpus, processes="1", operations="READ", sizes="1M", links="gpu-gpu")
     assert paths(job) == ([(1, "gpu-gpu", "gpu1>gpu2")], (MIB,), ("READ",))
 
@@ -97,7 +97,7 @@ def test_one_gpu_has_one_launch():
     assert not any(one.processes == 1 and one.link == "gpu-gpu" for one in reduce_options(job).moves(len(job.gpus)))
 
 
-def test_the_plan_says_how_much_is_moved(two_gpus):
+def test_the_plan_has_the_moved_bytes(two_gpus):
     def moved(**options):
         return kv_vram.BENCHMARK.plan(jobs(two_gpus, **options)[0]).moved_bytes / MIB
 
@@ -109,7 +109,7 @@ def test_the_plan_says_how_much_is_moved(two_gpus):
     assert 50e9 < moved() * MIB < 75e9
 
 
-def test_pairs_that_are_none_are_refused():
+def test_invalid_pairs_are_refused():
     with pytest.raises(UsageError, match="no choice named 'both'"):
         find("kv_vram").parse({"pairs": "both"})
 

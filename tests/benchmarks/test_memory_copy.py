@@ -1,4 +1,4 @@
-"""Copies between NUMA nodes: which are made, that their pages are where they should be, and what is said otherwise."""
+"""Copies between NUMA nodes: the pairs, the placement of their pages, and the reasons if pages are misplaced."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ print(json.dumps([result.outcome, result.reason, result.path]))
 
 
 def nodes(*cpu_lists: str, memories: int | None = None) -> Topology:
-    """A machine with so many NUMA nodes, whatever this one has; the last nodes may lack memory."""
+    """Return a machine with these NUMA nodes, whatever this one has; the last nodes may lack memory."""
     count = len(cpu_lists) if memories is None else memories
     kinds = {f"cpu{node}": "cpu" for node in range(len(cpu_lists))} | {
         f"memory{node}": "memory" for node in range(count)
@@ -65,7 +65,7 @@ def nodes(*cpu_lists: str, memories: int | None = None) -> Topology:
 
 
 def measured(machine: Topology, **options: str) -> list[Result]:
-    """All results of one launch: a real one, in a process of its own."""
+    """Run a real launch in its own process, and return all results."""
     options = BENCHMARK.parse({"sizes": "4K", "node-sizes": "4K,1M", **options})
     (planned,) = plan_launches(machine, [(BENCHMARK, options)])
     return list(Measurement().results(planned))
@@ -76,7 +76,7 @@ def job(machine: Topology, cpus: tuple[int, ...], **options: str) -> AnyJob:
 
 
 @pytest.mark.machine
-def test_one_node_gives_what_it_always_gave() -> None:
+def test_one_node_has_the_same_results_as_before() -> None:
     found = measured(nodes(",".join(map(str, CPUS))))
     assert {one.path for one in found} == {"memory0>memory0"}
     assert [one.parameters for one in found[:1]] == [{"size_bytes": 4096, "threads": 1}]
@@ -86,7 +86,7 @@ def test_one_node_gives_what_it_always_gave() -> None:
 
 
 def test_every_ordered_pair_of_nodes_with_memory_and_cpus_is_copied_with_a_thread_on_either_side() -> None:
-    pairs = memory_copy._crossings(job(nodes("0", "1", "2"), (0, 1, 2)))
+    pairs = memory_copy._list_crossings(job(nodes("0", "1", "2"), (0, 1, 2)))
     assert len({(one.path, one.thread_on) for one in pairs}) == len(pairs) == 3 * 2 * 2
     assert {one.path for one in pairs} == {f"memory{a}>memory{b}" for a in range(3) for b in range(3) if a != b}
     assert {one.cpu for one in pairs if one.path == "memory1>memory2"} == {1, 2}
@@ -94,14 +94,14 @@ def test_every_ordered_pair_of_nodes_with_memory_and_cpus_is_copied_with_a_threa
         ("source", 0),
         ("target", 2),
     }
-    without_memory = memory_copy._crossings(job(nodes("0", "1", "2", memories=2), (0, 1, 2)))
+    without_memory = memory_copy._list_crossings(job(nodes("0", "1", "2", memories=2), (0, 1, 2)))
     assert {one.path for one in without_memory} == {"memory0>memory1", "memory1>memory0"}
-    without_cpus = memory_copy._crossings(job(nodes("0", "1", ""), (0, 1)))
+    without_cpus = memory_copy._list_crossings(job(nodes("0", "1", ""), (0, 1)))
     assert all(one.cpu is None for one in without_cpus if one.node == 2)
 
 
 def test_all_threads_alone_leave_the_copies_between_nodes_out() -> None:
-    assert memory_copy._crossings(job(nodes("0", "1"), (0, 1), threads="all")) == []
+    assert memory_copy._list_crossings(job(nodes("0", "1"), (0, 1), threads="all")) == []
 
 
 def test_the_plan_counts_the_copies_between_nodes() -> None:
@@ -136,7 +136,7 @@ def test_a_node_that_the_kernel_does_not_have_fails_by_name_and_the_rest_is_meas
 
 @pytest.mark.machine
 @pytest.mark.parametrize("call", ["mbind", "move_pages"])
-def test_a_container_that_may_not_place_memory_is_told_what_it_lacks_and_nothing_has_failed(call: str) -> None:
+def test_a_container_that_may_not_place_memory_waives_the_copies_with_the_missing_capability(call: str) -> None:
     if platform.machine() not in PLACING:
         pytest.skip(f"the numbers of {platform.machine()}'s system calls are not here")
     argv = [sys.executable, "-c", IN_A_FILTER, str(PLACING[platform.machine()][call])]
@@ -149,7 +149,7 @@ def test_a_container_that_may_not_place_memory_is_told_what_it_lacks_and_nothing
     assert reason.endswith("as with `docker run --cap-add SYS_NICE`)")
 
 
-def test_pages_that_are_elsewhere_after_the_copies_make_the_result_failed(monkeypatch) -> None:
+def test_misplaced_pages_after_the_copies_fail_the_result(monkeypatch) -> None:
     class Unbound(memory_copy.Buffer):
         def __init__(self, size_bytes: int, *, node: int) -> None:
             super().__init__(size_bytes)
@@ -193,7 +193,7 @@ def test_a_copy_between_nodes_has_no_limit_but_the_memories_own() -> None:
 
 
 def channels() -> Topology:
-    """Two nodes with eight channels of DDR5-4800 each."""
+    """Return a machine of two nodes with eight channels of DDR5-4800 each."""
     plain = nodes("0", "1")
     ddr5 = MemoryLink(channels=8, transfers_per_s=4.8e9, bus_bytes=8)
     links = (

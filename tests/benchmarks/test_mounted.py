@@ -1,4 +1,4 @@
-"""A mount that never answers: it is named, and nothing hangs."""
+"""A mount that never answers: errors name it, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def test_a_plan_on_a_mount_that_stalls_is_waived_with_its_name(monkeypatch) -> N
         assert plan.path.startswith("drive?>")
 
 
-def test_where_a_child_hangs_no_thread_of_ours_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_queries_the_mount_if_the_child_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process with a thread that hangs in the kernel cannot end."""
     monkeypatch.setattr(mounted, "answers", lambda _path, _patience_s: False)
     try:
         with pytest.raises(CannotJudge, match="did not answer within"):
-            mounted.query_mount("/mnt/stalled", lambda: pytest.fail("it was looked at"), patience_s=0.05)
+            mounted.query_mount("/mnt/stalled", lambda: pytest.fail("it was queried"), patience_s=0.05)
     finally:
         mounted._silent.discard("/mnt/stalled")
 

@@ -1,4 +1,4 @@
-"""The MPI benchmarks of N ranks and of both directions, run for real: their data, their rates, and faults."""
+"""Real runs of the MPI benchmarks with N ranks and in both directions: data, rates and faults."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ NAMES = [f"mpi_{operation}" for operation in OPERATIONS]
 PAIRS = ["mpi_message_rate", "mpi_bidirectional"]
 SIZES = (8, 65536)
 TINY = ("-o", "sizes=8,64K", "-o", "ranks=2", "-o", "pages=small", "--force")
-# Over TCP what waits also polls, so ten thousand small operations take ten CPU seconds: one of each kind is enough.
+# Over TCP waiting ranks poll as well, so ten thousand small operations take ten CPU seconds: one of a kind is enough.
 OVER_TCP = ("mpi_all_reduce", "mpi_bidirectional")
 KIB, MIB = 1 << 10, 1 << 20
 
-# A library that adds wrongly to one word of one rank.
+# A library that corrupts the sum in one word on one rank.
 WRONG_LIBRARY = """
 #include <stdint.h>
 int PMPI_Allreduce(const void *, void *, int, intptr_t, intptr_t, intptr_t);
@@ -50,7 +50,7 @@ int MPI_Allreduce(const void *out, void *in, int count, intptr_t type, intptr_t 
 
 @pytest.fixture(scope="module")
 def measured(driver_of_module, mpiruns):
-    """Results of all collectives with two ranks over shared memory, and of some over TCP."""
+    """Return the results of all collectives with two ranks over shared memory, and of some over TCP."""
     both = [word for name in OVER_TCP for word in ("-o", f"{name}.transports=shm,tcp")]
     done = driver_of_module("run", *NAMES, *PAIRS, *TINY, *both, "--mpirun", mpiruns["openmpi"])
     assert done.status == 3, done.err
@@ -115,7 +115,7 @@ def floats(buffer, count):
 
 
 def done_right(operation, rank, sent):
-    """The expected data on a rank, computed from all ranks' data without the benchmark's own check."""
+    """Return the expected data on a rank, computed from all ranks' data without the benchmark's own check."""
     ranks, count = len(sent), len(sent[0])
     share = count // ranks
     sums = [sum(each[i] for each in sent) for i in range(count)]
@@ -130,7 +130,7 @@ def done_right(operation, rank, sent):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("ranks", [2, 3, 5])
-def test_the_check_takes_the_right_result_and_sees_every_kind_of_wrong_one(operation, ranks):
+def test_the_check_accepts_the_right_result_and_rejects_every_kind_of_wrong_one(operation, ranks):
     count = 101
     patterns = [Pattern(operation, count, rank, ranks) for rank in range(ranks)]
     with Buffer(count * ranks * 4) as out, Buffer(count * ranks * 4) as into:
@@ -174,7 +174,7 @@ def test_without_a_number_there_is_a_rank_for_each_core(cpus, ranks):
 
 
 @pytest.mark.parametrize("text", ["1", "0", "-2", "513", "two", "", "2.0", "٣", "9" * 5000])
-def test_a_number_of_ranks_that_cannot_be_is_refused(text):
+def test_an_invalid_number_of_ranks_is_refused(text):
     with pytest.raises(UsageError, match="must be 'cores' or a whole number from 2 to 512"):
         find("mpi_all_to_all").parse({"ranks": text})
 
@@ -193,7 +193,7 @@ def test_the_plan_counts_every_rank_s_buffers_and_what_passes_between_them():
     assert plan("all_gather", job(sizes="15G")).waived == "", "a share of 7.5 GiB"
 
 
-def test_what_does_not_fit_into_memory_is_refused_before_anything_runs(railwright):
+def test_sizes_that_do_not_fit_into_memory_are_refused_before_the_run(railwright):
     done = railwright("run", "mpi_all_to_all", "-o", "sizes=7G", "-o", "ranks=512", "--force")
     assert done.status == 2
     assert re.search(r"mpi_all_to_all would need 7\.\d TiB of memory, .* are free", done.message())
@@ -295,7 +295,7 @@ def limit_of(benchmark, quantity, *results, **parameters):
     return finder.find(benchmark, quantity, "memory0>memory0", {"size_bytes": 2 * MIB, "transport": "shm"} | parameters)
 
 
-def test_two_directions_may_be_twice_a_copy_and_must_be_what_one_must_be():
+def test_two_directions_are_limited_by_two_copies_and_expected_to_reach_one_direction():
     one, expected_of_one = limit_of("mpi_bandwidth", "bandwidth_bytes_per_s")
     both, expected_of_both = limit_of("mpi_bidirectional", "bandwidth_bytes_per_s")
     rate, _ = limit_of("mpi_message_rate", "bandwidth_bytes_per_s")
@@ -304,7 +304,7 @@ def test_two_directions_may_be_twice_a_copy_and_must_be_what_one_must_be():
     assert both.because.startswith("2 at once of one thread's memory copy of 2 MiB")
 
 
-def test_what_no_document_limits_has_no_limit():
+def test_a_message_rate_has_no_limit():
     limit, expected = limit_of("mpi_message_rate", "messages_per_s")
     assert isinstance(limit, NoLimit)
     assert (limit.why, expected) == ("no document gives a rate of messages", None)
@@ -323,8 +323,8 @@ def copies_of(*sizes):
     ("name", "written", "busbw"),
     [("all_reduce", 1, 1.5), ("all_gather", 1, 0.75), ("reduce_scatter", 4, 0.75), ("all_to_all", 1, 0.75)],
 )
-def test_a_collective_is_held_against_the_copies_of_what_each_rank_writes(name, written, busbw):
-    """`written`: size / what one of four ranks writes of it."""
+def test_a_collective_is_compared_with_the_copies_of_the_bytes_that_each_rank_writes(name, written, busbw):
+    """`written` is the size over the bytes that one of four ranks writes."""
     for rate, factor_of_rate in (("algbw", 1.0), ("busbw", busbw)):
         limit, band = bounds_of_collective(
             f"mpi_{name}", "bandwidth_bytes_per_s", 4, *copies_of(2 * MIB, 8 * MIB), size_bytes=8 * MIB, rate=rate

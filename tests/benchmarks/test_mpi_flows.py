@@ -1,4 +1,4 @@
-"""Both ends of a flow over a wire of this test: all that is sent arrives, is timed, compared and answered."""
+"""Both ends of a flow over a simulated wire: everything sent arrives, is timed, compared and answered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from railwright.benchmarks.mpi.flows import _LONGEST_BYTES, _SHORTEST_BYTES, _UNDER_WAY, _Receiving, _Sending
+from railwright.benchmarks.mpi.flows import _IN_FLIGHT, _LONGEST_BYTES, _SHORTEST_BYTES, _Receiving, _Sending
 from railwright.benchmarks.wanted_flow import FlowRequest
 from railwright.native.memory import Buffer
 
@@ -58,7 +58,7 @@ class EndOfWire:
 
 def flow(wire: Wire) -> _Receiving:
     with ExitStack() as stack:
-        out, *into = (stack.enter_context(Buffer(_LONGEST_BYTES)) for _ in range(1 + _UNDER_WAY))
+        out, *into = (stack.enter_context(Buffer(_LONGEST_BYTES)) for _ in range(1 + _IN_FLIGHT))
         out.fill(SEED)
         receiving = _Receiving(EndOfWire(wire, 1), FLOW, SEED, into)
         receiving.start()
@@ -74,17 +74,17 @@ def test_all_arrives_and_is_answered():
     assert not any(wire.sends.values())
     assert not any(wire.receives.values())
     assert sum(wire.sizes) == one.timed_bytes + _SHORTEST_BYTES  # the first message starts the clock
-    assert wire.sizes.count(0) == _UNDER_WAY + 1  # the ends, and the answer
+    assert wire.sizes.count(0) == _IN_FLIGHT + 1  # the ends, and the answer
     assert one.rates == pytest.approx([one.timed_bytes / (one.last_at - one.first_at)])
     assert one.found.bytes_wrong == 0
-    assert one.found.bytes_checked == sum(one.last_bytes) >= _UNDER_WAY * _SHORTEST_BYTES
+    assert one.found.bytes_checked == sum(one.last_bytes) >= _IN_FLIGHT * _SHORTEST_BYTES
 
 
-def test_a_wire_that_damages_a_byte_is_seen():
+def test_a_damaged_byte_is_detected():
     def damage(buffer: Buffer) -> None:
         (ctypes.c_ubyte * 1).from_address(buffer.address + 1000)[0] ^= 1
 
-    assert flow(Wire(damage)).found.bytes_wrong == _UNDER_WAY
+    assert flow(Wire(damage)).found.bytes_wrong == _IN_FLIGHT
 
 
 def test_without_a_second_message_there_is_no_rate():

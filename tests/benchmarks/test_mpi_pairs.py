@@ -57,7 +57,7 @@ class Between:
 
 
 class Rank:
-    """The first of four ranks, whose second has other times and whose receivers have none."""
+    """The first of four ranks; the second has other times, and the receivers have none."""
 
     def __init__(self, others):
         self.job, self.comm, self.others, self.barriers = job_of(BENCHMARK, LAPTOP), self, others, 0
@@ -94,7 +94,7 @@ def test_senders_are_on_the_first_hosts():
 
 
 @pytest.mark.parametrize("text", ["0", "257", "-1", "two", ""])
-def test_a_number_of_pairs_that_cannot_be_is_refused(text):
+def test_an_invalid_number_of_pairs_is_refused(text):
     with pytest.raises(UsageError, match="mpi_pairs_bandwidth pairs: must be a whole number from 1 to 256"):
         BENCHMARK.parse({"pairs": text})
 

@@ -30,7 +30,7 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_
 IN_PLACE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 KIB, MIB = 1 << 10, 1 << 20
 TINY = "16,4K,512K"
-# The patience for a launch on a busy machine; a hang is noticed by silence long before.
+# The time limit of a launch on a busy machine; a hang is noticed by silence long before.
 SILENCE_S = 120.0
 
 
@@ -41,7 +41,7 @@ def two_gpus(tmp_path_factory):
 
 @pytest.fixture
 def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
-    """Runs all launches of a benchmark on the GPUs of a recorded machine, of two where none is given."""
+    """Run all launches of a benchmark on the GPUs of a recorded machine, by default one with two."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def run(name, *, folder=stand_ins, faults=None, topology=two_gpus, **options):
@@ -149,7 +149,7 @@ def test_the_process_of_all_threads_that_dies_is_named(measure):
 
 
 @pytest.mark.parametrize("ranks_in", ["processes", "threads"])
-def test_without_nccl_it_is_waived_by_the_loader_s_own_words(measure, stand_ins, tmp_path, ranks_in):
+def test_without_nccl_it_is_waived_with_the_loader_s_message(measure, stand_ins, tmp_path, ranks_in):
     without = tmp_path / "without"
     without.mkdir()
     (without / "libcuda.so.1").symlink_to(stand_ins / "libcuda.so.1")
@@ -179,7 +179,7 @@ def test_without_a_driver_it_is_waived(measure, tmp_path):
 
 @pytest.fixture(scope="module")
 def old_nccl(stand_ins, tmp_path_factory):
-    """A folder where NCCL is 2.18: no ncclAlltoAll, no ncclMemAlloc, no windows, no log that can be switched."""
+    """Return a folder with NCCL 2.18: no ncclAlltoAll, no ncclMemAlloc, no windows, no log that can be switched."""
     folder = tmp_path_factory.mktemp("old")
     (folder / "libcuda.so.1").symlink_to(stand_ins / "libcuda.so.1")
     flags = ["-std=c11", "-O2", "-fPIC", "-shared", "-pthread", "-DOLD"]
@@ -265,7 +265,7 @@ def test_every_record_says_that_its_data_check_is_of_an_untimed_operation(measur
     assert all("data check is of one untimed operation before" in one.method for one in results)
 
 
-def test_with_nvls_forbidden_that_is_said_and_nvls_is_waived(measure, monkeypatch):
+def test_with_nvls_forbidden_records_say_so_and_nvls_is_waived(measure, monkeypatch):
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
     waived, *measured = measure("nccl_all_reduce", sizes="8", algorithms="NVLS,Ring", ranks_in="threads")
     assert (waived.outcome, waived.reason) == ("waived", "NCCL_NVLS_ENABLE=0 switches NVLS off")
@@ -288,7 +288,7 @@ def test_a_process_may_use_the_cpus_near_its_gpu_and_one_of_all_threads_every_cp
     monkeypatch.setattr(os, "sched_setaffinity", lambda _process, cpus: bound.append(cpus))
     monkeypatch.setattr(Job, "list_gpu_cpus", lambda _job, gpu: (3, 4) if gpu.id == "gpu1" else ())
     one = job_of(find("nccl_all_reduce"), two_gpus, (0, 1, 3, 4))
-    assert [gpus.widen(one, rank) for rank in (0, 1, None)] == ["0-1,3-4", "3-4", "0-1,3-4"]
+    assert [gpus.bind_near_gpu(one, rank) for rank in (0, 1, None)] == ["0-1,3-4", "3-4", "0-1,3-4"]
     assert bound == [(0, 1, 3, 4), (3, 4), (0, 1, 3, 4)]
 
 
@@ -323,9 +323,9 @@ def test_sizes_are_rounded_as_nccl_tests_rounds_them(two_gpus):
 
 
 def test_a_machine_without_gpus_or_with_too_few_is_waived_by_the_number(two_gpus):
-    assert nccl_options.waived(job(load("laptop"))) == "no NVIDIA GPU was found"
-    assert nccl_options.waived(job(two_gpus, gpus="4")) == "4 GPUs are needed, 2 were found"
-    assert nccl_options.waived(job(two_gpus)) == ""
+    assert nccl_options.waiver_reason(job(load("laptop"))) == "no NVIDIA GPU was found"
+    assert nccl_options.waiver_reason(job(two_gpus, gpus="4")) == "4 GPUs are needed, 2 were found"
+    assert nccl_options.waiver_reason(job(two_gpus)) == ""
 
 
 def test_the_launch_has_a_process_for_each_gpu_or_one(two_gpus):
@@ -349,7 +349,7 @@ def test_a_number_of_gpus_that_cannot_be_is_refused(text):
         find("nccl_all_reduce").parse({"gpus": text})
 
 
-def test_an_algorithm_that_nccl_has_not_is_refused_with_the_nearest():
+def test_an_unknown_algorithm_is_refused_with_the_nearest():
     with pytest.raises(UsageError, match="there is no choice named 'Rnig'") as caught:
         find("nccl_all_reduce").parse({"algorithms": "Rnig"})
     assert "Ring" in caught.value.hint
@@ -386,7 +386,7 @@ def test_the_choice_is_read_from_every_version_s_words(log, value):
     assert len(seen.seen) <= 200
 
 
-def test_what_was_forced_is_held_against_what_ran():
+def test_the_forced_algorithm_is_compared_with_the_one_that_ran():
     line = LINE + "AllReduce: 8 Bytes -> Algo TREE proto LL128 channel{Lo..Hi}={0..3}"
     seen = algorithm_evidence(line, sends_only=False)
     assert contradiction(seen, "Tree", "free") == contradiction(seen, "free", "LL128") == ""

@@ -10,7 +10,7 @@ from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
 from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.job import Job, Launch, Machine
-from railwright.benchmarks.nccl.flows import BENCHMARK, NcclFlows, _times
+from railwright.benchmarks.nccl.flows import BENCHMARK, NcclFlows, _count_transfers
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.wanted_flow import FlowRequest
 from railwright.launch.mpi import MpiLauncher
@@ -27,7 +27,7 @@ def flow(number, source, destination):
 
 RING = tuple(flow(number, number, (number + 1) % 3) for number in range(3))
 ROUNDS = (RING, (flow(0, 2, 0), flow(1, 2, 1)), RING[::-1])
-"""All in a circle, two from one GPU, and a circle in another order."""
+"""A ring of all, two flows from one GPU, and a ring in another order."""
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_every_flow_of_every_round_is_timed_and_compared(run):
             assert (one.verification.bytes_checked, one.verification.bytes_wrong) == (1 << 18, 0)
 
 
-def test_damaged_data_is_seen(run):
+def test_damaged_data_is_detected(run):
     received = [one for one in run(STANDIN_NCCL_DAMAGE="1") if one.settings["end"] == "received"]
     assert received
     assert all(one.verification.bytes_wrong for one in received)
@@ -76,4 +76,4 @@ def test_a_host_with_fewer_gpus_than_asked_is_named(run):
 
 
 def test_a_stream_is_as_long_as_one_transfer_allows():
-    assert [_times(1.5, seconds) for seconds in (0.1, 3.0, 1e-9)] == [15, 1, 5000]
+    assert [_count_transfers(1.5, seconds) for seconds in (0.1, 3.0, 1e-9)] == [15, 1, 5000]

@@ -1,4 +1,4 @@
-"""The GPUs of NCCL's benchmarks and of the training step: all, the first few, or those named."""
+"""The GPUs of the NCCL benchmarks and of the training step: all, the first few, or those named."""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def waived(topology, name="nccl_all_reduce", **options):
         ("gpu7, gpu0,gpu3", ["gpu7", "gpu0", "gpu3"]),
     ],
 )
-def test_gpus_are_all_the_first_so_many_or_those_named_in_that_order(eight_gpus, text, gpus):
+def test_gpus_are_all_the_first_few_or_those_named_in_that_order(eight_gpus, text, gpus):
     for name in ("nccl_all_reduce", "train_step"):
         one = job(eight_gpus, name, gpus=text)
         assert [gpu.id for gpu in one.gpus] == gpus
@@ -78,7 +78,7 @@ def test_a_rank_is_bound_near_the_gpu_that_was_named():
         ("gpu1," * 5000, "or GPUs by name like gpu2,gpu5"),
     ],
 )
-def test_a_list_that_cannot_be_is_refused(text, message):
+def test_an_invalid_list_of_gpus_is_refused(text, message):
     with pytest.raises(UsageError) as caught:
         find("nccl_all_reduce").parse({"gpus": text})
     assert message in caught.value.message
@@ -89,7 +89,7 @@ def test_a_training_step_may_have_one_gpu(eight_gpus):
     assert waived(eight_gpus, "train_step", gpus="gpu5") == ""
 
 
-def test_a_gpu_that_is_not_there_is_an_error_and_one_that_cannot_be_used_is_waived(eight_gpus):
+def test_an_unknown_gpu_is_an_error_and_an_unusable_one_is_waived(eight_gpus):
     with pytest.raises(UsageError, match="there is no GPU named 'gpu9'"):
         waived(eight_gpus, gpus="gpu2,gpu9")
     assert waived(expand("laptop", {}), gpus="gpu2,gpu9") == "no NVIDIA GPU was found"

@@ -66,7 +66,7 @@ def test_every_type_comes_back_from_both_formats_in_every_compression(tmp_path: 
                 table = written(path, form, compression, **shape)
                 what = arrow_files.layout(str(path), "it", ())
                 assert (what.format, what.rows) == (form, 3000)
-                assert arrow_files.difference(arrow_files.independent_read(str(path), "it", what), table)[1] == 0
+                assert arrow_files.compare_tables(arrow_files.read_independently(str(path), "it", what), table)[1] == 0
                 assert what.encoded_bytes <= path.stat().st_size
                 expected = table.num_rows * making.row_bytes(TYPES, len(TYPES))
                 assert table.nbytes == pytest.approx(expected, rel=0.01)
@@ -81,7 +81,7 @@ def test_cardinality_and_run_length_are_what_was_asked_for() -> None:
     assert len(set(making.make(1000, ("int64",), 1, cardinality=0, run_length=1)["c0"].to_pylist())) == 1000
 
 
-def test_fetching_decoding_and_both_are_told_apart_in_both_kinds_of_bytes(measure, tmp_path: Path) -> None:
+def test_fetching_decoding_and_both_are_separate_results_in_both_kinds_of_bytes(measure, tmp_path: Path) -> None:
     for form in ("parquet", "orc"):
         results = measure(format=form, compression="zstd", cardinality="100")
         assert {one.outcome for one in results} == {"measured"}
@@ -110,9 +110,9 @@ def test_fetching_decoding_and_both_are_told_apart_in_both_kinds_of_bytes(measur
 def test_a_wrong_value_is_counted(tmp_path: Path) -> None:
     table = written(tmp_path / "one", rows=100)
     other = table.set_column(0, "c0", making.make(100, ("int32",), 2, cardinality=3, run_length=1)["c1"])
-    assert arrow_files.difference(other, table) == (table.nbytes, table["c0"].nbytes)
-    assert arrow_files.difference(table.slice(1), table)[1] == table.nbytes
-    assert arrow_files.difference(table.select(["c1"]), table)[1] == table.nbytes
+    assert arrow_files.compare_tables(other, table) == (table.nbytes, table["c0"].nbytes)
+    assert arrow_files.compare_tables(table.slice(1), table)[1] == table.nbytes
+    assert arrow_files.compare_tables(table.select(["c1"]), table)[1] == table.nbytes
 
 
 def test_a_file_of_the_user_s_is_only_read_and_only_the_columns_that_were_asked_for(measure, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def chunk(start: int, length: int, memory: int = 8) -> SimpleNamespace:
         (5, 5, (4, -3), "is inconsistent or truncated"),
     ],
 )
-def test_a_file_that_lies_about_itself_is_refused_before_it_is_read(
+def test_a_file_with_false_metadata_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch, rows: int, group_rows: int, at: tuple[int, int], why: str
 ) -> None:
     path = tmp_path / "it"
@@ -200,8 +200,8 @@ def test_a_table_that_says_it_is_larger_than_memory_is_never_decoded() -> None:
 def test_neighbours_are_fetched_together_and_large_ranges_in_pieces() -> None:
     what = arrow_files.Layout("parquet", 1, (), ((4, 70 * 2**20),), 0)
     assert [length for _, length in what.pieces] == [32 * 2**20, 32 * 2**20, 6 * 2**20]
-    assert list(arrow_files._joined([(4, 10), (14, 6), (8000, 5), (90000, 1)])) == [(4, 8001), (90000, 1)]
-    assert list(arrow_files._joined([])) == []
+    assert list(arrow_files._merge_ranges([(4, 10), (14, 6), (8000, 5), (90000, 1)])) == [(4, 8001), (90000, 1)]
+    assert list(arrow_files._merge_ranges([])) == []
 
 
 def test_the_page_cache_of_a_file_is_seen_and_let_go(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_the_page_cache_of_a_file_is_seen_and_let_go(tmp_path: Path) -> None:
     assert page_cache.resident_bytes(os.open(os.devnull, os.O_RDONLY)) == 0
 
 
-def test_what_cannot_be_cold_is_waived_and_the_rest_is_measured(measure, monkeypatch) -> None:
+def test_a_file_that_cannot_be_made_cold_waives_the_cold_reads_alone(measure, monkeypatch) -> None:
     """Imitates tmpfs, since not every test's folder is on it."""
     monkeypatch.setattr(page_cache, "drop", lambda _fd: None)
     results = measure(cache="cold,hot")
@@ -263,7 +263,7 @@ def test_a_full_disk_is_named_with_the_kernel_s_words(measure, monkeypatch, tmp_
         ({"reader": "cudf"}, "cudf is not installed: pip install cudf-cu13"),
     ],
 )
-def test_what_cannot_be_read_or_made_is_planned_as_waived(given: dict[str, str], why: str) -> None:
+def test_files_that_cannot_be_read_or_made_are_planned_as_waived(given: dict[str, str], why: str) -> None:
     assert why in PARQUET_READ.plan(job_of(PARQUET_READ, expand("laptop", {}), given=given)).waived
 
 
@@ -273,7 +273,7 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch) -> None:
     assert plan.waived == "pyarrow is not installed: pip install 'railwright[tables]'"
 
 
-def test_options_that_cannot_be_are_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     for name, value, message in (
         ("threads", "0", "must be a whole number from 1 to 1024, got '0'"),
         ("cardinality", "few", "must be a whole number"),
@@ -290,7 +290,7 @@ def test_options_that_cannot_be_are_refused() -> None:
 
 
 CUDF = '''
-"""Stands in for cuDF: pyarrow reads, and the environment is what cuDF would be told."""
+"""A stand-in for cuDF: pyarrow reads, and the environment is the one that cuDF would get."""
 import io, os
 import pyarrow as pa
 from pyarrow import orc, parquet

@@ -1,4 +1,4 @@
-"""Ranks on one mount: verified, told to the first and the last end, and with nothing left whatever ends them."""
+"""Ranks on one mount: verified, timed until the first and the last are done, and without leftovers however they end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from railwright.topology.expand import expand
 SHARED = find("shared_storage")
 TINY = {"large-size": "256K", "block": "64K", "small-files": "5", "small-size": "100", "direct": "no", "passes": "2"}
 GONE = 2**22 + 1
-"""A process that cannot be: above the largest pid_max."""
+"""The id of a process that cannot exist: above the largest pid_max."""
 
 
 class Alone:
@@ -42,7 +42,7 @@ class Alone:
 
 @pytest.fixture
 def measure(tmp_path, monkeypatch):
-    """The results of one rank in this process."""
+    """Return the results of one rank in this process."""
 
     def run(folder: Path = tmp_path, **given):
         options = TINY | {"directory": str(folder)} | {key.replace("_", "-"): value for key, value in given.items()}
@@ -62,7 +62,7 @@ def folder(tmp_path):
     os.close(fd)
 
 
-def test_every_phase_of_both_kinds_is_told_with_its_rates_and_latencies(measure, tmp_path: Path) -> None:
+def test_every_phase_of_both_kinds_has_rates_and_latencies(measure, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("the user's")
     results = measure()
     seen = {(one.parameters["files"], one.parameters["operation"], one.quantity) for one in results}
@@ -84,7 +84,7 @@ def test_every_phase_of_both_kinds_is_told_with_its_rates_and_latencies(measure,
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_files_are_looked_at_for_their_size_and_their_bytes(folder: int, tmp_path: Path) -> None:
+def test_stat_and_check_compare_sizes_and_bytes(folder: int, tmp_path: Path) -> None:
     for files in (Files(3, 1001, 100), Files(3, 4096, 4096), Files(4, 0, 4096), Files(1, 70_000, 65_536)):
         for operation in OPERATIONS:
             done = walk(folder, operation, files, 7)
@@ -181,11 +181,11 @@ def test_a_file_system_without_direct_files_is_a_waiver(measure, monkeypatch, tm
 
 def test_a_folder_that_another_rank_does_not_see_is_no_shared_mount(tmp_path: Path) -> None:
     with pytest.raises(CannotJudge, match=r"is not shared: .* does not see the first rank's folder there"):
-        shared_folder._make_own(tmp_path / "no" / "rank1", tmp_path / "no", [])
+        shared_folder._make_rank_folder(tmp_path / "no" / "rank1", tmp_path / "no", [])
 
 
 def test_the_sweep_takes_only_folders_of_ours_whose_process_is_gone(tmp_path: Path) -> None:
-    host, token = shared_folder._host(), "0" * 16
+    host, token = shared_folder._host_label(), "0" * 16
     left = tmp_path / f".railwright-shared-{host}-{GONE}-{token}"
     others = [
         f".railwright-shared-{host}-1-{token}",
@@ -203,7 +203,7 @@ def test_the_sweep_takes_only_folders_of_ours_whose_process_is_gone(tmp_path: Pa
     assert (mine / "rank0/notes").read_text() == "somebody's"
 
 
-def test_what_cannot_be_is_planned_as_waived_with_the_reason(tmp_path: Path) -> None:
+def test_impossible_options_are_planned_as_waived_with_the_reason(tmp_path: Path) -> None:
     for given, why in (
         ({"directory": "no/such"}, "no/such is not a folder"),
         ({"large-size": "40T", "ranks": "8"}, "free, the test file needs 320 TiB"),
@@ -213,7 +213,7 @@ def test_what_cannot_be_is_planned_as_waived_with_the_reason(tmp_path: Path) -> 
         plan = SHARED.plan(job_of(SHARED, expand("laptop", {}), given=TINY | {"directory": str(tmp_path)} | given))
         assert why in plan.waived, given
     plan = SHARED.plan(job_of(SHARED, expand("laptop", {}), given=TINY | {"directory": str(tmp_path), "ranks": "4"}))
-    assert "of each of 4 ranks: 1 of 256 KiB, 5 of 100 B; 2 times, " in plan.files[0]
+    assert "for each of 4 ranks: 1 of 256 KiB, 5 of 100 B; 2 times, " in plan.files[0]
     assert SHARED not in BENCHMARKS, "it writes"
 
 
@@ -239,14 +239,14 @@ def test_a_cluster_file_gives_the_limit_and_names_what_binds(tmp_path: Path) -> 
     assert limit.because.startswith("4 drives"), "one host and its own drives"
     assert isinstance(bounds('hosts = 3\nhost = "oci-bm-gpu4-8"\n', "operations_per_s")[0], NoLimit)
     for text, why in (
-        ('hosts = 2\nhost = "saved.json"\n', "names no shape: 'saved.json'"),
+        ('hosts = 2\nhost = "saved.json"\n', "must name a shape, got 'saved.json'"),
         ("x", "not a cluster file"),
     ):
         with pytest.raises(UsageError, match=why):
             bounds(text)
 
 
-def test_a_record_that_says_nonsense_of_its_servers_has_no_limit() -> None:
+def test_a_record_with_invalid_servers_has_no_limit() -> None:
     finder = Finder(expand("laptop", {}), ())
     for settings in (
         {},

@@ -1,4 +1,4 @@
-"""Plain sockets between two real ranks: what is measured, how that is proven, and what is said where it cannot be."""
+"""Plain sockets between two real ranks: measurements, evidence, and the reasons for failures."""
 
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
@@ -47,13 +47,13 @@ def test_latency_and_bandwidth_are_measured_and_every_byte_is_checked(railwright
     assert len(results[0].samples) == 10_000
 
 
-def test_two_ranks_of_one_cpu_sleep_where_nothing_else_was_asked_for():
+def test_two_ranks_on_one_cpu_sleep_by_default():
     laptop = expand("laptop", {})
     assert [tcp_stream._spins(job_of(find("tcp_stream"), laptop, cpus)) for cpus in ((0, 1), (0,))] == [True, False]
     assert tcp_stream._spins(job_of(find("tcp_stream"), laptop, (0,), {"wait": "spin"}))
 
 
-def test_a_way_to_wait_that_there_is_not_is_refused():
+def test_an_unknown_way_to_wait_is_refused():
     with pytest.raises(UsageError, match="tcp_stream wait: there is no choice named 'doze'"):
         find("tcp_stream").parse({"wait": "doze"})
 
@@ -99,10 +99,10 @@ def test_addresses_that_no_interface_has_are_not_tried(monkeypatch):
     monkeypatch.setenv("UCX_NET_DEVICES", "nosuch0")
     between = job_of(find("tcp_stream"), expand("laptop", {}), hosts=("a", "b"))
     assert tcp_stream._addresses(between) == []
-    assert tcp_stream._reached([], 1) == "rank 1 cannot be reached by TCP: it has no address"
+    assert tcp_stream._connect_to_first([], 1) == "rank 1 cannot be reached by TCP: it has no address"
 
 
 def test_an_address_at_which_nobody_listens_is_named():
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
-        assert "127.0.0.1: Connection refused" in tcp_stream._reached(["127.0.0.1"], silent.getsockname()[1])
+        assert "127.0.0.1: Connection refused" in tcp_stream._connect_to_first(["127.0.0.1"], silent.getsockname()[1])

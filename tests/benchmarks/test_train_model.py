@@ -1,4 +1,4 @@
-"""The model, its buckets and the compute phase of train_step, without a GPU; PyTorch's part where it is installed."""
+"""The model, its buckets and the compute phase of train_step, without a GPU; PyTorch's part if it is installed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_model_can_be_a_number_of_parameters(text, count):
 
 
 @pytest.mark.parametrize("text", ["", "resnet", "7T", "-1", "9999", "201B", "1e9", "7 B B", "9" * 60, "٣M"])
-def test_what_is_no_model_is_refused_with_the_value(text):
+def test_an_invalid_model_is_refused_with_the_value(text):
     with pytest.raises(UsageError) as caught:
         parse_model(text)
     assert caught.value.hint
@@ -70,7 +70,7 @@ def test_kinds_of_buckets_are_taken_once_each():
 
 
 @pytest.mark.parametrize("text", ["", "0", "1023", "all", "25M,,single", "-1M"])
-def test_what_is_no_bucket_is_refused(text):
+def test_an_invalid_bucket_is_refused(text):
     with pytest.raises(UsageError):
         parse_buckets(text)
 
@@ -190,6 +190,6 @@ def test_steps_begin_with_no_gradient_and_ranks_have_different_ones(torch):
     assert not torch.allclose(one.flat, other.flat, rtol=1e-3, atol=1e-5)
 
 
-def test_a_torch_without_a_gpu_is_no_torch_and_says_why():
+def test_a_torch_without_a_gpu_is_refused_with_the_reason():
     with pytest.raises(train_torch.CannotJudge, match="PyTorch"):
         train_torch.load()

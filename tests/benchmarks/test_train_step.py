@@ -30,7 +30,7 @@ def rendered(results, width=120):
 PARTS = ("iteration", "compute", "exposed", "communication")
 SMALL = {"model": "100K", "dtypes": "fp32", "buckets": "100K,single", "compute-ms": "2", "iterations": "6"}
 SLOW_PRODUCTS = {"STANDIN_CUBLAS_NS": "2"}
-"""Long enough that an all-reduce which did not wait for its gradients would come before them."""
+"""So long that an all-reduce that does not wait for its gradients would run before they exist."""
 SILENCE_S = 120.0
 
 
@@ -46,7 +46,7 @@ def job_of(topology, **options):
 
 @pytest.fixture
 def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
-    """The results of one launch on the two GPUs of a recorded machine."""
+    """Return the results of one launch on the two GPUs of a recorded machine."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def run(*, folder=stand_ins, faults=None, **options):
@@ -126,7 +126,7 @@ def test_without_cublas_a_kernel_of_ours_computes_and_the_record_says_why(measur
     assert all("cuBLAS status 1" in one.settings["compute_because"] for one in results)
 
 
-def test_what_was_asked_to_compute_with_is_waived_where_it_is_missing(measure):
+def test_a_requested_compute_phase_is_waived_if_it_is_missing(measure):
     (one,) = measure(faults={"STANDIN_CUBLAS_CREATE": "1"}, compute="gemm")
     assert (one.outcome, "cuBLAS status 1" in one.reason) == ("waived", True)
 
@@ -168,9 +168,9 @@ class TimedByHand:
 
 
 @pytest.mark.parametrize(("part_s", "portions"), [(4.0, [1] * 7), (1.0, [1, 3, 3]), (0.001, [1, 6])])
-def test_a_long_run_is_heard_of_between_its_iterations(two_gpus, part_s, portions):
+def test_a_long_run_reports_between_its_iterations(two_gpus, part_s, portions):
     by_hand = TimedByHand(two_gpus, part_s)
-    timed = train_step._time(by_hand, by_hand, None, train_options.Point("fp32", "25M", True), "here")
+    timed = train_step._time_iterations(by_hand, by_hand, None, train_options.Point("fp32", "25M", True), "here")
     assert [len(part) for part in timed] == [7] * 4
     assert [samples for _, samples in by_hand.asked] == portions
     assert [warm for warm, _ in by_hand.asked] == [1] + [0] * (len(portions) - 1), "one iteration is thrown away"
@@ -188,7 +188,7 @@ def test_a_long_run_is_heard_of_between_its_iterations(two_gpus, part_s, portion
 )
 def test_a_point_ends_after_its_time_with_at_least_ten_iterations(two_gpus, most, part_s, timed_iterations, portions):
     by_hand = TimedByHand(two_gpus, part_s, **{"iterations": "100", "most-seconds": most})
-    timed = train_step._time(by_hand, by_hand, None, train_options.Point("fp32", "25M", True), "here")
+    timed = train_step._time_iterations(by_hand, by_hand, None, train_options.Point("fp32", "25M", True), "here")
     assert [len(part) for part in timed] == [timed_iterations] * 4
     assert [samples for _, samples in by_hand.asked] == portions
     assert by_hand.heard[-1] == f"here: {timed_iterations} of 100 iterations"
@@ -294,7 +294,7 @@ def test_a_number_of_gpus_that_cannot_be_is_refused(text):
 
 
 def test_gradients_that_differ_after_an_iteration_fail_the_way():
-    seen = train_step._Seen(train_step.Timed([1.0], [1.0], [1.0], [1.0]), (0, 0, 0), (5, 5, 6), (1,))
+    seen = train_step._Measurements(train_step.Timed([1.0], [1.0], [1.0], [1.0]), (0, 0, 0), (5, 5, 6), (1,))
     assert train_step._failure(seen) == "after an iteration the gradients of rank 0 differ from those of rank 2"
     assert not train_step._failure(seen._replace(sums=(5, 5, 5)))
 
@@ -368,7 +368,7 @@ def test_noise_below_zero_draws_no_bar_and_hides_all():
     assert "100% hidden" in text
 
 
-def test_a_sample_that_cannot_be_is_said_and_not_drawn():
+def test_an_impossible_sample_is_reported_and_not_drawn():
     text = rendered([*way(0.03, 0.02, 0.01), recorded("iteration", [1e308, 1e308], overlap="no"),
                               recorded("compute", [0.02], overlap="no")])  # fmt: skip
     assert "fp16 25M after compute left out: 1e+308 is not a plausible sample of iteration" in text
@@ -377,7 +377,7 @@ def test_a_sample_that_cannot_be_is_said_and_not_drawn():
     assert "█" in rendered(way(1e-300, 1e17, 0.0))
 
 
-def test_what_failed_is_said_and_not_drawn():
+def test_a_failed_part_is_reported_and_not_drawn():
     text = rendered([
         recorded("iteration", [0.03], outcome="failed", reason="wrong sum\x1b[31m"),
         Result(benchmark="train_step", quantity="latency_s", path="gpu0>gpu1", outcome="failed", reason="rank 1 died"),

@@ -1,4 +1,4 @@
-"""A machine in which every setting is as it should be, and the same with one thing changed."""
+"""A machine with every setting as recommended, and changes to it."""
 
 from msgspec.structs import replace
 from tests.checks.test_gpu_settings import machine as gpu_machine
@@ -72,7 +72,7 @@ GIDS = "0:v1/link-local/eth2 1:v2/link-local/eth2 2:v1/IPv4/eth2 3:v2/IPv4/eth2"
 
 
 def tuned_roce():
-    """The same with NICs of RoCE."""
+    """The same machine with RoCE NICs."""
     ethernet = EthernetLink(line_rate_bits_per_s=400e9, mtu_bytes=9000, rdma=True)
     machine = tuned()
     links = tuple(
@@ -94,7 +94,7 @@ def tuned_roce():
 
 
 def with_facts(topology, kind, number=None, **facts):
-    """Facts changed in all devices of a kind, or in one; None takes a fact away."""
+    """Change facts of all devices of a kind, or of one device; None removes a fact."""
     wanted = {f"{kind}{number}"} if number is not None else {one.id for one in topology.of_kind(kind)}
     assert wanted <= {one.id for one in topology.devices}
     return replace(
@@ -109,7 +109,7 @@ def with_facts(topology, kind, number=None, **facts):
 
 
 def with_links(topology, below, **changed):
-    """The PCIe links changed that end at that device; of all devices where it is empty."""
+    """Change the PCIe links below a device; an empty id changes all PCIe links."""
     return replace(
         topology,
         links=tuple(
@@ -122,7 +122,7 @@ def with_links(topology, below, **changed):
 
 
 def with_port(topology, nic, **changed):
-    """The port of a NIC changed."""
+    """Change the port of a NIC."""
     return replace(
         topology,
         links=tuple(

@@ -1,4 +1,4 @@
-"""From a capture to the verdict: what could not be read there is never fine, whatever the capture holds."""
+"""Checks of captures: a setting that the capture does not hold is never fine."""
 
 import json
 import os
@@ -69,14 +69,14 @@ def test_no_check_is_fine_where_its_file_is_garbage(tmp_path, garbage):
     for name, path in FILES.items():
         paths = [one for one in with_settings(FINE) if one.startswith(path) and not one.endswith(("status", "name"))]
         if name == "iommu_translates":
-            continue  # its group's folder is listed, and what is in it is told by test_settings
+            continue  # only the group's folder is listed here; test_settings covers its contents
         told = audited(tmp_path, with_settings(FINE, **dict.fromkeys(paths, garbage)))
         assert told[name].state in ("could not look", "found"), (name, garbage)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_broken_captures_break_no_check(tmp_path, part):
-    """Nothing is fine of which not one file is as it was."""
+    """No check is fine if all files that it reads are broken."""
     for seed in range(part * SEEDS, (part + 1) * SEEDS):
         rng = random.Random(seed)
         files = with_settings(FINE)
@@ -96,7 +96,7 @@ def _matters(path):
 
 
 def _broken(content, rng):
-    """Bytes changed, cut out or put in; now and then none is left."""
+    """Change, remove or insert bytes; sometimes remove all."""
     raw = bytearray(content)
     for _ in range(rng.randint(1, 4)):
         raw[rng.randrange(len(raw) or 1) : rng.randrange(len(raw) + 1)] = rng.randbytes(rng.randint(0, 5))

@@ -1,4 +1,4 @@
-"""A check without anything to look at is not fine: a fault is found, absent, impossible, or could not be looked for."""
+"""A check with nothing to inspect is not fine: a fault is found, absent, impossible, or could not be checked for."""
 
 import msgspec
 import pytest
@@ -45,7 +45,7 @@ def without_gpus(topology):
 
 
 def silent(topology):
-    """The same machine with an NVML that does not answer: sysfs alone names its GPUs."""
+    """The same machine if NVML does not answer, so that only sysfs lists its GPUs."""
     devices = tuple(
         replace(one, name="", facts={"pci_id": "10de:2330", "driver": "nvidia"}) if one.kind == "gpu" else one
         for one in topology.devices
@@ -122,13 +122,13 @@ def test_a_description_that_was_saved_is_still_one(shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_shape_has_no_setting_that_a_check_alone_finds(shape):
-    """So that explain leaves the checks out where a shape is all it knows."""
+    """Therefore explain skips these checks if it knows only a shape."""
     facts = Facts(topology=expand(shape, {}))
     assert not [one for check in CHECKS for one in check.look(facts) if one.certainty != "could not look"]
 
 
 def test_a_description_that_says_it_was_looked_at_has_no_settings_that_are_fine():
-    """Edited by hand, or written by another program: what a check asks for and nobody read is not fine."""
+    """A topology edited by hand or written by another program: a required fact that was not read is not fine."""
     forged = replace(expand("hgx-h100", {}), source="live")
     asking = [check for check in OF_MACHINES if check.asks]
     states = {look_for(check, Facts(topology=forged)).state for check in asking}

@@ -1,4 +1,4 @@
-"""Environment variables that contradict each other, the machine, or the job's speed."""
+"""Environment variables that contradict each other or the machine, or slow a job down."""
 
 import pytest
 from tests.checks.machines import tuned, tuned_roce, with_facts
@@ -8,7 +8,7 @@ from railwright.faults.every_check import EVERY_CHECK
 
 
 def machine():
-    """NICs named as mlx5 names them."""
+    """A machine whose RDMA devices are named `mlx5_N`."""
     host = tuned()
     for number, _ in enumerate(host.of_kind("nic")):
         host = with_facts(host, "nic", number, rdma_device=f"mlx5_{number}", driver="mlx5_core")

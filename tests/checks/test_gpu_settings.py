@@ -1,4 +1,4 @@
-"""Settings of GPUs that cost speed, as NVIDIA's library shows them."""
+"""GPU settings that cost performance, as NVML reports them."""
 
 import re
 
@@ -16,7 +16,7 @@ HEALTHY = {"power_limit_w": 700.0, "power_default_w": 700.0, "mig": False, "pers
 
 
 def machine(number=1, **changed):
-    """An HGX H100 whose GPUs are healthy, but for one."""
+    """An HGX H100 with one unhealthy GPU."""
     host = replace(expand("hgx-h100", {}), source="live")
     addresses = {gpu.id: f"0000:{index + 1:02x}:00.0" for index, gpu in enumerate(host.of_kind("gpu"))}
     facts = {gpu.id: HEALTHY | (changed if gpu.id == f"gpu{number}" else {}) for gpu in host.of_kind("gpu")}
@@ -101,7 +101,7 @@ def test_gpus_that_may_not_reach_each_other_over_pcie_are_only_possibly_at_fault
 
 
 def refusing(**refused):
-    """An HGX H100 whose GPUs say so of each other."""
+    """An HGX H100 whose GPUs refuse each other's access."""
     host = machine()
     return replace(host, devices=tuple(
         replace(one, facts={**one.facts, "peers_refused": refused[one.id]}) if one.id in refused else one

@@ -1,4 +1,4 @@
-"""Both ways of GPUDirect RDMA are told as possible, as missing something, or as not to be told."""
+"""Both ways of GPUDirect RDMA are reported as possible, missing, or unknown."""
 
 import pytest
 from tests.checks.machines import tuned, with_facts
@@ -40,8 +40,8 @@ def test_peer_direct(changed, way, verdict, because):
 @pytest.mark.parametrize(
     ("attribute", "changed", "verdict", "because"),
     [
-        (False, {}, "missing", "the CUDA driver shares the GPUs' memory"),
-        (None, {}, "cannot be told", "the CUDA driver shares the GPUs' memory"),
+        (False, {}, "missing", "the CUDA driver exports GPU memory as dma-buf"),
+        (None, {}, "cannot be told", "the CUDA driver exports GPU memory as dma-buf"),
         (None, {"kernel": "5.4.0"}, "missing", "Linux 5.12 or later"),
         (None, {"nvidia_module": "proprietary"}, "missing", "NVIDIA's open kernel modules"),
         (None, {"cuda": "11.6"}, "missing", "a driver for CUDA 11.7 or later"),

@@ -1,4 +1,4 @@
-"""Each setting that keeps a path from its limit is found where it is, alone, and nowhere else."""
+"""Each setting that keeps a path from its limit gives exactly one finding, at its own place."""
 
 import re
 
@@ -38,7 +38,7 @@ AT_FAULT = {
         with_links(tuned(), "", max_payload_supported_bytes=512),
     ),
     "read request": (
-        "read_request_small", "possible", r"PCIe read requests of nic2 are 512 bytes, 4096 is possible",
+        "read_request_small", "possible", r"PCIe read requests of nic2 are 512 bytes, but 4096 is possible",
         with_links(tuned(), "nic2", max_read_request_bytes=512),
     ),
     "read request far too small": (
@@ -100,7 +100,7 @@ AT_FAULT = {
     ),
     "no shared memory": ("shared_memory_small", "likely", r".* does not exist", host(dev_shm_bytes="none")),
     "half of the lanes": (
-        "pcie_below_maximum", "seen", r".*gpu3 runs at 32 GT/s x8, both ends support 32 GT/s x16",
+        "pcie_below_maximum", "seen", r".*gpu3 runs at 32 GT/s x8, but both ends support 32 GT/s x16",
         with_links(tuned(), "gpu3", gt_per_s=32.0, width=8, max_gt_per_s=32.0, max_width=16),
     ),
     "ACS": (
@@ -108,7 +108,7 @@ AT_FAULT = {
         with_links(tuned(), "", acs_redirect=True),
     ),
     "no GPUDirect": (
-        "gpudirect_off", "seen", r"nvidia-peermem is not loaded, and the driver does not share GPU memory",
+        "gpudirect_off", "seen", r"nvidia-peermem is not loaded, and the driver does not export GPU memory",
         with_facts(host(modules="nvidia mlx5_core"), "gpu", dma_buf=False),
     ),
     "no GPUDirect Storage": (
@@ -147,7 +147,7 @@ AT_FAULT = {
         with_facts(tuned(), "gpu", 5, nvlink_fabric="not started"),
     ),
     "MTU": (
-        "mtu_small", "seen", r"MTU 1024 of nic5, 4096 is possible", DEGRADED["mtu_small"](tuned(), "nic5"),
+        "mtu_small", "seen", r"MTU 1024 of nic5, but 4096 is possible", DEGRADED["mtu_small"](tuned(), "nic5"),
     ),
     "NVLinks": (
         "nvlink_below_maximum", "seen", r"9 of 18 NVLinks", DEGRADED["nvlink_below_maximum"](tuned(), "gpu5"),
@@ -241,7 +241,7 @@ AT_FAULT = {
     "seccomp": ("io_uring_off", "possible", r"a seccomp filter is active", host(seccomp="filter")),
     "ECC": ("ecc_off", "likely", r"error correction \(ECC\) is off in gpu7$", with_facts(tuned(), "gpu", 7, ecc=False)),
     "clocks": (
-        "gpu_clocks_differ", "likely", r"the highest SM clock of gpu2 is 1755 MHz, most others have 1980 MHz$",
+        "gpu_clocks_differ", "likely", r"the highest SM clock of gpu2 is 1755 MHz, but most others have 1980 MHz$",
         with_facts(tuned(), "gpu", 2, sm_clock_max_hz=1.755e9),
     ),
     "a faster clock": (
@@ -252,7 +252,7 @@ AT_FAULT = {
 
 
 def found(machine):
-    """Fault to its findings, of those that were found."""
+    """Map each fault that was found to its findings."""
     checks = [look_for(check, Facts(topology=machine)) for check in CHECKS]
     assert {one.state for one in checks} <= {"found", "fine", "does not apply"}
     return {one.fault: one.findings for one in checks if one.findings}

@@ -46,7 +46,7 @@ def test_a_configuration_space_says_what_lspci_says_of_it():
         for name in ("max_payload_supported_bytes", "max_payload_bytes", "max_read_request_bytes", "relaxed_ordering"):
             assert getattr(space, name) == row[name], (where, name)
         whole = len(config) > CONVENTIONAL_BYTES
-        for name in ("acs_redirect", "ats_enabled"):  # lspci prints nothing where the capability is not there
+        for name in ("acs_redirect", "ats_enabled"):  # lspci prints nothing without the capability
             assert getattr(space, name) == (bool(row[name]) if whole else None), (where, name)
         assert space.ats_capable == ((row["ats_enabled"] is not None) if whole else None), where
     assert any(row["acs_redirect"] for row in LSPCI)
@@ -54,7 +54,7 @@ def test_a_configuration_space_says_what_lspci_says_of_it():
 
 
 def of_report(report):
-    """A machine with as many NICs as the report has, each as `ibv_devinfo` says."""
+    """A machine with the report's NICs, each with the state that `ibv_devinfo` prints."""
     ports = re.findall(r"hca_id:\s*(\S+)(?:(?!hca_id)[\s\S])*?(?:state:\s*PORT_(\w+)|(?=hca_id)|\Z)", report["ports"])
     machine = tuned()
     gone = {nic.id for nic in machine.of_kind("nic")[len(ports) :]}

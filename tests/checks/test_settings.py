@@ -1,4 +1,4 @@
-"""Settings that make a fault are found where they were recorded, and shown bounded."""
+"""Settings that cause a fault are found where they were recorded, and truncated when shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both ways of GPUDirect Storage, and what each of them takes."""
+"""Both ways of GPUDirect Storage, with their prerequisites."""
 
 import pytest
 from tests.checks.machines import tuned, with_facts

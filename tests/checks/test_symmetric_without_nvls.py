@@ -1,4 +1,4 @@
-"""Symmetric buffers without NVLS: found by a comparison in the run, supposed without one."""
+"""Symmetric buffers without NVLS: certain if the run allows a comparison, otherwise only possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Benchmarks alone declare the limits and baselines that a result is held against."""
+"""Only benchmarks declare the limits and baselines with which a result is compared."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def test_undeclared_quantities_and_unknown_benchmarks_have_no_limit():
 
 
 def test_an_unknown_workload_has_no_limit():
-    class Unheard(Workload, frozen=True):
+    class LaterWorkload(Workload, frozen=True):
         """A workload of a later version."""
 
-    declared = {"memory_copy": (Declaration("bandwidth_bytes_per_s", Unheard()),)}
+    declared = {"memory_copy": (Declaration("bandwidth_bytes_per_s", LaterWorkload()),)}
     limit, _ = LimitFinder(expand("laptop", {}), (), declared).find(copied())
     assert isinstance(limit, NoLimit)
-    assert limit.why == "no limit is derived for the workload Unheard"
+    assert limit.why == "no limit is derived for the workload LaterWorkload"
 
 
 def test_a_record_cannot_make_itself_a_ceiling():
-    """A benchmark without baselines cannot supply one, nor can words in the record."""
+    """A benchmark without baselines cannot supply one, nor can texts in the record."""
     point = ("mpi_bandwidth", "bandwidth_bytes_per_s", "memory0>memory0", {"size_bytes": MIB, "transport": "shm"})
     for forged in (copied("mpi_bandwidth"), copied("a_stranger", supplies="thread copy")):
         limit, _ = Finder(expand("laptop", {}), [forged]).find(*point)
@@ -121,7 +121,7 @@ def test_the_first_declaration_that_covers_a_result_counts():
     assert why(parameters={"order": "random"}) == "the rest"
 
 
-def test_messages_are_held_against_copies_on_equal_pages_and_small_pages_lower_the_band():
+def test_messages_are_compared_with_copies_on_equal_pages_and_small_pages_lower_the_band():
     def copies(rate, **pages):
         return [
             msgspec.structs.replace(copied(), parameters={"size_bytes": size, "threads": 1, **pages},

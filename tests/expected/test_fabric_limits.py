@@ -61,7 +61,7 @@ def test_unknown_links_and_shared_cores_give_no_limit():
     assert "functional" in limit.why
 
 
-def test_reads_of_the_hosts_own_files_are_held_against_no_link_between_hosts() -> None:
+def test_reads_of_the_hosts_own_files_are_compared_with_no_link_between_hosts() -> None:
     for quantity, size in (("bandwidth_bytes_per_s", 64 * MIB), ("operations_per_s", 4096)):
         parameters = {"part": "read", "reader": "direct", "size_bytes": size}
         point = Result(benchmark="deepcam_read", quantity=quantity, path="vda>memory0@0", hosts=2, ranks=2,

@@ -1,4 +1,4 @@
-"""Reading encoded data against fetching and decoding alone; reading ahead against the reader and the consumers."""
+"""Reads of encoded data compared with fetching and decoding alone; reading ahead, with the reader and the consumers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def seen(part: str, rate: float, **more: str) -> Result:
     )
 
 
-def test_reading_is_held_against_the_slower_of_its_parts_in_its_own_bytes() -> None:
+def test_reading_is_compared_with_the_slower_of_its_parts_in_its_own_bytes() -> None:
     sizes = {"encoded_bytes": 100, "in_memory_bytes": 400}
 
     def bounds(fetch: float, decode: float, unit: str, settings=sizes):
@@ -62,7 +62,7 @@ def test_missing_parts_of_the_same_point_give_no_limit() -> None:
     assert "decoding" in limit.why
 
 
-def test_reading_ahead_is_held_against_the_slower_of_the_reader_and_all_consumers() -> None:
+def test_reading_ahead_is_compared_with_the_slower_of_the_reader_and_all_consumers() -> None:
     def bounds(pace: object, quantity: str = "bandwidth_bytes_per_s", ranks: int = 2, size: object = 50e6, **more: str):
         alone = Result(
             benchmark="deepcam_read",

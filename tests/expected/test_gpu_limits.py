@@ -61,7 +61,7 @@ def state(finder, benchmark, path, value, parameters, quantity="bandwidth_bytes_
         ("gpu0>gpu0", {"size_bytes": HALF_GIB, "engine": "ce", "direction": "one"}, 2600.0, "suspicious"),
     ],
 )
-def test_copies_are_held_against_pcie_nvlink_and_the_gpu_s_own_memory(finder, path, parameters, gigabytes, expected):
+def test_copies_are_compared_with_pcie_nvlink_and_the_gpu_s_own_memory(finder, path, parameters, gigabytes, expected):
     assert state(finder, "gpu_copy", path, gigabytes * 1e9, parameters) == expected
 
 
@@ -98,7 +98,7 @@ def test_a_drive_that_is_slower_than_its_link_is_never_called_slow(benchmark, pa
         ("gpu0>memory0", 2**20, 0.4, "unknown"),
     ],
 )
-def test_nixl_with_gpu_memory_is_held_against_the_link_it_crosses(finder, path, size, gigabytes, expected):
+def test_nixl_with_gpu_memory_is_compared_with_the_link_it_crosses(finder, path, size, gigabytes, expected):
     parameters = {"size_bytes": size, "operation": "WRITE", "initiator": "gpu0", "processes": 2}
     assert state(finder, "kv_vram", path, gigabytes * 1e9, parameters) == expected
 
@@ -115,7 +115,7 @@ def test_nixl_with_gpu_memory_is_held_against_the_link_it_crosses(finder, path, 
         ("gpu1>gpu0", 850, "unknown"),  # whose own loads were not measured
     ],
 )
-def test_a_load_of_other_memory_is_held_against_one_of_the_gpu_s_own(path, nanoseconds, expected):
+def test_a_load_from_other_memory_is_compared_with_one_from_the_gpu_s_own(path, nanoseconds, expected):
     own_load = Result(
         benchmark="gpu_latency",
         quantity="latency_s",
@@ -199,7 +199,7 @@ OFF = {"nvls": "off (NCCL_NVLS_ENABLE=0)"}
 LARGE = {"size_bytes": 8 * 2**30, "rate": "busbw", **REDUCED}
 
 
-def held_against(finder, gigabytes, settings=None, parameters=LARGE, benchmark="nccl_all_reduce"):
+def judge_all_reduce(finder, gigabytes, settings=None, parameters=LARGE, benchmark="nccl_all_reduce"):
     limit, band = finder.find(benchmark, "bandwidth_bytes_per_s", "gpu0>gpu7", parameters, settings)
     return judge("measured", "", gigabytes * 1e9, limit, band, CHECKED).state, limit
 
@@ -208,25 +208,25 @@ def held_against(finder, gigabytes, settings=None, parameters=LARGE, benchmark="
     ("gigabytes", "state_with", "state_without"),
     [(367, "slow", "ok"), (320, "slow", "slow"), (480, "ok", "suspicious"), (600, "ok", "suspicious")],
 )
-def test_with_nvls_switched_off_an_all_reduce_is_held_against_rings(gigabytes, state_with, state_without):
+def test_with_nvls_switched_off_an_all_reduce_is_compared_with_rings(gigabytes, state_with, state_without):
     eight = load(str(archive(EIGHT)))
     finder = Finder(eight, ())
-    assert held_against(finder, gigabytes)[0] == state_with
-    state_of_rings, limit = held_against(finder, gigabytes, OFF)
+    assert judge_all_reduce(finder, gigabytes)[0] == state_with
+    state_of_rings, limit = judge_all_reduce(finder, gigabytes, OFF)
     assert state_of_rings == state_without
     assert limit.value == pytest.approx(450e9)
     assert limit.because.startswith("ring: NVLink")
     by_environment = Finder(eight, (), {"NCCL_NVLS_ENABLE": "0"})
-    assert held_against(by_environment, gigabytes)[0] == state_without
+    assert judge_all_reduce(by_environment, gigabytes)[0] == state_without
     allowed = Finder(eight, (), {"NCCL_NVLS_ENABLE": "1"})
-    assert held_against(allowed, gigabytes)[0] == state_with
+    assert judge_all_reduce(allowed, gigabytes)[0] == state_with
 
 
 def test_nvls_requested_and_switched_off_has_no_limit():
     finder = Finder(load(str(archive(EIGHT))), ())
     forced = {**LARGE, "algorithm": "NVLS"}
-    assert held_against(finder, 400, None, forced)[1].value == pytest.approx(700e9)
-    _, limit = held_against(finder, 400, OFF, forced)
+    assert judge_all_reduce(finder, 400, None, forced)[1].value == pytest.approx(700e9)
+    _, limit = judge_all_reduce(finder, 400, OFF, forced)
     assert isinstance(limit, NoLimit)
     assert "nvls cannot run" in limit.why
 
@@ -234,8 +234,8 @@ def test_nvls_requested_and_switched_off_has_no_limit():
 def test_a_training_step_without_nvls_is_bounded_by_rings():
     finder = Finder(load(str(archive(EIGHT))), ())
     step = {"part": "exposed", "rate": "busbw"}
-    assert held_against(finder, 400, None, step, "train_step")[1].value == pytest.approx(700e9)
-    assert held_against(finder, 400, OFF, step, "train_step")[1].value == pytest.approx(450e9)
+    assert judge_all_reduce(finder, 400, None, step, "train_step")[1].value == pytest.approx(700e9)
+    assert judge_all_reduce(finder, 400, OFF, step, "train_step")[1].value == pytest.approx(450e9)
 
 
 def test_the_bytes_of_a_small_operation_bound_nothing_and_its_band_judges_it(finder):

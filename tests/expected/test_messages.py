@@ -33,13 +33,13 @@ KINDS = (
 )
 
 
-def at(workload: Workload, size: int, machine: Machine = TWO):
+def expect_at_size(workload: Workload, size: int, machine: Machine = TWO):
     return expect(replace(workload, size_bytes=size), machine)
 
 
 @pytest.mark.parametrize("workload", KINDS, ids=str)
 def test_the_start_lowers_only_the_band_and_never_the_limit(workload) -> None:
-    found = [at(workload, 2**power) for power in range(26)]
+    found = [expect_at_size(workload, 2**power) for power in range(26)]
     assert len({limit.value for limit, _ in found}) == 1
     lows = [band.low for _, band in found]
     assert lows == sorted(lows)
@@ -49,27 +49,27 @@ def test_the_start_lowers_only_the_band_and_never_the_limit(workload) -> None:
 
 
 def test_a_batch_shares_the_start_of_its_request() -> None:
-    single, batch_of_64 = (at(Message(one_sided=True, batch=batch), 64 * KIB)[1] for batch in (1, 64))
+    single, batch_of_64 = (expect_at_size(Message(one_sided=True, batch=batch), 64 * KIB)[1] for batch in (1, 64))
     assert batch_of_64.low > 2 * single.low
     start = find_start(Message(one_sided=True), in_one_host=False, over_efa=False)
     assert single.low < 64 * KIB / start.expected_s
 
 
 def test_a_times_limit_is_its_bytes_and_its_band_adds_the_start() -> None:
-    _, rate = at(Message(by="verbs"), MIB)
-    limit, band = at(Message(by="verbs", quantity="latency_s"), MIB)
+    _, rate = expect_at_size(Message(by="verbs"), MIB)
+    limit, band = expect_at_size(Message(by="verbs", quantity="latency_s"), MIB)
     start = find_start(Message(by="verbs", quantity="latency_s"), in_one_host=False, over_efa=False)
     assert band.high == pytest.approx(start.expected_s + MIB / rate.low)
     assert limit.value == band.low < band.high < band.doubtful_to
-    nothing, _ = at(Message(quantity="latency_s"), 0)
+    nothing, _ = expect_at_size(Message(quantity="latency_s"), 0)
     assert isinstance(nothing, NoLimit)
 
 
 def test_a_fault_is_a_changed_machine_with_the_same_workload() -> None:
     capped = replace(TWO.supposed, port_cap_bytes_per_s=10e9)
     slower = dataclasses.replace(TWO, case=capped)
-    healthy, _ = at(Message(), 4 * MIB)
-    limit, band = at(Message(), 4 * MIB, slower)
+    healthy, _ = expect_at_size(Message(), 4 * MIB)
+    limit, band = expect_at_size(Message(), 4 * MIB, slower)
     assert isinstance(limit, Limit)
     assert limit.value == 4 * 10e9 < healthy.value, "of each of the four ports that are near"
     assert band.low <= 10e9

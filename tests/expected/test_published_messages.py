@@ -1,4 +1,4 @@
-"""Published messages between hosts of healthy systems: none is slow, and much worse values would be.
+"""Published messages between hosts of healthy systems: none of them is slow, and values three times worse would be.
 
 Except for small latencies, none of them was used to set the constants.
 """

@@ -22,13 +22,13 @@ EIGHT = Machine(cluster=build_cluster(expand("hgx-h100", {}), 2))
 PORT = link_limit(ports(EIGHT.host)[0][1]).value
 
 
-def of(machine: Machine = EIGHT, **fields: object):
+def expect_bounds(machine: Machine = EIGHT, **fields: object):
     return expect(Message(size_bytes=4 * MIB, **fields), machine)
 
 
 @pytest.mark.parametrize(("pairs", "expected"), [(2, 4), (4, 4), (6, 6), (8, 8), (64, 8)])
 def test_pairs_use_one_port_each_up_to_the_hosts_ports_and_at_least_the_near_ones(pairs, expected) -> None:
-    limit, band = of(pairs=pairs)
+    limit, band = expect_bounds(pairs=pairs)
     assert limit.value == pytest.approx(expected * PORT)
     assert f"{expected} ports that {pairs} pairs can use at once, each: 400 Gb/s port of nic0" in limit.because
     assert band.low == pytest.approx(min(pairs, 8) * 0.95 * PORT)
@@ -36,18 +36,20 @@ def test_pairs_use_one_port_each_up_to_the_hosts_ports_and_at_least_the_near_one
 
 
 def test_one_pair_of_a_library_may_stripe_over_near_ports_and_is_expected_at_one() -> None:
-    limit, band = of()
+    limit, band = expect_bounds()
     assert limit.value == pytest.approx(4 * PORT)
     assert "4 ports that a library can use at once" in limit.because
     assert band.low == pytest.approx(0.95 * PORT)
-    assert of(by="verbs")[0].value == PORT, "a tool of verbs opens one port"
+    assert expect_bounds(by="verbs")[0].value == PORT, "a tool of verbs opens one port"
 
 
 def test_gpus_use_the_next_port_as_well_and_no_more_than_their_own_slot() -> None:
-    limit, _ = of(from_gpu=True, to_gpu=True)
+    limit, _ = expect_bounds(from_gpu=True, to_gpu=True)
     slot = next(link for link in EIGHT.host.links if link.b == "gpu0" and isinstance(link.protocol, PcieLink))
     assert PORT < limit.value == link_limit(slot).value < 2 * PORT
-    assert of(from_gpu=True, to_gpu=True, pairs=8)[0].value == pytest.approx(8 * PORT), "each pair has its own GPU"
+    assert expect_bounds(from_gpu=True, to_gpu=True, pairs=8)[0].value == pytest.approx(8 * PORT), (
+        "each pair has its own GPU"
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,13 +68,13 @@ def test_gpus_use_the_next_port_as_well_and_no_more_than_their_own_slot() -> Non
 )
 def test_the_jobs_ucx_settings_count(variables, pairs, expected) -> None:
     configured = dataclasses.replace(EIGHT, environment=variables)
-    assert of(configured, pairs=pairs)[0].value == pytest.approx(expected * PORT)
+    assert expect_bounds(configured, pairs=pairs)[0].value == pytest.approx(expected * PORT)
 
 
 def test_a_single_port_is_the_limit_of_any_number_of_pairs() -> None:
     single = Machine(cluster=build_cluster(expand("hgx-h100", {"nics": "1"}), 2))
-    assert of(single)[0] == of(single, pairs=8)[0] == of(single, by="verbs")[0]
-    assert of(single, pairs=8)[1].low == of(single)[1].low
+    assert expect_bounds(single)[0] == expect_bounds(single, pairs=8)[0] == expect_bounds(single, by="verbs")[0]
+    assert expect_bounds(single, pairs=8)[1].low == expect_bounds(single)[1].low
 
 
 def two_ports_of_a_card() -> Topology:
@@ -96,14 +98,14 @@ def two_ports_of_a_card() -> Topology:
 @pytest.mark.parametrize("pairs", [1, 2])
 def test_two_ports_of_a_card_carry_no_more_than_its_slot(pairs) -> None:
     """A pair reached 21.3 GB/s over both ports there; each port carries 24.8 and the slot 28.8."""
-    limit, _ = of(Machine(cluster=build_cluster(two_ports_of_a_card(), 2)), pairs=pairs)
+    limit, _ = expect_bounds(Machine(cluster=build_cluster(two_ports_of_a_card(), 2)), pairs=pairs)
     assert limit.value == pytest.approx(28.8e9, rel=0.01)
 
 
 def test_both_ways_and_a_fault_of_the_ports_count_for_all_of_them() -> None:
-    assert of(both_ways=True, pairs=8)[0].value == pytest.approx(16 * PORT)
+    assert expect_bounds(both_ways=True, pairs=8)[0].value == pytest.approx(16 * PORT)
     capped = dataclasses.replace(EIGHT, case=replace(EIGHT.supposed, port_cap_bytes_per_s=10e9))
-    assert of(capped, pairs=8)[0].value == pytest.approx(8 * 10e9)
+    assert expect_bounds(capped, pairs=8)[0].value == pytest.approx(8 * 10e9)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_a_table_of_one_pair_over_several_ports_is_not_suspicious(rate, state) -
 @pytest.mark.parametrize(
     ("rate", "state"), [(30_000, "slow"), (232_000, "unknown"), (385_000, "ok"), (410_000, "suspicious")]
 )
-def test_a_table_of_many_pairs_is_held_against_all_ports(rate, state) -> None:
+def test_a_table_of_many_pairs_is_compared_with_all_ports(rate, state) -> None:
     """aws/aws-parallelcluster pull request 7038: healthy hosts of eight ports may reach 0.58 of them."""
     text = (
         "# OSU MPI Multiple Bandwidth / Message Rate Test v7.3\n# [ pairs: 8 ] [ window size: 64 ]\n"

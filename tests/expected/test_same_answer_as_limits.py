@@ -1,4 +1,4 @@
-"""`limits` and `whatif` print the bounds that a measurement is held against."""
+"""`limits` and `whatif` print the bounds by which a measurement is judged."""
 
 from __future__ import annotations
 

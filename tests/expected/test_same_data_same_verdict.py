@@ -75,7 +75,7 @@ def value(result: Result) -> float:
     return result.summary.median
 
 
-def of_nccl_tests(results: list[Result]) -> str:
+def write_nccl_tests(results: list[Result]) -> str:
     """Write both placements of each size, the second as not measured."""
     ranks = results[0].ranks
     lines = ["$ NCCL_NVLS_ENABLE=0 mpirun -np 8 ./all_reduce_perf -b 8 -e 8G",
@@ -95,18 +95,18 @@ def of_nccl_tests(results: list[Result]) -> str:
     return "\n".join([*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 1"])
 
 
-def of_osu(results: list[Result]) -> str:
+def write_osu(results: list[Result]) -> str:
     rows = [f"{size(result):<10} {value(result) / 1e6:20.2f}" for result in sorted(results, key=size)]
     return "\n".join(["# OSU MPI Bandwidth Test v7.5", "# Datatype: MPI_CHAR.",
                       "# Size      Bandwidth (MB/s)", *rows])  # fmt: skip
 
 
-def of_osu_latency(results: list[Result]) -> str:
+def write_osu_latency(results: list[Result]) -> str:
     rows = [f"{size(result):<10} {value(result) * 1e6:20.2f}" for result in sorted(results, key=size)]
     return "\n".join(["# OSU MPI Latency Test v7.5", "# Datatype: MPI_CHAR.", "# Size          Latency (us)", *rows])
 
 
-def of_nvbandwidth(results: list[Result]) -> str:
+def write_nvbandwidth(results: list[Result]) -> str:
     lines = ["nvbandwidth Version: v0.8", "Built from Git version: v0.8", ""]
     for result in results:
         source = result.path.partition(">")[0]
@@ -119,7 +119,7 @@ def of_nvbandwidth(results: list[Result]) -> str:
     return "\n".join(lines)
 
 
-def of_fio(results: list[Result]) -> str:
+def write_fio(results: list[Result]) -> str:
     lines = []
     for number, result in enumerate(results):
         rate, each = value(result), size(result)
@@ -134,7 +134,7 @@ def of_fio(results: list[Result]) -> str:
     return "\n".join(lines)
 
 
-def of_nixlbench(results: list[Result]) -> str:
+def write_nixlbench(results: list[Result]) -> str:
     rows = []
     for result in sorted(results, key=size):
         time = size(result) / value(result) * 1e6
@@ -150,7 +150,7 @@ def of_nixlbench(results: list[Result]) -> str:
     ])  # fmt: skip
 
 
-def of_perftest(title: str) -> Callable[[list[Result]], str]:
+def write_perftest(title: str) -> Callable[[list[Result]], str]:
     def text(results: list[Result]) -> str:
         rows = []
         for result in sorted(results, key=size):
@@ -162,7 +162,7 @@ def of_perftest(title: str) -> Callable[[list[Result]], str]:
     return text
 
 
-def of_perftest_latency(results: list[Result]) -> str:
+def write_perftest_latency(results: list[Result]) -> str:
     header = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]"
     header += "    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]"
     rows = []
@@ -172,13 +172,13 @@ def of_perftest_latency(results: list[Result]) -> str:
     return "\n".join(["Send Latency Test".center(80), header, *rows])
 
 
-def of_stream(results: list[Result]) -> str:
+def write_stream(results: list[Result]) -> str:
     rows = [f"{str(result.parameters['kernel']).capitalize()}: {value(result) / 1e6:20.1f} 0.01 0.01 0.01"
             for result in results]  # fmt: skip
     return "\n".join(["Function    Best Rate MB/s  Avg time     Min time     Max time", *rows, "Solution Validates"])
 
 
-def of_hpl(results: list[Result]) -> str:
+def write_hpl(results: list[Result]) -> str:
     lines = ["HPLinpack 2.3  --  High-Performance Linpack benchmark", ""]
     for result in results:
         order, grid = int(result.parameters["n"]), (int(result.parameters["p"]), int(result.parameters["q"]))
@@ -189,16 +189,16 @@ def of_hpl(results: list[Result]) -> str:
     return "\n".join(lines)
 
 
-def apart(workload: Workload) -> Workload:
+def place_on_two_hosts(workload: Workload) -> Workload:
     """Return our workload between two hosts, as the text does not name the transport inside one."""
     return replace(workload, path="memory0@0>memory0@1", over="", shares_cores=False)
 
 
-def apart_by_verbs(workload: Workload) -> Workload:
-    return replace(apart(workload), by="verbs")
+def place_on_two_hosts_by_verbs(workload: Workload) -> Workload:
+    return replace(place_on_two_hosts(workload), by="verbs")
 
 
-def of_one_host(workload: Workload) -> Workload:
+def place_in_one_host(workload: Workload) -> Workload:
     return replace(workload, path="", shares_cores=False)
 
 
@@ -212,33 +212,33 @@ CASES: dict[str, tuple[str, str, Callable[[Result], bool], Callable[[list[Result
                    and row.parameters.get("rate") == "algbw" and str(row.settings.get("nvls", "")).startswith("off")
                    and row.parameters.get("buffers", "plain") == "plain"
                    and not {"algorithm", "protocol"} & row.parameters.keys()
-                   and row.parameters.get("placement") == "out of place", of_nccl_tests, hgx(), of_one_host),
+                   and row.parameters.get("placement") == "out of place", write_nccl_tests, hgx(), place_in_one_host),
     "nixlbench": ("2xh200", "kv_transfer", lambda row: is_rate(row) and row.parameters.get("operation") == "WRITE",
-                  of_nixlbench, hgx(2), apart),
-    "fio": ("1xh100", "file_read", lambda row: is_rate(row), of_fio, hgx(), of_one_host),
+                  write_nixlbench, hgx(2), place_on_two_hosts),
+    "fio": ("1xh100", "file_read", lambda row: is_rate(row), write_fio, hgx(), place_in_one_host),
     "OSU bandwidth": ("1xh100", "mpi_bandwidth", lambda row: is_rate(row) and row.parameters.get("transport") == "tcp"
-                      and row.parameters.get("pages") != "huge", of_osu, hgx(2), apart),
+                      and row.parameters.get("pages") != "huge", write_osu, hgx(2), place_on_two_hosts),
     "OSU latency": ("1xh100", "mpi_latency", lambda row: row.parameters.get("transport") == "tcp"
-                    and row.parameters.get("pages") != "huge", of_osu_latency, hgx(2), apart),
+                    and row.parameters.get("pages") != "huge", write_osu_latency, hgx(2), place_on_two_hosts),
     "nvbandwidth": ("2xh200", "gpu_copy", lambda row: is_rate(row) and "memory0" in row.path and size(row) >= 2**26
                     and row.parameters.get("engine") == "ce" and row.parameters.get("host") == "pinned"
-                    and row.parameters.get("direction") == "one", of_nvbandwidth, hgx(), lambda row: row),
+                    and row.parameters.get("direction") == "one", write_nvbandwidth, hgx(), lambda row: row),
     "perftest write": ("2xh200", "kv_transfer", lambda row: is_rate(row) and row.parameters.get("operation") == "WRITE",
-                       of_perftest("RDMA_Write BW Test"), hgx(2), apart_by_verbs),
+                       write_perftest("RDMA_Write BW Test"), hgx(2), place_on_two_hosts_by_verbs),
     "perftest read": ("2xh200", "kv_transfer", lambda row: is_rate(row) and row.parameters.get("operation") == "READ",
-                      of_perftest("RDMA_Read BW Test"), hgx(2), apart_by_verbs),
+                      write_perftest("RDMA_Read BW Test"), hgx(2), place_on_two_hosts_by_verbs),
     "perftest send": ("1xh100", "mpi_bandwidth", lambda row: is_rate(row) and row.parameters.get("pages") != "huge",
-                      of_perftest("Send BW Test"), hgx(2), apart_by_verbs),
+                      write_perftest("Send BW Test"), hgx(2), place_on_two_hosts_by_verbs),
     "perftest latency": ("1xh100", "mpi_latency", lambda row: row.parameters.get("pages") != "huge",
-                         of_perftest_latency, hgx(2), apart_by_verbs),
-    "STREAM": ("1xh100", "memory_stream", is_rate, of_stream, Machine(cluster=build_cluster(expand("laptop", {}), 1)),
-               lambda row: row),
+                         write_perftest_latency, hgx(2), place_on_two_hosts_by_verbs),
+    "STREAM": ("1xh100", "memory_stream", is_rate, write_stream,
+               Machine(cluster=build_cluster(expand("laptop", {}), 1)), lambda row: row),
     "HPL": ("1xh100", "gpu_hpl", lambda row: row.quantity == "flop_per_s" and "dgemm" not in row.parameters.values(),
-            of_hpl, hgx(), lambda row: replace(row, by_vendor=True, shares_cores=False)),
+            write_hpl, hgx(), lambda row: replace(row, by_vendor=True, shares_cores=False)),
 }  # fmt: skip
 
 
-def compared(name: str) -> Iterator[tuple[str, Judged, Judged]]:
+def compare_rows(name: str) -> Iterator[tuple[str, Judged, Judged]]:
     """Yield (point, ours, theirs) of every row."""
     subject, benchmark, keep, render, machine, carried = CASES[name]
     results = archived(subject, benchmark, keep)
@@ -271,7 +271,7 @@ def distance(result: Result, row: Result) -> float:
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_row_has_the_same_limit_band_and_verdict(name) -> None:
-    for point, ours, theirs in compared(name):
+    for point, ours, theirs in compare_rows(name):
         assert type(ours.limit) is type(theirs.limit), point
         if isinstance(ours.limit, Limit):
             assert ours.limit.value == pytest.approx(theirs.limit.value, rel=1e-6), point

@@ -60,7 +60,7 @@ def test_one_thread_that_launches_on_eight_gpus_may_take_eight_launches() -> Non
 
 
 def slowed(text: str, times: float) -> str:
-    """A table of all_reduce on 1,440 ranks with all times so many times as long."""
+    """A table of all_reduce on 1,440 ranks with all times multiplied by a factor."""
 
     def line_of(line: str) -> str:
         words = line.split()
@@ -112,7 +112,7 @@ def test_messages_between_gpus_of_a_host_cost_a_call_each() -> None:
 
 
 def test_a_cause_is_named_only_for_the_collectives_that_it_can_slow() -> None:
-    assert not held(text_of(TCPX), TCPX_HOST, 2).findings  # NCCL_P2P_PXN_LEVEL=0 is nothing to all_gather
+    assert not held(text_of(TCPX), TCPX_HOST, 2).findings  # NCCL_P2P_PXN_LEVEL=0 does not affect all_gather
     sends = held(text_of("070"), "hgx-h100 gpus=4 nics=4 nic-protocol=ethernet", 2)
     assert "algorithm_forced" not in {one.fault for one in sends.hypotheses}
 
@@ -200,7 +200,7 @@ def test_one_size_below_its_band_where_protocols_change_is_in_doubt_and_two_are_
 
 
 def small_sizes(microseconds: float) -> str:
-    """The begin of a table of all_reduce on eight GPUs: each call takes as long, whatever its size."""
+    """The first rows of a table of all_reduce on eight GPUs, in which every size takes the same time."""
     rates = ((size, size / microseconds / 1e3) for size in (1024, 2048, 4096, 8192, 16384))
     halves = ((size, f"{microseconds:.2f} {rate:.2f} {rate * 1.75:.2f} 0") for size, rate in rates)
     rows = (f"{size} {size // 4} float sum -1 {half} {half}" for size, half in halves)

@@ -1,4 +1,4 @@
-"""Files that are broken anywhere are read or refused, by one clear error: tables, logs, our own records, topologies.
+"""Broken tables, logs, records and topologies are read, or rejected with one clear error.
 
 `make quick` tries a few hundred of each kind, `make test-long` 100,000 texts.
 """
@@ -53,7 +53,7 @@ def texts() -> list[str]:
 
 
 def mutated(raw: str, chance: random.Random) -> str:
-    """The text with a few characters, words or lines changed."""
+    """Change a few characters, words or lines of the text."""
     lines = raw.split("\n")[:60]
     for _ in range(chance.randint(1, 4)):
         place = chance.randrange(len(lines))
@@ -83,7 +83,7 @@ def test_a_broken_text_is_explained_or_refused(part, texts, machines):
 
 
 def spoiled(value: object, chance: random.Random) -> object:
-    """The JSON value with one value somewhere in it replaced, left out or doubled."""
+    """Replace, remove or duplicate one value somewhere in a JSON value."""
     if isinstance(value, dict) and value and chance.random() < 0.9:
         key = chance.choice(sorted(value))
         if chance.random() < 0.1:
@@ -117,7 +117,7 @@ def test_a_broken_results_file_is_judged_and_compared_or_refused(tmp_path):
 
 
 def without_links(topology: dict[str, object], chance: random.Random) -> dict[str, object]:
-    """A few of the links, or none."""
+    """Keep a few of the links, or none."""
     links = topology["links"]
     assert isinstance(links, list)
     return {**topology, "links": chance.sample(links, chance.randint(0, len(links)) if chance.random() < 0.7 else 0)}

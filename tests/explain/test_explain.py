@@ -1,4 +1,4 @@
-"""A table on a machine: the verdict, the cause that is named first, and what is never called ok."""
+"""A table on a machine: its verdict, its first cause, and tables that are never ok."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def recorded(name: str) -> str:
 
 
 def faster(text: str, size: int, factor: float) -> str:
-    """The table with one row that took so much less time: time, algbw and busbw changed alike, in both placements."""
+    """Divide the time of one row by a factor, and multiply algbw and busbw by it, in both placements."""
     lines = text.splitlines()
     for place, line in enumerate(lines):
         cells = line.split()
@@ -181,7 +181,7 @@ def test_a_collapse_in_the_middle_is_named_with_its_size_and_the_worst_row() -> 
 
 
 def wrong_in(text: str, size: int) -> str:
-    """The table with 3 wrong elements in one row and in its footer."""
+    """Report 3 wrong elements in one row and in the footer."""
     lines = text.splitlines()
     for place, line in enumerate(lines):
         if line.split()[:1] == [str(size)]:
@@ -341,7 +341,7 @@ def test_files_are_held_against_the_least_of_drives_and_ports() -> None:
     (row, *_) = explain(file, Machine(cluster=served)).rows
     assert isinstance(row.limit, Limit)
     assert "2 PCIe links of GPUs, each: " in row.limit.because
-    assert "beside drives of the servers" in row.limit.because
+    assert "other stages: drives of the servers" in row.limit.because
 
 
 def test_drives_of_two_rates_count_with_what_each_gives() -> None:
@@ -361,7 +361,7 @@ def test_drives_of_two_rates_count_with_what_each_gives() -> None:
 
 
 def copies(name: str, head: str, rows: list[list[float]]) -> str:
-    """A matrix of nvbandwidth, in GB/s; 0 is no copy."""
+    """An nvbandwidth matrix in GB/s; 0 means no copy."""
     columns = " ".join(str(number) for number in range(len(rows[0])))
     lines = [f"{number} {' '.join(f'{value:.2f}' for value in row)}" for number, row in enumerate(rows)]
     total = f"SUM {name} {sum(map(sum, rows)):.2f}"

@@ -1,4 +1,4 @@
-"""Copies in tables of other tools: by copy engine and by a kernel, from host memory and to it."""
+"""Copies in tables of other tools: by copy engine and by kernel, from and to host memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_kernel_that_copies_is_expected_to_reach_less_than_an_engine() -> None
 
 
 def test_a_kernel_that_reads_host_memory_is_in_doubt_where_healthy_hosts_were() -> None:
-    """Hosts of eight H100 had 35.0 to 35.4 GB/s that way, and 52.8 the other."""
+    """Hosts with eight H100 reached 35.0 to 35.4 GB/s in this direction, and 52.8 in the other."""
     _, reads = bounds("host_to_device_memcpy_sm", "memory0>gpu0")
     assert reads.doubtful_to < 35.0e9 < reads.low < 52.8e9
 

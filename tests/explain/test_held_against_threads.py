@@ -1,4 +1,4 @@
-"""docs/explain-held-against-threads.md says what `explain` says of the pastes now, and explains every miss."""
+"""docs/explain-held-against-threads.md agrees with the current output of `explain`, and explains every miss."""
 
 from __future__ import annotations
 

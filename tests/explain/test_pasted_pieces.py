@@ -1,4 +1,4 @@
-"""Pieces of output: a sweep that an error ended, rows without a header, latencies of two devices."""
+"""Partial output: a sweep that ended with an error, rows without a header, latencies of two devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVLS that is switched off: waived where our collectives could have used it, a fault where others' tables show it."""
+"""NVLS that is switched off: only possible in our collectives, a fault in tables of other tools."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_evidence_is_what_ran_first_and_every_benchmark_once(eight: Topology
 @pytest.mark.parametrize(
     "results",
     [
-        (result(ranks=2),),  # NCCL takes NVLS for three ranks or more
+        (result(ranks=2),),  # NCCL uses NVLS from three ranks on
         (result("gpu_copy", settings={}), result("kv_vram", ranks=2, settings={})),
         (result(outcome="waived", reason="NCCL cannot be loaded", settings={}, summary=None, samples=()),),
     ],

@@ -39,7 +39,7 @@ def look(name: str, topology: Topology, **facts: object) -> tuple[Finding, ...]:
 
 
 def with_pcie(topology: Topology, device: str = "", **facts: object) -> Topology:
-    """The machine with facts changed in every PCIe link, or in those of one device."""
+    """Change every PCIe link, or those of one device."""
     links = tuple(
         replace(link, protocol=replace(link.protocol, **facts))
         if isinstance(link.protocol, PcieLink) and (not device or device in (link.a, link.b))
@@ -50,7 +50,7 @@ def with_pcie(topology: Topology, device: str = "", **facts: object) -> Topology
 
 
 def with_port(topology: Topology, **facts: object) -> Topology:
-    """The machine with facts changed in every NIC port."""
+    """Change every NIC port."""
     links = tuple(
         replace(link, protocol=replace(link.protocol, **facts))
         if isinstance(link.protocol, InfinibandLink | EthernetLink)
@@ -61,7 +61,7 @@ def with_port(topology: Topology, **facts: object) -> Topology:
 
 
 def with_facts(topology: Topology, *names: str, **facts: object) -> Topology:
-    """The machine with facts added to some devices."""
+    """Add facts to some devices."""
 
     def changed(device: Device) -> Device:
         return replace(device, facts={**device.facts, **facts}) if device.id in names else device
@@ -70,12 +70,12 @@ def with_facts(topology: Topology, *names: str, **facts: object) -> Topology:
 
 
 def healthy() -> Topology:
-    """An HGX H100 whose ports below switches have ACS switched off, as such machines are set up."""
+    """An HGX H100 with ACS switched off below its PCIe switches, as is usual for such machines."""
     return with_pcie(expand("hgx-h100", {}), acs_redirect=False)
 
 
 def captured(**host: object) -> Topology:
-    """The same as a capture would show it."""
+    """The same machine as a capture describes it."""
     return replace(with_facts(healthy(), "host0", **host), source="capture")
 
 

@@ -38,7 +38,7 @@ def test_a_healthy_machine_loses_nothing(name):
 
 
 def test_what_has_no_limits_loses_nothing_that_is_told():
-    """A laptop without GPU and NIC, and a port whose like is not there."""
+    """A laptop without a GPU and a NIC, and a port without a sibling."""
     laptop = expand("laptop", {})
     assert all(find_slowed(mend, laptop) == () for mend in OF.values())
     down = with_facts(tuned(), "nic", state="down")

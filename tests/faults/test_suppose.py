@@ -1,4 +1,4 @@
-"""A supposed fault makes no curve of a cluster faster and some slower, and is absent where it is impossible."""
+"""A supposed fault slows some curves of a cluster and speeds up none; impossible faults are not supposed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def supposed(name: str, case: Case) -> tuple[Hypothesis, ...]:
 
 
 def middle(case: Case, collective: str) -> float | None:
-    """bytes/s of large sizes; None for an algorithm that this collective does not have."""
+    """Return the expected bytes/s at large sizes; None if the collective does not have the algorithm."""
     try:
         found = compute_algorithms(case, collective, explained=False)
     except RailwrightError:
@@ -88,7 +88,7 @@ def test_no_shape_breaks_a_supposition_and_one_host_has_no_network(shape: str) -
             assert found == (), fault.name
         assert not found or fault.name in inside
         for way in fault.suppose(many):
-            Graph(way.case.cluster.host)  # refuses links that end nowhere
+            Graph(way.case.cluster.host)  # rejects links without an end
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -157,7 +157,7 @@ def test_nics_that_change_sides_are_reached_across_sockets_only() -> None:
     (way,) = supposed("nic_across_sockets", healthy(2)[0])
     affinity = Affinity(way.case.cluster.host)
     assert {kind.kind for kind in affinity.paths.values() if kind is not None} == {"SYS"}
-    # Each GPU's way to its own NIC has become one step between sockets, not two.
+    # Each GPU's path to its own NIC crosses between sockets once, not twice.
     for number in range(8):
         path = affinity.paths[(f"gpu{number}", f"nic{number}")]
         assert path is not None
@@ -236,7 +236,7 @@ def test_a_rack_that_nvlink_joins_is_one_group_below_a_leaf() -> None:
     (way,) = supposed("uplinks_shared", case_of("gb200-nvl72", 36))
     lowest, spine = way.case.cluster.fabric.tiers
     assert (lowest.hosts, spine.hosts) == (18, 36)
-    build_cluster(way.case.cluster.host, 36, way.case.cluster.fabric)  # refuses tiers that make no sense
+    build_cluster(way.case.cluster.host, 36, way.case.cluster.fabric)  # rejects inconsistent tiers
 
 
 def test_without_peer_to_peer_no_nvlink_and_no_rack_is_left() -> None:

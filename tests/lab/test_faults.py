@@ -1,4 +1,4 @@
-"""Each fault is put into a real lab, seen by the packets that cross it and by nobody else's, and healed."""
+"""Each fault is injected into a real lab, affects only the packets that cross it, and is healed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SLOW, FAST = 0.35, 0.5
 
 
 def running(token: str) -> bool:
-    """Whether a fault's child with that token is there."""
+    """Report whether a fault's child with that token is running."""
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if token.encode() in file.read_bytes().split(b"\0"):
@@ -74,13 +74,13 @@ def put(lab: Lab, words: str) -> str:
 
 
 def spines(lab: Lab, source: str, destination: str) -> dict[int, str]:
-    """The spine that the flow of each source port crosses."""
+    """Return the spine that the flow of each source port crosses."""
     ways = trace(lab, route(lab.plan, source, destination), PORTS)
     return {port: next((node for node in way if node.startswith("spine")), "none") for port, way in ways.items()}
 
 
 def ports_over(lab: Lab, source: str, destination: str, spine: str) -> tuple[int, ...]:
-    """The source ports of two flows or more that cross a spine; asked again where a busy router did not answer."""
+    """Return the source ports of at least two flows over a spine; traces again if a busy router did not answer."""
     ports: list[int] = []
 
     def found() -> bool:
@@ -92,14 +92,14 @@ def ports_over(lab: Lab, source: str, destination: str, spine: str) -> tuple[int
 
 
 def rate(lab: Lab, source: str, destination: str, spine: str | None = None) -> float:
-    """Bits per second of two TCP flows, those over `spine` if one is named."""
+    """Return the rate of two TCP flows, over `spine` if given, in bit/s."""
     ports = PORTS if spine is None else ports_over(lab, source, destination, spine)
     seen = send_stream(lab, route(lab.plan, source, destination), ports[:2], duration_s=0.6)
     return 8 * sum(flow.bandwidth_bytes_per_s for flow in seen)
 
 
 def expect_fast(lab: Lab, source: str, destination: str, spine: str | None = None) -> None:
-    """Measured again where a busy machine kept a way that nothing slows from its rate."""
+    """Expect the full rate; measures again because a busy machine can slow a healthy path."""
     wait_until(
         lambda: rate(lab, source, destination, spine) > FAST * RATE_BITS_PER_S,
         f"{FAST} of a link's rate from {source} to {destination} over {spine or 'any spine'}",
@@ -107,12 +107,12 @@ def expect_fast(lab: Lab, source: str, destination: str, spine: str | None = Non
 
 
 def expect_both_spines(lab: Lab) -> None:
-    """Asked again where a router of a busy machine did not answer in time."""
+    """Expect flows over both spines; traces again if a router of a busy machine did not answer in time."""
     wait_until(lambda: set(spines(lab, "host0", "host2").values()) == {"spine0", "spine1"}, "flows over both spines")
 
 
 def lost(lab: Lab, source: str, destination: str, spine: str, size_bytes: int = 200, packets: int = 100) -> float:
-    """The fraction of packets over a spine that is missing at the destination."""
+    """Return the fraction of packets over a spine that does not arrive."""
     ports = ports_over(lab, source, destination, spine)[:3]
     way = route(lab.plan, source, destination)
     seen = send_packets(lab, way, ports, packets=packets, size_bytes=size_bytes, interval_s=0.005)
@@ -121,7 +121,7 @@ def lost(lab: Lab, source: str, destination: str, spine: str, size_bytes: int = 
 
 
 def state_of_ports(lab: Lab) -> dict[str, list[str]]:
-    """Queues, flags, MTUs and filters of every node, without counters."""
+    """Return the queues, flags, MTUs and filters of every node, without counters."""
     found = {}
     for node in lab.plan.nodes:
         asked = [["nft", "list", "ruleset"]]
@@ -129,7 +129,7 @@ def state_of_ports(lab: Lab) -> dict[str, list[str]]:
             asked += [["tc", kind, "show", "dev", port] for kind in ("qdisc", "class")]
             asked.append(["ip", "-d", "link", "show", "dev", port])
         for argv in asked:
-            # Without stderr: `ip` complains there of namespaces that others are just making or removing.
+            # Without stderr, where `ip` reports namespaces that other tests are creating or removing.
             inside = ["ip", "netns", "exec", lab.namespace(node.name), *argv]
             answer = subprocess.run(inside, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE_S)
             found[f"{node.name}: {' '.join(argv)}"] = answer.stdout.splitlines()
@@ -137,7 +137,7 @@ def state_of_ports(lab: Lab) -> dict[str, list[str]]:
 
 
 def expect_ports(lab: Lab, before: dict[str, list[str]]) -> None:
-    """Every port is as it was, and what is not is named. The kernel tells of a carrier a little after it came."""
+    """Expect every port as before, and name those that differ. The kernel reports a carrier with a delay."""
     differing: dict[str, tuple[list[str], list[str]]] = {}
 
     def same() -> bool:
@@ -193,7 +193,7 @@ def test_a_slow_host_has_slow_nics_and_little_cpu(lab: Lab) -> None:
         assert lab.run("host2", [sys.executable, "-I", "-c", loop]).returncode == 0
         return periods_held_back(group) > before
 
-    # A machine so busy that a tenth of a CPU is all that anybody gets holds nobody back.
+    # On a machine so busy that each process gets less than a tenth of a CPU, the kernel throttles none.
     wait_until(held_back, "a process that the kernel held back")
     assert not cpu.cgroup_path(lab, "host3").exists()
     heal(lab)
@@ -205,7 +205,7 @@ def test_little_cpu_leaves_the_nics_of_a_host_alone(lab: Lab) -> None:
     put(lab, "cpu_slow host2 share=25%")
     expect_fast(lab, "host0", "host2", "spine0")
     assert cpu.read_quota(lab, "host2") == 0.25
-    assert LabReach(("host2", "host3"), lab).host_cpus is None  # nothing holds host3 back
+    assert LabReach(("host2", "host3"), lab).host_cpus is None  # host3 has no limit
     put(lab, "cpu_slow host3 share=50%")
     assert LabReach(("host2", "host3"), lab).host_cpus == 0.5
     heal(lab)
@@ -213,7 +213,7 @@ def test_little_cpu_leaves_the_nics_of_a_host_alone(lab: Lab) -> None:
 
 
 def periods_held_back(group: Path) -> int:
-    """In how many periods the kernel held the processes of a cgroup back; both versions of cgroups count them."""
+    """Return the number of periods in which the kernel throttled a cgroup, by either version of cgroups."""
     counters = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
     return int(counters["nr_throttled"])
 
@@ -230,7 +230,7 @@ def test_a_lossy_link_loses_its_share_of_packets_in_one_direction(lab: Lab) -> N
 
 def test_a_loss_can_hit_routing_as_well(lab: Lab) -> None:
     put(lab, "loss leaf0 spine1 fraction=1 routing=hit")
-    # BGP's hold time has to run out first.
+    # Only after BGP's hold time has expired.
     wait_until(lambda: set(spines(lab, "host0", "host2").values()) == {"spine0"}, "a way around")
 
 
@@ -281,7 +281,7 @@ def test_a_flapping_link_comes_and_goes(lab: Lab) -> None:
 
     wait_until(changed_often, "a link that came and went")
     heal(lab)
-    assert not running(f"railwright-fault:{lab.identity}:{one}"), "whatever switched it is gone"
+    assert not running(f"railwright-fault:{lab.identity}:{one}"), "its child process must have ended"
     settle(lab)
     expect_both_spines(lab)
 

@@ -1,6 +1,6 @@
-"""Faults on hosts with FRR 10 and Open vSwitch, in a lab that knows IPv6 only.
+"""Faults on hosts with FRR 10 and Open vSwitch, in an IPv6-only lab.
 
-The traffic tests are those of test_faults.py, in another lab; all nine faults are put in and taken out again.
+The traffic tests are those of test_faults.py in another lab; all nine faults are injected and healed.
 """
 
 from __future__ import annotations

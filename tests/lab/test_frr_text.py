@@ -1,4 +1,4 @@
-"""FRR's configuration as text; FRR's own parser is asked in test_lab_up_down.py, where sessions come up from it."""
+"""FRR's configuration as text; test_lab_up_down.py checks that FRR itself accepts it and brings sessions up."""
 
 import re
 

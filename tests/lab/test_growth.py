@@ -1,4 +1,4 @@
-"""Groups of a lab's hosts grow until one gains nothing, and the host behind a slow link is named."""
+"""Groups of a lab's hosts grow until a merge gains nothing, and the host behind a slow link is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real labs on this machine: FRR, Open vSwitch and the kernel; everything they made is gone afterwards."""
+"""Real labs on this machine, with FRR, Open vSwitch and the kernel, leave nothing behind."""
 
 import contextlib
 import fcntl
@@ -70,7 +70,7 @@ def up(name: str, *more: str, count: int = 2) -> None:
 
 @pytest.fixture(scope="module")
 def shared():
-    """The name of a lab that no test breaks: 4 hosts, links of 50 Mb/s, Open vSwitch where there is any."""
+    """A lab that no test breaks: 4 hosts, links of 50 Mb/s, Open vSwitch if installed. Yields its name."""
     name = "shared"
     lab("down", "--name", name, status=None)
     up(name, "--rate", "50Mb/s", "--mtu", "4200", *(["--ovs"] if HAS_OVS else []), count=4)
@@ -87,7 +87,7 @@ def test_hosts_reach_each_other_by_ipv4_and_ipv6_over_leaf_spine_leaf(shared):
     for address in ("10.0.0.4", "fd72:6169:6c00:1::4", "10.255.0.4"):
         said = inside(shared, "host0", "ping", "-n", "-c", "2", "-i", "0.2", "-W", "2", address)
         assert " 0% packet loss" in said
-        # 64 less three switches.
+        # 64 nodes minus three switches.
         assert "ttl=61" in said
     routes = json.loads(inside(shared, "leaf0", "ip", "-j", "route", "show", "10.0.0.4"))
     assert {hop["dev"] for hop in routes[0]["nexthops"]} == {"spine0", "spine1"}
@@ -129,12 +129,12 @@ def test_ipv6_only_has_two_global_addresses_and_no_ipv4_and_a_missing_bgpd_is_to
 @needs_lab
 @pytest.mark.parametrize("frr", ["10"] if HAS_FRR10 else ["8"])
 def test_two_labs_do_not_see_each_other_and_one_ends_without_the_other(shared, frr):
-    """Their FRRs differ as well, where there is another."""
+    """The two labs run different releases of FRR if both are installed."""
     up("tone", *(["--frr", "10"] if frr == "10" else []))
     assert " 0% packet loss" in inside("tone", "host0", "ping", "-n", "-c", "1", "-W", "2", "10.0.0.2")
     assert inside("tone", "host0", "grep", f"zebra {frr}", "/run/railwright/labs/tone/nodes/host0/zebra.log")
     lab("exec", "--name", shared, "host0", "--", "ip", "address", "add", "10.77.0.1/32", "dev", "lo")
-    # All addresses are those of the other lab too; this one is not.
+    # Both labs have the same addresses, except this one.
     lab("exec", "--name", "tone", "host1", "--", "ping", "-c", "1", "-W", "1", "10.77.0.1", status=2)
     lab("down", "--name", "tone")
     seen = json.loads(lab("status", "--name", shared, "--json").stdout)
@@ -155,7 +155,7 @@ def test_traffic_has_no_way_out_of_a_lab(shared):
 @needs_lab
 @pytest.mark.parametrize("namespaces", [0, 1, 4, 6])
 def test_up_that_is_killed_at_any_moment_leaves_nothing_after_down(namespaces):
-    """From its folder over the first of six namespaces to the wait for routes."""
+    """The kills fall between the creation of its folder, of its six namespaces, and the wait for routes."""
     child = subprocess.Popen(
         [COMMAND, "lab", "up", *SHAPE, "--count", "2", "--name", "tone"], stderr=subprocess.DEVNULL
     )

@@ -103,7 +103,7 @@ def test_routes_take_every_shortest_way_and_the_rail_of_their_destination():
     assert routes["leaf3"][far] == {"host3r1"}
     assert routes["spine0"][far] == {"leaf3"}
     assert routes["host0"][lab.node("host3").loopback_v6] == {"rail0", "rail1"}
-    # One autonomous system: what leads down and up again is refused.
+    # Switches of one autonomous system reject paths that lead down and up again.
     assert lab.node("spine1").loopback_v6 not in routes["spine0"]
 
 

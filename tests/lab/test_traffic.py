@@ -17,7 +17,7 @@ from railwright.errors import CannotJudge, UsageError
 from railwright.lab import build, remove
 from railwright.lab.plan import PlanOptions, plan
 from railwright.lab.state import Lab
-from railwright.lab.traffic import Probe, Sizes, probe, route, send_packets, send_stream, source_ports, trace
+from railwright.lab.traffic import Probe, ProbeLoad, probe, route, send_packets, send_stream, source_ports, trace
 from railwright.lab.wait import wait_settled
 from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
@@ -40,7 +40,7 @@ def lab() -> Iterator[Lab]:
 @pytest.mark.parametrize("ipv6", [False, True])
 def test_a_healthy_lab_loses_nothing_and_fills_its_links(lab: Lab, ipv6: bool) -> None:
     way = route(lab.plan, "host0", "host3", ipv6=ipv6)
-    sizes = Sizes(flows=8, packets=20, duration_s=0.6)
+    sizes = ProbeLoad(flows=8, packets=20, duration_s=0.6)
     seen = probe(lab, way, sizes)
     assert seen.lost == 0
     assert sum(one.sent for one in seen.ways) == 8 * 20
@@ -86,7 +86,7 @@ def test_a_host_that_cannot_be_reached_is_a_loss_and_an_error_of_tcp(lab: Lab) -
         assert [flow.received for flow in packets] == [0, 0]
         (stream,) = send_stream(lab, way, source_ports(1), duration_s=0.2)
         assert stream.error is not None
-        # Also once BGP has withdrawn the route, so that the sender itself has none.
+        # Packets are also lost after BGP has withdrawn the route, when the sender has no route.
         lab.run("host0", ["ip", "route", "add", "unreachable", f"{way.destination_address}/32", "metric", "1"])
         (refused,) = send_packets(lab, way, source_ports(1), packets=5, interval_s=0.01)
         assert (refused.refused, refused.received) == (5, 0)
@@ -130,7 +130,7 @@ def test_a_cursed_route_is_cursed_on_the_rail_that_was_named(lab: Lab) -> None:
 
         cursed = rates(1)["spine0"]
         assert cursed < 0.1 * RATE_BITS_PER_S
-        # Twenty times by design; measured again where a busy machine hides it.
+        # The factor is 20 by design; measures again because a busy machine may hide it.
         wait_until(lambda: rates(1)["spine1"] > 4 * cursed, "a fast way over the other spine")
         wait_until(lambda: min(rates(0).values()) > 4 * cursed, "two fast ways on the other rail")
     finally:
@@ -147,7 +147,7 @@ def test_a_probe_says_by_its_status_that_packets_were_lost(lab: Lab) -> None:
     try:
         lossy = runner.invoke(probe_command, quick, standalone_mode=False)
         assert lossy.return_value == 1
-        # A flow whose way was not found, because what asked for it was lost too, stands on a line of its own.
+        # A flow whose path is unknown, because its trace was lost as well, has a separate line.
         told = [tuple(map(int, one)) for one in re.findall(r"(\d+) of (\d+) packets lost", lossy.stdout)]
         assert sum(sent for _, sent in told) == 40, lossy.stdout
         assert 0 < sum(lost for lost, _ in told) <= 40, lossy.stdout

@@ -1,4 +1,4 @@
-"""Hosts for tests: network namespaces on one bridge, whatever many; and who of ours runs in them."""
+"""Hosts for tests: any number of network namespaces on one bridge, and the ranks that run in them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def ip(*words: str) -> None:
 
 @dataclass(frozen=True)
 class Bridged:
-    """Namespaces that a bridge in one more joins; `net1` in each."""
+    """Namespaces with an interface `net1`, joined by a bridge in a further namespace."""
 
     names: tuple[str, ...]
 
     @property
     def words(self) -> str:
-        """As `--hosts` takes them."""
+        """The hosts as a value of `--hosts`."""
         return ",".join(PREFIX + name for name in self.names)
 
     def pids(self, name: str) -> list[int]:
-        """All processes in a namespace."""
+        """Return all processes in a namespace."""
         listed = subprocess.run(["ip", "netns", "pids", name], text=True, capture_output=True)
         return [int(word) for word in listed.stdout.split()]
 
     def ranks(self, name: str) -> list[int]:
-        """The ranks in a namespace."""
+        """Return the ranks in a namespace."""
         found = []
         for pid in self.pids(name):
             with contextlib.suppress(OSError):
@@ -43,7 +43,7 @@ class Bridged:
         return found
 
     def kill(self, name: str) -> None:
-        """As when the host's power is lost: whatever runs there ends without a word."""
+        """Kill all processes of a host, as when it loses power."""
         for pid in self.pids(name):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -84,7 +84,7 @@ def test_a_token_is_not_a_rank_of_another_launch() -> None:
 
 def test_a_rank_says_that_nobody_answers_and_tries_every_address() -> None:
     with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # is held, and nobody listens
+        silent.bind(("127.0.0.1", 0))  # bound, but not listening
         port = silent.getsockname()[1]
         with pytest.raises(CannotJudge, match=rf"cannot reach the command on port {port}: 127.0.0.1: .*; ::1: "):
             connect(f"tcp:{port}:token:127.0.0.1,::1")
@@ -96,7 +96,7 @@ def test_a_file_is_for_our_own_user_and_tells_who_comes(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         sender = Sender(listener.address)
         assert sender.job is None
-        sender.send(Hello(0, "host0", 5))  # its number in a namespace of its own
+        sender.send(Hello(0, "host0", 5))  # its process id in its own namespace
         sender.send(Bye())
         assert heard(listener, 2) == [(0, Hello(0, "host0", os.getpid())), (0, Bye())]
         sender._socket.close()

@@ -1,5 +1,5 @@
-"""Eight hosts of which some die while all are measured: what was emitted is kept, the other hosts are whole, and
-nothing of ours is left. All of them are network namespaces of this machine.
+"""Eight hosts, some of which die during a measurement: earlier results are kept, the other hosts are measured
+completely, and no process or file is left. All hosts are network namespaces of this machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.schemas import fits
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
 
 PAIRS = ("--parts", "pairs", "--json", "--force")
-# A first size at once; the second then takes minutes.
+# The first size is measured at once, and the second takes minutes.
 ENDLESS = ("run", "mpi_all_gather", "-o", "sizes=32,64M", "--force")
 
 
@@ -28,7 +28,7 @@ def eight() -> Iterator[Bridged]:
 
 
 def records(out: str) -> dict[str, list[dict]]:
-    """The records that were printed, by their kind; each fits its schema."""
+    """Return the printed records by kind. Assert that each matches its schema."""
     found: dict[str, list[dict]] = {}
     for line in out.splitlines():
         record = msgspec.json.decode(line)
@@ -38,7 +38,7 @@ def records(out: str) -> dict[str, list[dict]]:
 
 
 def in_rounds(railwright: Driver, eight: Bridged, number: int, act: Callable[[], None]) -> threading.Thread:
-    """Act while the ranks of that launch of pairs run."""
+    """Act while the ranks of the given launch of pairs run."""
     journal = railwright.output / "between/pairs.jsonl"
 
     def lines() -> int:
@@ -78,7 +78,7 @@ def test_pairs_go_on_without_hosts_that_die_and_what_was_measured_before_is_kept
 
 @pytest.mark.parametrize("which", [0, 4])
 def test_a_collective_is_repeated_without_a_host_that_dies(railwright, eight, which):
-    """Also without the first, on which mpirun itself runs, and whose rank reports."""
+    """The first host may be missing too, on which mpirun runs and whose rank reports."""
     gone = eight.names[which]
     process = railwright.start(*ENDLESS, "--hosts", eight.words)
     wait_until(lambda: railwright.results("mpi_all_gather"), "a first result")

@@ -1,4 +1,4 @@
-"""Ranks and launchers that are killed, crash or hang: each is named, costs its own launch only, and leaves nothing."""
+"""Ranks and launchers that are killed, crash or hang: each is named, fails only its own launch, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.conftest import open_files
 
 from railwright.results.records import Result
 
-# One result comes within a second; the second size keeps the ranks busy for many.
+# The first result comes within a second, and the second size keeps the ranks busy for many.
 VICTIM = ("-o", "mpi_bandwidth.sizes=8,64M", "-o", "transports=shm", "-o", "mpi_bandwidth.pages=small")
-# Shorter, because a hang is only noticed after the time that the plan allows for.
+# Shorter, because a hang is detected only after the time that the plan allows.
 SHORT_VICTIM = ("-o", "mpi_bandwidth.sizes=8,8M", "-o", "transports=shm", "-o", "mpi_bandwidth.pages=small")
 BYSTANDER = ("-o", "memory_copy.sizes=4K", "-o", "threads=one")
 SIZE_AT_WORK = 100 << 20
@@ -21,7 +21,7 @@ SIZE_AT_WORK = 100 << 20
 
 @pytest.fixture
 def busy(railwright, mpirun):
-    """A run whose first result is written, and both of whose ranks are in the middle of the second."""
+    """A run whose first result is written, and both of whose ranks measure the second."""
     process = railwright.start(
         "run", "mpi_bandwidth", "memory_copy", *VICTIM, *BYSTANDER, "--force", "--mpirun", mpirun
     )
@@ -36,7 +36,7 @@ def at_work(railwright, number):
 
 
 def expect_only_its_own_launch_lost(railwright, process, bystanders: int = 1) -> Result:
-    """The failed record, after having made sure of everything that must be so after any fault of a rank."""
+    """Return the failed record, after checking everything that must hold after any fault of a rank."""
     done = railwright.finish(process)
     assert done.status == 3, done.err
     assert "Traceback" not in done.err
@@ -88,7 +88,7 @@ def test_a_killed_mpirun_is_told_apart_from_a_killed_rank(railwright, busy):
 
 
 def test_a_run_that_is_ended_while_a_launcher_lingers_has_named_the_rank_that_was_lost(railwright, busy):
-    """So does Slurm with the job of a node that is gone."""
+    """Slurm ends the job of a lost node in this way."""
     (launcher,) = [process for process in railwright.processes() if process.is_mpirun]
     victim, streams = railwright.rank(1), sockets_of(busy.pid)
     os.kill(launcher.pid, signal.SIGSTOP)
@@ -110,7 +110,7 @@ def sockets_of(pid: int) -> int:
 
 
 def test_a_rank_that_hangs_is_told_from_the_one_that_waits_for_it(railwright, mpirun):
-    """Alone: on a busy machine a launch that does not hang may be silent for as long."""
+    """Must run alone: on a busy machine, a launch that does not hang may be silent for as long."""
     process = railwright.start(
         *("run", "mpi_bandwidth", *SHORT_VICTIM, "--force", "--mpirun", mpirun, "--silence", "5"),
     )
@@ -136,7 +136,7 @@ def test_a_killed_parent_takes_everything_with_it_and_the_next_run_sweeps(railwr
         left[:] = railwright.left_behind()
         return all(f"/railwright-{busy.pid}-" in path for path in left)
 
-    # What launchers of tests beside this one have in /tmp goes by itself.
+    # Launchers of concurrent tests remove their own files in /tmp.
     railwright.wait_until(only_the_folder, "nothing left but the folder of the killed parent")
     assert left, "the folder of a killed parent is still there, or this test proves nothing of the sweep"
     done = railwright("run", "memory_copy", *BYSTANDER, "--force", "-O", str(railwright.folder / "second"))
@@ -148,7 +148,7 @@ def test_a_killed_parent_takes_everything_with_it_and_the_next_run_sweeps(railwr
 
 
 def test_a_rank_that_raises_says_what_and_where(railwright, small_disk):
-    """The disk of the test file is filled between the plan and the write: the rank meets a true ENOSPC."""
+    """The test file's disk is filled between the plan and the write, so that the rank gets a real ENOSPC."""
     disk = small_disk("disk", "size=80m")
     hog = disk / "hog"
     process = railwright.start(
@@ -210,7 +210,7 @@ def test_a_rank_that_dies_before_it_can_speak_is_a_failed_record(railwright, mpi
 
 
 def test_a_rank_that_is_done_first_costs_the_other_nothing(railwright, mpirun):
-    """Rank 0 still has to sum up 10,000 samples when rank 1 has nothing left to do; over TCP nothing holds rank 1."""
+    """Rank 0 still summarizes 10,000 samples when rank 1 is done. Over TCP, rank 1 does not wait for it."""
     done = railwright(
         "run",
         "mpi_latency",

@@ -1,5 +1,5 @@
-"""Ranks on several hosts of a real lab, entered by their namespaces and by plain ssh: what they send crosses the lab,
-and however a launch ends, nothing of it is left in any namespace.
+"""Ranks on several hosts of a real lab, reached by namespace and by plain ssh: their traffic crosses the lab, and
+however a launch ends, it leaves no process or file in any namespace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason=
 
 QUICK = ("-o", "mpi_all_reduce.sizes=9K", "--force")
 BLOCK = ("-o", "kv_transfer.sizes=4K", "-o", "operations=WRITE", "--force")
-# One result at once; the second size then takes minutes.
+# The first result comes at once, and the second size takes minutes.
 ENDLESS = ("run", "mpi_bandwidth", "-o", "pages=small", "-o", "sizes=8,4M", "--alone", "--force")
 RATE_BYTES_PER_S = 200e6 / 8
 WAYS = ("namespaces", "ssh")
@@ -44,7 +44,7 @@ class Hosts:
     lab: Lab
 
     def words(self, way: str, railwright: Driver, *arguments: str, hosts: str = "host0,host2") -> list[str]:
-        """The command line of a run on hosts of the lab; over ssh it is given on its first host."""
+        """Return the command line of a run on hosts of the lab. Over ssh, the run is started on the first host."""
         if way == "namespaces":
             return [*arguments, "--lab", self.lab.name, "--hosts", hosts]
         config = str(ssh.config_path(self.lab))
@@ -52,7 +52,7 @@ class Hosts:
         return [*inside, *arguments, "--hosts", hosts, "--ssh-config", config, "-O", str(railwright.output)]
 
     def processes(self) -> dict[int, str]:
-        """Whatever runs in a namespace of the lab."""
+        """Return all processes in namespaces of the lab."""
         found = {}
         for pid in remove.find_processes(self.lab.namespace(node.name) for node in self.lab.plan.nodes):
             try:
@@ -98,7 +98,7 @@ def hosts_of_ipv6() -> Iterator[Hosts]:
 
 @pytest.fixture
 def mended(hosts: Hosts) -> Iterator[Hosts]:
-    """The same; faults that a test puts in are taken out, and routes are back."""
+    """The same lab. After a test, its faults are removed and all routes are restored."""
     yield hosts
     heal(hosts.lab)
     with ThreadPoolExecutor(2) as executor:
@@ -107,12 +107,12 @@ def mended(hosts: Hosts) -> Iterator[Hosts]:
 
 @pytest.fixture
 def daemons(hosts: Hosts) -> dict[int, str]:
-    """The processes in the lab before a launch: FRR and sshd."""
+    """The processes in the lab before a launch, those of FRR and sshd."""
     return hosts.processes()
 
 
 def expect_nothing_left(hosts: Hosts, daemons: dict[int, str], railwright: Driver) -> None:
-    """Sessions of sshd end a moment after their commands; the folder of a killed rank is for the next launch there."""
+    """sshd's sessions end shortly after their commands. The next launch on a host removes a killed rank's folder."""
     wait_until(lambda: set(hosts.processes()) <= set(daemons), "an end of all that the launch started")
     assert set(daemons) <= set(hosts.processes()), "a daemon of the lab was ended, too"
     sweep()
@@ -120,7 +120,7 @@ def expect_nothing_left(hosts: Hosts, daemons: dict[int, str], railwright: Drive
 
 
 def bandwidth(railwright: Driver, benchmark: str = "mpi_all_reduce") -> float:
-    """At the largest size, from a run whose bytes were right and crossed the lab."""
+    """Return the rate at the largest size. Assert that the bytes were verified and crossed the lab."""
     results = [one for one in railwright.results(benchmark) if one.quantity == "bandwidth_bytes_per_s"]
     for one in results:
         assert one.outcome == "measured", one.reason
@@ -135,7 +135,7 @@ def bandwidth(railwright: Driver, benchmark: str = "mpi_all_reduce") -> float:
 @pytest.mark.parametrize("way", WAYS)
 def test_what_ranks_send_crosses_the_links_of_the_lab(railwright, hosts, daemons, way):
     done = railwright(*hosts.words(way, railwright, "run", "mpi_all_reduce", "memory_copy", *QUICK))
-    assert done.status == 3, done.err  # nobody knows a limit between hosts
+    assert done.status == 3, done.err  # the limit between hosts is unknown
     assert "Traceback" not in done.err
     assert bandwidth(railwright) < 1.02 * RATE_BYTES_PER_S
     first = railwright.results("mpi_all_reduce")[0]
@@ -173,7 +173,7 @@ def test_mpich_runs_over_the_same_hosts(railwright, hosts, daemons, mpiruns, way
 
 
 def expect_block_moved(railwright: Driver) -> None:
-    """By UCX's own word over TCP and the host's port, and by that port's counter."""
+    """Assert that UCX reports TCP over the host's port, and that the port's counter agrees."""
     blocks = [one for one in railwright.results("kv_transfer") if "size_bytes" in one.parameters]
     assert [one.outcome for one in blocks] == ["measured"], [one.reason for one in blocks]
     assert blocks[0].verification.bytes_wrong == 0
@@ -204,12 +204,12 @@ def test_mpich_says_why_it_cannot_start_over_ipv6(railwright, hosts_of_ipv6, mpi
     words = ("run", "mpi_all_reduce", *QUICK, "--mpirun", mpiruns["mpich"])
     done = railwright(*hosts_of_ipv6.words("namespaces", railwright, *words))
     assert done.status == 3
-    assert re.search(r"address must be without colons for MPICH's launcher, got fd72:", done.message())
+    assert re.search(r"address must not contain colons for MPICH's launcher, got fd72:", done.message())
 
 
 @pytest.fixture(params=WAYS)
 def busy(request, railwright, hosts, daemons):
-    """A run with a first result, whose ranks are at the second size."""
+    """A run that has its first result, and whose ranks measure the second size."""
     process = railwright.start(*hosts.words(request.param, railwright, *ENDLESS))
     wait_until(lambda: railwright.results() and len(hosts.ranks()) == 2, "a first result of two ranks")
     return process

@@ -1,4 +1,4 @@
-"""Ranks in network namespaces that are known by name alone, like those of pods: what they send crosses their veth."""
+"""Ranks in network namespaces that are given by name, like those of pods: their traffic crosses the veth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ip(*words: str) -> None:
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[tuple[str, str]]:
-    """Two namespaces that a veth joins, `net1` in both; `net2` is in the first alone."""
+    """Two namespaces joined by a veth, `net1` in both. `net2` exists only in the first."""
     names = tuple(f"rwt-ns-{os.getpid()}-{number:04x}" for number in (1, 2))
     try:
         for name in names:
@@ -46,7 +46,7 @@ def hosts(pair: tuple[str, str]) -> str:
 
 def test_what_ranks_send_crosses_the_interface_that_both_have(railwright, pair):
     done = railwright("run", "mpi_all_reduce", "--hosts", hosts(pair), *QUICK)
-    assert done.status == 3, done.err  # nobody knows a limit between hosts
+    assert done.status == 3, done.err  # the limit between hosts is unknown
     result = railwright.results("mpi_all_reduce")[0]
     assert (result.outcome, result.hosts, result.ranks) == ("measured", 2, 2), result.reason
     assert result.verification.bytes_wrong == 0

@@ -1,4 +1,4 @@
-"""The one place that starts a child: it ends it, and comes back even where the kernel does not let the child go."""
+"""Child processes: each is ended, and `stop` returns even if the kernel does not let the child exit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conftest import wait_until
 from railwright import process
 from railwright.process import Child, run
 
-# A tracer that is not the parent: what it traces is no zombie to its parent before the tracer has looked at it.
+# A tracer that is not the parent. The parent cannot reap a traced process before the tracer has waited for it.
 TRACER = """
 import ctypes, sys
 SEIZE = 0x4206
@@ -80,14 +80,14 @@ def test_a_killed_child_that_does_not_end_is_left_behind_by_name_and_nobody_hang
 
 @pytest.mark.machine
 def test_an_answer_is_without_complaints_unless_it_failed() -> None:
-    # What `ip -json` does on a machine where a name of a network namespace was left behind.
+    # `ip -json` prints this on a machine with a stale name of a network namespace.
     says = "echo 'Error: Peer netns reference is invalid.' >&2; echo '[1]'; exit $0"
     assert process.query(["sh", "-c", says, "0"], timeout_s=60).output == ["[1]"]
     failed = process.query(["sh", "-c", says, "3"], timeout_s=60)
     assert (failed.returncode, failed.output) == (3, ["[1]", "Error: Peer netns reference is invalid."])
 
 
-# Forks with hooks of Python are where signals were lost.
+# Signals were lost in forks that call Python hooks.
 INTERRUPTED_FORK = """
 import os, signal
 from railwright.process import Child

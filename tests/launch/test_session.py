@@ -1,4 +1,4 @@
-"""The report of a launch on a lost rank, and the host that it blames."""
+"""A launch's report of a lost rank, and the host that it blames."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ sys.exit(1)
 
 @dataclass
 class StandIn:
-    """Starts a process that plays all ranks."""
+    """A launcher that starts one process for all ranks."""
 
     script: str
     name, runs_on = "stand-in", ""
 
     def check(self) -> None:
-        """It can be reached."""
+        """Do nothing: the host can be reached."""
 
     def door(self, _scratch: Path, _job: bytes) -> Endpoint:
         return open_local_endpoint()
@@ -66,7 +66,7 @@ class StandIn:
         return {}
 
     def clean_up(self, _started: float) -> None:
-        """Nothing is left."""
+        """Do nothing: the process leaves no files."""
 
 
 def three_hosts(script: str) -> Session:

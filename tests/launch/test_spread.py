@@ -1,4 +1,4 @@
-"""Work on many items, spread over processes."""
+"""Work on many items that is spread over processes."""
 
 import os
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from railwright.limits.cuts import _groups
+from railwright.limits.cuts import _list_groups
 from railwright.limits.flow import Commodity, Cut, Problem
 from railwright.limits.flow_graph import Arc, FlowGraph, flow_graph
 from railwright.limits.traffic import demands
@@ -115,7 +115,7 @@ def _host_cuts(machine, graph, host, needs):
     gpus = {gpu.id for gpu in machine.of_kind("gpu")}
     if machine.of_kind("nvswitch"):
         return
-    for number, (name, group) in enumerate(_groups(machine)):
+    for number, (name, group) in enumerate(_list_groups(machine)):
         if not group & gpus or gpus <= group:
             continue
         ends = [(_inside_group(arc.tail, group, host), _inside_group(arc.head, group, host)) for arc in graph.arcs]

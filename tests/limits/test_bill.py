@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from railwright.errors import UsageError
-from railwright.expected.designs import Design, Question, cautions, compare, evaluate_design, find_front
+from railwright.expected.designs import Design, Question, compare_designs, evaluate_design, find_front, list_cautions
 from railwright.limits.bill import Prices, check_prices, compute_cost, count_parts
 from railwright.limits.switches import count_described, count_non_blocking
 from railwright.topology.cluster import Cluster, Fabric, Tier, build_cluster
@@ -183,7 +183,7 @@ def test_an_invalid_price_is_refused(price: float) -> None:
 
 @pytest.fixture(scope="module")
 def three() -> tuple[Design, ...]:
-    return compare([evaluate_design(f"nics={n}", cluster(f"hgx-h100 nics={n}"), ASKED) for n in (2, 4, 8)])
+    return compare_designs([evaluate_design(f"nics={n}", cluster(f"hgx-h100 nics={n}"), ASKED) for n in (2, 4, 8)])
 
 
 def test_two_nics_lose_three_quarters_and_save_96(three: tuple[Design, ...]) -> None:
@@ -208,13 +208,13 @@ def test_a_gpu_without_a_near_nic_is_evaluated_too(three: tuple[Design, ...]) ->
     assert two.far_gpu is not None
     assert (two.far_gpu.nearest_nic_kind, two.far_gpu.gpus) == ("PHB", 6)
     assert eight.far_gpu is None
-    assert any("GPUDirect" in words for words in cautions(three, None))
+    assert any("GPUDirect" in words for words in list_cautions(three, None))
 
 
 def test_a_slower_design_that_is_not_cheaper_is_beaten(three: tuple[Design, ...]) -> None:
     assert [design.pareto for design in three] == [True, True, True]
     slow = msgspec.structs.replace(three[0], name="slow", parts=three[1].parts)
-    marked = compare([*three, slow])
+    marked = compare_designs([*three, slow])
     assert [design.pareto for design in marked] == [True, True, True, False]
     assert marked[3].beaten_by == ("nics=2", "nics=4")
     assert [design.name for design in find_front(marked)] == ["nics=2", "nics=4", "nics=8"]
@@ -222,7 +222,7 @@ def test_a_slower_design_that_is_not_cheaper_is_beaten(three: tuple[Design, ...]
 
 def test_two_equal_designs_do_not_beat_each_other(three: tuple[Design, ...]) -> None:
     twin = msgspec.structs.replace(three[0], name="twin")
-    assert all(design.pareto for design in compare([three[0], twin]))
+    assert all(design.pareto for design in compare_designs([three[0], twin]))
 
 
 def test_prices_decide_the_dearest_and_the_front() -> None:
@@ -230,7 +230,7 @@ def test_prices_decide_the_dearest_and_the_front() -> None:
     question = msgspec.structs.replace(ASKED, prices=PRICES)
     glass = evaluate_design("glass", cluster("hgx-h100"), question)
     copper = evaluate_design("copper", cluster("hgx-h100"), msgspec.structs.replace(question, optics="none"))
-    marked = compare([glass, copper])
+    marked = compare_designs([glass, copper])
     assert marked[0].beaten_by == ("copper",)
     assert marked[1].saving is not None
     assert marked[1].saving.cost == 1024.0
@@ -239,7 +239,7 @@ def test_prices_decide_the_dearest_and_the_front() -> None:
 
 def test_one_design_is_not_compared() -> None:
     alone = evaluate_design("alone", cluster("hgx-h100"), ASKED)
-    assert compare([alone]) == (alone,)
+    assert compare_designs([alone]) == (alone,)
     assert (alone.saving, alone.pareto, alone.collectives[0].loss) == (None, None, None)
 
 

@@ -23,13 +23,13 @@ SIZES = tuple(4**power * KIB for power in range(1, 12))
 
 
 @cache
-def computed(machine, hosts, collective="all_reduce", algorithm="auto"):
+def compute_on_cluster(machine, hosts, collective="all_reduce", algorithm="auto"):
     cluster = build_cluster(load(machine), hosts)
     return cluster, compute_algorithms(Case(cluster=cluster, algorithm=algorithm), collective, explained=False)
 
 
 def rate_of(machine, hosts, size, collective="all_reduce", algorithm="auto"):
-    cluster, found = computed(machine, hosts, collective, algorithm)
+    cluster, found = compute_on_cluster(machine, hosts, collective, algorithm)
     return choose_at_size(cluster, collective, found, size)[1]
 
 

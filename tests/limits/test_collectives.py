@@ -1,4 +1,4 @@
-"""Collectives: closed forms, NCCL's own model, fabrics, bottlenecks, and what is refused."""
+"""Collectives: closed forms, NCCL's own model, fabrics, bottlenecks and refusals."""
 
 from __future__ import annotations
 

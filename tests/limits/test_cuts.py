@@ -1,4 +1,4 @@
-"""Cuts around each group of GPUs, against brute force over every group of random PCIe trees."""
+"""Cuts around each group of GPUs, compared with brute force over every group of random PCIe trees."""
 
 from __future__ import annotations
 

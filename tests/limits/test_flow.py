@@ -1,4 +1,4 @@
-"""Maximum concurrent flow: the reduced program against the full one and against brute force."""
+"""Maximum concurrent flow: the reduced program compared with the full one and with brute force."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def machine(name: str, hosts: int, collective: str):
     return cluster, compute_algorithms(Case(cluster=cluster), collective, explained=False)
 
 
-def counted(path):
+def count_inside(path):
     """Return (inside, total) of the rows of a file, for sizes from 64 MiB up and below. No row may exceed its limit."""
     inside, total = {True: 0, False: 0}, {True: 0, False: 0}
     text = Path(path).read_text(encoding="utf-8")
@@ -38,7 +38,7 @@ def counted(path):
 
 
 def test_healthy_machines_are_inside_their_bands_and_none_is_above_its_limit():
-    inside, total = counted("testdata/holdout/nccl_tests.csv")
+    inside, total = count_inside("testdata/holdout/nccl_tests.csv")
     assert total[True] > 140
     assert total[False] > 60
     assert inside[True] / total[True] >= 0.95
@@ -46,13 +46,13 @@ def test_healthy_machines_are_inside_their_bands_and_none_is_above_its_limit():
 
 
 def test_large_sizes_of_tables_that_were_looked_at_once_are_inside():
-    inside, total = counted("testdata/holdout/unseen.csv")
+    inside, total = count_inside("testdata/holdout/unseen.csv")
     assert total[True] > 20
     assert inside[True] / total[True] >= 0.9
 
 
 def test_tables_that_the_model_was_mended_by_are_inside():
-    inside, total = counted("testdata/calibration/public.csv")
+    inside, total = count_inside("testdata/calibration/public.csv")
     assert total[True] > 90
     assert inside[True] / total[True] >= 0.9
     assert inside[False] / total[False] >= 0.85

@@ -1,4 +1,4 @@
-"""Linpack: systems of the TOP500, each against the others alone, and known slow systems."""
+"""Linpack: TOP500 systems, each compared with the others alone, and known slow systems."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_no_system_is_above_its_limit(gpu):
             assert flops <= limit.value
 
 
-def test_h100_on_pcie_is_not_held_against_sxm():
+def test_h100_on_pcie_is_not_compared_with_sxm():
     order = int((0.8 * 8 * 80e9 / 8) ** 0.5)
     pcie, sxm = (expect_hpl(load(name), 8, order)[1] for name in ("h100-pcie-8gpu", "hgx-h100"))
     assert pcie.low < 8 * 25e12 < sxm.low
@@ -82,7 +82,7 @@ def test_a_matrix_beyond_the_memory_is_reported_and_a_tiny_one_has_no_peers():
 
 
 def test_the_slow_cluster_of_a_report_is_slow_and_its_repair_is_not():
-    """Lyapunov, 134 hosts of A100 40 GB: 8.82 TFLOP/s a GPU over bad routes, 11.95 after."""
+    """Lyapunov, 134 hosts with A100 40 GB: 8.82 TFLOP/s per GPU over bad routes, 11.95 after the repair."""
     _, band = expect_hpl(load("aws-p4d"), 1072, 2_315_808)
     assert 8.82e12 * 1072 < band.low < 11.95e12 * 1072 < band.high
 

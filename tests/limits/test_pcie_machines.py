@@ -1,4 +1,4 @@
-"""PCIe machines against published tables: testdata/calibration/pcie.csv, whose systems are split before use.
+"""PCIe machines compared with published tables: testdata/calibration/pcie.csv, whose systems are split before use.
 
 Rows for calibration support the constants of `nccl`. The systems kept aside are only compared.
 """

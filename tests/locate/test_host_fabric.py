@@ -1,4 +1,4 @@
-"""Hosts whose leaf switches are known: leaves can be named, and what is alike above all of them is no fault."""
+"""With known leaf switches a slow leaf is named, and links that are equally slow above all leaves are not a fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts whose network nobody described are searched in pairs, and one that dies is a suspect by name."""
+"""Hosts of an unknown network are searched in pairs, and a host that dies is named as a suspect."""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from railwright.launch.hosts import Hosts
 from railwright.locate.place import Place, make_hosts_place
 from railwright.locate.search import search
 from railwright.locate.switch_tree import SwitchTree
-from railwright.locate.ways import mpi_way, nccl_way
+from railwright.locate.ways import mpi_probes, nccl_probes
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
 
@@ -31,7 +31,7 @@ def ip(*words: str) -> None:
 
 
 def shape(namespace: str, interface: str, rate: str, how: str = "add") -> None:
-    """Let a port send at most at a rate."""
+    """Limit the rate at which a port sends."""
     words = ["tc", "qdisc", how, "dev", interface, "root", "tbf", "rate", rate, "burst", "20kb", "latency", "20ms"]
     subprocess.run(["ip", "netns", "exec", namespace, *words], check=True)
 
@@ -97,12 +97,12 @@ def test_under_adaptive_routing_no_way_is_called_covered(place: Place) -> None:
 
 
 def test_mpi_names_a_port_that_sends_slowly(place: Place) -> None:
-    """At a third of the rate of the others, by messages that MPI sends as it likes."""
+    """The port sends at a third of the others' rate, in messages over a path of MPI's choice."""
     names = place.fabric.hosts
     slow, hosts = names[1], Hosts(names, 1, NetnsReach(names))
     shape(slow, "net1", "33mbit", "change")
     try:
-        found = search(place, Rounds(screen=4, confirm=2), seed=1, cover=None, way=mpi_way(hosts, None), tell=print)
+        found = search(place, Rounds(screen=4, confirm=2), seed=1, cover=None, way=mpi_probes(hosts, None), tell=print)
     finally:
         shape(slow, "net1", "100mbit", "change")
     assert [(one.id, one.direction, one.verdict) for one in found.suspects] == [(f"{slow}:net1", "up", "slow")]
@@ -110,12 +110,12 @@ def test_mpi_names_a_port_that_sends_slowly(place: Place) -> None:
     assert found.not_measured == 0
     assert all(pair.sent == 0 for pair in found.pairs)
     with pytest.raises(UsageError, match="must name a program"):
-        mpi_way(hosts, "/nowhere/mpirun")
+        mpi_probes(hosts, "/nowhere/mpirun")
 
 
 @pytest.fixture
 def narrow() -> Iterator[Place]:
-    """Two leaves of two hosts at 100 Mbit/s, and 100 Mbit/s between the leaves, of which nobody says so."""
+    """Two leaves of two hosts at 100 Mbit/s, with an undeclared limit of 100 Mbit/s between the leaves."""
     names = [f"rwt-narrow-{os.getpid()}-{number}" for number in range(6)]
     hosts, leaves = names[:4], names[4:]
     try:
@@ -165,14 +165,14 @@ def test_too_little_room_between_leaves_is_the_loads_and_no_fault(narrow: Place)
 
 
 def test_nccl_searches_the_gpus_of_every_host(place: Place, stand_ins, tmp_path, monkeypatch) -> None:
-    """Two stand-ins for GPUs in each namespace, whose rates are those of this machine's memory."""
+    """Each namespace has two emulated GPUs, whose rates are those of this machine's memory."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     for name, value in environment(stand_ins, "0000:01:00.0", "0000:02:00.0").items():
         monkeypatch.setenv(name, value)
     names = place.fabric.hosts
     hosts = Hosts(names, 2, NetnsReach(names))
     gpus = make_hosts_place(hosts, gpus=2)
-    found = search(gpus, Rounds(screen=2, confirm=0), seed=1, cover=None, way=nccl_way(hosts, None, 2), tell=print)
+    found = search(gpus, Rounds(screen=2, confirm=0), seed=1, cover=None, way=nccl_probes(hosts, None, 2), tell=print)
     assert (found.probe, found.not_measured) == ("nccl", 0)
     assert {pair.source for pair in found.pairs} == {f"{name}:gpu{number}" for name in names for number in (0, 1)}
     assert all(pair.source[-4:] == pair.destination[-4:] for pair in found.pairs)

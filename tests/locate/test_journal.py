@@ -1,4 +1,4 @@
-"""A search that was cut off goes on from what it had measured, and never from what another one had."""
+"""An interrupted search resumes from its own measurements, and never from those of another search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search of a real lab names the fault that was put into it, by the traffic that it sends."""
+"""A search of a real lab names the injected fault by its own traffic."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_faults_of_two_kinds_are_named_with_their_directions_by_one_search(lab: 
     finally:
         heal(lab, ())
     assert found.tested.links == 2 * len(lab.plan.cables)
-    # A flow of a busy machine may not have run: then it says why, and is counted.
+    # On a busy machine a flow may not run; it is then counted, with the reason.
     not_run = [one for one in found.pairs if one.ratio is None]
     assert all(one.trouble for one in not_run)
     assert found.not_measured == len(not_run) < len(found.pairs) / 2

@@ -1,4 +1,4 @@
-"""The leaf of each host, as LLDP at the hosts or at the switches tells it."""
+"""The leaf of each host by LLDP data from the hosts or from the switches."""
 
 from __future__ import annotations
 

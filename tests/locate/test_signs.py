@@ -1,4 +1,4 @@
-"""Links that are gone, flap or lose packets are named, and their neighbours are not."""
+"""Links that are missing, flap or lose packets are named, and their neighbours are not."""
 
 from collections.abc import Callable
 from random import Random
@@ -94,7 +94,7 @@ def test_a_cable_that_no_path_crosses_is_down_and_one_that_comes_and_goes_flaps(
 
 
 def test_what_carries_the_flows_of_a_link_that_flaps_is_not_slow(fabric: Fabric) -> None:
-    """Its neighbour at the same leaf does; a link of another leaf is a fault of its own."""
+    """Its neighbour at the same leaf carries its flows; a slow link at another leaf is a separate fault."""
     flapping, beside, other = 16, fabric.above[fabric.lower[16]][1], fabric.above[fabric.leaf_of(15)][0]
     for slow, names in ((2 * beside, []), (2 * beside + 1, []), (2 * other, [fabric.cable_name(other)])):
         found = named(fabric, gone=((0, flapping), (2, flapping)), slow=slow)

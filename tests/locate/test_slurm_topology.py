@@ -1,4 +1,4 @@
-"""The leaf of each host, as Slurm's topology.conf has it."""
+"""The leaf of each host by Slurm's topology.conf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real hosts below the switches of a subnet: what is slow is named by its port, over the ways of the tables."""
+"""Real hosts below the switches of a subnet: a slow link is named by its port, over the paths of the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, a second run, and readers who leave: what was measured is kept, and the status tells the truth."""
+"""Ctrl-C, SIGTERM, a second run, and closed pipes: earlier results are kept, and the exit status is right."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_ctrl_c_before_anything_was_measured_says_so_and_writes_nothing(railwrig
     [(End(finished_at="later"), 0), (End(finished_at="later", interrupted="interrupted by Ctrl-C"), 3), (None, 3)],
 )
 def test_a_run_that_was_cut_off_is_never_all_ok(end, status):
-    """A read of a healthy drive is ok; results that the same run did not reach are not, if it was cut off."""
+    """A read of a healthy drive is ok, but results that an interrupted run did not reach are not."""
     drive = Result(benchmark="device_read", quantity="bandwidth_bytes_per_s", path="nvme0n1>memory0",
                    parameters={"size_bytes": 2**20, "depth": 4})  # fmt: skip
     run = Run(railwright="0", started_at="now", command=("railwright",), context=Context(host="h", kernel="k"),
@@ -127,7 +127,7 @@ def test_a_second_run_is_refused_unless_forced(railwright):
 
 @pytest.fixture
 def nobody_reads():
-    """The writing end of a pipe whose reader has left, as `| head` leaves."""
+    """The writing end of a pipe whose reader has closed it, as `| head` does."""
     reading, writing = os.pipe()
     os.close(reading)
     yield writing

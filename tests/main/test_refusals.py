@@ -25,7 +25,7 @@ QUICK = ("run", "memory_copy", "-o", "sizes=4K", "-o", "threads=one", "--force")
         (("run", "memory_copy", "-o", "mpi_latency.sizes=4K"), "in this run named 'mpi_latency'", "known: memory_copy"),
         (("run", "memory_copy", "-o", "sizes"), "-o must be NAME=VALUE, got 'sizes'", "NAME=VALUE"),
         (("run", "memory_copy", "-o", "sizes=abc"), "memory_copy sizes: not a size: 'abc'", "write bytes"),
-        (("run", "memory_copy", "-o", "sizes=0"), "a size of 0 bytes", "the least size is 1"),
+        (("run", "memory_copy", "-o", "sizes=0"), "a size of 0 bytes", "give sizes of at least 1 byte"),
         (("run", "memory_copy", "-o", "sizes=8:1T:+8"), "more than 64 sizes", "a larger step"),
         (("run", "memory_copy", "-o", "sizes=8:4:x2"), "never ends or is empty", "FIRST must not exceed LAST"),
         (("run", "memory_copy", "-o", "sizes=100T"), "above 64 TiB", "fits in this machine"),
@@ -138,7 +138,7 @@ def test_a_read_only_file_system_is_refused_by_name(railwright, small_disk):
 
 
 def test_a_user_without_permission_is_told_so(railwright):
-    """As a true unprivileged user in a folder of root's; root itself ignores modes."""
+    """Run as a real unprivileged user in a folder of root, since root ignores file modes."""
     folder = railwright.folder / "of-root"
     folder.mkdir(mode=0o700)
     program = (
@@ -188,7 +188,7 @@ def fill(file) -> None:
 
 
 def test_a_disk_that_fills_up_while_measuring_keeps_whole_records_and_says_so(railwright, small_disk):
-    """Each mpi_latency record takes some 100 KB: the second does not fit any more."""
+    """Each mpi_latency record takes about 100 KB, so that the second does not fit."""
     disk = small_disk("disk", "size=256k")
     done = railwright("run", "mpi_latency", "-o", "sizes=8:512:x2", "-o", "transports=shm", "--force", "-O", str(disk))
     assert done.status == 2
@@ -202,7 +202,7 @@ def test_a_disk_that_fills_up_while_measuring_keeps_whole_records_and_says_so(ra
 
 
 def test_results_measured_onto_a_disk_too_small_for_the_report_are_kept(railwright, small_disk):
-    """The page holds a plotting library of some MiB; the results are a few KB."""
+    """The page contains a plotting library of a few MiB. The results are a few KB."""
     disk = small_disk("disk", "size=200k")
     done = railwright(*QUICK, "-O", str(disk))
     assert done.status == 2
@@ -216,7 +216,7 @@ def test_results_measured_onto_a_disk_too_small_for_the_report_are_kept(railwrig
 
 
 def test_a_full_shared_memory_fails_the_launch_and_not_the_run(railwright):
-    """In a mount namespace of its own, /dev/shm has two pages: not even the job fits."""
+    """In a separate mount namespace, /dev/shm has two pages, so that not even the job fits."""
     program = (
         "mount -t tmpfs -o size=8k none /dev/shm && head -c 8192 /dev/zero >/dev/shm/hog; "
         f'exec "{sys.executable}" -m railwright run memory_copy core_latency -o sizes=4K --force -O "$0"'

@@ -1,4 +1,4 @@
-"""The command answers at once, because it loads what a verb needs when the verb is called."""
+"""The command starts fast, because it loads the modules of a verb only when the verb is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The binding of CUDA's driver, over a stand-in for libcuda in a child: no GPU, but the very same calls."""
+"""The binding of CUDA's driver, with a stand-in for libcuda in a child process: the same calls without a GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ADDRESSES = ("0000:1b:00.0", "0000:43:00.0")
 
 @pytest.fixture
 def child(stand_ins):
-    """Runs a few lines in a Python of its own, with two stand-in GPUs, and returns what they print."""
+    """Return a function that runs code in a separate Python with two stand-in GPUs and returns its output."""
 
     def run(code: str, *, folder: Path = stand_ins, fails: bool = False, **faults: str) -> str:
         opened = f'from railwright.native import cuda, memory\na, b = "{ADDRESSES[0]}", "{ADDRESSES[1]}"\n'

@@ -1,4 +1,4 @@
-"""Files to and from GPU memory over stand-ins for libcuda and libcufile, each case in a process of its own."""
+"""Files to and from GPU memory with stand-ins for libcuda and libcufile, each case in a separate process."""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import ctypes
 
 folder, way, write = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "write"
 SIZE, BLOCK, SEED = 1 << 20, 1 << 16, 7
-cufile.explain_unusable = lambda: ""  # of the machine that the tests run on nothing is to be learnt
+cufile.explain_unusable = lambda: ""  # the tests must not depend on the machine
 fd = os.open(folder / "file", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
 with Buffer(SIZE) as host:
     host.fill(SEED if not write else SEED + 1)
@@ -118,13 +118,13 @@ def test_cufile_s_own_counters_say_which_way_it_took(moved, way, route, counted,
 def test_a_version_without_counters_is_no_error(moved):
     said = moved("cufile compat", STANDIN_CUFILE_UNCOUNTED="1")
     assert said["seen"] is None
-    assert said["uncounted"] == "libcufile does not count: an error of cuFile (cuFile error 5022)"
+    assert said["uncounted"] == "cannot start libcufile's statistics: an error of cuFile (cuFile error 5022)"
 
 
 @pytest.mark.parametrize("verb", ["read", "write"])
 def test_host_memory_is_no_gpu_s_and_the_kernel_still_counts_its_bytes(moved, verb):
     said = moved("cufile compat", verb, STANDIN_CUFILE_HOST="1")
-    assert (said["seen"], said["uncounted"]) == (None, "libcufile's counters do not tell the path")
+    assert (said["seen"], said["uncounted"]) == (None, "libcufile's counters do not show the path")
     assert SIZE <= said["called"] < 1.1 * SIZE
 
 
@@ -227,7 +227,7 @@ def test_one_variant_of_try_cufile_names_the_step_that_failed(stand_ins, tmp_pat
     assert not list(tmp_path.glob(".railwright-*"))
 
 
-# `unusable` would look at the machine that the tests run on.
+# `explain_unusable` would inspect the machine that the tests run on.
 ONE_USE = """
 import runpy, sys
 from railwright.native import cufile
@@ -248,7 +248,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
     ],
 )
 def test_one_use_of_cufile_s_counters(stand_ins, tmp_path, use, status):
-    """The stand-in crashes where the library did."""
+    """The stand-in crashes in the same cases as the library."""
     argv = [sys.executable, "-c", ONE_USE, str(COUNTERS), "--child", use, "--folder", str(tmp_path), "--seconds", "0.1"]
     settings = os.environ | environment(stand_ins, GPU) | {"PYTHONPATH": str(COUNTERS.parent)}
     done = subprocess.run(argv, env=settings, capture_output=True, text=True, timeout=300, check=False)

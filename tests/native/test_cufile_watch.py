@@ -11,7 +11,7 @@ import pytest
 from railwright.native import cufile_watch
 from railwright.native.cufile_watch import PathCounts, read_counters
 
-# As libcufile 1.15.1.6 and 1.20.0.107 really left them after three writes and three reads of 64 KiB in compatibility
+# As recorded from libcufile 1.15.1.6 and 1.20.0.107 after three writes and three reads of 64 KiB in compatibility
 # mode: (byte, value). Read and write operations, their bytes, GPUs, and the first GPU's bytes, totals and POSIX.
 OF_1_15 = {0: 6, 16: 6, 96: 196608, 104: 196608, 144: 3, 152: 3, 160: 858, 168: 1261, 552: 3, 808: 3, 1024: 1,
            1032: 506381209866536711, 1040: 506381209866536711, 1048: 196608, 1072: 851, 1080: 3, 1104: 3,
@@ -23,7 +23,7 @@ OF_1_20 = {0: 3, 16: 3, 96: 196608, 104: 196608, 128: 350, 136: 1301, 144: 3, 15
 BATCH_OF_1_15 = {176: 1, 192: 1, 352: 2, 400: 2, 424: 8192, 464: 1, 472: 1, 480: 610, 488: 759, 776: 2, 1024: 2}
 HOST_MEMORY = {16: 512, 104: 1048576, 120: 199163, 136: 623, 152: 8, 168: 42269, 776: 256, 1024: 2}
 
-# gds-nvidia-fs' words in NVIDIA's GPUDirect Storage troubleshooting guide, section 16, with other numbers.
+# The format of nvidia-fs in NVIDIA's GPUDirect Storage troubleshooting guide, section 16, with other numbers.
 STATS = """GDS Version: 1.0.0.71
 NVFS statistics(ver: 4.0)
 NVFS Driver(version: 2:7:47)
@@ -78,7 +78,7 @@ def test_single_operations_and_batches_are_added():
 @pytest.mark.parametrize("values", [OF_1_15, OF_1_20])
 def test_what_was_counted_before_the_look_is_no_part_of_it(values, write):
     at = 1024 if values is OF_1_15 else 1136
-    kept = {at, at + 8, at + 16}  # how many GPUs there are, and which
+    kept = {at, at + 8, at + 16}  # the number of GPUs, and their ids
     twice = {place: value if place in kept else 2 * value for place, value in values.items()}
     assert read_counters(laid(values), laid(twice), write=write) == PathCounts(3, 0, 0, 3)
     assert read_counters(laid(twice), laid(twice), write=write) is None

@@ -1,4 +1,4 @@
-"""Reads and writes at a depth by both engines: verified data, every error by its name, extents that cover the file."""
+"""Reads and writes at a depth by both engines: verified data, named errors, and extents that cover the file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEED, BLOCK, BLOCKS = 5, 4096, 300
 
 @pytest.fixture
 def pattern(tmp_path):
-    """A file of the pattern, open to read past the page cache."""
+    """A file with the pattern, open for direct reads."""
     path = tmp_path / "pattern"
     with Buffer(BLOCK * BLOCKS) as buffer:
         buffer.fill(SEED)
@@ -57,7 +57,7 @@ def write(fd, engine, places, *, depth=4, size=BLOCK, seed=SEED, sync=False, cpu
 
 @pytest.fixture
 def blank(tmp_path):
-    """A file of zeros, open to read and write past the page cache."""
+    """A file of zeros, open for direct reads and writes."""
     path = tmp_path / "blank"
     path.write_bytes(bytes(BLOCK * BLOCKS))
     fd = os.open(path, os.O_RDWR | os.O_DIRECT)
@@ -71,7 +71,7 @@ def tasks():
 
 
 def any_cpus(count):
-    """CPUs for that many threads, round and round over those there are."""
+    """Return a CPU for each of `count` threads, cycling through the available ones."""
     return tuple(itertools.islice(itertools.cycle(sorted(os.sched_getaffinity(0))), count))
 
 
@@ -162,7 +162,7 @@ def test_a_block_that_was_not_written_again_is_found(blank):
 
 
 def test_two_sectors_that_changed_places_are_found(blank, tmp_path):
-    """All but the first word of a sector is alike in every block: the stamps alone can tell."""
+    """All but the first word of a sector is equal in every block, so only the stamps can reveal the swap."""
     write(blank, "threads", shuffled(), sync=True)
     with (tmp_path / "blank").open("r+b") as file:
         data = bytearray(file.read())
@@ -189,7 +189,7 @@ def test_the_fsync_has_a_clock_of_its_own(blank):
 
 @engines
 def test_cpu_seconds_are_those_of_the_process(pattern, engine):
-    """Comparing every byte keeps the threads busy, so there is something to count."""
+    """The comparison of every byte keeps the threads busy, so that they use CPU time."""
     before = time.process_time()
     done = read(pattern, engine, shuffled() * 20, cpus=any_cpus(2))
     whole = time.process_time() - before
@@ -276,7 +276,7 @@ def test_a_write_of_which_only_a_part_was_taken_is_an_error(tmp_path):
 
 @engines
 def test_more_threads_than_the_system_gives_are_an_error_and_none_stays(pattern, engine, tmp_path):
-    """Under a limit of address space that holds a few stacks."""
+    """The limit of the address space has room for only a few stacks."""
     before = tasks()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text("utf-8").split()[0]) * resource.getpagesize()
@@ -297,7 +297,7 @@ def test_a_refused_io_uring_is_told_with_its_reason(pattern):
 
 @pytest.mark.machine
 def test_extents_cover_the_file_and_hold_its_bytes_on_the_device(tmp_path):
-    """On ext4 on a loop file whose every byte can be looked at, with holes between to force several extents."""
+    """The file is on ext4 in a loop file, whose bytes can be read directly. Holes force several extents."""
     image, mountpoint = tmp_path / "image", tmp_path / "mounted"
     with image.open("wb") as file:
         file.truncate(64 << 20)
@@ -363,7 +363,7 @@ def test_the_test_file_has_no_name_holds_the_pattern_and_is_direct(tmp_path):
 
 
 def test_a_file_system_without_direct_access_is_refused_and_nothing_stays_behind(small_disk):
-    """ramfs makes the file and then refuses O_DIRECT: its name must go again."""
+    """ramfs creates the file and then refuses O_DIRECT, so its name must be removed again."""
     folder = small_disk("disk", kind="ramfs")
     with (
         pytest.raises(CannotJudge, match="cannot make a direct test file"),

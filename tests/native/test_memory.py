@@ -1,4 +1,4 @@
-"""The data check finds every way in which a transfer can be wrong; copies and timings are of what they say."""
+"""The data check finds every kind of wrong transfer; copies move all bytes and return a time per sample."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def view(buffer: Buffer) -> memoryview:
 
 
 def splitmix64(seed: int, index: int) -> int:
-    """As published by Steele, Lea and Flood (2014), written a second time to hold the C one against."""
+    """splitmix64 as published by Steele, Lea and Flood (2014), written again to compare the C version with."""
     mask = 2**64 - 1
     z = (seed + (index + 1) * 0x9E3779B97F4A7C15) & mask
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
@@ -39,7 +39,7 @@ def test_the_pattern_is_splitmix64_of_the_position(size):
 
 
 def test_the_first_word_is_that_of_the_reference_implementation():
-    """Vigna's splitmix64.c, seed 1234567, as the test vectors of several languages' libraries give it."""
+    """The value is that of Vigna's splitmix64.c for seed 1234567, as in the test vectors of several libraries."""
     with Buffer(8) as buffer:
         buffer.fill(1234567)
         assert int.from_bytes(view(buffer), "little") == 6457827717110365317
@@ -130,7 +130,7 @@ def test_a_cpu_that_does_not_exist_is_a_named_error():
 
 
 def test_pages_lie_on_the_node_that_was_asked_for_and_are_counted_there():
-    """This machine may have one node alone: what is on node 0 is then on no other."""
+    """The machine may have only node 0, so the test places memory there and expects none on node 1."""
     for size in (1, 4096, 4097, 3 << 20):
         with Buffer(size, node=0) as buffer:
             assert buffer.pages == -(-size // 4096)

@@ -1,4 +1,4 @@
-"""libnccl's place, its configuration and its errors, and the log that is switched: without a GPU and without NCCL."""
+"""The location, configuration and errors of libnccl, and its switched log, without a GPU and without NCCL."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def test_nixl_is_found_in_its_wheel_or_not_at_all(tmp_path, monkeypatch):
     ],
 )
 def test_what_a_loop_returns_is_told_in_the_words_of_the_library_that_failed(code, kind, words):
-    nccl_errors.checked("loop", 0)
+    nccl_errors.check_result("loop", 0)
     with pytest.raises(kind) as caught:
-        nccl_errors.checked("loop", code)
+        nccl_errors.check_result("loop", code)
     assert caught.value.message == words
     assert type(caught.value) is kind
 
@@ -109,7 +109,7 @@ def test_a_refusal_is_told_from_what_broke(result, meaning, refused):
 
 @pytest.fixture
 def rank(stand_ins, tmp_path):  # noqa: F811 - a fixture
-    """Runs Python as a rank would, with the stand-ins in front."""
+    """Return a function that runs Python code as a rank, with the stand-ins first in the library path."""
 
     def run(program, **faults):
         variables = os.environ | environment(stand_ins, *ADDRESSES, **faults) | {"TMPDIR": str(tmp_path)}
@@ -182,7 +182,7 @@ def test_an_operation_beyond_its_buffers_is_refused_before_it_runs(rank):
         TEAM.format(operation="all_reduce")
         + """
 try:
-    team.what(1 << 15, (1 << 17, 1 << 17, 1 << 17), in_place=False, graph=False, operations=20)
+    team.describe_operation(1 << 15, (1 << 17, 1 << 17, 1 << 17), in_place=False, graph=False, operations=20)
 except ValueError as error:
     print(error)
 """
@@ -194,10 +194,10 @@ def test_in_place_each_rank_sends_or_receives_its_own_share_of_one_buffer(rank):
     said = rank(
         TEAM.format(operation="all_gather")
         + """
-what = team.what(1024, (4096, 8192, 65536), in_place=True, graph=False, operations=20)
+what = team.describe_operation(1024, (4096, 8192, 65536), in_place=True, graph=False, operations=20)
 into = team.members[1].into
 print(*(place - into for place in team.places(what, 1)), end=" ")
-what = team.what(1024, (4096, 8192, 65536), in_place=False, graph=False, operations=20)
+what = team.describe_operation(1024, (4096, 8192, 65536), in_place=False, graph=False, operations=20)
 print(*(place == address for place, address in zip(team.places(what, 1), (team.members[1].out, into))))
 """
     )
@@ -211,7 +211,7 @@ def test_the_log_holds_what_was_enqueued_while_it_was_on_and_leaves_the_variable
         + f"""
 os.environ["NCCL_DEBUG"] = "VERSION"
 log = SwitchedLog(library, pathlib.Path({str(tmp_path)!r}), 0)
-what = team.what(1024, (4096, 4096, 65536), in_place=False, graph=False, operations=20)
+what = team.describe_operation(1024, (4096, 4096, 65536), in_place=False, graph=False, operations=20)
 team.once(what)
 with log.written():
     team.once(what)

@@ -1,4 +1,4 @@
-"""STREAM's kernels compute what they must, on every thread, and count what they move."""
+"""STREAM's kernels compute the right values on every thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fabric with pods, held up by node/test/lab as long as its standard input is open: real Open vSwitch and FRR."""
+"""A fabric with pods, real Open vSwitch and FRR. node/test/lab runs it until its standard input is closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.conftest import COMMAND, PATIENCE_S, ROOT, wait_until
 
 from railwright.process import die_with_parent
 
-_UP_S = 600.0  # cold: the daemon, the plugins and ovs-cni are built on the way
+_UP_S = 600.0  # includes building the daemon, the plugins and ovs-cni
 _NEEDED = ("go", "ovs-vswitchd", "nft", "ethtool")
 
 needs_fabric = pytest.mark.skipif(
@@ -39,16 +39,16 @@ class Answer:
     err: str
 
     def of(self, interface: str, state: str) -> dict[str, Line]:
-        """The lines of an interface in that state, by check."""
+        """Return the lines of an interface in the given state, by check."""
         return {line["check"]: line for line in self.lines if line["interface"] == interface and line["state"] == state}
 
     def words(self) -> str:
-        """For the message of a test that fails."""
+        """Return the output as a message for a failed test."""
         return "\n".join(f"{one['interface']} {one['state']} {one['check']}: {one['says']}" for one in self.lines)
 
 
 class Fabric:
-    """Two nodes, two rails; on the first node two pods of tenant red and one of another, on the second one of red."""
+    """Two nodes and two rails. The first node has two pods of tenant red and one of another, the second one of red."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.told = told
@@ -69,16 +69,16 @@ class Fabric:
 
     @cached_property
     def all_ends(self) -> list[str]:
-        """The options that name the remote pod and the leaves, so that everything can be looked at."""
+        """The options that name the remote pod and the leaves, so that every check can look."""
         to = [f"--to={one[family]}" for one in self.remote["interfaces"] for family in ("ipv4", "ipv6")]
         return [*to, *(f"--leaf-netns={rail}={leaf['netns']}" for rail, leaf in self.leaf.items())]
 
     def argv(self, *words: str) -> list[str]:
-        """The command on the first node."""
+        """Return the command line of `net check` on the first node."""
         return ["ip", "netns", "exec", self.node["netns"], COMMAND, "net", "check", *words]
 
     def check(self, *words: str, pod: str | None = None, daemon: bool = True) -> Answer:
-        """Run it for the first pod; `words` may name another end."""
+        """Run `net check` for the first pod or for `pod`, with further arguments."""
         which = [] if pod == "" else ["--pod", pod or f"{self.pod['namespace']}/{self.pod['name']}"]
         argv = self.argv(*which, *(self.daemon if daemon else []), *words, "--json")
         done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
@@ -101,12 +101,12 @@ class Fabric:
         return run("ovs-ofctl", "-O", "OpenFlow14", *strict, verb, bridge, *rest)
 
     def vtysh(self, *commands: str) -> None:
-        """Give commands to FRR of the first node."""
+        """Run vtysh commands on the first node."""
         run(*self.node["frr"]["vtysh"], *(word for one in commands for word in ("-c", one)))
 
     @contextlib.contextmanager
     def without_daemon(self) -> Iterator[None]:
-        """Ends the first node's daemon, and starts it again afterwards; returns once it answers."""
+        """Stop the first node's daemon. Afterwards, start it again and wait until it answers."""
         os.kill(self.node["daemon_pid"], signal.SIGKILL)
         wait_until(lambda: not Path(f"/proc/{self.node['daemon_pid']}/exe").exists(), "the daemon has ended")
         try:
@@ -128,17 +128,17 @@ class Fabric:
             wait_until(lambda: self.settled() or daemon.poll(), "the daemon serves its rails")
 
     def settled(self) -> bool:
-        """Whether all rails are well and all is advertised, by the daemon's own word."""
+        """Report whether, according to the daemon, all rails are healthy and all addresses are advertised."""
         ready = subprocess.run(self.asks("status"), capture_output=True, timeout=PATIENCE_S).returncode == 0
         return ready and all(one["advertised"] for one in self.attached())
 
     def attached(self) -> list[dict[str, Any]]:
-        """The attachments of the first node, by the daemon's own word."""
+        """Return the first node's attachments, as the daemon lists them."""
         found: list[dict[str, Any]] = json.loads(run(*self.asks("list")))["attached"]
         return found
 
     def asks(self, verb: str) -> list[str]:
-        """The command line that asks the first node's daemon; `flows` looks for itself."""
+        """Return the command line that queries the first node's daemon. `flows` works without it."""
         option = "config" if verb == "flows" else "socket"
         return [self.told["railwrightd"], verb, "--json", f"--{option}", self.node[option]]
 
@@ -155,7 +155,7 @@ def ip_netns(netns: str, *argv: str) -> str:
 
 @contextlib.contextmanager
 def held_fabric(folder: Path) -> Iterator[Fabric]:
-    """Builds node/test/lab's program, and holds its fabric up."""
+    """Build the program of node/test/lab, and run its fabric."""
     program, told = folder / "fabric.test", folder / "fabric.json"
     build = ["go", "-C", str(ROOT / "node"), "test", "-c", "-o", str(program), "./test/lab"]
     done = subprocess.run(build, capture_output=True, text=True, timeout=_UP_S)

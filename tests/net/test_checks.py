@@ -1,4 +1,4 @@
-"""The checks on hardware that the test machine lacks: VFs, RDMA, offload. Pure: a view in, a line out."""
+"""The checks for hardware that test machines may not have: VFs, RDMA and offload. Each turns a view into a line."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def changed(port: Port | None = None, **fields: object) -> View:
         (changed(msgspec.structs.replace(VF, rdma={"mlx5_2": "DOWN"})), "bad", "mlx5_2 of net1 is DOWN"),
         (changed(verbs_files=()), "bad", "no /dev/infiniband/uverbs*"),
         (changed(verbs_files=Unseen("seen only inside it")), "not looked", "seen only inside it"),
-        # A VF was attached, and what is there now has no PCI function at all.
+        # A VF was attached, but the present interface has no PCI function.
         (changed(msgspec.structs.replace(VF, pci="", rdma={}, kind="veth")), "bad", "has no RDMA device"),
     ],
 )
@@ -130,7 +130,7 @@ def test_data_of_a_vf_must_run_in_hardware_and_arp_need_not() -> None:
     assert offload.CHECK.look(changed(cached=(HARDWARE, ARP, dropped))).state == "ok"
     line = offload.CHECK.look(changed(cached=(HARDWARE, software)))
     assert (line.state, line.says) == ("bad", "1 of 2 cached flows run in hardware: hw-offload is off")
-    # Nothing but ARP is no proof; neither are the flows of another port.
+    # ARP alone proves nothing, nor do the flows of another port.
     for cached in ((ARP,), (msgspec.structs.replace(HARDWARE, in_port="pf0vf3"),), ()):
         assert offload.CHECK.look(changed(cached=cached)).state == "not looked"
 
@@ -139,7 +139,7 @@ def test_two_halves_of_the_rails_prefix_are_the_whole_and_one_is_not() -> None:
     assert route.CHECK.look(VIEW).state == "ok"
     line = route.CHECK.look(changed(msgspec.structs.replace(VF, routes=VF.routes[:1])))
     assert (line.state, "10.1.0.0/16" in line.says) == ("bad", True)
-    # Names of others are quoted in what a person may paste.
+    # Foreign names are quoted in a command that a person may paste.
     assert line.remedy.startswith(
         "nsenter --net='/run/netns/x y' ip -4 route replace 10.1.0.0/16 via 10.1.0.1 dev net1"
     )
@@ -172,7 +172,7 @@ def test_a_session_is_judged_as_it_is_after_the_packets() -> None:
     lost = bgp.CHECK.look(changed(rail_after=down))
     assert (lost.state, lost.evidence[0].value) == ("bad", "established, and down after the packets")
     assert lost.evidence[-1].value == down.problems[0]
-    # Where the daemon does not answer a second time, its first word holds.
+    # If the daemon does not answer the second time, its first answer counts.
     assert bgp.CHECK.look(changed(rail=down, rail_after=NOTHING)).state == "bad"
     assert bgp.CHECK.look(changed(rail_after=NOTHING)).state == "ok"
 

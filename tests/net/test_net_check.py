@@ -1,6 +1,6 @@
-"""`railwright net check` on a real fabric: everything is broken for real, and exactly that line turns bad.
+"""`railwright net check` on a real fabric: each test breaks a part, and exactly the line for that part turns bad.
 
-Each test leaves the fabric as it found it, by the remedy that the line gave where that is a command.
+Each test restores the fabric, by the remedy of the line if that is a command.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def expect_all_ok(answer: Answer) -> None:
 
 
 def expect_all_ok_once_bgp_is(fabric: Fabric) -> None:
-    """For a while BGP of net1, and what it explains, may still be bad; nothing else may."""
+    """Assert that all lines become ok. Until then, only net1's BGP and the failures that it explains may be bad."""
     end = time.monotonic() + PATIENCE_S
     answer = fabric.check(*fabric.all_ends)
     while (bad := set(answer.of("net1", "bad"))) and bad <= {"bgp", "leaf", "reach", "mtu"} and time.monotonic() < end:
@@ -56,7 +56,7 @@ def expect_all_ok_once_bgp_is(fabric: Fabric) -> None:
 
 
 def expect_bad(answer: Answer, wanted: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """By interface the one check that is bad, and nothing else is; gives those lines."""
+    """Assert that exactly the wanted check of each interface is bad, and return these lines by interface."""
     found = {name: answer.of(name, "bad") for name in wanted}
     assert {name: list(bad) for name, bad in found.items()} == {name: [one] for name, one in wanted.items()}, (
         answer.words()
@@ -76,7 +76,7 @@ def test_a_healthy_pod_is_ok_in_everything(fabric: Fabric) -> None:
     assert of_net1["isolation"]["says"].startswith("0 of 80 packets arrived")
     assert "10.1.1.2 via 192.0.2.3 (bgp)" in of_net1["leaf"]["says"]
     assert {"claim": "10.1.1.2/32", "value": "sent to 192.0.2.2", "seen": "vtysh"} in of_net1["bgp"]["evidence"]
-    # A pod that is alone in its tenant, and a leaf that nobody can ask: could not look is never ok.
+    # A pod without peers of its tenant, and a leaf that cannot be asked: a check that could not look is never ok.
     alone = fabric.check(pod=f"{fabric.stranger['namespace']}/{fabric.stranger['name']}")
     assert alone.status == 3
     assert set(alone.of("net1", "not looked")) == {"leaf", "reach", "mtu", "offload"}
@@ -111,7 +111,7 @@ def test_what_a_pod_has_lost_is_named_and_the_remedy_brings_it_back(fabric: Fabr
 
 
 def test_an_interface_that_is_down_is_mended_remedy_by_remedy(fabric: Fabric) -> None:
-    """The kernel takes routes and IPv6 addresses with it: each look names the next thing to mend."""
+    """The kernel removes routes and IPv6 addresses as well, so each run names the next thing to fix."""
     other = fabric.pods[1]
     name = f"{other['namespace']}/{other['name']}"
     words = (*fabric.all_ends, *WITHOUT, "--interface", "net1")
@@ -143,7 +143,7 @@ def test_a_path_that_is_narrower_than_the_pod_is_measured(fabric: Fabric) -> Non
 
 
 def test_a_session_that_is_down_and_a_leaf_that_does_not_forward(fabric: Fabric) -> None:
-    """BGP of rail 0 is shut on the node; on rail 1 the leaf has another route before that of BGP."""
+    """On rail 0 the node's BGP session is shut down. On rail 1 the leaf prefers another route to that of BGP."""
     session = [f"router bgp {asn_of(fabric)}", f"neighbor {fabric.node['rails'][0]['leaf_address']} shutdown"]
     route = ("unreachable", "10.2.1.2/32", "metric", "1")
     in_leaf = ("ip", "-n", fabric.leaf["rail1"]["netns"], "route")
@@ -154,7 +154,7 @@ def test_a_session_that_is_down_and_a_leaf_that_does_not_forward(fabric: Fabric)
         lines = expect_bad(answer, {"net1": "bgp", "net2": "leaf"})
         assert "session of rail0 with its leaf is down" in lines["net1"]["says"]
         assert "does not forward to 10.2.1.2" in lines["net2"]["says"]
-        # What follows from it is not told as another fault.
+        # Its consequences are not reported as further faults.
         explained = answer.of("net1", "not looked")
         assert set(explained) == {"leaf", "reach", "mtu"}
         assert all("the failed check bgp would explain it" in line["says"] for line in explained.values())
@@ -181,7 +181,7 @@ def test_a_port_that_left_the_bridge_has_no_flows(fabric: Fabric) -> None:
         wait_until(lambda: wanted_flows(fabric) == 0, "the daemon has seen that the port is gone")
         answer = fabric.check(*fabric.all_ends)
         assert port in expect_bad(answer, {"net1": "flows"})["net1"]["says"]
-        # Nothing arrived at the other tenant's pod either, which proves nothing.
+        # That nothing arrived at the other tenant's pod proves nothing now.
         assert "which proves nothing" in answer.of("net1", "not looked")["isolation"]["says"]
         assert not answer.of("net2", "bad"), answer.words()
     finally:
@@ -190,19 +190,19 @@ def test_a_port_that_left_the_bridge_has_no_flows(fabric: Fabric) -> None:
 
 
 def test_a_flow_that_lets_another_tenant_in_is_seen_by_packets(fabric: Fabric) -> None:
-    """The flow that drops what is between tenants is changed; how many there are is not, so that nobody notices."""
+    """The flow that drops packets between tenants is changed. The number of flows is not, so no count reveals it."""
     passes = next(one for one in fabric.ofctl(1, "dump-flows", _PAIRS).split() if one.startswith("actions=goto_table"))
     for _ in range(3):
         fabric.ofctl(1, "mod-flows", f"{_PAIRS},priority=0,{passes}")
         answer = fabric.check(*fabric.all_ends, "--interface", "net2")
         if f"priority=0 {passes}" in fabric.ofctl(1, "dump-flows", _PAIRS):
-            break  # else railwrightd has put it right meanwhile, as it does each minute
+            break  # otherwise railwrightd has repaired it, as it does each minute
     fabric.ofctl(1, "mod-flows", f"{_PAIRS},priority=0,actions=drop")
     says = expect_bad(answer, {"net2": "isolation"})["net2"]["says"]
     assert says.startswith("40 of 40 packets of red-1/"), says
 
 
-_PAIRS = "table=30"  # who may talk to whom: node/docs/network.md
+_PAIRS = "table=30"  # the pairs that may communicate: node/docs/network.md
 
 
 def wanted_flows(fabric: Fabric) -> int:
@@ -211,7 +211,7 @@ def wanted_flows(fabric: Fabric) -> int:
 
 
 def test_inside_a_pod_it_says_what_it_cannot_see(fabric: Fabric) -> None:
-    """A program in the pod: no daemon, no other end, and still the packets."""
+    """Inside the pod, without the daemon and the peer's namespace, packets are still sent."""
     to = fabric.remote["interfaces"][0]["ipv4"]
     argv = ["nsenter", f"--net=/run/netns/{fabric.pod['netns']}", COMMAND, "net", "check", "--to", to]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
@@ -223,7 +223,7 @@ def test_inside_a_pod_it_says_what_it_cannot_see(fabric: Fabric) -> None:
 
 
 def test_packets_that_are_not_the_pods_own_are_told(fabric: Fabric) -> None:
-    """A program in the pod sends frames from another MAC address meanwhile."""
+    """A program in the pod sends frames from another MAC address during the check."""
     program = (
         "import socket, sys, time\n"
         "s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('net1', 0x88b5))\n"
@@ -280,7 +280,7 @@ def test_misuse_is_told_with_the_next_step(fabric: Fabric) -> None:
 
 
 def test_without_the_daemon_only_what_was_looked_at_is_ok(fabric: Fabric) -> None:
-    """It is killed and the flows are deleted: packets show it, and what it alone knows is not looked at."""
+    """The daemon is killed and the flows are deleted. Packets show it, and checks that need the daemon cannot look."""
     netns = f"/run/netns/{fabric.pod['netns']}"
     with fabric.without_daemon():
         asked = fabric.check()
@@ -293,6 +293,6 @@ def test_without_the_daemon_only_what_was_looked_at_is_ok(fabric: Fabric) -> Non
     assert not answer.of("net2", "bad"), answer.words()
     for name in ("net1", "net2"):
         assert {"flows", "leaf", "drops", "offload", "isolation"} <= set(answer.of(name, "not looked"))
-    assert answer.of("net2", "ok")["bgp"]["says"].startswith("FRR has sent them to 192.0.2.")
-    # Seconds without flows may have let the leaf end its session after 9 s; then it comes back by itself.
+    assert answer.of("net2", "ok")["bgp"]["says"].startswith("FRR has sent the addresses to 192.0.2.")
+    # Without flows, the leaf may have ended its session after 9 s. It then comes back by itself.
     expect_all_ok_once_bgp_is(fabric)

@@ -1,4 +1,4 @@
-"""`railwright net check --netns` where nobody runs railwrightd: two namespaces, a cable, a gateway at its end."""
+"""`railwright net check --netns` without railwrightd: two namespaces, a veth, and a gateway at its other end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cable() -> Iterator[None]:
 
 
 def check(*words: str) -> tuple[int, dict[str, dict[str, str]], str]:
-    environment = {**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}  # without railwrightd, wherever it may be
+    environment = {**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}  # without railwrightd
     argv = [COMMAND, "net", "check", "--netns", POD, *words]
     done = subprocess.run([*argv, "--json"], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
     records = [json.loads(line) for line in done.stdout.splitlines()]
@@ -58,7 +58,7 @@ def test_a_gateway_that_does_not_answer_and_an_mtu_that_is_too_large(cable: None
     run("ip", "-n", GATEWAY, "link", "set", "net1", "mtu", "1402")
     status, lines, _ = check("--to", "10.9.0.1")
     assert (status, lines["mtu"]["state"]) == (1, "bad")
-    # A veth takes a VLAN tag's four bytes more than its MTU (is_skb_forwardable of Linux).
+    # A veth accepts its MTU plus the four bytes of a VLAN tag (is_skb_forwardable in Linux).
     assert lines["mtu"]["says"] == "net1 sends 1500 bytes, and 10.9.0.1 answers none above 1406"
     run("ip", "-n", GATEWAY, "address", "del", "10.9.0.1/24", "dev", "net1")
     status, lines, _ = check("--to", "10.9.0.1")

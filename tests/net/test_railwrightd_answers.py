@@ -1,4 +1,4 @@
-"""Output of railwrightd is not trusted: nonsense, excess and silence are reported, and none makes a check ok."""
+"""railwrightd's output is not trusted: malformed, excessive and missing output is reported, and makes no check ok."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ATTACHED = {
 
 
 def daemon(folder: Path, prints: str, then: str = "exit 0") -> Railwrightd:
-    """A program in the daemon's place: its file is what it prints, so that nothing has to be quoted."""
+    """A stand-in for the daemon that prints its own file, so that nothing has to be quoted."""
     said, program = folder / "said", folder / "railwrightd"
     said.write_text(prints)
     program.write_text(f"#!/bin/sh\ncat {said}\n{then}\n")

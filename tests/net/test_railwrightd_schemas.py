@@ -26,7 +26,7 @@ LATER = {
     "status": {"dropped", "prefixes"},
     "flows": {"why"},
 }
-"""Fields that may be missing: the first daemons did not tell them, or there is nothing to tell."""
+"""Fields that may be missing, because old daemons do not have them or their value is empty."""
 SAMPLES = {verb: json.loads((ROOT / f"testdata/railwrightd/{verb}.json").read_text()) for verb in READ}
 SCHEMAS = {verb: json.loads((FOLDER / f"railwrightd-{verb}.schema.json").read_text()) for verb in READ}
 
@@ -39,7 +39,7 @@ def resolved(schema: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
 
 
 def required_within(ours: dict[str, Any], theirs: dict[str, Any], whole: dict[str, Any], path: str) -> Iterator[Path]:
-    """Paths of the fields that are required here; fails where the two do not say the same of a field that is read."""
+    """Yield the paths of the fields that we require. Fail if the two schemas differ in a field that we read."""
     ours = resolved(ours, whole)
     kind = "string" if all(isinstance(word, str) for word in theirs.get("enum", [0])) else theirs["type"]
     assert ours["type"] == kind, path
@@ -57,7 +57,7 @@ def required_within(ours: dict[str, Any], theirs: dict[str, Any], whole: dict[st
 
 
 def schema_of(verb: str) -> dict[str, Any]:
-    """As msgspec makes it of what is read."""
+    """Return msgspec's schema of the type that is read."""
     return msgspec.json.schema(READ[verb][0], schema_hook=lambda kind: msgspec.json.schema(WRITTEN[kind]))
 
 

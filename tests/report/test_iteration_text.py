@@ -1,4 +1,4 @@
-"""The table of training iterations fits into the terminal's width and drops the columns that do not fit."""
+"""The table of training iterations fits the terminal's width and drops the columns that do not fit."""
 
 from __future__ import annotations
 

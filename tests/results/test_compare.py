@@ -1,4 +1,4 @@
-"""Two runs side by side: what may be said, what may not, and what makes them incomparable."""
+"""Comparison of two runs: the statements that the data supports, and the differences that make runs incomparable."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_point_that_failed_in_one_run_is_not_ok() -> None:
 
 
 def test_512_and_64_gpus_are_not_a_fair_comparison() -> None:
-    """The source sets a run of 512 GPUs beside one of 64."""
+    """The source compares a run of 512 GPUs with one of 64."""
     comparison = compare(a_file(point(STEADY, ranks=512, hosts=64)), a_file(point(steady(1.3), ranks=64, hosts=8)))
     assert blocking(comparison) == [("ranks", "512", "64"), ("hosts", "64", "8")]
     assert only(comparison).statement == "cannot tell"

@@ -1,4 +1,4 @@
-"""Pairs without and with something: how much longer it takes, and how sure that is."""
+"""The slowdown from pairs of runs without and with an addition, and its interval."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def pairs(count: int, slower: float, noise: float, seed: int) -> list[tuple[floa
     random = Random(seed)
     found = []
     for _ in range(count):
-        drift = random.uniform(0.8, 1.2)  # of the machine: both of a pair have it
+        drift = random.uniform(0.8, 1.2)  # of the machine, the same for both runs of a pair
         found.append((drift * random.gauss(1, noise), drift * (1 + slower) * random.gauss(1, noise)))
     return found
 

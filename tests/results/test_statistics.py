@@ -1,4 +1,4 @@
-"""Order statistics against their definitions, written out the slow way, and the interval against simulation."""
+"""Order statistics compared with their definitions, and the interval compared with a simulation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railwright.results.statistics import explain_invalid_summary, median_interv
 
 
 def samples(seed: int) -> list[float]:
-    """Lists of every small length, with ties, of several shapes."""
+    """Return 1 to 40 values of one of three distributions, one of which has ties."""
     rng = random.Random(seed)
     count = rng.randint(1, 40)
     shape = seed % 3
@@ -21,7 +21,7 @@ def samples(seed: int) -> list[float]:
 
 
 def by_definition(values: list[float], fraction: float) -> float:
-    """Type 7: where the broken line through (i / (n - 1), x_i) stands at `fraction`."""
+    """Return the quantile of type 7: the polygon through (i / (n - 1), x_i) at `fraction`."""
     ordered = sorted(values)
     if len(ordered) == 1:
         return ordered[0]
@@ -56,7 +56,7 @@ def test_a_summary_holds_what_it_says_in_any_order_of_samples(seed):
 
 @pytest.mark.parametrize("count", [6, 7, 10, 11, 20, 31, 100, 1000])
 def test_the_interval_of_the_median_covers_it_by_the_binomial_distribution(count):
-    """Exact: it misses when the ranks of both ends lie on one side, whatever continuous distribution it is."""
+    """The interval misses the median if both ends are on one side of it; the probability depends on ranks alone."""
     ranks = median_interval(list(range(count)))
     low, high = int(ranks[0]), int(ranks[1])
     below = sum(math.comb(count, k) for k in range(low + 1)) / 2**count

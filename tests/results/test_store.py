@@ -1,4 +1,4 @@
-"""Results on disk: whole records or none, the previous run kept, and every record type back as it was."""
+"""Results on disk: whole records or none, the previous run is kept, and every record type is read back unchanged."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_record_that_does_not_fit_leaves_no_part_of_itself(tmp_path, small_dis
         writer.append(large)
     assert "all results so far are kept" in caught.value.hint
     assert (disk / "results.jsonl").read_bytes() == before
-    writer.append(END)  # a small record still fits, and stands where the large one would have
+    writer.append(END)  # a small record still fits, at the place of the large one
     writer.close()
     assert load(disk).results == (WAIVED,)
     assert load(disk).end == END

@@ -1,4 +1,4 @@
-"""A busy host is refused where something is measured on it, and only there."""
+"""A busy host is refused if something is measured on it, and only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other hosts' machines are read there, and one that fails costs itself alone."""
+"""Each host reads its own topology, and a failing host affects no other."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from railwright.topology.devices import Topology
 
 
 class Shell:
-    """Reaches this machine by a shell, as ssh reaches another: a host's name and one line."""
+    """A reach that runs a command line on this machine by a shell, with the arguments of ssh."""
 
     def __init__(self, script):
         self._script = script

@@ -1,4 +1,4 @@
-"""Hosts that each measure themselves: their records come here whole, and one that fails costs itself alone."""
+"""Hosts that measure themselves: their records arrive complete, and a failing host affects no other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUICK = ("run", "memory_copy", "--alone", "--force", "-o", "sizes=1M", "-o", "pa
 
 @dataclass
 class Shells:
-    """Hosts that are shells of this machine; `broken` says what happens on some instead."""
+    """Hosts that are shells on this machine. `broken` gives the commands that some run instead."""
 
     mark: str
     broken: dict[str, str]
@@ -42,7 +42,7 @@ class Shells:
     name = "shells"
 
     def check(self) -> None:
-        """As ssh does for one that is gone."""
+        """Fail as ssh does for a host that cannot be reached."""
         if "gone" in self.broken:
             raise CannotJudge("gone: no route")
 

@@ -68,7 +68,7 @@ def test_what_cannot_be_told_is_not_told(clock):
 
 @pytest.mark.machine
 def test_a_launch_beside_other_work_says_so_and_is_not_slow(railwright):
-    # 64 MiB take a second: of a launch below half a second nothing is told.
+    # 64 MiB take a second. Other work is not reported for launches below half a second.
     burning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         done = railwright("run", "memory_copy", "-o", "sizes=4M,64M", "-o", "threads=one", "--launches", "1", "--force")

@@ -1,4 +1,4 @@
-"""A driver's own samples are put into the rows of their time, which wait for them, but not for ever."""
+"""A driver's own samples are merged into the rows of their time, which wait for them for a limited time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording is an Arrow stream that others read, whole up to where it was cut."""
+"""A recording is an Arrow stream that other programs read, and is complete up to the point where it was cut."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_interrupted_recording_is_whole_up_to_its_last_batch(tmp_path: Path) 
 
 
 def test_an_hour_of_eight_gpus_and_nics_at_100_hz_is_below_100_mb(tmp_path: Path) -> None:
-    """56 columns: both ways of eight NICs, of their RDMA ports and of NVLink, three of processors, four drives."""
+    """56 columns: both directions of eight NICs, RDMA ports and NVLinks, and eight for CPUs and drives."""
     sources = [Source(name=f"s{number}", kind="network", unit="bytes", scale=1, path="/x") for number in range(56)]
     with Recording(new_about(sources, {}, "", 0.01, []), tmp_path / "a.arrows") as recording:
         recording.add([])

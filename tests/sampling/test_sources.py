@@ -1,4 +1,4 @@
-"""Sources are found by what the kernel shows; what cannot be read is named."""
+"""Sources are found in the kernel's files, and those that cannot be read are reported."""
 
 from __future__ import annotations
 

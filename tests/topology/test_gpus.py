@@ -1,4 +1,4 @@
-"""Lists of GPUs' names."""
+"""Formatting of lists of GPU names."""
 
 import pytest
 

@@ -8,7 +8,7 @@ import pytest
 
 from railwright.errors import UsageError
 from railwright.topology.shapes import SHAPES, canonical_name
-from railwright.topology.shapes.names import OFFERED
+from railwright.topology.shapes.names import SUGGESTIONS
 from railwright.topology.sources.load import load
 
 SPELT = {
@@ -101,7 +101,7 @@ def test_an_unknown_machine_is_answered_with_suggestions(written, near):
 
 
 def test_every_offer_is_a_shape():
-    assert {name for names in OFFERED.values() for name in names} <= set(SHAPES)
+    assert {name for names in SUGGESTIONS.values() for name in names} <= set(SHAPES)
 
 
 def test_every_canonical_name_means_itself():

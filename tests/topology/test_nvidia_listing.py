@@ -73,9 +73,9 @@ def test_the_probe_counts_the_device_nodes(monkeypatch, tmp_path):
         (tmp_path / name).touch()
     monkeypatch.setattr(nvidia_probe, "_DEVICES", tmp_path)
     monkeypatch.setattr(nvidia_probe.os, "access", lambda node, _: node.name == "nvidia10")
-    assert nvidia_probe._device_nodes() == {"device_nodes": 2, "device_nodes_allowed": 1}
+    assert nvidia_probe._count_device_nodes() == {"device_nodes": 2, "device_nodes_allowed": 1}
     monkeypatch.setattr(nvidia_probe, "_DEVICES", tmp_path / "none")
-    assert nvidia_probe._device_nodes() == {}
+    assert nvidia_probe._count_device_nodes() == {}
 
 
 def test_a_gpu_that_is_hidden_from_cuda_is_reported(tmp_path, document):

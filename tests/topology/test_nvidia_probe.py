@@ -38,7 +38,7 @@ def document(stand_ins):  # noqa: F811 - pytest's way to ask for a fixture
 
 @pytest.fixture
 def stood_in(stand_ins, monkeypatch):  # noqa: F811
-    """Let this process's children find the stand-ins, with faults if given."""
+    """Let child processes load the stand-in libraries, with faults if given."""
 
     def inject(**faults):
         for name, value in environment(stand_ins, *ADDRESSES, **faults).items():
@@ -121,7 +121,7 @@ def test_a_driver_that_crashes_is_named(stood_in):
 
 def test_nvmls_answer_is_kept_if_cuda_gives_none():
     text = '{"nvml": {"driver": "580"}}{"cuda": {"gpus": [{"addr'
-    assert nvidia._answers(text) == {"nvml": {"driver": "580"}}
+    assert nvidia._parse_answers(text) == {"nvml": {"driver": "580"}}
 
 
 def test_a_line_on_standard_error_is_not_an_answer(stood_in, monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""`audit --fix`: shown first, one setting, all or nothing, and given back."""
+"""`audit --fix`: shows one setting first, changes all of its files or none, and restores them."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ print("given back", flush=True)
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
-    """A folder that stands for `/`; the machine has what the test says."""
+    """A folder that replaces `/`, with the files that the test writes."""
     for file, content in {BALANCING: "1\n", **dict.fromkeys(GOVERNORS, "schedutil\n")}.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(content)
@@ -85,7 +85,7 @@ def test_files_of_all_cpus_are_one_change(kernel, capsys, monkeypatch):
     monkeypatch.setattr(audit_fix, "load_machine", lambda _: SLEEPY)
     status, text, _ = fixed(capsys, "governor_saves_power", "--apply")
     assert status == 0
-    assert "and 4 files more of the same kind" in text
+    assert "and 4 more files of the same kind" in text
     assert {(kernel / file).read_text() for file in GOVERNORS} == {"performance\n"}
     fixed(capsys, "governor_saves_power", "--undo")
     assert {(kernel / file).read_text() for file in GOVERNORS} == {"schedutil\n"}
@@ -93,7 +93,7 @@ def test_files_of_all_cpus_are_one_change(kernel, capsys, monkeypatch):
 
 def test_a_file_that_does_not_take_it_leaves_all_as_it_was(kernel):
     writes = (*(Write(file, "schedutil", "performance") for file in GOVERNORS), Write("sys/none", "1", "0"))
-    with pytest.raises(Exception, match=r"/sys/none (does not take '0'|cannot be read)"):
+    with pytest.raises(Exception, match=r"/sys/none (rejects '0'|cannot be read)"):
         kernel_setting.apply("governor_saves_power", writes, kernel)
     assert {(kernel / file).read_text() for file in GOVERNORS} == {"schedutil\n"}
     assert not list((kernel / kernel_setting.RECORDS).iterdir())
@@ -102,7 +102,7 @@ def test_a_file_that_does_not_take_it_leaves_all_as_it_was(kernel):
 def test_a_link_is_not_followed(kernel):
     (kernel / "sys/elsewhere").write_text("1\n")
     (kernel / "sys/link").symlink_to("elsewhere")
-    with pytest.raises(Exception, match="/sys/link does not take '0'"):
+    with pytest.raises(Exception, match="/sys/link rejects '0'"):
         kernel_setting.apply("numa_balancing_on", (Write("sys/link", "1", "0"),), kernel)
     assert (kernel / "sys/elsewhere").read_text() == "1\n"
 

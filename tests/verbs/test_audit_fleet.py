@@ -53,7 +53,7 @@ def test_what_cannot_be_read_is_named_and_the_others_are_audited(tmp_path, capsy
 
 def test_it_is_one_screen_however_many_differ(tmp_path, capsys):
     machines = {}
-    for number in range(15):  # as many as start no further processes
+    for number in range(15):  # few enough that no worker processes are started
         own = with_facts(tuned(), "host", kernel=f"6.{number}.0", memlock_bytes=2**20 + number)
         machines[f"host{number}"] = with_facts(own, "gpu", 1, ecc=number % 2 > 0)
     status, text, _ = audited(capsys, "--from", *write(tmp_path, **machines))

@@ -1,4 +1,4 @@
-"""`railwright explain`: what a person who has one file and no GPU gets, and what hostile files get."""
+"""`railwright explain`: answers for a person with one file and no GPU, and for hostile files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOG = EXTERNAL / "nccl-log/2.28.3-nvlink-2xh200.log"
 TABLE_IN_LOG = EXTERNAL / "nccl-log/efa-p4d-2x8a100.log"
 TORN_IN_LOG = EXTERNAL / "nccl-log/2.28.9-p2p-off-2xh200.log"
 MIXED_IN_LOG = EXTERNAL / "nccl-log/2.23.4-ib-pxn-4x2a100.log"
-"""NCCL's lines cut the rows of the one table apart; of the other two rows and one of eight device lines are left."""
+"""In the first log NCCL's lines split the table's rows. The second has only two rows and one of eight device lines."""
 
 OF_A_KIND = {
     **dict.fromkeys(("fio", "gdsio"), "laptop"),
@@ -45,7 +45,7 @@ OF_A_KIND = {
     "nccl_tests": "hgx-h200",
     "nccl-log": "hgx-h100 --count 16",
 }
-"""A machine for what each tool printed, where it is not the usual one; the exceptions follow."""
+"""The machine for each tool's outputs, if it is not the usual one. `OF_A_FILE` lists exceptions."""
 USUAL = "hgx-h100 --count 2"
 OF_A_FILE = {
     "2.18.0-all_reduce-2xrtx5090-socket.txt": "pcie-8gpu",
@@ -58,11 +58,11 @@ OF_A_FILE = {
     "efa-p4d-2x8a100.log": "aws-p4d --count 2",
     "since-2.13-all_reduce-nvlink-pair-and-sys.txt": "h100-pcie-8gpu-nvlink",
 }
-# What people pasted has rules of its own: it may be no output of a tool at all. A fabric is `locate`'s to read.
+# Pasted texts are tested elsewhere, since they need not be a tool's output. Fabrics are read by `locate`.
 OF_OTHERS = {"threads", "ibnetdiscover", "subnet", "reports"}
 FILES = sorted(file for file in EXTERNAL.rglob("*.*") if file.parent.name not in OF_OTHERS and file.name != "README.md")
 LONGEST = 120
-"""Columns of the text."""
+"""The maximum number of columns of the text."""
 
 
 def machine_of(file: Path) -> list[str]:
@@ -70,7 +70,7 @@ def machine_of(file: Path) -> list[str]:
 
 
 def explained(*arguments: object, text: str | bytes | None = None) -> tuple[int, Result]:
-    """The command in this process: exit status and output; an error of ours has its own status and message."""
+    """Run the command in this process. Returns its exit status and output, or the status and message of an error."""
     done = CliRunner().invoke(cli, ["explain", *map(str, arguments)], input=text, standalone_mode=False)
     if isinstance(done.exception, RailwrightError):
         return done.exception.exit_status, done
@@ -219,7 +219,7 @@ def test_a_table_that_its_log_cut_apart_is_judged(answer) -> None:
 
 
 def results(folder: Path) -> Path:
-    """A results.jsonl of ours without any result, which cannot be judged ok."""
+    """A results.jsonl without any result cannot be judged ok."""
     context = Context(host="h", kernel="k")
     writer = Writer(folder, Run(railwright="0", started_at="", command=(), context=context, topology=load("laptop")))
     writer.close()
@@ -258,7 +258,7 @@ def test_how_a_table_came_makes_no_difference(name: str) -> None:
 
 
 def test_a_pipe_of_the_shell_is_read_once_and_whole(railwright) -> None:
-    """`<(command)` gives a pipe: what is read to look at it is gone."""
+    """`<(command)` is a pipe, which can be read only once."""
     command = f"exec {shlex.quote(str(ROOT / '.venv/bin/railwright'))} explain <(cat {shlex.quote(str(TABLE))})"
     command += " --host hgx-h200"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=300)
@@ -298,7 +298,7 @@ def test_a_closed_standard_input_is_a_clear_error() -> None:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory) -> dict[str, tuple[Path, str]]:
-    """name -> (file, what must be said)."""
+    """Return each case by name, with its file and the expected message."""
     folder = tmp_path_factory.mktemp("hostile")
     table = TABLE.read_bytes()
     noise = random.Random(7).randbytes(3 * 2**20)

@@ -1,4 +1,4 @@
-"""Files of `explain` beyond one text: several at once, logs of any length, captures and records that were cut off."""
+"""Input of `explain` other than one text: several files, logs of any length, captures and truncated records."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_is_read_in_pieces_says_the_same(file, size):
 
 
 def pieces(end: bytes, count: int) -> Iterator[bytes]:
-    """A log of so many pieces of 64 KiB, with other lines at its end."""
+    """Yield a log: the given number of pieces of 64 KiB, then `end`."""
     say = b"node0:1:2 [0] NCCL INFO AllReduce: opCount %d sendbuff 0x7f recvbuff 0x7f count 1 datatype 7\n"
     for number in range(count):
         yield b"".join(say % (number * 1000 + line) for line in range(2**16 // len(say)))

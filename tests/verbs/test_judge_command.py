@@ -1,4 +1,4 @@
-"""`railwright judge` reads anything it is given and says in one message what is wrong with it."""
+"""`railwright judge` accepts any file, and reports in one message what is wrong with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUICK = ("run", "memory_copy", "-o", "sizes=4K,8K", "-o", "threads=one", "--forc
 
 @pytest.fixture(scope="module")
 def lines(driver_of_module):
-    """The lines of a true results file."""
+    """The lines of a real results file."""
     done = driver_of_module(*QUICK)
     assert done.status == 3, done.err
     return (driver_of_module.output / "results.jsonl").read_bytes().splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""`railwright limits --collective`, `--path` and `--cluster`: answers, records, and what is refused."""
+"""`railwright limits --collective`, `--path` and `--cluster`: answers, records and errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ hosts = 12500
 
 
 def limits(*arguments: object) -> tuple[int, Result]:
-    """The command in this process: exit status and output; an error of ours has its own status and message."""
+    """Run the command in this process. Returns its exit status and output, or the status and message of an error."""
     done = CliRunner().invoke(cli, ["limits", *map(str, arguments)], standalone_mode=False)
     if isinstance(done.exception, RailwrightError):
         return done.exception.exit_status, done

@@ -1,4 +1,4 @@
-"""`locate`, `simulate` and `cabling` from the command line: one record, and one error for what cannot be."""
+"""`locate`, `simulate` and `cabling` from the command line: one record, or one error for wrong usage."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""`run --repeat`: the recorded words and environment once more, and nothing else that a record may hold."""
+"""`run --repeat`: repeats the recorded arguments and environment, and uses nothing else from the record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUICK = ("run", "core_latency", "--force", "--launches", "2")
 
 @pytest.fixture
 def changed(tmp_path, answer):
-    """A record of a `run` whose first line was changed."""
+    """Return a function that writes a run record with the given command and environment."""
 
     def make(command=QUICK, environment=None):
         path = tmp_path / "given"
@@ -48,6 +48,7 @@ RECORD = (
             "the record sets NCCL_NET_PLUGIN to a path, which may load a file",
         ),
         (QUICK, {"LD_PRELOAD": "evil"}, "the record sets 'LD_PRELOAD', which is not a variable of a measured library"),
+        (QUICK, {"UCX_TLS": "tcp\0"}, "the record sets 'UCX_TLS' to a value with a NUL character"),
     ],
 )
 def test_a_record_starts_nothing_that_it_brings_along(answer, changed, command, environment, said):

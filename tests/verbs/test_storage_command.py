@@ -1,4 +1,4 @@
-"""cuFile's configuration: the right NICs of captured machines, and what is wrong with one that is there."""
+"""cuFile's configuration: the right NICs of captured machines, and the errors of an existing file."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_a_simulation_prints_truth_and_estimate(capfd: pytest.CaptureFixture[str
         ("exposed=0.6", "exposed=0.6 is above communication=0.5"),
         ("compute=0.9", "more than the whole period"),
         ("compute=0.1 communication=0.9", "is above compute=0.1"),
-        ("rate=10000 seconds=1000", "10000000 samples"),
+        ("rate=10000 seconds=1000", "at most 400000 samples, got 10000000"),
     ],
 )
 def test_a_job_that_cannot_be_is_refused(words: str, says: str, capfd: pytest.CaptureFixture[str]) -> None:

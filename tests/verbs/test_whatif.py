@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from railwright.errors import CannotJudge, UsageError
-from railwright.expected.designs import Design, Question, compare, evaluate_design
+from railwright.expected.designs import Design, Question, compare_designs, evaluate_design
 from railwright.report.pages.whatif import render_designs_html
 from railwright.report.text.whatif import labels, render_designs
 from railwright.topology.cluster import build_cluster
@@ -71,7 +71,7 @@ def test_text_is_at_most_100_columns_with_long_names_and_prices() -> None:
     text = whatif(*SIXTEEN, *vary, "--prices", str(EXAMPLE), "-c", "all_reduce")
     assert max(map(len, text.splitlines())) <= 100
     assert "  design 8  hgx-h100 nics=8 nic-rate=400Gb/s pcie=5, 128 GPUs, 4 leaf and 2 spine switches" in text
-    assert "one radix and one price for all" in text
+    assert "one radix and one price are used for all" in text
 
 
 def test_the_examples_prices_say_that_they_are_made_up() -> None:
@@ -182,7 +182,10 @@ def test_a_host_whose_ports_have_no_rate_cannot_be_judged(tmp_path: Path) -> Non
         ('title = "x"\ncurrency = "EUR"\nnics = 1\n', "is not a price list"),
         ('title = "x"\ncurrency = "EUR"\nnic = nan\n', "the price of nic must be 0 to 1e+09, got nan"),
         ('title = "x"\ncurrency = "EUR"\nnic = -5\n', "the price of nic must be 0 to 1e+09, got -5"),
-        ('title = "x"\ncurrency = "nine chars"\n', "must have a title and a currency"),
+        (
+            'title = "x"\ncurrency = "nine chars"\n',
+            "must have a title of at most 200 characters and a currency of at most 8",
+        ),
         ("nic = 1\n", "is not a price list"),
         ("\x00", "is not a price list"),
         ("x = " + "[" * 5000, "is not a price list"),
@@ -206,7 +209,7 @@ def designs() -> tuple[Design, ...]:
     names = ("</script><b>\x1b[31m", "hgx-h100 nics=8", "hgx-h100 nics=8 nic-rate=200Gb/s")
     hosts = ("hgx-h100 nics=2", "hgx-h100 nics=8", "hgx-h100 nics=8 nic-rate=200Gb/s")
     asked = Question(collectives=("all_reduce", "all_to_all"))
-    return compare(
+    return compare_designs(
         [evaluate_design(name, build_cluster(load(host), 16), asked) for name, host in zip(names, hosts, strict=True)]
     )
 

@@ -1,4 +1,4 @@
-"""GPUs beside a job, by stand-ins for NVML: their curves tell its iterations, and which of them is held back."""
+"""GPUs of a job, emulated by a stand-in for NVML: their curves show its iterations, and which GPU is throttled."""
 
 from __future__ import annotations
 

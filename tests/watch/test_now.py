@@ -1,4 +1,4 @@
-"""The curves of what is being watched, as they are drawn on a terminal."""
+"""The curves of a watched job, as drawn on a terminal."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ def test_bars_are_in_eighths_and_what_is_not_zero_is_seen():
 
 def test_keys_zoom_move_and_follow():
     view, now_s = View(), 1000.0
-    closer = view.after("+", now_s)
+    closer = view.apply_key("+", now_s)
     assert SPANS_S[closer.zoom] < SPANS_S[view.zoom]
-    assert closer.after("-", now_s) == view
-    back = view.after("left", now_s).after("<", now_s)
+    assert closer.apply_key("-", now_s) == view
+    back = view.apply_key("left", now_s).apply_key("<", now_s)
     assert back.end_s == now_s - SPANS_S[view.zoom]
-    assert back.after("right", now_s + 5).end_s == back.end_s + SPANS_S[view.zoom] / 2
-    assert back.after("f", now_s).end_s is None
-    assert back.after(">", now_s).after(">", now_s).end_s is None, "now again"
+    assert back.apply_key("right", now_s + 5).end_s == back.end_s + SPANS_S[view.zoom] / 2
+    assert back.apply_key("f", now_s).end_s is None
+    assert back.apply_key(">", now_s).apply_key(">", now_s).end_s is None, "now again"
     far = view
     for _ in range(1000):
-        far = far.after("-", now_s).after("left", now_s).after("x", now_s)
+        far = far.apply_key("-", now_s).apply_key("left", now_s).apply_key("x", now_s)
     assert far.end_s == now_s, "there is no more to the left"
     assert list(parse_keys("+\x1b[Dq\x1b[A\x1b")) == ["+", "left", "q", "up", "\x1b"]
 

@@ -1,4 +1,4 @@
-"""A job of this machine is watched from outside, from its start to a page."""
+"""A job on this machine is watched from outside, from its start to the page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.machine
 
 
 def a_recording(file: Path) -> None:
-    """The recording that a sampler would write of a simulated job."""
+    """Build the recording that a sampler would write for a simulated job."""
     truth = simulate_job(
         parse_job(["period=0.5", "noise=0", "seconds=20", "compute=0.6", "communication=0.4", "exposed=0.3", "seed=3"])
     )
@@ -140,7 +140,7 @@ def test_the_cost_of_a_monitor_is_told_with_its_interval(answer, monkeypatch: py
 
 
 def test_on_a_terminal_keys_zoom_and_end_and_the_terminal_is_as_before(tmp_path: Path) -> None:
-    """A terminal of 24 rows, on which everything is."""
+    """The terminal has 24 rows, and all output goes to it."""
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     shown = bytearray()

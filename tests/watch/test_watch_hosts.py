@@ -1,4 +1,4 @@
-"""Several hosts are watched at once: shells of this machine stand for them, and one that fails costs itself alone."""
+"""Several hosts are watched at once, emulated by shells; a host that fails affects no other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.machine
 
 @dataclass
 class Shells:
-    """Hosts that are shells of this machine; `broken` says what happens on some instead."""
+    """A reach to hosts that are shells of this machine; `broken` replaces the command on some of them."""
 
     mark: str
     broken: dict[str, str]

@@ -1,4 +1,4 @@
-"""A page that cannot be made or written costs the other page and the report on the terminal nothing."""
+"""A page that cannot be rendered or written does not prevent the other page or the report on the terminal."""
 
 from __future__ import annotations
 

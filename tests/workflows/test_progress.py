@@ -1,4 +1,4 @@
-"""Progress on a terminal is by the planned time, and what is waived takes none of it."""
+"""Progress on a terminal follows the planned time, of which waived launches take none."""
 
 from __future__ import annotations
 

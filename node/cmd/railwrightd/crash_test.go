@@ -33,8 +33,8 @@ func (p *pod) stream(t *testing.T, address string) *stream {
 
 var answered = regexp.MustCompile(`icmp_seq=(\d+) ttl=`)
 
-// lost returns the lost and sent packets up to the last reply, because later packets may be on their way.
-func (s *stream) lost(t *testing.T) (lost, sent int) {
+// countLost returns the lost and sent packets up to the last reply, because later packets may be on their way.
+func (s *stream) countLost(t *testing.T) (lost, sent int) {
 	t.Helper()
 	_ = s.command.Process.Signal(syscall.SIGINT)
 	_ = s.command.Wait()
@@ -89,7 +89,7 @@ func TestKilledDaemonLeavesNoOrphan(t *testing.T) {
 			lab.killAtEach(test.adds, test.delete)
 			lab.restart()
 			lab.mustWork(untouched)
-			if lost, sent := pings.lost(t); lost > 0 || sent < 100 {
+			if lost, sent := pings.countLost(t); lost > 0 || sent < 100 {
 				t.Errorf("unaffected pod lost %d of %d packets", lost, sent)
 			} else {
 				t.Logf("unaffected pod lost none of %d packets", sent)

@@ -16,8 +16,8 @@ import (
 
 const deployFolder = "../../deploy/"
 
-// deployed returns the configuration of deploy/.
-func deployed(t *testing.T) string {
+// deployedConfig returns the configuration of deploy/.
+func deployedConfig(t *testing.T) string {
 	t.Helper()
 	var manifest struct {
 		Data map[string]string `json:"data"`
@@ -48,10 +48,10 @@ var numberedLeaves = strings.NewReplacer("leaf: unnumbered           #", "leaf: 
 func TestDeployedConfigurationYieldsTheFRRExamples(t *testing.T) {
 	const vty = "backend: vty\n  asn: 4200000101\n#"
 	for example, configuration := range map[string]string{
-		"node-frr10-unnumbered.conf": deployed(t),
-		"node-frr10-numbered.conf":   numberedLeaves.Replace(deployed(t)),
-		"node-frr8-unnumbered.conf":  strings.Replace(deployed(t), "backend: kernel-table", vty, 1),
-		"node-frr8-numbered.conf":    numberedLeaves.Replace(strings.Replace(deployed(t), "backend: kernel-table", vty, 1)),
+		"node-frr10-unnumbered.conf": deployedConfig(t),
+		"node-frr10-numbered.conf":   numberedLeaves.Replace(deployedConfig(t)),
+		"node-frr8-unnumbered.conf":  strings.Replace(deployedConfig(t), "backend: kernel-table", vty, 1),
+		"node-frr8-numbered.conf":    numberedLeaves.Replace(strings.Replace(deployedConfig(t), "backend: kernel-table", vty, 1)),
 	} {
 		want, err := os.ReadFile(deployFolder + "frr/" + example)
 		if err != nil {
@@ -65,17 +65,17 @@ func TestDeployedConfigurationYieldsTheFRRExamples(t *testing.T) {
 }
 
 func TestFRRConfigNamesMissingSettings(t *testing.T) {
-	vty := strings.Replace(deployed(t), "backend: kernel-table", "backend: vty\n  asn: 65001\n#", 1)
+	vty := strings.Replace(deployedConfig(t), "backend: kernel-table", "backend: vty\n  asn: 65001\n#", 1)
 	for _, test := range []struct {
 		configuration string
 		options       []string
 		want          string
 	}{
-		{deployed(t), []string{"--asn", "65001"}, `--router-id must be an IPv4 address`},
-		{deployed(t), []string{"--asn", "65001", "--router-id", "fd00::1"}, `got "fd00::1"`},
-		{deployed(t), []string{"--asn", "65001", "--router-id", "0.0.0.0"}, `got "0.0.0.0"`},
-		{deployed(t), []string{"--router-id", "10.255.1.1"}, "AS number is required; set --asn N"},
-		{deployed(t), []string{"--router-id", "10.255.1.1", "--asn", "4294967296"}, `--asn must be 1 to 4294967295, got "4294967296"`},
+		{deployedConfig(t), []string{"--asn", "65001"}, `--router-id must be an IPv4 address`},
+		{deployedConfig(t), []string{"--asn", "65001", "--router-id", "fd00::1"}, `got "fd00::1"`},
+		{deployedConfig(t), []string{"--asn", "65001", "--router-id", "0.0.0.0"}, `got "0.0.0.0"`},
+		{deployedConfig(t), []string{"--router-id", "10.255.1.1"}, "AS number is required; set --asn N"},
+		{deployedConfig(t), []string{"--router-id", "10.255.1.1", "--asn", "4294967296"}, `--asn must be 1 to 4294967295, got "4294967296"`},
 		{vty, []string{"--router-id", "10.255.1.1", "--asn", "65002"}, "--asn must equal frr.asn 65001 of the configuration, got 65002"},
 		{"rails: []\n", []string{"--router-id", "10.255.1.1", "--asn", "65002"}, "rails: must have 1 to 64 entries"},
 	} {
@@ -87,8 +87,8 @@ func TestFRRConfigNamesMissingSettings(t *testing.T) {
 }
 
 func TestBFDOption(t *testing.T) {
-	plain, _, _ := frrConfigOf(t, deployed(t), "--router-id", "10.255.1.1", "--asn", "65001")
-	stdout, _, code := frrConfigOf(t, deployed(t), "--router-id", "10.255.1.1", "--asn", "65001", "--bfd")
+	plain, _, _ := frrConfigOf(t, deployedConfig(t), "--router-id", "10.255.1.1", "--asn", "65001")
+	stdout, _, code := frrConfigOf(t, deployedConfig(t), "--router-id", "10.255.1.1", "--asn", "65001", "--bfd")
 	for _, part := range []string{"bgpd=yes, bfdd=yes\n", "\n neighbor LEAVES bfd\n"} {
 		if code != exitOK || !strings.Contains(stdout, part) || strings.Contains(plain, part) {
 			t.Errorf("%q must be printed with --bfd only: status %d", part, code)
@@ -170,7 +170,7 @@ func TestConfiguredFRRAnnouncesNothingWrong(t *testing.T) {
 				// The right routes come last: a leaf that has them has received everything. A session that opens twice
 				// withdraws all routes for a moment, so only unexpected routes count as failures.
 				testlab.Eventually(t, fmt.Sprintf("routes of rail%d at its leaf", rail), func() bool {
-					all := received(t, leaf)
+					all := receivedPrefixes(t, leaf)
 					for _, prefix := range all {
 						if !slices.Contains(right[rail], prefix) {
 							t.Fatalf("leaf of rail%d has %v, want %v\n%s", rail, all, right[rail], frr.Show(t, "show running-config"))
@@ -198,8 +198,8 @@ func inject(t *testing.T, node *testlab.Namespace, frr *testlab.FRR, release rai
 		fmt.Sprintf("network %s route-map railwright-rail%d", prefix, rail))
 }
 
-// received returns the prefixes that a leaf received from its node.
-func received(t *testing.T, leaf *testlab.FRR) []string {
+// receivedPrefixes returns the prefixes that a leaf received from its node.
+func receivedPrefixes(t *testing.T, leaf *testlab.FRR) []string {
 	t.Helper()
 	var found []string
 	for _, family := range []string{"ipv4", "ipv6"} {

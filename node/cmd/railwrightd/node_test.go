@@ -56,7 +56,7 @@ func (nl *nodeLab) endOrderly(t *testing.T) {
 	}
 	nl.restart()
 	nl.mustWork(pod)
-	if lost, sent := pings.lost(t); lost > 0 {
+	if lost, sent := pings.countLost(t); lost > 0 {
 		t.Errorf("%d of %d packets were lost", lost, sent)
 	}
 }

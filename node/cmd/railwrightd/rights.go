@@ -30,8 +30,8 @@ func rightsFor(read config.Config) rights {
 	return found
 }
 
-// lacking returns the missing and unknown rights of a running daemon.
-func lacking(read config.Config) []string {
+// lackingRights returns the missing and unknown rights of a running daemon.
+func lackingRights(read config.Config) []string {
 	found := rightsFor(read)
 	return slices.Concat(found.missing, found.unknown)
 }

@@ -43,8 +43,8 @@ func deployedCapabilities(t *testing.T) []string {
 	return capabilities.Add
 }
 
-// with runs a command with these capabilities only, without a way to get more.
-func with(capabilities []string, arguments ...string) []string {
+// withCapabilities runs a command with these capabilities only, without a way to get more.
+func withCapabilities(capabilities []string, arguments ...string) []string {
 	set := "-all"
 	for _, capability := range capabilities {
 		set += ",+" + strings.ToLower(capability)
@@ -59,13 +59,13 @@ func TestDeployedCapabilitiesAreNecessaryAndSufficient(t *testing.T) {
 	lab.giveSocket(t, frrUser)
 	all := deployedCapabilities(t)
 	check := []string{railnode.Daemon(t), "--check-config", "--config", lab.Config()}
-	if stdout, _, code := outputs(t, lab.Host.Command(with(all, check...)...)); code != exitOK || strings.Contains(stdout, "problem") {
+	if stdout, _, code := outputs(t, lab.Host.Command(withCapabilities(all, check...)...)); code != exitOK || strings.Contains(stdout, "problem") {
 		t.Errorf("with the deployed capabilities: status %d, %q", code, stdout)
 	}
 	for _, missing := range all {
 		t.Run("without "+missing, func(t *testing.T) {
 			rest := slices.DeleteFunc(slices.Clone(all), func(capability string) bool { return capability == missing })
-			stdout, _, code := outputs(t, lab.Host.Command(with(rest, check...)...))
+			stdout, _, code := outputs(t, lab.Host.Command(withCapabilities(rest, check...)...))
 			t.Log(stdout)
 			if code != exitBad || !strings.Contains(stdout, "capability "+missing+" is missing") || strings.Count(stdout, "problem: ") != 1 {
 				t.Errorf("--check-config: status %d", code)
@@ -122,7 +122,7 @@ func (nl *nodeLab) giveSocket(t *testing.T, user int) {
 // serveWith runs the daemon with these capabilities only while do runs.
 func (nl *nodeLab) serveWith(t *testing.T, capabilities []string, do func()) {
 	t.Helper()
-	command := nl.Host.Command(with(capabilities, railnode.Daemon(t), "--config", nl.Config())...)
+	command := nl.Host.Command(withCapabilities(capabilities, railnode.Daemon(t), "--config", nl.Config())...)
 	log, err := os.Create(nl.Path(fmt.Sprintf("with-%d.log", len(capabilities))))
 	if err != nil {
 		t.Fatal(err)

@@ -192,7 +192,7 @@ func openParts(
 		}
 	}()
 	parts = reconcile.Parts{
-		Config: read, Metrics: metrics.New(), Log: log, Links: links{}, Rights: func() []string { return lacking(read) },
+		Config: read, Metrics: metrics.New(), Log: log, Links: links{}, Rights: func() []string { return lackingRights(read) },
 		Tombstones: filepath.Join(read.StateFolder, "tombstones"),
 	}
 	parts.Store, err = openStore(read, parts.Metrics, log)

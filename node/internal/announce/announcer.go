@@ -14,11 +14,11 @@ type Announcer interface {
 	Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (added, removed int, err error)
 	// List returns the prefixes that are announced for the rail now.
 	List(ctx context.Context, rail plan.Rail) ([]netip.Prefix, error)
-	// WaitAdvertised returns once FRR has sent all prefixes to the rail's leaf. When ctx ends first, the error says why
-	// FRR has not.
+	// WaitAdvertised returns once FRR has sent all prefixes to the rail's leaf. When ctx ends first, the error explains
+	// why FRR has not.
 	WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error
-	// WaitWithdrawn returns once the rail's leaf has none of the prefixes from this node. The error says why it still
-	// has some, or why that is unknown.
+	// WaitWithdrawn returns once the rail's leaf has none of the prefixes from this node. The error explains why it
+	// still has some, or why that is unknown.
 	WaitWithdrawn(ctx context.Context, rail plan.Rail, prefixes []netip.Prefix) error
 	// Session returns the state of the rail's BGP session with its leaf.
 	Session(ctx context.Context, rail plan.Rail) (Session, error)

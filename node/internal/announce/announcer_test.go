@@ -209,7 +209,7 @@ func wrongRoutes(t *testing.T, bench *bench) {
 			"network "+prefix.String()+" route-map railwright-rail0")
 	}
 	bench.leaves[0].expect(t, right)
-	if leaked := bench.leaves[1].announced(t); len(leaked) != 0 {
+	if leaked := bench.leaves[1].announcedPrefixes(t); len(leaked) != 0 {
 		t.Errorf("the other rail's leaf has %v", leaked)
 	}
 	// Sync removes them, whoever added them.

@@ -11,8 +11,8 @@ import (
 )
 
 // TestBFDNoticesADeadPath checks that BFD, not the hold time, ends the session of a silent path, and that all routes
-// return after a restart of bgpd. The leaf usually keeps the routes during the restart, but need not: a BFD session that
-// starts anew may count as a failure.
+// return after a restart of bgpd. The leaf usually keeps the routes during the restart, but need not: a BFD session
+// that is established again may count as a failure.
 func TestBFDNoticesADeadPath(t *testing.T) {
 	t.Parallel()
 	fabric := newFabric(t, testlab.FRR10, frrconfig.KernelTable, "bfdd")

@@ -15,7 +15,7 @@ import (
 type bgpd struct{ socket string }
 
 const (
-	// answerLimit bounds memory; 1,000 advertised routes are about 0.3 MB.
+	// replyLimit bounds memory; 1,000 advertised routes are about 0.3 MB.
 	replyLimit = 16 << 20
 	// exchangeLimit bounds a command with its reply, which take 1 ms on a healthy bgpd.
 	exchangeLimit = 2 * time.Second
@@ -42,7 +42,7 @@ func (r refusal) Error() string {
 func (b bgpd) open(ctx context.Context) (*conversation, error) {
 	dialer := net.Dialer{Timeout: exchangeLimit}
 	connection, err := dialer.DialContext(ctx, "unix", b.socket)
-	if late := ended(ctx); err != nil && late != nil {
+	if late := contextError(ctx); err != nil && late != nil {
 		return nil, fmt.Errorf("%w: no reply in time: %w", ErrNotReady, late)
 	}
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *conversation) readReply() (string, byte, error) {
 
 func (c *conversation) failed(command string, err error) error {
 	var timeout net.Error
-	if late := ended(c.ctx); late != nil {
+	if late := contextError(c.ctx); late != nil {
 		err = fmt.Errorf("no reply in time: %w", late)
 	} else if errors.As(err, &timeout) && timeout.Timeout() {
 		err = fmt.Errorf("no reply within %v", exchangeLimit)
@@ -115,9 +115,9 @@ func (c *conversation) failed(command string, err error) error {
 	return fmt.Errorf("%w: %q: %w", ErrNotReady, command, err)
 }
 
-// ended returns the error of an expired context, or nil. It checks the clock too, because a system call can notice the
-// deadline a moment before the context does.
-func ended(ctx context.Context) error {
+// contextError returns the error of an expired context, or nil. It checks the clock too, because a system call can
+// notice the deadline a moment before the context does.
+func contextError(ctx context.Context) error {
 	if deadline, bounded := ctx.Deadline(); ctx.Err() == nil && bounded && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
 	}
@@ -137,9 +137,9 @@ func (b bgpd) query(ctx context.Context, command string) (string, error) {
 // brief shortens and escapes a text from bgpd for a log line.
 func brief(text string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(letter rune) bool { return letter <= ' ' || letter == 0x7f }), " ")
-	const most = 160
-	if len(text) > most {
-		text = text[:most] + "..."
+	const limit = 160
+	if len(text) > limit {
+		text = text[:limit] + "..."
 	}
 	return strings.ToValidUTF8(strings.Trim(fmt.Sprintf("%+q", text), `"`), "?")
 }

@@ -146,8 +146,8 @@ func pods(rail, from, count int) []netip.Prefix {
 	return prefixes
 }
 
-// announced returns the BGP routes in the leaf's kernel, sorted.
-func (l *leaf) announced(t testing.TB) []netip.Prefix {
+// announcedPrefixes returns the BGP routes in the leaf's kernel, sorted.
+func (l *leaf) announcedPrefixes(t testing.TB) []netip.Prefix {
 	t.Helper()
 	var prefixes []netip.Prefix
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -167,7 +167,7 @@ func (l *leaf) announced(t testing.TB) []netip.Prefix {
 func (l *leaf) expect(t *testing.T, want []netip.Prefix) {
 	t.Helper()
 	testlab.UntilRight(t, func() string {
-		there := l.announced(t)
+		there := l.announcedPrefixes(t)
 		if slices.Equal(there, want) {
 			return ""
 		}

@@ -18,7 +18,7 @@ import (
 	"railwright/node/testlab"
 )
 
-// fakeBGPD answers on a socket as told: like another process in bgpd's place, or a broken bgpd.
+// fakeBGPD serves a socket with the given handler, as another process in bgpd's place or a broken bgpd would.
 func fakeBGPD(t *testing.T, answer func(connection net.Conn, command string) bool) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "rwt-false-")

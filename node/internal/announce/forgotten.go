@@ -12,11 +12,11 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// bgpd can go on announcing a withdrawn route for ever. Two such cases were measured: a route of the kernel's table
-// that is deleted while zebra restarts and bgpd does not (FRR 10.3: zebra tells bgpd the routes that exist when it
-// comes back, not those that are gone), and a network line that is removed within the first second of a session (FRR
-// 8.4). The address would draw packets to a node that no longer has the pod. The daemon therefore compares what bgpd
-// sends with what exists all the time, and announces and withdraws such a prefix again.
+// bgpd can keep announcing a withdrawn route forever. Two such cases were observed: a route that is deleted from the
+// kernel's table while zebra restarts and bgpd does not (after a restart zebra of FRR 10.3 reports the existing routes
+// to bgpd, but not the deleted ones), and a network line that is removed within the first second of a session (FRR
+// 8.4). Such a route would attract packets to a node that no longer has the pod. The daemon therefore continuously
+// compares the prefixes that bgpd sends with those that exist, and announces and withdraws a stale prefix again.
 
 // reannouncePause separates the announcement of a prefix from its withdrawal: bgpd must process the first before the
 // second.
@@ -26,7 +26,7 @@ const reannouncePause = 300 * time.Millisecond
 type backend interface {
 	// gone reports whether the last Sync of the rail left the prefix out. It is false before the first Sync.
 	gone(rail string, prefix netip.Prefix) bool
-	// tellAgain announces and withdraws prefixes again and returns their number. It skips wanted prefixes and those of
+	// reannounce announces and withdraws prefixes again and returns their number. It skips wanted prefixes and those of
 	// other programs. If it is interrupted, the next Sync removes the rest.
 	reannounce(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) (int, error)
 }
@@ -46,7 +46,7 @@ type suspect struct {
 }
 
 const (
-	// forgottenAfter is far above the time that bgpd takes for a withdrawal (50 ms).
+	// staleAfter is far above the time that bgpd takes for a withdrawal (50 ms).
 	staleAfter = time.Second
 	stalePause = time.Minute
 )
@@ -121,7 +121,7 @@ func (k *KernelTable) reannounce(ctx context.Context, rail RailSettings, prefixe
 			continue
 		}
 		route := blackhole(table.Table, prefix)
-		// A route that another program added is announced for a reason.
+		// A route that already exists was added by another program and stays.
 		if err := k.handle.RouteAdd(route); err == nil {
 			added = append(added, route)
 		} else if !errors.Is(err, syscall.EEXIST) {

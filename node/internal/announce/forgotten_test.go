@@ -15,17 +15,17 @@ func TestNothingIsGoneBeforeASync(t *testing.T) {
 	}
 	here, away := netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("10.0.0.2/32")
 	table := &KernelTable{rails: map[string]*railTable{"rail0": {}, "rail1": {}}}
-	for _, teller := range []backend{vty, table} {
-		if teller.gone("rail0", away) {
-			t.Errorf("%T: gone before any Sync", teller)
+	for _, recorder := range []backend{vty, table} {
+		if recorder.gone("rail0", away) {
+			t.Errorf("%T: gone before any Sync", recorder)
 		}
 	}
 	left := map[netip.Prefix]bool{here: true}
 	vty.left["rail0"], table.rails["rail0"].left = left, left
-	for _, teller := range []backend{vty, table} {
-		if teller.gone("rail0", here) || !teller.gone("rail0", away) || teller.gone("rail1", away) {
-			t.Errorf("%T: %v, %v and on a rail without a Sync %v, want false, true, false", teller,
-				teller.gone("rail0", here), teller.gone("rail0", away), teller.gone("rail1", away))
+	for _, recorder := range []backend{vty, table} {
+		if recorder.gone("rail0", here) || !recorder.gone("rail0", away) || recorder.gone("rail1", away) {
+			t.Errorf("%T: %v, %v and on a rail without a Sync %v, want false, true, false", recorder,
+				recorder.gone("rail0", here), recorder.gone("rail0", away), recorder.gone("rail1", away))
 		}
 	}
 }

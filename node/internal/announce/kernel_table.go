@@ -91,7 +91,7 @@ func (k *KernelTable) Sync(ctx context.Context, rail plan.Rail, want []netip.Pre
 	if err != nil {
 		return 0, 0, err
 	}
-	good, refused := table.allowed(want)
+	good, refused := table.allowedPrefixes(want)
 	table.mutex.Lock()
 	defer table.mutex.Unlock()
 	there, err := k.routes(table.Table)

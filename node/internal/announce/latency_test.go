@@ -53,12 +53,12 @@ func (f *fabric) measure(t *testing.T, announcer Announcer, rail int, family fam
 			_ = announcer.WaitAdvertised(t.Context(), f.rails[rail], prefix)
 			ended <- time.Since(began)
 		}()
-		f.leaves[rail].until(t, prefix, true)
+		f.leaves[rail].awaitPrefixes(t, prefix, true)
 		fib = append(fib, time.Since(began))
 		waited = append(waited, <-ended)
 		began = time.Now()
 		f.sync(t, announcer, rail, nil)
-		f.leaves[rail].until(t, prefix, false)
+		f.leaves[rail].awaitPrefixes(t, prefix, false)
 		gone = append(gone, time.Since(began))
 	}
 	for _, test := range []struct {
@@ -71,14 +71,14 @@ func (f *fabric) measure(t *testing.T, announcer Announcer, rail int, family fam
 	}
 }
 
-// until waits until the leaf's kernel has the prefixes, or none.
-func (l *leaf) until(t *testing.T, prefixes []netip.Prefix, there bool) {
+// awaitPrefixes waits until the leaf's kernel has the prefixes, or none.
+func (l *leaf) awaitPrefixes(t *testing.T, prefixes []netip.Prefix, there bool) {
 	t.Helper()
 	want := prefixes
 	if !there {
 		want = nil
 	}
-	for until := time.Now().Add(5 * time.Second); !slices.Equal(l.announced(t), want); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(5 * time.Second); !slices.Equal(l.announcedPrefixes(t), want); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("%v, present %v, not within 5 s", prefixes, there)
 		}

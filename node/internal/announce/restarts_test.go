@@ -130,7 +130,7 @@ func keepSyncing(t *testing.T, bench *bench, want [][]netip.Prefix) (stop func()
 
 // fewest polls the number of routes at the rail's leaf; stop returns the minimum.
 func fewest(t *testing.T, leaf *leaf) (stop func() int) {
-	least, end, ended := len(leaf.announced(t)), make(chan struct{}), make(chan struct{})
+	least, end, ended := len(leaf.announcedPrefixes(t)), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
@@ -138,7 +138,7 @@ func fewest(t *testing.T, leaf *leaf) (stop func() int) {
 			case <-end:
 				return
 			case <-time.After(2 * time.Millisecond):
-				least = min(least, len(leaf.announced(t)))
+				least = min(least, len(leaf.announcedPrefixes(t)))
 			}
 		}
 	}()
@@ -278,7 +278,7 @@ func leafKeepsStaleRoutes(t *testing.T, bench *bench) {
 	if err := withdrawn(other); err == nil {
 		t.Error("routes count as withdrawn while bgpd is down")
 	}
-	if there := bench.leaves[0].announced(t); !slices.Equal(there, other) {
+	if there := bench.leaves[0].announcedPrefixes(t); !slices.Equal(there, other) {
 		t.Errorf("leaf did not keep its routes: %v", there)
 	}
 	bench.frr.Start(t, "bgpd")

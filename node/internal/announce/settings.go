@@ -169,13 +169,13 @@ func (s Settings) Allows(rail string, prefixes []netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	_, err = settings.allowed(prefixes)
+	_, err = settings.allowedPrefixes(prefixes)
 	return err
 }
 
-// allowed returns the prefixes that may be announced, sorted and without duplicates. Prefixes above the cap stay in the
-// result: on ErrTooMany the caller must not add any, but needs to know which routes to keep.
-func (r RailSettings) allowed(prefixes []netip.Prefix) ([]netip.Prefix, error) {
+// allowedPrefixes returns the prefixes that may be announced, sorted and without duplicates. Prefixes above the cap
+// stay in the result: on ErrTooMany the caller must not add any, but needs to know which routes to keep.
+func (r RailSettings) allowedPrefixes(prefixes []netip.Prefix) ([]netip.Prefix, error) {
 	var good []netip.Prefix
 	var wrong []error
 	for _, prefix := range prefixes {
@@ -218,10 +218,10 @@ func (r RailSettings) allows(prefix netip.Prefix) error {
 
 // joinFirst joins the first eight errors: a single cause often breaks everything.
 func joinFirst(all []error) error {
-	const most = 8
+	const limit = 8
 	all = slices.DeleteFunc(slices.Clone(all), func(err error) bool { return err == nil })
-	if len(all) > most {
-		all = append(all[:most], errors.New("and "+strconv.Itoa(len(all)-most)+" more"))
+	if len(all) > limit {
+		all = append(all[:limit], errors.New("and "+strconv.Itoa(len(all)-limit)+" more"))
 	}
 	return errors.Join(all...)
 }

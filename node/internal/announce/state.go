@@ -84,9 +84,9 @@ func (r RailSettings) leafAmong(all map[string]json.RawMessage) (neighbor, error
 	return known, decode("show bgp neighbors json", string(raw), &known)
 }
 
-// sent returns the prefixes of a family that bgpd has sent to the rail's leaf. A route counts once its update is
-// written, not while it is queued.
-func (b bgpd) sent(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]bool, error) {
+// sentPrefixes returns the prefixes of a family that bgpd has sent to the rail's leaf. A route counts once its update
+// is written, not while it is queued.
+func (b bgpd) sentPrefixes(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]bool, error) {
 	command := fmt.Sprintf("show bgp %s unicast neighbors %s advertised-routes json", family.name, rail.neighbor())
 	text, err := b.query(ctx, command)
 	if err != nil {

@@ -41,7 +41,7 @@ func (v *Vty) Sync(ctx context.Context, rail plan.Rail, want []netip.Prefix) (ad
 	if err != nil {
 		return 0, 0, err
 	}
-	good, refused := settings.allowed(want)
+	good, refused := settings.allowedPrefixes(want)
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	talk, err := v.bgpd.open(ctx)

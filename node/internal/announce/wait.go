@@ -78,7 +78,7 @@ func (r *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []
 	missing, reason := prefixes, "bgpd has not replied yet"
 	for {
 		var took time.Duration
-		missing, took, err = r.missing(ctx, settings, missing)
+		missing, took, err = r.missingPrefixes(ctx, settings, missing)
 		if err == nil && len(missing) == 0 {
 			return nil
 		}
@@ -91,7 +91,7 @@ func (r *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []
 			}
 			queried = time.Now()
 		}
-		if err != nil && ended(ctx) == nil {
+		if err != nil && contextError(ctx) == nil {
 			reason = err.Error()
 		}
 		select {
@@ -115,8 +115,8 @@ func summarize(prefixes []netip.Prefix) string {
 	return fmt.Sprintf("%s and %d more", prefixes[0], len(prefixes)-1)
 }
 
-// missing returns the prefixes that the leaf lacks, and how long the looks took.
-func (r *reader) missing(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) ([]netip.Prefix, time.Duration, error) {
+// missingPrefixes returns the prefixes that the leaf lacks, and how long the looks took.
+func (r *reader) missingPrefixes(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) ([]netip.Prefix, time.Duration, error) {
 	var missing []netip.Prefix
 	var took time.Duration
 	for _, family := range families {
@@ -164,9 +164,9 @@ func (r *reader) look(ctx context.Context, rail RailSettings, family family) (ma
 		return look.sent, look.took, look.err
 	}
 	began := time.Now()
-	look.sent, look.err = r.bgpd.sent(ctx, rail, family)
+	look.sent, look.err = r.bgpd.sentPrefixes(ctx, rail, family)
 	look.began, look.took = began, time.Since(began)
-	if ended(ctx) != nil {
+	if contextError(ctx) != nil {
 		// This caller's time is over; those behind it must look again.
 		look.began = time.Time{}
 	}

@@ -53,7 +53,7 @@ type frrWatch struct {
 	drift func(context.Context) string
 	known bool
 	up    bool
-	// anew is when the socket was created again, while bgpd has not yet shown all of its configuration.
+	// restarted is when the socket was created again. It is zero once bgpd has shown all of its configuration.
 	restarted time.Time
 	sessions  map[string]string
 }

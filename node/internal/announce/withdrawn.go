@@ -23,7 +23,7 @@ func (r *reader) WaitWithdrawn(ctx context.Context, rail plan.Rail, prefixes []n
 		if err != nil {
 			return err
 		}
-		missing, took, err := r.missing(ctx, settings, prefixes)
+		missing, took, err := r.missingPrefixes(ctx, settings, prefixes)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,8 @@ import (
 // checksumFeatures are the kernel's names. Devices without the generic feature have those of single families.
 var checksumFeatures = []string{"tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6", "tx-checksum-sctp"}
 
-// disableChecksumOffload moves the pod's checksums into its kernel if its interface is a veth. A VF has hardware for them.
+// disableChecksumOffload moves the pod's checksums into its kernel if its interface is a veth. A VF has hardware for
+// them.
 func (l *changes) disableChecksumOffload(path, name string) error {
 	link, err := l.inside.LinkByName(name)
 	if err != nil {

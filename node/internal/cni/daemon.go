@@ -29,7 +29,7 @@ type daemon struct {
 	settings   Settings
 }
 
-// patience says whether connect waits for a daemon that is down.
+// patience selects whether connect waits for a daemon that is down.
 type patience bool
 
 const (
@@ -59,7 +59,7 @@ func connect(settings Settings, patience patience) (*daemon, *types.Error) {
 		_ = socket.Close()
 		return nil, failure(types.ErrInternal, checkDaemon, "create gRPC client for %s: %v", settings.Socket, err)
 	}
-	if !greeted(connection, settings.ConnectTimeout) {
+	if !awaitGreeting(connection, settings.ConnectTimeout) {
 		_ = connection.Close()
 		return nil, failure(types.ErrTryAgainLater, checkDaemon,
 			"railwrightd on %s accepts connections but sent no gRPC greeting within %s",
@@ -87,8 +87,8 @@ func newClientConn(socket net.Conn, settings Settings) (*grpc.ClientConn, error)
 	)
 }
 
-// greeted waits for the server's greeting, because the kernel accepts connections for a hanging daemon.
-func greeted(connection *grpc.ClientConn, timeout time.Duration) bool {
+// awaitGreeting waits for the server's greeting, because the kernel accepts connections for a hanging daemon.
+func awaitGreeting(connection *grpc.ClientConn, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	connection.Connect()

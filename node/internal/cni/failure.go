@@ -16,8 +16,8 @@ import (
 const CodeDifferent = 100
 
 const (
-	mostMessageBytes = 1 << 10
-	mostDetailsBytes = 4 << 10
+	maxMessageBytes = 1 << 10
+	maxDetailsBytes = 4 << 10
 )
 
 const checkDaemon = "check that railwrightd runs on this node (its DaemonSet's pod, or its service), and check its log"
@@ -29,7 +29,7 @@ func failure(code uint, hint, format string, values ...any) *types.Error {
 
 func withHint(code uint, message, details, hint string) *types.Error {
 	// Libraries quote their input, however long it is.
-	message, details = shortened(message, mostMessageBytes), shortened(details, mostDetailsBytes)
+	message, details = shorten(message, maxMessageBytes), shorten(details, maxDetailsBytes)
 	if hint != "" {
 		hint = "hint: " + hint
 	}
@@ -39,11 +39,11 @@ func withHint(code uint, message, details, hint string) *types.Error {
 	return types.NewError(code, message, details+hint)
 }
 
-func shortened(text string, most int) string {
-	if len(text) <= most {
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "") + " ..."
+	return strings.ToValidUTF8(text[:limit], "") + " ..."
 }
 
 // problemOf returns the Problem of an error that the daemon itself returned. For all other errors the outcome of the

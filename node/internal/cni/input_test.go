@@ -133,8 +133,8 @@ func TestPodIsParsedFromArguments(t *testing.T) {
 	}
 }
 
-// edited returns a result with a change.
-func edited(edit func(interfaces, addresses []map[string]any, whole map[string]any)) map[string]any {
+// editResult returns a result with a change.
+func editResult(edit func(interfaces, addresses []map[string]any, whole map[string]any)) map[string]any {
 	whole := result("1.1.0", "/run/netns/p")
 	edit(whole["interfaces"].([]map[string]any), whole["ips"].([]map[string]any), whole)
 	return map[string]any{"prevResult": whole}
@@ -148,28 +148,28 @@ func TestInvalidPrevResultIsRefused(t *testing.T) {
 	}{
 		{"prevResult is required", map[string]any{"prevResult": nil}},
 		{"parse prevResult", map[string]any{"prevResult": "x"}},
-		{"parse prevResult", edited(func(_, _ list, whole map[string]any) { whole["cniVersion"] = "0.4.0" })},
-		{"must not contain null", edited(func(_, _ list, whole map[string]any) { whole["interfaces"] = []any{nil} })},
-		{"interfaces, ips", edited(func(_, _ list, whole map[string]any) { whole["ips"] = []any{nil} })},
-		{"ips and routes", edited(func(_, _ list, whole map[string]any) { whole["routes"] = []any{nil} })},
-		{`must have an interface "net1" with a sandbox`, edited(func(interfaces, _ list, _ map[string]any) { interfaces[1]["name"] = "eth9" })},
-		{`must have a single interface "net1"`, edited(func(interfaces, _ list, whole map[string]any) {
+		{"parse prevResult", editResult(func(_, _ list, whole map[string]any) { whole["cniVersion"] = "0.4.0" })},
+		{"must not contain null", editResult(func(_, _ list, whole map[string]any) { whole["interfaces"] = []any{nil} })},
+		{"interfaces, ips", editResult(func(_, _ list, whole map[string]any) { whole["ips"] = []any{nil} })},
+		{"ips and routes", editResult(func(_, _ list, whole map[string]any) { whole["routes"] = []any{nil} })},
+		{`must have an interface "net1" with a sandbox`, editResult(func(interfaces, _ list, _ map[string]any) { interfaces[1]["name"] = "eth9" })},
+		{`must have a single interface "net1"`, editResult(func(interfaces, _ list, whole map[string]any) {
 			whole["interfaces"] = append(interfaces, interfaces[1])
 		})},
-		{`without a sandbox, got 2`, edited(func(interfaces, _ list, whole map[string]any) {
+		{`without a sandbox, got 2`, editResult(func(interfaces, _ list, whole map[string]any) {
 			whole["interfaces"] = append(interfaces, interfaces[0])
 		})},
-		{`without a sandbox, got 0`, edited(func(interfaces, _ list, whole map[string]any) { interfaces[0]["sandbox"] = "/x" })},
-		{`MAC address must look like 02:00:00:00:01:10, got ""`, edited(func(interfaces, _ list, _ map[string]any) { delete(interfaces[1], "mac") })},
-		{"must be unicast", edited(func(interfaces, _ list, _ map[string]any) { interfaces[1]["mac"] = "ff:ff:ff:ff:ff:ff" })},
-		{"interface index must be below 2, got 7", edited(func(_, addresses list, _ map[string]any) { addresses[0]["interface"] = 7 })},
-		{"must have an address", edited(func(_, _ list, whole map[string]any) { whole["ips"] = list{} })},
-		{"second of its family", edited(func(_, addresses list, _ map[string]any) { addresses[1]["address"] = "10.1.0.6/24" })},
-		{"must be of the same family", edited(func(_, addresses list, whole map[string]any) {
+		{`without a sandbox, got 0`, editResult(func(interfaces, _ list, whole map[string]any) { interfaces[0]["sandbox"] = "/x" })},
+		{`MAC address must look like 02:00:00:00:01:10, got ""`, editResult(func(interfaces, _ list, _ map[string]any) { delete(interfaces[1], "mac") })},
+		{"must be unicast", editResult(func(interfaces, _ list, _ map[string]any) { interfaces[1]["mac"] = "ff:ff:ff:ff:ff:ff" })},
+		{"interface index must be below 2, got 7", editResult(func(_, addresses list, _ map[string]any) { addresses[0]["interface"] = 7 })},
+		{"must have an address", editResult(func(_, _ list, whole map[string]any) { whole["ips"] = list{} })},
+		{"second of its family", editResult(func(_, addresses list, _ map[string]any) { addresses[1]["address"] = "10.1.0.6/24" })},
+		{"must be of the same family", editResult(func(_, addresses list, whole map[string]any) {
 			addresses[0]["gateway"] = "fd00:1::1"
 			whole["ips"] = addresses[:1]
 		})},
-		{"invalid CIDR address: 10.1.", edited(func(_, addresses list, _ map[string]any) { addresses[0]["address"] = "10.1.0.5" })},
+		{"invalid CIDR address: 10.1.", editResult(func(_, addresses list, _ map[string]any) { addresses[0]["address"] = "10.1.0.5" })},
 	} {
 		_, err := prepareWith(t, pod1Args, test.fields)
 		if err == nil || err.Code != 7 || !strings.Contains(err.Msg, test.want) || !strings.HasPrefix(err.Details, "hint: ") {
@@ -179,7 +179,7 @@ func TestInvalidPrevResultIsRefused(t *testing.T) {
 }
 
 func TestSingleFamilyAndMissingGatewayAreAccepted(t *testing.T) {
-	ready, err := prepareWith(t, pod1Args, edited(func(_, addresses []map[string]any, whole map[string]any) {
+	ready, err := prepareWith(t, pod1Args, editResult(func(_, addresses []map[string]any, whole map[string]any) {
 		delete(addresses[1], "gateway")
 		delete(addresses[1], "interface")
 		whole["ips"] = addresses[1:]

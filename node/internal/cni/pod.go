@@ -8,14 +8,14 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-const mostArgs = 16 << 10
+const maxArgs = 16 << 10
 
 // readPod parses the pod from CNI_ARGS (K=V;K=V). It ignores foreign keys. Multus repeats some keys, which is valid as
 // long as the values are equal. It refuses only values that cannot be names; railwrightd applies Kubernetes' rules.
 func readPod(arguments string) (attachment.Pod, error) {
 	var pod attachment.Pod
-	if len(arguments) > mostArgs {
-		return pod, badArgs("", "CNI_ARGS must have at most %d bytes, got %d", mostArgs, len(arguments))
+	if len(arguments) > maxArgs {
+		return pod, badArgs("", "CNI_ARGS must have at most %d bytes, got %d", maxArgs, len(arguments))
 	}
 	fields := map[string]*string{
 		"K8S_POD_NAMESPACE": &pod.Namespace, "K8S_POD_NAME": &pod.Name, "K8S_POD_UID": &pod.UID,

@@ -27,11 +27,11 @@ const (
 )
 
 const (
-	mostConfigBytes = 4 << 20
-	mostRoutes      = 64
-	longestTimeout  = 300 * time.Second
-	leastMTU        = 1280
-	mostMTU         = 65535
+	maxConfigBytes = 4 << 20
+	maxRoutes      = 64
+	longestTimeout = 300 * time.Second
+	minMTU         = 1280
+	maxMTU         = 65535
 )
 
 // Settings are the fields that every command needs.
@@ -64,9 +64,9 @@ type PodSettings struct {
 type fields map[string]json.RawMessage
 
 func readFields(config []byte) (fields, error) {
-	if len(config) > mostConfigBytes {
+	if len(config) > maxConfigBytes {
 		return nil, failure(types.ErrDecodingFailure, "", "configuration must have at most %d bytes, got %d",
-			mostConfigBytes, len(config))
+			maxConfigBytes, len(config))
 	}
 	var found fields
 	if err := json.Unmarshal(config, &found); err != nil {
@@ -75,8 +75,8 @@ func readFields(config []byte) (fields, error) {
 	return found, nil
 }
 
-// into decodes a field, unless it is missing or null. Its error contains the field, the value and the expectation.
-func (f fields) into(name string, target any, expected string) error {
+// decode decodes a field, unless it is missing or null. Its error contains the field, the value and the expectation.
+func (f fields) decode(name string, target any, expected string) error {
 	raw, there := f[name]
 	if !there || bytes.Equal(raw, []byte("null")) {
 		return nil
@@ -99,12 +99,12 @@ func (f fields) settings() (Settings, error) {
 	stateDir, connect, timeout := "", DefaultConnectTimeout.Seconds(), DefaultTimeout.Seconds()
 	const path, seconds = "an absolute path", "seconds above 0 and at most 300"
 	err := errors.Join(
-		f.into("name", &settings.Network, "a name"),
-		f.into("cniVersion", &settings.Version, "a version"),
-		f.into("socket", &settings.Socket, path),
-		f.into("stateDir", &stateDir, path),
-		f.into("connectTimeoutSeconds", &connect, seconds),
-		f.into("timeoutSeconds", &timeout, seconds),
+		f.decode("name", &settings.Network, "a name"),
+		f.decode("cniVersion", &settings.Version, "a version"),
+		f.decode("socket", &settings.Socket, path),
+		f.decode("stateDir", &stateDir, path),
+		f.decode("connectTimeoutSeconds", &connect, seconds),
+		f.decode("timeoutSeconds", &timeout, seconds),
 	)
 	if err != nil {
 		return Settings{}, first(err)
@@ -138,10 +138,10 @@ func (f fields) podSettings() (PodSettings, error) {
 		Destination *netip.Prefix `json:"dst"`
 	}
 	err := errors.Join(
-		f.into("maxRate", &rate, rateExample),
-		f.into("mtu", &wishes.MTU, "a number of bytes"),
-		f.into("routes", &routes, `a list like [{"dst": "10.0.0.0/8"}]`),
-		f.into("deviceID", &wishes.DeviceID, "a PCI address like 0000:08:00.2"),
+		f.decode("maxRate", &rate, rateExample),
+		f.decode("mtu", &wishes.MTU, "a number of bytes"),
+		f.decode("routes", &routes, `a list like [{"dst": "10.0.0.0/8"}]`),
+		f.decode("deviceID", &wishes.DeviceID, "a PCI address like 0000:08:00.2"),
 	)
 	if err != nil {
 		return PodSettings{}, first(err)
@@ -152,8 +152,8 @@ func (f fields) podSettings() (PodSettings, error) {
 			return PodSettings{}, err
 		}
 	}
-	if wishes.MTU != 0 && (wishes.MTU < leastMTU || wishes.MTU > mostMTU) {
-		return PodSettings{}, badField("mtu", strconv.Itoa(wishes.MTU), fmt.Sprintf("%d to %d bytes", leastMTU, mostMTU))
+	if wishes.MTU != 0 && (wishes.MTU < minMTU || wishes.MTU > maxMTU) {
+		return PodSettings{}, badField("mtu", strconv.Itoa(wishes.MTU), fmt.Sprintf("%d to %d bytes", minMTU, maxMTU))
 	}
 	switch {
 	case wishes.DeviceID == "", attachment.IsPCI(wishes.DeviceID):
@@ -162,8 +162,8 @@ func (f fields) podSettings() (PodSettings, error) {
 	default:
 		return PodSettings{}, badField("deviceID", strconv.Quote(wishes.DeviceID), "a PCI address like 0000:08:00.2")
 	}
-	if len(routes) > mostRoutes {
-		return PodSettings{}, badField("routes", strconv.Itoa(len(routes)), fmt.Sprintf("a list of at most %d", mostRoutes))
+	if len(routes) > maxRoutes {
+		return PodSettings{}, badField("routes", strconv.Itoa(len(routes)), fmt.Sprintf("a list of at most %d", maxRoutes))
 	}
 	for _, route := range routes {
 		if route.Destination == nil || !route.Destination.IsValid() || route.Destination.Masked() != *route.Destination {

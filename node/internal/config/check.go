@@ -76,10 +76,10 @@ const (
 	defaultMaxPrefixes      = 200
 	defaultAdvertiseTimeout = "2s"
 	defaultConfirmTimeout   = "1s"
-	mostRails               = 64
+	maxRails                = 64
 	// highestTable is the limit of FRR's table-direct.
 	highestTable = 65535
-	mostRailName = 32
+	maxRailName  = 32
 )
 
 // problems collects errors in the order of the file.
@@ -129,8 +129,8 @@ func (p *problems) openVSwitch(fields ovsFields) OpenVSwitch {
 }
 
 func (p *problems) rails(written []railFields) []Rail {
-	if len(written) == 0 || len(written) > mostRails {
-		p.add("rails", "must have 1 to %d entries, one for each NIC of the GPU network, got %d", mostRails, len(written))
+	if len(written) == 0 || len(written) > maxRails {
+		p.add("rails", "must have 1 to %d entries, one for each NIC of the GPU network, got %d", maxRails, len(written))
 		return nil
 	}
 	rails := make([]Rail, 0, len(written))
@@ -175,7 +175,7 @@ func (p *problems) checkRouters(rails []Rail) {
 }
 
 func (p *problems) rail(where string, fields railFields) Rail {
-	if len(fields.Name) > mostRailName || len(validation.IsDNS1123Label(fields.Name)) > 0 {
+	if len(fields.Name) > maxRailName || len(validation.IsDNS1123Label(fields.Name)) > 0 {
 		p.add(where+".name", "must be a short name like rail0, of a-z, 0-9 and -, got %.80q", fields.Name)
 	}
 	p.link(where+".bridge", fields.Bridge)

@@ -14,7 +14,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-const mostBytes = 1 << 20
+const maxBytes = 1 << 20
 
 // Config is the validated file with its defaults.
 type Config struct {
@@ -150,12 +150,12 @@ func readBounded(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w; set its path with --config", err)
 	}
-	content, err := io.ReadAll(io.LimitReader(opened, mostBytes+1))
+	content, err := io.ReadAll(io.LimitReader(opened, maxBytes+1))
 	if err := errors.Join(err, opened.Close()); err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	if len(content) > mostBytes {
-		return nil, fmt.Errorf("%s must have at most %d bytes; check that it is railwrightd's configuration", path, mostBytes)
+	if len(content) > maxBytes {
+		return nil, fmt.Errorf("%s must have at most %d bytes; check that it is railwrightd's configuration", path, maxBytes)
 	}
 	return content, nil
 }

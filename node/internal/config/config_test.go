@@ -178,7 +178,7 @@ func TestReadErrorsNameTheFile(t *testing.T) {
 	if _, err := Read(path, ""); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("missing file: %v", err)
 	}
-	if err := os.WriteFile(path, make([]byte, mostBytes+1), 0o600); err != nil {
+	if err := os.WriteFile(path, make([]byte, maxBytes+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Read(path, ""); err == nil || !strings.Contains(err.Error(), "at most") {

@@ -16,7 +16,7 @@ type marking struct {
 
 const (
 	highestDSCP = 63
-	mostRouters = 64
+	maxRouters  = 64
 )
 
 func (p *problems) marking(where string, written *marking) plan.Marking {
@@ -51,8 +51,8 @@ func (p *problems) dscp(where string, number int) uint8 {
 
 // routers returns the routers whose errors reach pods: the configured ones, or else the leaf.
 func (p *problems) routers(where string, written []string, leaf netip.Addr) []netip.Prefix {
-	if len(written) > mostRouters {
-		p.add(where, "must have at most %d entries, got %d; use larger prefixes", mostRouters, len(written))
+	if len(written) > maxRouters {
+		p.add(where, "must have at most %d entries, got %d; use larger prefixes", maxRouters, len(written))
 		return nil
 	}
 	var routers []netip.Prefix

@@ -9,18 +9,18 @@ import (
 	"railwright/node/internal/durable"
 )
 
-// remembered is the file of the rails that may have flows and routes on this node.
-type remembered struct {
+// railsFile is the content of the file with the rails that may have flows and routes on this node.
+type railsFile struct {
 	Rails []Rail `json:"rails"`
 }
 
 // RecallRails returns the rails that RememberRails wrote, or none if there is no file.
 func RecallRails(path string) ([]Rail, error) {
-	content, err := durable.ReadSummed(path, mostBytes)
+	content, err := durable.ReadSummed(path, maxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var held remembered
+	var held railsFile
 	if err == nil {
 		err = json.Unmarshal(content, &held)
 	}
@@ -34,7 +34,7 @@ func RecallRails(path string) ([]Rail, error) {
 // RememberRails must be called before anything is programmed for the rails, so that rails that leave the configuration
 // can be undone.
 func RememberRails(path string, rails []Rail) error {
-	content, err := json.Marshal(remembered{rails})
+	content, err := json.Marshal(railsFile{rails})
 	if err == nil {
 		err = durable.WriteSummed(path, content)
 	}

@@ -71,7 +71,7 @@ func unknownIn(value map[string]any, want reflect.Type, path string) []error {
 			found = append(found, unknownFields(value[name], field, where)...)
 		} else {
 			found = append(found, fmt.Errorf("unknown field %.80q; did you mean %q? (known fields: %s)", where,
-				nearest(name, sortedKeys(known)), strings.Join(sortedKeys(known), ", ")))
+				nearestName(name, sortedKeys(known)), strings.Join(sortedKeys(known), ", ")))
 		}
 	}
 	return found
@@ -86,7 +86,7 @@ func sortedKeys[Value any](values map[string]Value) []string {
 	return keys
 }
 
-func nearest(name string, known []string) string {
+func nearestName(name string, known []string) string {
 	return slices.MinFunc(known, func(a, b string) int { return distance(name, a) - distance(name, b) })
 }
 

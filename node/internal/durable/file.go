@@ -111,7 +111,7 @@ func SyncFolder(path string) error {
 }
 
 // Read reads a regular file of at most the given size. It refuses links, pipes and devices: opening them could hang.
-func Read(path string, most int64) ([]byte, error) {
+func Read(path string, limit int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -124,12 +124,12 @@ func Read(path string, most int64) ([]byte, error) {
 	if !status.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s must be a regular file", path)
 	}
-	content, err := io.ReadAll(io.LimitReader(file, most+1))
+	content, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(content)) > most {
-		return nil, fmt.Errorf("%s must have at most %d bytes", path, most)
+	if int64(len(content)) > limit {
+		return nil, fmt.Errorf("%s must have at most %d bytes", path, limit)
 	}
 	return content, nil
 }
@@ -140,8 +140,8 @@ func WriteSummed(path string, content []byte) error {
 }
 
 // ReadSummed reads a file of WriteSummed. It returns ErrDamaged if the checksum does not match.
-func ReadSummed(path string, most int64) ([]byte, error) {
-	text, err := Read(path, most)
+func ReadSummed(path string, limit int64) ([]byte, error) {
+	text, err := Read(path, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ const (
 	DeleteStored    Name = "delete-stored"    // the record on disk says that the attachment leaves
 	DeleteWithdrawn Name = "delete-withdrawn" // FRR no longer has the routes
 	DeleteFlows     Name = "delete-flows"     // the flows are gone
-	DeleteReleased  Name = "delete-released"  // the tenant directory knows
+	DeleteReleased  Name = "delete-released"  // the tenant directory has released the addresses
 	DeleteRemoved   Name = "delete-removed"   // the record is gone from disk
 	DeleteAnswered  Name = "delete-answered"  // all is done; the reply is not sent
 )

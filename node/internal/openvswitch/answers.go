@@ -10,11 +10,11 @@ import (
 // the work; this meter drops in the datapath, before the packet reaches ovs-vswitchd.
 const answersMeter = "slowpath"
 
-// mostAnswers is a bridge's limit per second and its burst. A kernel asks once a second for each neighbour that it
+// maxAnswers is a bridge's limit per second and its burst. A kernel asks once a second for each neighbour that it
 // resolves, and a pod with a permanent entry never asks.
-const mostAnswers = 5000
+const maxAnswers = 5000
 
-func answersBand() string { return fmt.Sprintf("rate=%d burst_size=%d", mostAnswers, mostAnswers) }
+func answersBand() string { return fmt.Sprintf("rate=%d burst_size=%d", maxAnswers, maxAnswers) }
 
 // limitAnswers limits the answers of a bridge. A datapath without meters answers without a limit; that is logged and
 // delays no pod.
@@ -30,7 +30,7 @@ func (c *Client) limitAnswers(ctx context.Context, bridge string) {
 	}
 	if err == nil {
 		err = c.ofctl(ctx, bridge, "", ignore, command,
-			fmt.Sprintf("meter=%s,pktps,burst,stats,bands=type=drop,rate=%d,burst_size=%d", answersMeter, mostAnswers, mostAnswers))
+			fmt.Sprintf("meter=%s,pktps,burst,stats,bands=type=drop,rate=%d,burst_size=%d", answersMeter, maxAnswers, maxAnswers))
 	}
 	if err != nil {
 		c.settings.Log.Warn("answers to ARP and neighbour solicitations are not limited", "bridge", bridge, "cause", err)

@@ -95,7 +95,7 @@ func (b *bridge) follow(ctx context.Context) {
 			log.Warn("bridge cannot be watched", "cause", err)
 		}
 		b.set(err)
-		_ = wait(ctx, after(pause))
+		_ = wait(ctx, afterPause(pause))
 	}
 }
 
@@ -117,7 +117,7 @@ func (b *bridge) watch(ctx context.Context, talk *conversation) error {
 	b.connected(nd)
 	b.expect(unknown)
 	if !seen.canary {
-		b.lost("flows are missing: ovs-vswitchd restarted or was never programmed")
+		b.reportLoss("flows are missing: ovs-vswitchd restarted or was never programmed")
 	}
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
@@ -146,7 +146,7 @@ func (b *bridge) watch(ctx context.Context, talk *conversation) error {
 			return err
 		}
 		if reason := b.compare(seen, now, epoch); reason != "" {
-			b.lost(reason)
+			b.reportLoss(reason)
 		}
 		seen = now
 	}
@@ -189,7 +189,7 @@ func (b *bridge) setProgrammed(yes bool) {
 	b.programmed = yes
 }
 
-func (b *bridge) lost(reason string) {
+func (b *bridge) reportLoss(reason string) {
 	b.expect(unknown)
 	b.setProgrammed(false)
 	b.client.events.post(Event{Bridge: b.name, FlowsLost: true, Reason: reason})
@@ -230,7 +230,7 @@ func (b *bridge) compare(before, now sight, epoch int) string {
 }
 
 // change runs alter, which changes flows and returns their new number or unknown, without a concurrent change, and
-// tells the watch.
+// notifies the watch.
 func (b *bridge) change(alter func() (flows int, err error)) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()

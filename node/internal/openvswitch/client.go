@@ -23,7 +23,7 @@ type Client struct {
 var _ Switch = (*Client)(nil)
 
 // New starts to follow Open vSwitch until ctx ends or Close is called. It does not wait for Open vSwitch: until it
-// runs, calls return an error that says what is missing, and an event reports when it is there.
+// runs, calls return an error that names what is missing, and an event reports when it is there.
 func New(ctx context.Context, settings Settings) (*Client, error) {
 	client, err := newClient(settings)
 	if err != nil {
@@ -40,7 +40,7 @@ func New(ctx context.Context, settings Settings) (*Client, error) {
 	return client, nil
 }
 
-// NewReader is New for a process beside the daemon that calls Datapath only. It knows no bridge: following a bridge
+// NewReader is New for a process other than the daemon that calls only Datapath. It knows no bridge: following a bridge
 // tests flows on it, which the daemon would take for another program's.
 func NewReader(ctx context.Context, settings Settings) (*Client, error) {
 	client, err := newClient(settings)
@@ -99,8 +99,8 @@ func (c *Client) Events(ctx context.Context) <-chan Event {
 	return c.events.subscribe(ctx)
 }
 
-// known returns a bridge of a rail. It refuses all other names, so that no name from outside gets further.
-func (c *Client) known(name string) (*bridge, error) {
+// knownBridge returns a bridge of a rail. It refuses all other names, so that no name from outside gets further.
+func (c *Client) knownBridge(name string) (*bridge, error) {
 	if bridge, ok := c.bridges[name]; ok {
 		return bridge, nil
 	}

@@ -18,7 +18,7 @@ func (c *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
 		return nil, err
 	}
 	view := datapathView{hardwareOffload: read.open.OtherConfig["hw-offload"] == "true", onSwitch: map[string]bool{}}
-	links, err := again(c.host.handle.LinkList)
+	links, err := retryDump(c.host.handle.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
@@ -52,8 +52,8 @@ func (c *Client) Datapath(ctx context.Context) ([]CachedFlow, error) {
 	return flows, nil
 }
 
-// again repeats a kernel dump that a concurrent change interrupted.
-func again[Item any](list func() ([]Item, error)) ([]Item, error) {
+// retryDump repeats a kernel dump that a concurrent change interrupted.
+func retryDump[Item any](list func() ([]Item, error)) ([]Item, error) {
 	items, err := list()
 	for try := 1; try < 5 && errors.Is(err, netlink.ErrDumpInterrupted); try++ {
 		items, err = list()

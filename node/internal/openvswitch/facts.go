@@ -26,7 +26,7 @@ var (
 // Facts returns the state of a rail's bridge. It fails if the bridge is unfit for pods or Open vSwitch does not reply;
 // the flows must then stay as they are.
 func (c *Client) Facts(ctx context.Context, rail plan.Rail) (plan.Facts, error) {
-	bridge, err := c.known(rail.Bridge)
+	bridge, err := c.knownBridge(rail.Bridge)
 	if err != nil {
 		return plan.Facts{}, err
 	}
@@ -109,8 +109,8 @@ func (b *bridge) leafMAC(host *host, local face, address netip.Addr) (attachment
 	return attachment.MAC{}, err.Error()
 }
 
-// looked is the last result of Facts in compareFacts.
-type looked struct {
+// lookResult is a result of Facts, or the problem that prevented it.
+type lookResult struct {
 	facts   plan.Facts
 	problem string
 }
@@ -120,7 +120,7 @@ const factsPause = 10 * time.Millisecond
 
 // compareFacts reports every bridge whose facts have changed.
 func (c *Client) compareFacts(ctx context.Context) {
-	before := map[string]looked{}
+	before := map[string]lookResult{}
 	for {
 		if wait(ctx, c.doubt) != nil {
 			return
@@ -133,22 +133,22 @@ func (c *Client) compareFacts(ctx context.Context) {
 				c.events.post(Event{Bridge: name, Reason: reason})
 			}
 		}
-		_ = wait(ctx, after(factsPause))
+		_ = wait(ctx, afterPause(factsPause))
 	}
 }
 
-func (c *Client) lookAt(ctx context.Context, bridge *bridge) looked {
+func (c *Client) lookAt(ctx context.Context, bridge *bridge) lookResult {
 	ctx, cancel := context.WithTimeout(ctx, databaseBound)
 	defer cancel()
 	facts, err := c.facts(ctx, bridge)
 	if err != nil {
-		return looked{problem: err.Error()}
+		return lookResult{problem: err.Error()}
 	}
-	return looked{facts: facts}
+	return lookResult{facts: facts}
 }
 
 // describeDifference describes the first change, or returns "".
-func describeDifference(old, now looked) string {
+func describeDifference(old, now lookResult) string {
 	switch {
 	case now.problem != "" && now.problem != old.problem:
 		return now.problem

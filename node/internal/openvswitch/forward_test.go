@@ -44,7 +44,7 @@ func TestPodsReachEachOtherOnlyThroughTheGateway(t *testing.T) {
 		}
 	}
 
-	counters := rail.counted(t)
+	counters := rail.readCounters(t)
 	for _, pod := range rail.pods {
 		if spoofed := counters[plan.Cookie(pod.Number, plan.DropSpoofed)].Packets; spoofed != 0 {
 			t.Errorf("%d packets of a well-behaved kernel count as spoofed", spoofed)

@@ -23,7 +23,7 @@ func TestOfctlRetriesDroppedConnections(t *testing.T) {
 	for _, test := range []struct {
 		hangUps int32
 		works   bool
-	}{{0, true}, {mostAttempts - 1, true}, {mostAttempts, false}} {
+	}{{0, true}, {maxAttempts - 1, true}, {maxAttempts, false}} {
 		hangUps.Store(test.hangUps)
 		differing, err := client.compare(t.Context(), bridgeName, want[1:])
 		if works := err == nil && len(differing) == 1; works != test.works {

@@ -68,7 +68,7 @@ func (h *host) face(bridge string) (face, error) {
 	if err != nil {
 		return face{}, fmt.Errorf("read interface: %w", err)
 	}
-	found, err := again(func() ([]netlink.Addr, error) { return h.handle.AddrList(link, netlink.FAMILY_ALL) })
+	found, err := retryDump(func() ([]netlink.Addr, error) { return h.handle.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return face{}, fmt.Errorf("list addresses of interface: %w", err)
 	}
@@ -90,7 +90,7 @@ const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | n
 // neighbour, and asks the kernel to resolve it if necessary. Without one it returns the router with a link-local
 // address, which unnumbered BGP uses.
 func (h *host) leaf(bridge string, local face, address netip.Addr) (attachment.MAC, error) {
-	neighbours, err := again(func() ([]netlink.Neigh, error) {
+	neighbours, err := retryDump(func() ([]netlink.Neigh, error) {
 		return h.handle.NeighList(local.index, netlink.FAMILY_ALL)
 	})
 	if err != nil {
@@ -164,15 +164,15 @@ func (h *host) resolve(index int, address netip.Addr) {
 func (h *host) follow(ctx context.Context, changed func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	links, linksError := subscribe(func(updates chan<- netlink.LinkUpdate) error {
-		options := netlink.LinkSubscribeOptions{Namespace: h.at(), ErrorCallback: cancel}
+		options := netlink.LinkSubscribeOptions{Namespace: h.subscribeNamespace(), ErrorCallback: cancel}
 		return netlink.LinkSubscribeWithOptions(updates, ctx.Done(), options)
 	})
 	addresses, addressesError := subscribe(func(updates chan<- netlink.AddrUpdate) error {
-		options := netlink.AddrSubscribeOptions{Namespace: h.at(), ErrorCallback: cancel}
+		options := netlink.AddrSubscribeOptions{Namespace: h.subscribeNamespace(), ErrorCallback: cancel}
 		return netlink.AddrSubscribeWithOptions(updates, ctx.Done(), options)
 	})
 	neighbours, neighboursError := subscribe(func(updates chan<- netlink.NeighUpdate) error {
-		options := netlink.NeighSubscribeOptions{Namespace: h.at(), ErrorCallback: cancel}
+		options := netlink.NeighSubscribeOptions{Namespace: h.subscribeNamespace(), ErrorCallback: cancel}
 		return netlink.NeighSubscribeWithOptions(updates, ctx.Done(), options)
 	})
 	// The subscriptions deliver what they have read before they see the end.
@@ -201,8 +201,8 @@ func (h *host) follow(ctx context.Context, changed func()) error {
 	}
 }
 
-// at returns the namespace to subscribe in; nil means this process's own.
-func (h *host) at() *netns.NsHandle {
+// subscribeNamespace returns the namespace to subscribe in; nil means this process's own.
+func (h *host) subscribeNamespace() *netns.NsHandle {
 	if h.namespace.IsOpen() {
 		return &h.namespace
 	}
@@ -233,11 +233,11 @@ func (c *Client) followHost(ctx context.Context) {
 		}
 		c.settings.Log.Warn("subscribing to kernel events again", "cause", err)
 		c.look()
-		_ = wait(ctx, after(longestPause))
+		_ = wait(ctx, afterPause(longestPause))
 	}
 }
 
-func after(pause time.Duration) <-chan struct{} {
+func afterPause(pause time.Duration) <-chan struct{} {
 	over := make(chan struct{})
 	time.AfterFunc(pause, func() { close(over) })
 	return over

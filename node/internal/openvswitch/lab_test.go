@@ -199,8 +199,8 @@ func (l *lab) programHost(t testing.TB) {
 	}
 }
 
-// counted returns the counters of ovs-vswitchd, including those that the datapath still holds.
-func (l *lab) counted(t testing.TB) map[uint64]Count {
+// readCounters returns the counters of ovs-vswitchd, including those that the datapath still holds.
+func (l *lab) readCounters(t testing.TB) map[uint64]Count {
 	t.Helper()
 	l.open.Appctl(t, "revalidator/purge")
 	counters, err := l.client.Counters(t.Context(), bridgeName)

@@ -33,7 +33,7 @@ func TestDSCPIsTrustedRewrittenOrRefused(t *testing.T) {
 	} {
 		rail.rail.Marking = test.marking
 		rail.program(t)
-		before := rail.counted(t)
+		before := rail.readCounters(t)
 		want, refused := map[string]int{}, uint64(0)
 		for _, wire := range []*testlab.Wire{near, leaf} {
 			wire.Forget()
@@ -82,7 +82,7 @@ func TestDSCPIsTrustedRewrittenOrRefused(t *testing.T) {
 				t.Errorf("%s: %s received %v", name, where, seen)
 			}
 		}
-		after := rail.counted(t)
+		after := rail.readCounters(t)
 		since := func(reason plan.Reason) uint64 {
 			return after[plan.Cookie(first.Number, reason)].Packets - before[plan.Cookie(first.Number, reason)].Packets
 		}

@@ -14,7 +14,7 @@ import (
 const narrow = 1400
 
 // TestPathMTUErrorsReachPods checks that the leaf's "too long" errors of IPv4 and IPv6 reach the pod and nothing else
-// from the leaf does, and that nobody of another tenant can send one.
+// from the leaf does, and that no pod of another tenant can send one.
 func TestPathMTUErrorsReachPods(t *testing.T) {
 	t.Parallel()
 	rail := newLab(t)
@@ -34,7 +34,7 @@ func TestPathMTUErrorsReachPods(t *testing.T) {
 	if knows := rail.learnsMTU(t, pod, remoteIPv4); knows {
 		t.Error("pod learned the MTU without configured routers")
 	}
-	if dropped(rail.counted(t), plan.DropUnknownSource) == 0 {
+	if sumDropped(rail.readCounters(t), plan.DropUnknownSource) == 0 {
 		t.Error("the leaf's error was not counted as unknown_source")
 	}
 

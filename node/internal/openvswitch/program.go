@@ -32,7 +32,7 @@ func strictRule(flow plan.Flow) string {
 // Change adds and deletes flows in an atomic bundle, and deletes meters that no flow uses any more. It skips flows
 // whose meter cannot be created and reports them in the error, so that the others do not suffer.
 func (c *Client) Change(ctx context.Context, name string, add, remove []plan.Flow) error {
-	bridge, err := c.known(name)
+	bridge, err := c.knownBridge(name)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func ignore(string) {}
 // Replace makes flows the flows of the bridge in an atomic bundle and returns how many differed. Like Change it skips
 // flows whose meter cannot be created.
 func (c *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (int, error) {
-	bridge, err := c.known(name)
+	bridge, err := c.knownBridge(name)
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +88,7 @@ func (c *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (i
 		repaired = countFlows(differing)
 		if repaired > 0 {
 			c.settings.Log.Info("flows differ (+ missing, - unexpected)", "bridge", name,
-				"count", repaired, "first", differing[:min(len(differing), mostLogged)])
+				"count", repaired, "first", differing[:min(len(differing), maxLogged)])
 			err := c.ofctl(ctx, name, rules(flows), ignore, "replace-flows", "-")
 			if err != nil {
 				return unknown, fmt.Errorf("replace flows of %s (%d, none done): %w", name, len(flows), err)
@@ -109,7 +109,7 @@ func rules(flows []plan.Flow) string {
 
 // Differences returns the differences between the wanted and the actual flows, in ovs-ofctl's syntax.
 func (c *Client) Differences(ctx context.Context, name string, flows []plan.Flow) ([]string, error) {
-	if _, err := c.known(name); err != nil {
+	if _, err := c.knownBridge(name); err != nil {
 		return nil, err
 	}
 	differing, err := c.compare(ctx, name, flows)
@@ -147,8 +147,8 @@ func (c *Client) compare(ctx context.Context, bridge string, flows []plan.Flow) 
 	return nil, nil
 }
 
-// mostLogged is the number of differences that are logged.
-const mostLogged = 4
+// maxLogged is the number of differences that are logged.
+const maxLogged = 4
 
 // differ is the exit status of ovs-ofctl diff-flows for differences.
 const differ = 2
@@ -168,7 +168,7 @@ func countFlows(differing []string) int {
 
 // Counters returns the counters of our flows on the bridge by cookie.
 func (c *Client) Counters(ctx context.Context, name string) (map[uint64]Count, error) {
-	if _, err := c.known(name); err != nil {
+	if _, err := c.knownBridge(name); err != nil {
 		return nil, err
 	}
 	counters := map[uint64]Count{}

@@ -12,8 +12,8 @@ import (
 	"railwright/node/testlab"
 )
 
-// framesOfAKind is the number of frames of each kind. The tests of the whole lab send 100,000.
-const framesOfAKind = 2000
+// framesPerKind is the number of frames of each kind. The tests of the whole lab send 100,000.
+const framesPerKind = 2000
 
 // marker marks every crafted frame: as payload, or as the MAC address that a pod pretends to have.
 var marker = attachment.MAC{0x02, 0x66, 0x66, 0x66, 0x66, 0x66}
@@ -159,19 +159,19 @@ func TestSpoofedFramesAreDroppedAndCounted(t *testing.T) {
 // expectDropped sends frames of a kind and checks that all of them are counted with their reason.
 func (l *lab) expectDropped(t *testing.T, mine *testlab.Wire, me *labPod, kind string, frame crafted) {
 	t.Helper()
-	before := l.counted(t)[plan.Cookie(me.Number, frame.reason)].Packets
-	for n := range framesOfAKind {
+	before := l.readCounters(t)[plan.Cookie(me.Number, frame.reason)].Packets
+	for n := range framesPerKind {
 		mine.Send(t, frame.frame)
 		if n%100 == 99 {
 			askGateway(t, mine, me)
 		}
 	}
-	counted := l.counted(t)[plan.Cookie(me.Number, frame.reason)].Packets - before
-	if frame.reason == plan.DropNotForUs && counted > framesOfAKind && counted < framesOfAKind+10 {
-		counted = framesOfAKind // the pod's own kernel occasionally sends such frames too
+	counted := l.readCounters(t)[plan.Cookie(me.Number, frame.reason)].Packets - before
+	if frame.reason == plan.DropNotForUs && counted > framesPerKind && counted < framesPerKind+10 {
+		counted = framesPerKind // the pod's own kernel occasionally sends such frames too
 	}
-	if counted != framesOfAKind {
-		t.Errorf("%s: %d of %d frames counted as %v", kind, counted, framesOfAKind, frame.reason)
+	if counted != framesPerKind {
+		t.Errorf("%s: %d of %d frames counted as %v", kind, counted, framesPerKind, frame.reason)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestDiscoveryIsNotRouted(t *testing.T) {
 	if arrived := there.Count(marked); arrived != 0 {
 		t.Errorf("%d messages of neighbour discovery arrived", arrived)
 	}
-	if refused := rail.counted(t)[plan.Cookie(0, plan.DropNotForUs)].Packets; refused < 500 {
+	if refused := rail.readCounters(t)[plan.Cookie(0, plan.DropNotForUs)].Packets; refused < 500 {
 		t.Errorf("%d of 500 counted", refused)
 	}
 	if ttl, err := ping(me.namespace, other); err != nil || ttl != "64" {
@@ -206,8 +206,8 @@ func TestDiscoveryIsNotRouted(t *testing.T) {
 	}
 }
 
-// dropped sums the packets with a reason.
-func dropped(counters map[uint64]Count, reason plan.Reason) uint64 {
+// sumDropped sums the packets with a reason.
+func sumDropped(counters map[uint64]Count, reason plan.Reason) uint64 {
 	var sum uint64
 	for cookie, count := range counters {
 		if _, r, _ := plan.ParseCookie(cookie); r == reason {

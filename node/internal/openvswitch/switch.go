@@ -72,7 +72,7 @@ type CachedFlow struct {
 	Bytes   uint64
 	// UsedSeconds is the time since the last packet. It is negative if there was none.
 	UsedSeconds float64
-	// Offloaded reports whether the flow runs in hardware. If not, Reason says why, as far as known.
+	// Offloaded reports whether the flow runs in hardware. If not, Reason explains why, as far as known.
 	Offloaded bool
 	// Layer is the layer that runs the flow: "tc", "ovs" (kernel datapath), "netdev" (userspace datapath) or "dpdk".
 	Layer  string

@@ -29,7 +29,7 @@ func TestNoPacketPassesBetweenTenants(t *testing.T) {
 	far.Addresses = []netip.Addr{remoteIPv4, remoteIPv6}
 
 	rail.expect(t, 0, direction{first, second}, direction{second, first}, direction{first, far}, direction{far, first}, direction{far, second})
-	if counted := dropped(rail.counted(t), plan.DropOtherTenant); counted != 10*datagrams {
+	if counted := sumDropped(rail.readCounters(t), plan.DropOtherTenant); counted != 10*datagrams {
 		t.Errorf("%d packets counted as other_tenant, want %d", counted, 10*datagrams)
 	}
 
@@ -46,9 +46,9 @@ func TestNoPacketPassesBetweenTenants(t *testing.T) {
 	})
 	rail.program(t)
 	rail.expect(t, 0, direction{first, far}, direction{far, first})
-	counters := rail.counted(t)
+	counters := rail.readCounters(t)
 	for _, reason := range []plan.Reason{plan.DropUnknownDestination, plan.DropUnknownSource} {
-		if counted := dropped(counters, reason); counted < 2*datagrams {
+		if counted := sumDropped(counters, reason); counted < 2*datagrams {
 			t.Errorf("%d packets counted as %v", counted, reason)
 		}
 	}

@@ -19,10 +19,10 @@ import (
 
 // Limits on the run time and output of Open vSwitch's tools.
 const (
-	toolBound       = 20 * time.Second
-	longestLine     = 1 << 20
-	mostOutputBytes = 512 << 20
-	mostComplaint   = 2000
+	toolBound      = 20 * time.Second
+	longestLine    = 1 << 20
+	maxOutputBytes = 512 << 20
+	maxComplaint   = 2000
 )
 
 // exitStatus is a tool's exit status other than 0, which does not always mean failure.
@@ -48,7 +48,7 @@ func runTool(ctx context.Context, input io.Reader, visit func(line string), prog
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	command.WaitDelay = time.Second
 	command.Stdin = input
-	complaint := &head{most: mostComplaint}
+	complaint := &head{limit: maxComplaint}
 	command.Stderr = complaint
 	out, err := command.StdoutPipe()
 	if err != nil {
@@ -77,14 +77,14 @@ func runTool(ctx context.Context, input io.Reader, visit func(line string), prog
 }
 
 func eachLine(from io.Reader, visit func(line string)) error {
-	left := &io.LimitedReader{R: from, N: mostOutputBytes}
+	left := &io.LimitedReader{R: from, N: maxOutputBytes}
 	lines := bufio.NewScanner(left)
 	lines.Buffer(make([]byte, 0, 64<<10), longestLine)
 	for lines.Scan() {
 		visit(lines.Text())
 	}
 	if lines.Err() == nil && left.N == 0 {
-		return fmt.Errorf("output must be at most %d MiB", mostOutputBytes>>20)
+		return fmt.Errorf("output must be at most %d MiB", maxOutputBytes>>20)
 	}
 	return lines.Err()
 }
@@ -92,11 +92,11 @@ func eachLine(from io.Reader, visit func(line string)) error {
 // head keeps the beginning of its input.
 type head struct {
 	bytes.Buffer
-	most int
+	limit int
 }
 
 func (h *head) Write(data []byte) (int, error) {
-	if room := h.most - h.Len(); room > 0 {
+	if room := h.limit - h.Len(); room > 0 {
 		h.Buffer.Write(data[:min(room, len(data))])
 	}
 	return len(data), nil
@@ -108,8 +108,8 @@ func (h *head) line() string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// mostAttempts is the number of attempts to connect to a bridge.
-const mostAttempts = 3
+// maxAttempts is the number of attempts to connect to a bridge.
+const maxAttempts = 3
 
 // hungUp matches ovs-ofctl's message for a connection that ovs-vswitchd closed before both sides had sent a hello, as
 // it does with a connection that it could not serve for a second. Nothing was requested then, so a retry is safe.
@@ -121,7 +121,7 @@ func (c *Client) ofctl(ctx context.Context, bridge, input string, visit func(lin
 	arguments ...string) error {
 	full := append([]string{"-O", "OpenFlow14", "--bundle", command, "unix:" + c.settings.management(bridge)},
 		arguments...)
-	for left := mostAttempts - 1; ; left-- {
+	for left := maxAttempts - 1; ; left-- {
 		var stdin io.Reader
 		if input != "" {
 			stdin = strings.NewReader(input)

@@ -21,7 +21,7 @@ func TestExpiringTTLCausesNoUpcall(t *testing.T) {
 	rail.program(t)
 	here, there, leaf := testlab.OpenWire(t, first.namespace, "eth0"), testlab.OpenWire(t, second.namespace, "eth0"), testlab.OpenWire(t, rail.leaf, "swp1")
 	const each = 50
-	before := dropped(rail.counted(t), plan.DropNotForUs)
+	before := sumDropped(rail.readCounters(t), plan.DropNotForUs)
 	for n := range each {
 		for _, hops := range []byte{0, 1} {
 			for _, to := range []int{0, 1} {
@@ -49,7 +49,7 @@ func TestExpiringTTLCausesNoUpcall(t *testing.T) {
 	}
 	var counted uint64
 	for until := time.Now().Add(testlab.Patience); counted < 8*each && time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
-		counted = dropped(rail.counted(t), plan.DropNotForUs) - before
+		counted = sumDropped(rail.readCounters(t), plan.DropNotForUs) - before
 	}
 	if counted < 8*each {
 		t.Errorf("%d of %d packets counted:\n%s", counted, 8*each, rail.open.Ofctl(t, bridgeName, "dump-flows"))

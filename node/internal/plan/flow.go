@@ -38,7 +38,7 @@ func ParseCookie(cookie uint64) (number uint16, reason Reason, ours bool) {
 	return uint16(cookie >> 32), Reason(cookie), cookie>>48 == Magic
 }
 
-// Reason says why a flow counts a packet.
+// Reason is the reason why a flow counts a packet.
 type Reason uint32
 
 // Dropping flows carry a reason so that their counters can be read; at most one of them counts a packet. Sent, Received

@@ -52,7 +52,7 @@ type Facts struct {
 	BridgeMAC attachment.MAC
 	// LeafMAC is the leaf's MAC address in the host's neighbour table. While it is zero, nothing leaves the node.
 	LeafMAC attachment.MAC
-	// LeafProblem says why LeafMAC is unknown, with the next step.
+	// LeafProblem explains why LeafMAC is unknown, with the next step.
 	LeafProblem string
 	// AnswersND reports whether the datapath takes flows that answer neighbour solicitations.
 	AnswersND bool
@@ -65,7 +65,7 @@ type Facts struct {
 	Ports map[string]uint32
 }
 
-// Tenants says which tenants may communicate, as far as this node needs it.
+// Tenants describes which tenants may communicate, as far as this node needs to know.
 type Tenants struct {
 	// Numbers are this node's numbers for tenants, from 1. A tenant without a number reaches nothing.
 	Numbers map[string]uint32

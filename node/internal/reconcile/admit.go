@@ -114,7 +114,7 @@ func (r *rail) checkHostAddresses() error {
 	case err != nil:
 		return fmt.Errorf("check this host's addresses: %w", err)
 	case len(addresses) > 0:
-		return fmt.Errorf("host address %s is in the pods' prefixes of rail %s, %v", strings.Join(addresses[:min(len(addresses), mostNamed)], ", "),
+		return fmt.Errorf("host address %s is in the pods' prefixes of rail %s, %v", strings.Join(addresses[:min(len(addresses), maxNamed)], ", "),
 			r.Name, r.configured.Prefixes)
 	}
 	return nil

@@ -67,8 +67,8 @@ func (r *Reconciler) Attach(ctx context.Context, want attachment.Attachment) (At
 	return Attached{record.Rail, record.Tenant, missing, bridge.bridgeMAC, bridge.userspace}, nil
 }
 
-// mostNamed is the number of nodes that a message names.
-const mostNamed = 5
+// maxNamed is the number of nodes that a message names.
+const maxNamed = 5
 
 // notifyUnconfirmed reports nodes that have not confirmed the address. The pod starts, and they drop its packets until
 // they do.
@@ -77,8 +77,8 @@ func (r *Reconciler) notifyUnconfirmed(record store.Record, missing []string) {
 	if r.notifier == nil {
 		return
 	}
-	named := strings.Join(missing[:min(len(missing), mostNamed)], ", ")
-	if more := len(missing) - mostNamed; more > 0 {
+	named := strings.Join(missing[:min(len(missing), maxNamed)], ", ")
+	if more := len(missing) - maxNamed; more > 0 {
 		named += fmt.Sprintf(" and %d more", more)
 	}
 	r.notifier.NotifyPod(record.Pod, "NodesUnconfirmed", fmt.Sprintf("%s of rail %s is up, but not confirmed within %s by %s; packets to "+

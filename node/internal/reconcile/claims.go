@@ -15,8 +15,8 @@ const (
 	// claimBound bounds a claim in the background. An ADD has its own bound.
 	claimBound  = 2 * time.Second
 	claimsEvery = time.Second
-	// mostAtOnce limits the attachments that are processed concurrently in the background.
-	mostAtOnce = 64
+	// maxAtOnce limits the attachments that are processed concurrently in the background.
+	maxAtOnce = 64
 )
 
 // claims holds the attachments whose addresses the tenant directory has accepted. Only these get flows and new routes:
@@ -142,7 +142,7 @@ func (r *Reconciler) keepClaims(ctx context.Context) {
 // forEachRecord calls act for all records, many concurrently so that they share passes, and waits for all.
 func forEachRecord(records []store.Record, act func(store.Record)) {
 	var group sync.WaitGroup
-	turn := make(chan struct{}, mostAtOnce)
+	turn := make(chan struct{}, maxAtOnce)
 	for _, record := range records {
 		turn <- struct{}{}
 		group.Go(func() {

@@ -74,7 +74,7 @@ func (r *Reconciler) reduce(ctx context.Context, record store.Record, rest []att
 }
 
 // undo removes an attachment whose key the caller has locked. The record leaves the store once nothing of it is real
-// and others may use its addresses. The error says what remains; the housekeeping continues.
+// and others may use its addresses. The error names what remains; the housekeeping continues.
 func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 	began := time.Now()
 	r.withdrawals.note(record)

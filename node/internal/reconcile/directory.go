@@ -46,7 +46,7 @@ func (r *Reconciler) followDirectory(ctx context.Context) {
 	}
 }
 
-// confirmer tells the directory which of its views the node's flows implement.
+// confirmer reports to the directory which of its views the node's flows implement.
 type confirmer struct {
 	wake signal
 

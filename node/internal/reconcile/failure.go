@@ -9,13 +9,13 @@ type Kind int
 const (
 	// Internal is a bug or an unexpected error.
 	Internal Kind = iota
-	// OtherBody means that the key is already attached with different settings.
+	// Conflicting means that the key is already attached with different settings.
 	Conflicting
 	// Taken means that an address or interface belongs to another attachment with a live pod.
 	Taken
 	// NotReleased means that the address belonged to another tenant and a node has not released it yet.
 	NotReleased
-	// Outside means that the address is in none of the prefixes that it must be in.
+	// OutsidePrefixes means that the address is in none of the prefixes that it must be in.
 	OutsidePrefixes
 	// NoRail means that the interface is on no rail's bridge.
 	NoRail
@@ -27,9 +27,9 @@ const (
 	NotStored
 	// NoPod means that the network namespace does not exist.
 	NoPod
-	// SwitchAway means that Open vSwitch or the bridge is unavailable.
+	// SwitchUnavailable means that Open vSwitch or the bridge is unavailable.
 	SwitchUnavailable
-	// RoutesAway means that FRR or the kernel's table is unavailable.
+	// RoutingUnavailable means that FRR or the kernel's table is unavailable.
 	RoutingUnavailable
 	// NotAdvertised means that the routes were not sent to the leaf in time.
 	NotAdvertised
@@ -37,7 +37,7 @@ const (
 	NotForwarded
 	// NoTenant means that the namespace is in two tenants or in none that is valid.
 	NoTenant
-	// DirectoryAway means that the tenants are unknown.
+	// DirectoryUnavailable means that the tenants are unknown.
 	DirectoryUnavailable
 	// Busy means that another request holds the key.
 	Busy

@@ -16,7 +16,7 @@ const (
 )
 
 // awaitForwarding waits, if configured, until the leaf has sent a packet for each of the pod's addresses to this node:
-// FRR only reports that the leaf was told. Without flows no packet is counted.
+// FRR only reports that the routes were sent to the leaf. Without flows no packet is counted.
 func (r *Reconciler) awaitForwarding(ctx context.Context, rail *rail, record store.Record) error {
 	if r.config.ForwardTimeout == 0 || !record.Has(attachment.Routes) || !record.Has(attachment.Flows) {
 		return nil

@@ -217,7 +217,7 @@ func (r *Reconciler) removePort(ctx context.Context, record store.Record) {
 }
 
 // CollectGarbage deletes the network's attachments that are not valid and whose pods are gone, and returns their keys.
-// It keeps those of live pods whatever the list says: two runtimes may share a network.
+// It keeps those of live pods whatever the list contains: two runtimes may share a network.
 func (r *Reconciler) CollectGarbage(
 	ctx context.Context, network string, valid []attachment.Key,
 ) ([]attachment.Key, error) {

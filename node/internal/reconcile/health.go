@@ -11,7 +11,7 @@ import (
 
 const (
 	metricsEvery = 15 * time.Second
-	mostTroubles = 20
+	maxTroubles  = 20
 	// readyBound is below the DaemonSet's probe timeout of 3 s.
 	readyBound = 2 * time.Second
 	// stuckAfter is far above the period of each of our loops.
@@ -51,8 +51,8 @@ func (r *rail) attachmentProblems() []string {
 			problems = append(problems, fmt.Sprintf("state of the pod of %s is unknown: %s", record.Key, reason))
 		}
 	}
-	if more := len(problems) - mostTroubles; more > 0 {
-		problems = append(problems[:mostTroubles], fmt.Sprintf("and %d more like these", more))
+	if more := len(problems) - maxTroubles; more > 0 {
+		problems = append(problems[:maxTroubles], fmt.Sprintf("and %d more like these", more))
 	}
 	return problems
 }
@@ -170,7 +170,7 @@ func (r *rail) measure(ctx context.Context) metrics.Rail {
 		measured.RoutesAnnounced = &last.routes
 	}
 	if counted := r.tally(ctx); counted.flows != nil {
-		installed := counted.installed()
+		installed := counted.countFlows()
 		measured.FlowsInstalled, measured.Dropped = &installed, counted.all()
 	}
 	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err == nil {

@@ -20,7 +20,7 @@ const (
 	lookBound = 3 * time.Second
 	// advertisedBound is short, because a CHECK does not wait for a leaf as an ADD does.
 	advertisedBound = time.Second
-	mostDifferences = 20
+	maxDifferences  = 20
 )
 
 // Check compares the parts of an attachment with the actual state and returns the differences. It changes nothing.
@@ -60,7 +60,7 @@ func (r *Reconciler) Check(ctx context.Context, key attachment.Key, parts []atta
 	if slices.Contains(parts, attachment.Routes) && record.Has(attachment.Routes) {
 		problems = append(problems, rail.routeDifferences(ctx, record)...)
 	}
-	return problems[:min(len(problems), mostDifferences)], nil
+	return problems[:min(len(problems), maxDifferences)], nil
 }
 
 // flowDifferences compares the whole bridge: flows that are missing for others, such as memberships of tenants, affect
@@ -228,8 +228,8 @@ func (r *rail) tally(ctx context.Context) tally {
 	return counted
 }
 
-// installed returns the number of all flows.
-func (t tally) installed() int {
+// countFlows returns the number of all flows.
+func (t tally) countFlows() int {
 	sum := 0
 	for _, flows := range t.flows {
 		sum += flows

@@ -55,7 +55,7 @@ type planned struct {
 	view      uint64
 	bridgeMAC attachment.MAC
 	userspace bool
-	// nowhere reports that a retired rail has no bridge.
+	// noBridge reports that a retired rail has no bridge.
 	noBridge bool
 }
 
@@ -100,7 +100,7 @@ func (r *rail) cleanUp(ctx context.Context, result *outcome) {
 	if r.cleaned {
 		return
 	}
-	err := within(ctx, func(bound context.Context) error {
+	err := withBound(ctx, func(bound context.Context) error {
 		_, err := r.reconciler.openVSwitch.Facts(bound, r.Rail)
 		if !errors.Is(err, openvswitch.ErrNoBridge) {
 			_, err = r.reconciler.openVSwitch.Replace(bound, r.Bridge, nil)
@@ -132,7 +132,7 @@ func (r *rail) program(ctx context.Context, flows []plan.Flow, cause string) err
 		if len(add)+len(remove) == 0 {
 			return nil
 		}
-		err := within(ctx, func(bound context.Context) error { return openVSwitch.Change(bound, r.Bridge, add, remove) })
+		err := withBound(ctx, func(bound context.Context) error { return openVSwitch.Change(bound, r.Bridge, add, remove) })
 		if err == nil {
 			r.last = now
 			reachFailpoints(add, remove)
@@ -143,7 +143,7 @@ func (r *rail) program(ctx context.Context, flows []plan.Flow, cause string) err
 		cause = "change-failed"
 	}
 	var repaired int
-	err := within(ctx, func(bound context.Context) (err error) {
+	err := withBound(ctx, func(bound context.Context) (err error) {
 		repaired, err = openVSwitch.Replace(bound, r.Bridge, flows)
 		return err
 	})
@@ -163,8 +163,8 @@ func (r *rail) program(ctx context.Context, flows []plan.Flow, cause string) err
 	return nil
 }
 
-// within bounds a call of the switch.
-func within(ctx context.Context, call func(context.Context) error) error {
+// withBound calls the switch with a deadline.
+func withBound(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, switchBound)
 	defer cancel()
 	return call(ctx)

@@ -20,7 +20,7 @@ const (
 	routesBound  = 3 * time.Second
 )
 
-// due says what a pass must check completely, with the cause. Empty means only what changed since the last pass.
+// due names what a pass must check completely, with the cause. Empty means only what changed since the last pass.
 type due struct{ flows, routes string }
 
 func (d due) merge(other due) due {
@@ -51,7 +51,7 @@ type rail struct {
 	// The fields below belong to the worker's goroutine. last and announced are nil if unknown.
 	last      applied
 	announced prefixes
-	// left reports that the rail is retired and cleaned up.
+	// cleaned reports that the rail is retired and cleaned up.
 	cleaned bool
 }
 

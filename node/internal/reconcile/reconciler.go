@@ -43,7 +43,7 @@ type Links interface {
 
 // Notifier sends events about pods to their users.
 type Notifier interface {
-	// TellPod must not block.
+	// NotifyPod must not block.
 	NotifyPod(pod attachment.Pod, reason, message string)
 }
 
@@ -59,7 +59,7 @@ type Parts struct {
 	Log       *slog.Logger
 	// Links reads interfaces of this host.
 	Links Links
-	// Teller sends events about pods. It may be nil.
+	// Notifier sends events about pods. It may be nil.
 	Notifier Notifier
 	// Tombstones is the folder of DELs that plugins left.
 	Tombstones string

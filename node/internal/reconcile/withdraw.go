@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// mostHeld is how long an address is reserved if it is unknown whether the leaf has withdrawn it. A leaf keeps
+	// maxHeld is how long an address is reserved if it is unknown whether the leaf has withdrawn it. A leaf keeps
 	// routes of an ended session for 120 s, both in `railwrightd frr-config` and by FRR's default.
-	mostHeld = 130 * time.Second
+	maxHeld = 130 * time.Second
 	// withdrawBound bounds the wait of a DEL; the housekeeping waits for the rest.
 	withdrawBound = time.Second
 	// holdBound bounds the call that informs the other nodes.
@@ -74,10 +74,10 @@ func (r *Reconciler) hold(ctx context.Context, record store.Record) error {
 }
 
 // awaitWithdrawal waits for the leaf to withdraw the routes before others may use the addresses: while it has a route
-// to this node, a route to another node is a second path. The error says why the addresses are still reserved.
+// to this node, a route to another node is a second path. The error explains why the addresses are still reserved.
 func (r *Reconciler) awaitWithdrawal(ctx context.Context, rail *rail, record store.Record) error {
 	held, announced := r.withdrawals.held(record.Key)
-	if !announced || held > mostHeld {
+	if !announced || held > maxHeld {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, withdrawBound)
@@ -87,7 +87,7 @@ func (r *Reconciler) awaitWithdrawal(ctx context.Context, rail *rail, record sto
 		prefixes = append(prefixes, netip.PrefixFrom(address, address.BitLen()))
 	}
 	if err := r.announcer.WaitWithdrawn(ctx, rail.Rail, prefixes); err != nil {
-		return fmt.Errorf("addresses are reserved for at most %s: %w", (mostHeld - held).Round(time.Second), err)
+		return fmt.Errorf("addresses are reserved for at most %s: %w", (maxHeld - held).Round(time.Second), err)
 	}
 	return nil
 }

@@ -32,12 +32,12 @@ func TestAddressIsReservedUntilTheLeafWithdrawsIt(t *testing.T) {
 		t.Error(bench.diary.all())
 	}
 
-	// After the maximum time the address is released even without word from the leaf.
+	// After the maximum time the address is released even if the leaf did not confirm the withdrawal.
 	record := bench.mustAttach(3, bothParts...)
 	bench.mustDetach(3, bothParts...)
 	held := bench.withdrawals
 	held.mutex.Lock()
-	held.since[record.Key] = time.Now().Add(-mostHeld - time.Second)
+	held.since[record.Key] = time.Now().Add(-maxHeld - time.Second)
 	held.mutex.Unlock()
 	bench.tend.notify()
 	bench.eventually("address is released", func() bool { return bench.diary.count("release 10.1.0.3") == 1 })

@@ -66,7 +66,7 @@ func TestTenThousandHostileRequestsOfEachRPC(t *testing.T) {
 	for name, empty := range validRequests() {
 		random := rand.New(rand.NewPCG(7, 7))
 		for range requestsEach {
-			content := corrupted(random, empty)
+			content := corruptRequest(random, empty)
 			var reply []byte
 			err := connection.Invoke(ctx, "/railwright.node.v1.NodeNetwork/"+name, &content, &reply)
 			checkReply(t, name, content, err)
@@ -84,9 +84,9 @@ func TestTenThousandHostileRequestsOfEachRPC(t *testing.T) {
 	t.Log(counted.codes)
 }
 
-// corrupted returns the bytes of a request with hostile texts in its fields and sometimes with changed, truncated or
-// repeated bytes.
-func corrupted(random *rand.Rand, empty func() proto.Message) []byte {
+// corruptRequest returns the bytes of a request with hostile texts in its fields and sometimes with changed, truncated
+// or repeated bytes.
+func corruptRequest(random *rand.Rand, empty func() proto.Message) []byte {
 	message := empty()
 	for range random.IntN(3) {
 		mutateField(random, message.ProtoReflect())
@@ -94,7 +94,7 @@ func corrupted(random *rand.Rand, empty func() proto.Message) []byte {
 	content, err := proto.Marshal(message)
 	if err != nil || len(content) == 0 {
 		// The message has no fields.
-		return corrupted(random, func() proto.Message { return goodAdd() })
+		return corruptRequest(random, func() proto.Message { return goodAdd() })
 	}
 	switch random.IntN(6) {
 	case 0:

@@ -22,8 +22,8 @@ import (
 
 // Limits of the server.
 const (
-	mostBytes     = 4 << 20
-	mostRequests  = 512
+	maxBytes      = 4 << 20
+	maxRequests   = 512
 	requestBound  = 15 * time.Second
 	connectBound  = 5 * time.Second
 	shutdownBound = 10 * time.Second
@@ -63,8 +63,8 @@ func New(network Network, counter Counter, log *slog.Logger) *Server {
 func (s *Server) Serve(ctx context.Context, listener net.Listener, allowed []uint32) error {
 	grpcServer := grpc.NewServer(
 		grpc.Creds(peerCredentials{allowed}),
-		grpc.MaxRecvMsgSize(mostBytes), grpc.MaxConcurrentStreams(mostRequests), grpc.ConnectionTimeout(connectBound),
-		grpc.UnaryInterceptor(s.around),
+		grpc.MaxRecvMsgSize(maxBytes), grpc.MaxConcurrentStreams(maxRequests), grpc.ConnectionTimeout(connectBound),
+		grpc.UnaryInterceptor(s.intercept),
 	)
 	nodev1.RegisterNodeNetworkServer(grpcServer, s)
 	ended := make(chan struct{})
@@ -84,8 +84,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, allowed []uin
 	return err
 }
 
-// around wraps every request: it sets the deadline, counts the reply, and confines a panic to its request.
-func (s *Server) around(
+// intercept wraps every request: it sets the deadline, counts the reply, and confines a panic to its request.
+func (s *Server) intercept(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (reply any, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestBound)
@@ -169,8 +169,8 @@ func (s *Server) CollectGarbage(
 	if err := checkNetwork(request.GetNetwork()); err != nil {
 		return nil, err
 	}
-	if len(request.GetValid()) > mostKeys {
-		return nil, badConfig("valid attachments must be at most %d, got %d", mostKeys, len(request.GetValid()))
+	if len(request.GetValid()) > maxKeys {
+		return nil, badConfig("valid attachments must be at most %d, got %d", maxKeys, len(request.GetValid()))
 	}
 	var valid []attachment.Key
 	for _, message := range request.GetValid() {

@@ -188,11 +188,11 @@ func TestLongMessagesAreRefused(t *testing.T) {
 	connection, _ := serve(t, &recorder{}, []uint32{uint32(os.Geteuid())})
 	client := nodev1.NewNodeNetworkClient(connection)
 	request := goodAdd()
-	request.Netns = strings.Repeat("n", mostBytes)
+	request.Netns = strings.Repeat("n", maxBytes)
 	if _, err := client.Add(testContext(t), request); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
-	many := &nodev1.CollectGarbageRequest{Network: "n", Valid: make([]*nodev1.Key, mostKeys+1)}
+	many := &nodev1.CollectGarbageRequest{Network: "n", Valid: make([]*nodev1.Key, maxKeys+1)}
 	if _, err := client.CollectGarbage(testContext(t), many); detailOf(t, err).GetCniCode() != cniBadConfig {
 		t.Error(err)
 	}

@@ -15,9 +15,9 @@ import (
 
 // Limits of a request.
 const (
-	mostKeys = 20_000
-	// mostRate is 10 Tbit/s, more than any port has. A higher value is a mistake of units.
-	mostRate = 10_000_000_000_000
+	maxKeys = 20_000
+	// maxRate is 10 Tbit/s, more than any port has. A higher value is a mistake of units.
+	maxRate = 10_000_000_000_000
 )
 
 var (
@@ -50,8 +50,8 @@ func attachmentOf(request *nodev1.AddRequest) (attachment.Attachment, error) {
 	if err != nil {
 		return attachment.Attachment{}, err
 	}
-	if request.GetMaxRateBitsPerS() > mostRate {
-		return attachment.Attachment{}, badConfig("max_rate must be at most %d bit/s, got %d", uint64(mostRate),
+	if request.GetMaxRateBitsPerS() > maxRate {
+		return attachment.Attachment{}, badConfig("max_rate must be at most %d bit/s, got %d", uint64(maxRate),
 			request.GetMaxRateBitsPerS())
 	}
 	return attachment.Attachment{

@@ -19,7 +19,7 @@ import (
 
 const (
 	formatVersion = 1
-	mostBytes     = 64 << 10
+	maxBytes      = 64 << 10
 	damagedFolder = "damaged"
 )
 
@@ -76,7 +76,7 @@ func removeFile(folder string, key attachment.Key) error {
 }
 
 func readFile(path string) (Record, error) {
-	content, err := durable.Read(path, mostBytes)
+	content, err := durable.Read(path, maxBytes)
 	if err != nil {
 		return Record{}, fmt.Errorf("read record: %w", err)
 	}

@@ -156,10 +156,10 @@ func TestDamagedFilesAreMovedAwayAndReported(t *testing.T) {
 		"empty.json":            {},
 		"text.json":             []byte("no JSON at all"),
 		"old.json":              []byte(`{"version":9,"sha256":"","record":{}}`),
-		"long.json":             make([]byte, mostBytes+1),
+		"long.json":             make([]byte, maxBytes+1),
 		"stranger":              []byte("{}"),
 		fileName(twin.Key):      mustEncode(t, twin),
-		fileName(sample(3).Key): flipped(t, sample(3)),
+		fileName(sample(3).Key): flipBit(t, sample(3)),
 		"wrong-name.json":       mustEncode(t, sample(4)),
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
@@ -200,8 +200,8 @@ func mustEncode(t *testing.T, record Record) []byte {
 	return content
 }
 
-// flipped returns an encoded record with one bit changed.
-func flipped(t *testing.T, record Record) []byte {
+// flipBit returns an encoded record with one bit changed.
+func flipBit(t *testing.T, record Record) []byte {
 	content := mustEncode(t, record)
 	content[len(content)/2] ^= 1
 	return content

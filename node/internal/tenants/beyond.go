@@ -29,12 +29,12 @@ func isWithin(prefix netip.Prefix, pods []netip.Prefix) bool {
 }
 
 func summarize(prefixes []netip.Prefix) string {
-	const most = 4
+	const limit = 4
 	var texts []string
-	for _, prefix := range prefixes[:min(len(prefixes), most)] {
+	for _, prefix := range prefixes[:min(len(prefixes), limit)] {
 		texts = append(texts, prefix.String())
 	}
-	if more := len(prefixes) - most; more > 0 {
+	if more := len(prefixes) - limit; more > 0 {
 		texts = append(texts, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(texts, ", ")

@@ -17,7 +17,8 @@ type Tenant struct {
 	Name       string         `json:"name"`
 	Namespaces []string       `json:"namespaces,omitempty"`
 	Prefixes   []netip.Prefix `json:"prefixes,omitempty"`
-	// Fault says why the tenant cannot be used. Its namespaces then belong to no tenant, and their pods do not start.
+	// Fault explains why the tenant cannot be used. Its namespaces then belong to no tenant, and their pods do not
+	// start.
 	Fault string `json:"fault,omitempty"`
 }
 
@@ -25,16 +26,16 @@ type Tenant struct {
 type Peering struct {
 	A string `json:"a"`
 	B string `json:"b"`
-	// Fault says why the peering has no effect although it can be parsed.
+	// Fault explains why the peering has no effect although it can be parsed.
 	Fault string `json:"fault,omitempty"`
 }
 
 // Limits of a policy.
 const (
-	MostTenants    = 10000
-	MostNamespaces = 10000
-	MostPrefixes   = 64
-	MostPeerings   = 20000
+	MaxTenants    = 10000
+	MaxNamespaces = 10000
+	MaxPrefixes   = 64
+	MaxPeerings   = 20000
 )
 
 // Shortest prefixes of a tenant: a mistake like 0.0.0.0/0 would take every address from all others.
@@ -48,16 +49,16 @@ func (t Tenant) Check() error {
 	if err := checkSubdomain("tenant", t.Name); err != nil {
 		return err
 	}
-	if len(t.Namespaces) > MostNamespaces {
-		return fmt.Errorf("namespaces must have at most %d entries, got %d", MostNamespaces, len(t.Namespaces))
+	if len(t.Namespaces) > MaxNamespaces {
+		return fmt.Errorf("namespaces must have at most %d entries, got %d", MaxNamespaces, len(t.Namespaces))
 	}
 	for _, namespace := range t.Namespaces {
 		if err := CheckNamespace(namespace); err != nil {
 			return err
 		}
 	}
-	if len(t.Prefixes) > MostPrefixes {
-		return fmt.Errorf("prefixes must have at most %d entries, got %d", MostPrefixes, len(t.Prefixes))
+	if len(t.Prefixes) > MaxPrefixes {
+		return fmt.Errorf("prefixes must have at most %d entries, got %d", MaxPrefixes, len(t.Prefixes))
 	}
 	for _, prefix := range t.Prefixes {
 		if err := CheckPrefix(prefix); err != nil {

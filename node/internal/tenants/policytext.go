@@ -28,9 +28,9 @@ func ParsePolicy(content []byte) (*Policy, error) {
 	if err := UnmarshalStrict(content, &text); err != nil {
 		return nil, err
 	}
-	if len(text.Tenants) > MostTenants || len(text.Peerings) > MostPeerings {
+	if len(text.Tenants) > MaxTenants || len(text.Peerings) > MaxPeerings {
 		return nil, fmt.Errorf("policy must have at most %d tenants and %d peerings, got %d and %d",
-			MostTenants, MostPeerings, len(text.Tenants), len(text.Peerings))
+			MaxTenants, MaxPeerings, len(text.Tenants), len(text.Peerings))
 	}
 	policy := &Policy{}
 	names := map[string]bool{}

@@ -7,9 +7,9 @@ import (
 	"go4.org/netipx"
 )
 
-// mostHoles limits the holes in the prefixes of a tenant. With more, none of them is used. A hole costs up to 24 (112)
+// maxHoles limits the holes in the prefixes of a tenant. With more, none of them is used. A hole costs up to 24 (112)
 // prefixes.
-const mostHoles = 256
+const maxHoles = 256
 
 // PrefixIndex finds the prefixes that contain an address or another prefix.
 type PrefixIndex struct {
@@ -56,7 +56,7 @@ func Host(address netip.Addr) netip.Prefix { return netip.PrefixFrom(address, ad
 
 // Without returns the prefixes minus the holes, as few as possible, or nil if there are too many holes.
 func Without(prefixes, holes []netip.Prefix) []netip.Prefix {
-	if len(holes) > mostHoles {
+	if len(holes) > maxHoles {
 		return nil
 	}
 	var builder netipx.IPSetBuilder

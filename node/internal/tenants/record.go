@@ -16,10 +16,10 @@ const Gone int64 = -1
 
 // Maximum number of entries of each kind in a record. More is a bug or an attack; etcd accepts 1.5 MB for an object.
 const (
-	MostAddresses = 4096
-	MostReleased  = 8192
-	MostUses      = 4096
-	MostSeen      = 20000
+	MaxAddresses = 4096
+	MaxReleased  = 8192
+	MaxUses      = 4096
+	MaxSeen      = 20000
 )
 
 // Record is the state that a node publishes to all others. Only that node writes it. A node that lost its record, or
@@ -85,14 +85,14 @@ func (r *Record) Check() error {
 		return fmt.Errorf("generation and revision must be at least 1, got %d and %d", r.Generation, r.Revision)
 	}
 	for _, count := range []struct {
-		name       string
-		have, most int
+		name        string
+		have, limit int
 	}{
-		{"addresses", len(r.Addresses), MostAddresses}, {"prefixes", len(r.Prefixes), MostUses},
-		{"released addresses", len(r.Released), MostReleased}, {"nodes seen", len(r.Seen), MostSeen},
+		{"addresses", len(r.Addresses), MaxAddresses}, {"prefixes", len(r.Prefixes), MaxUses},
+		{"released addresses", len(r.Released), MaxReleased}, {"nodes seen", len(r.Seen), MaxSeen},
 	} {
-		if count.have > count.most {
-			return fmt.Errorf("%s must have at most %d entries, got %d", count.name, count.most, count.have)
+		if count.have > count.limit {
+			return fmt.Errorf("%s must have at most %d entries, got %d", count.name, count.limit, count.have)
 		}
 	}
 	return r.checkEntries()

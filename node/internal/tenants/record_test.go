@@ -62,8 +62,8 @@ func TestInvalidRecordsAreRefused(t *testing.T) {
 		"released by nobody": func(r *Record) { r.Released[0].Tenant = "ns:" },
 		"seen":               func(r *Record) { r.Seen["a b"] = 1 },
 		"seen, below":        func(r *Record) { r.Seen["a.00000000"] = -2 },
-		"addresses, more":    func(r *Record) { r.Addresses = make([]Address, MostAddresses+1) },
-		"released, more":     func(r *Record) { r.Released = make([]Released, MostReleased+1) },
+		"addresses, more":    func(r *Record) { r.Addresses = make([]Address, MaxAddresses+1) },
+		"released, more":     func(r *Record) { r.Released = make([]Released, MaxReleased+1) },
 		"zero address":       func(r *Record) { r.Addresses[0].Address = netip.Addr{} },
 	} {
 		record := sample()

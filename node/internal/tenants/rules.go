@@ -108,7 +108,7 @@ func (r *Rules) addPeer(tenant, to string) {
 	}
 }
 
-// TenantOf returns the tenant of a namespace. The error says why it has none.
+// TenantOf returns the tenant of a namespace. The error explains why it has none.
 func (r *Rules) TenantOf(namespace string) (string, error) {
 	if err := CheckNamespace(namespace); err != nil {
 		return "", err

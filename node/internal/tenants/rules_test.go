@@ -138,7 +138,7 @@ func TestPeeringsOpenBothWays(t *testing.T) {
 
 func TestTooManyHolesRemoveThePrefix(t *testing.T) {
 	var holes []netip.Prefix
-	for i := range mostHoles + 1 {
+	for i := range maxHoles + 1 {
 		holes = append(holes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 256), byte(i)}), 32))
 	}
 	if left := Without(prefixes("10.0.0.0/8"), holes); len(left) > 0 {

@@ -7,7 +7,7 @@ import (
 
 // Store publishes the nodes' records and the operators' policy: a shared folder or an API server. Each record has a
 // single writer, so a store needs no transaction over two of them. Each method states what the store must guarantee;
-// the package's documentation says why that is enough.
+// the package's documentation explains why that is enough.
 type Store interface {
 	// Publish writes this node's record. After it returns nil, every Read that any node starts later returns the
 	// record. It returns ErrForeign if another process changed the record, and ErrRemoved if it is gone or leaving.
@@ -31,7 +31,7 @@ type Snapshot struct {
 	Records map[string]*Record
 	// Unreadable maps names to records that cannot be parsed.
 	Unreadable map[string]Unreadable
-	// Policy is nil if it cannot be read; PolicyFault then says why.
+	// Policy is nil if it cannot be read; PolicyFault then explains why.
 	Policy      *Policy
 	PolicyFault string
 }

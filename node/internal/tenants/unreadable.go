@@ -17,8 +17,8 @@ type Unreadable struct {
 	Unknown bool
 }
 
-// mostNamed limits the prefixes of a record. With more, its content counts as unknown.
-const mostNamed = MostAddresses + MostUses + MostReleased
+// maxNamed limits the prefixes of a record. With more, its content counts as unknown.
+const maxNamed = MaxAddresses + MaxUses + MaxReleased
 
 // Suspect returns what an unreadable record may hold.
 func Suspect(content []byte, cause error) Unreadable {
@@ -31,7 +31,7 @@ func Suspect(content []byte, cause error) Unreadable {
 	found.collect(value)
 	slices.SortFunc(found.Names, netip.Prefix.Compare)
 	found.Names = slices.Compact(found.Names)
-	found.Unknown = len(found.Names) > mostNamed
+	found.Unknown = len(found.Names) > maxNamed
 	return found
 }
 

@@ -24,8 +24,8 @@ import (
 const DefaultFolder = "/var/lib/railwright/tombstones"
 
 const (
-	mostBytes = 64 << 10
-	suffix    = ".json"
+	maxBytes = 64 << 10
+	suffix   = ".json"
 )
 
 // Tombstone is a pending DEL.
@@ -85,7 +85,7 @@ func Write(folder string, stone Tombstone) error {
 
 // Read reads a tombstone. Its errors name the file.
 func Read(path string) (Tombstone, error) {
-	text, err := durable.Read(path, mostBytes)
+	text, err := durable.Read(path, maxBytes)
 	if err != nil {
 		return Tombstone{}, fmt.Errorf("tombstone: %w", err)
 	}

@@ -22,7 +22,7 @@ func stone() Tombstone {
 	}
 }
 
-func listed(t *testing.T, folder string) []string {
+func listNames(t *testing.T, folder string) []string {
 	t.Helper()
 	paths, err := List(folder)
 	if err != nil {
@@ -33,13 +33,13 @@ func listed(t *testing.T, folder string) []string {
 
 func TestWriteThenRead(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "state", "tombstones")
-	if paths := listed(t, folder); paths != nil {
+	if paths := listNames(t, folder); paths != nil {
 		t.Fatalf("%v without a folder", paths)
 	}
 	if err := Write(folder, stone()); err != nil {
 		t.Fatal(err)
 	}
-	paths := listed(t, folder)
+	paths := listNames(t, folder)
 	if len(paths) != 1 || filepath.Base(paths[0]) != stone().Name() {
 		t.Fatalf("%v", paths)
 	}
@@ -68,13 +68,13 @@ func TestRepeatedDelIsOneFileAndOtherPartsAreAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if read, err := Read(listed(t, folder)[0]); err != nil || !read.Written.Equal(later.Written) {
+	if read, err := Read(listNames(t, folder)[0]); err != nil || !read.Written.Equal(later.Written) {
 		t.Errorf("%+v %v", read, err)
 	}
 	if err := Write(folder, flows); err != nil {
 		t.Fatal(err)
 	}
-	if paths := listed(t, folder); len(paths) != 2 {
+	if paths := listNames(t, folder); len(paths) != 2 {
 		t.Errorf("%v", paths)
 	}
 }
@@ -96,7 +96,7 @@ func TestInvalidTombstonesAreRefused(t *testing.T) {
 		if err := Write(folder, wrong); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
-		if paths := listed(t, folder); paths != nil {
+		if paths := listNames(t, folder); paths != nil {
 			t.Errorf("%s: wrote %v", want, paths)
 		}
 	}
@@ -183,7 +183,7 @@ func TestFullDiskIsAnErrorAndKeepsTheOldTombstone(t *testing.T) {
 	if entries, _ := os.ReadDir(folder); len(entries) != 2 {
 		t.Errorf("files left: %v", entries)
 	}
-	if read, err := Read(listed(t, folder)[0]); err != nil || !reflect.DeepEqual(read, stone()) {
+	if read, err := Read(listNames(t, folder)[0]); err != nil || !reflect.DeepEqual(read, stone()) {
 		t.Errorf("%+v %v", read, err)
 	}
 }

@@ -19,7 +19,7 @@ var (
 	routes = []nodev1.Part{nodev1.Part_PART_ROUTES}
 )
 
-// sourceChain is how the source has it: two plugins of ours behind ovs, here with tuning between.
+// sourceChain returns the plugins after ovs in the reference chain: our two providers, here preceded by tuning.
 func sourceChain() []map[string]any {
 	return []map[string]any{
 		{"type": "tuning", "sysctl": map[string]string{"net.ipv4.conf.net1.arp_notify": "1"}},
@@ -34,8 +34,8 @@ func (l *lab) write(t *testing.T, conflist []byte) {
 	}
 }
 
-// seen in the pod and on the switch: what the plugins' request must say.
-func (l *lab) seen(t *testing.T, pod *testlab.Namespace, key *nodev1.Key) *nodev1.AddRequest {
+// expectedRequest returns the request that the plugins must send, from the state of the pod and the switch.
+func (l *lab) expectedRequest(t *testing.T, pod *testlab.Namespace, key *nodev1.Key) *nodev1.AddRequest {
 	t.Helper()
 	var links []struct {
 		Address   string `json:"address"`
@@ -78,7 +78,7 @@ func wantAsked(t *testing.T, lab *lab, want ...proto.Message) {
 	}
 }
 
-// must do a verb by cnitool.
+// must runs a verb with cnitool, returns its output, and fails the test if the verb fails.
 func (l *lab) must(t *testing.T, verb string, pod *testlab.Namespace) string {
 	t.Helper()
 	output, err := l.cnitool(verb, pod)
@@ -88,7 +88,7 @@ func (l *lab) must(t *testing.T, verb string, pod *testlab.Namespace) string {
 	return output
 }
 
-// gatewayReply has the plugin write the gateway's MAC into the pod.
+// gatewayReply returns a reply that makes the plugin write the gateway's MAC address into the pod.
 func gatewayReply(_ context.Context, request proto.Message) (proto.Message, error) {
 	if _, ok := request.(*nodev1.AddRequest); ok {
 		return &nodev1.AddReply{Rail: "rail1", Tenant: "ns:tenant1", GatewayMac: bridgeMAC}, nil
@@ -110,7 +110,7 @@ func TestTheSourcesChainRunsUnchanged(t *testing.T) {
 	if key.GetNetwork() != network || key.GetInterface() != "net1" || !strings.HasPrefix(key.GetContainerId(), "cnitool-") {
 		t.Errorf("key %v", key)
 	}
-	request := lab.seen(t, pod, key)
+	request := lab.expectedRequest(t, pod, key)
 	for index, parts := range [][]nodev1.Part{flows, routes} {
 		if want := withParts(request, parts); !proto.Equal(requests[index], want) {
 			t.Errorf("asked %v\nwant  %v", requests[index], want)
@@ -121,7 +121,7 @@ func TestTheSourcesChainRunsUnchanged(t *testing.T) {
 	lab.must(t, "check", pod)
 	wantAsked(t, lab, &nodev1.CheckRequest{Key: key, Parts: flows}, &nodev1.CheckRequest{Key: key, Parts: routes})
 	undone := []proto.Message{&nodev1.DeleteRequest{Key: key, Parts: routes}, &nodev1.DeleteRequest{Key: key, Parts: flows}}
-	for range 2 { // the second time, nothing is left of it, the runtime's cache neither
+	for range 2 { // the second DEL finds nothing, not even the runtime's cache
 		lab.must(t, "del", pod)
 		wantAsked(t, lab, undone...)
 		if ports := lab.ports(t); len(ports) != 0 {
@@ -142,7 +142,7 @@ func TestBothPartsInOneCall(t *testing.T) {
 	if len(requests) != 1 {
 		t.Fatalf("asked %v", requests)
 	}
-	want := withParts(lab.seen(t, pod, requests[0].(*nodev1.AddRequest).GetKey()), []nodev1.Part{flows[0], routes[0]})
+	want := withParts(lab.expectedRequest(t, pod, requests[0].(*nodev1.AddRequest).GetKey()), []nodev1.Part{flows[0], routes[0]})
 	want.MaxRateBitsPerS = 10_000_000_000
 	if !proto.Equal(requests[0], want) {
 		t.Errorf("asked %v\nwant  %v", requests[0], want)
@@ -151,13 +151,14 @@ func TestBothPartsInOneCall(t *testing.T) {
 		t.Errorf("routes %s", found)
 	}
 	if !strings.Contains(printed, `"dst": "fd00::/16"`) {
-		t.Errorf("the result is without the route: %s", printed)
+		t.Errorf("result lacks the route: %s", printed)
 	}
 	lab.must(t, "del", pod)
 	wantAsked(t, lab, &nodev1.DeleteRequest{Key: want.GetKey(), Parts: want.GetParts()})
 }
 
-// wantGatewayKnown to the pod for good: no ARP and no neighbour discovery for its first packet.
+// wantGatewayKnown checks that the pod has permanent neighbour entries of the gateway, so that its first packet needs
+// no ARP or neighbour discovery.
 func wantGatewayKnown(t *testing.T, pod *testlab.Namespace) {
 	t.Helper()
 	for _, gateway := range []string{"10.1.0.1", "fd00:1::1"} {
@@ -167,8 +168,8 @@ func wantGatewayKnown(t *testing.T, pod *testlab.Namespace) {
 	}
 }
 
-// wantRecorded holds a result against the recorded one, whose changing values are named. It is what the plugins' own
-// tests are fed.
+// wantRecorded compares a result with the recorded one, in which names replace the values that change. The plugins' own
+// tests read the recorded results.
 func wantRecorded(t *testing.T, name, printed string, request *nodev1.AddRequest) {
 	t.Helper()
 	var result struct {

@@ -1,5 +1,6 @@
-// Package chain runs the plugins as container runtimes do: in a chain behind the real ovs-cni, by cnitool and by libcni,
-// on a real Open vSwitch: with a recorder in railwrightd's place, which shows what they ask, and with railwrightd itself.
+// Package chain runs the plugins as container runtimes do, with cnitool and libcni, in a chain after the real ovs-cni
+// on a real Open vSwitch. The tests use a recorder in place of railwrightd, which records the requests, or railwrightd
+// itself.
 package chain
 
 import (
@@ -26,18 +27,18 @@ var bridge, bridgeMAC = railnode.Rail{Node: 1}.Bridge(), railnode.Rail{Node: 1}.
 
 func TestMain(m *testing.M) { os.Exit(railnode.Main(m)) }
 
-// lab is a node with one rail, and pods. Its folder has the plugins under their names (bin), configurations (net.d) and
-// what is /var/lib for them (lib).
+// lab is a node with one rail and pods. Its folder holds the plugins (bin), their configurations (net.d), and the
+// folder that they see as /var/lib (lib).
 type lab struct {
 	*railnode.Node
 	pods []*testlab.Namespace
-	// daemon is the recorder in railwrightd's place; nil where that runs itself.
+	// daemon is the recorder, or nil if railwrightd runs.
 	daemon *cnitest.Daemon
-	// socket and state are what the plugins are told of the daemon.
+	// socket and state are the paths of the daemon in the plugins' configuration.
 	socket, state string
 }
 
-// newLab where a recorder answers.
+// newLab creates a lab with a recorder.
 func newLab(t *testing.T, pods int) *lab {
 	t.Helper()
 	node, daemon := railnode.New(t, 1, 1), cnitest.Start(t)
@@ -72,8 +73,8 @@ func newLabOn(t *testing.T, node *railnode.Node, pods int) *lab {
 	return made
 }
 
-// wrap a program so that it runs on the lab's host, with a /var/lib of the lab's own: libcni, ovs and tuning keep caches
-// there.
+// wrap installs a script that runs the program on the lab's host with the lab's own /var/lib, where libcni, ovs and
+// tuning keep caches.
 func (l *lab) wrap(t *testing.T, program string) {
 	t.Helper()
 	const inside = `mount --bind "$1" /var/lib && shift && exec "$@"`
@@ -88,7 +89,7 @@ func (l *lab) bin(name string) string { return filepath.Join(l.Path("bin"), name
 
 func (l *lab) tombstones() string { return filepath.Join(l.state, "tombstones") }
 
-// conflist of the network in the shape of the source that the product follows: ovs with its ipam, then these plugins.
+// conflist returns a network configuration: ovs with its IPAM, then these plugins.
 func (l *lab) conflist(t *testing.T, cniVersion string, behind ...map[string]any) []byte {
 	t.Helper()
 	plugins := []map[string]any{{
@@ -112,7 +113,7 @@ func (l *lab) conflist(t *testing.T, cniVersion string, behind ...map[string]any
 	return text
 }
 
-// cnitool does one verb for a pod.
+// cnitool runs a verb for a pod and returns its output.
 func (l *lab) cnitool(verb string, pod *testlab.Namespace) (string, error) {
 	command := exec.Command(l.bin("cnitool"), verb, network, pod.Path())
 	command.Env = append(os.Environ(), "CNI_PATH="+l.Path("bin"), "NETCONFPATH="+l.Path("net.d"),

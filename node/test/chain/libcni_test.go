@@ -21,7 +21,7 @@ import (
 	"railwright/node/internal/tombstone"
 )
 
-// runtime is a container runtime as far as CNI sees it.
+// runtime is the CNI part of a container runtime.
 type runtime struct {
 	*libcni.CNIConfig
 	list *libcni.NetworkConfigList
@@ -56,7 +56,7 @@ func (r *runtime) key() *nodev1.Key {
 	return &nodev1.Key{Network: network, ContainerId: r.pod.ContainerID, Interface: r.pod.IfName}
 }
 
-// deletes that the plugins ask for, the last of the chain first.
+// deletes returns the DEL requests of the plugins, in reverse order of the chain.
 func (r *runtime) deletes() []proto.Message {
 	return []proto.Message{
 		&nodev1.DeleteRequest{Key: r.key(), Parts: routes}, &nodev1.DeleteRequest{Key: r.key(), Parts: flows},
@@ -79,7 +79,7 @@ func TestEveryVerbOfARuntimeReachesThePlugins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := lab.seen(t, lab.pods[0], runtime.key())
+	request := lab.expectedRequest(t, lab.pods[0], runtime.key())
 	wantAsked(t, lab, withParts(request, flows), withParts(request, routes))
 	var printed strings.Builder
 	if err := result.PrintTo(&printed); err != nil {
@@ -87,7 +87,7 @@ func TestEveryVerbOfARuntimeReachesThePlugins(t *testing.T) {
 	}
 	wantRecorded(t, "result-1.1.0.json", printed.String(), request)
 	if _, ok := result.(*types100.Result); !ok {
-		t.Errorf("a result %T", result)
+		t.Errorf("result has type %T", result)
 	}
 
 	if err := runtime.CheckNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
@@ -106,7 +106,7 @@ func TestEveryVerbOfARuntimeReachesThePlugins(t *testing.T) {
 		t.Error(err)
 	}
 	wantAsked(t, lab, valid, valid)
-	// An empty list: the runtime itself calls DEL for what it has cached, then GC; the daemon judges the rest.
+	// With an empty list the runtime calls DEL for each cached attachment, then GC. The daemon decides about the rest.
 	if err := runtime.GCNetworkList(t.Context(), runtime.list, &libcni.GCArgs{}); err != nil {
 		t.Error(err)
 	}
@@ -132,7 +132,7 @@ func TestADaemonThatIsAwayStopsAddAndNotDel(t *testing.T) {
 		t.Error(err)
 	}
 
-	// The pod is gone, with its namespace and the runtime's cache: DEL comes with little.
+	// The pod is gone with its namespace and the runtime's cache, so DEL has few fields.
 	if err := os.RemoveAll(lab.Path("cache")); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestARefusedAddLeavesNothingOnceTheRuntimeHasCalledDel(t *testing.T) {
 	_, err := runtime.AddNetworkList(t.Context(), runtime.list, runtime.pod)
 	wantError(t, err, 11, "rail1 announces 200 prefixes already; hint: raise maxPrefixes")
 	if !refused {
-		t.Error("it was another plugin that failed")
+		t.Error("another plugin failed")
 	}
 	lab.daemon.Requests()
 	if err := runtime.DelNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	mostProgramBytes = 12 << 20
-	starts           = 10
+	maxProgramBytes = 12 << 20
+	starts          = 10
 )
 
 func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
@@ -32,7 +32,7 @@ func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%.1f MB", float64(found.Size())/1e6)
-	if found.Size() > mostProgramBytes {
+	if found.Size() > maxProgramBytes {
 		t.Errorf("%d bytes", found.Size())
 	}
 	program, err := elf.Open(path)
@@ -42,7 +42,7 @@ func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
 	defer program.Close()
 	for _, segment := range program.Progs {
 		if segment.Type == elf.PT_INTERP {
-			t.Error("it needs a dynamic linker")
+			t.Error("plugin needs a dynamic linker")
 		}
 	}
 	if output, err := exec.Command(filepath.Join(ours, "ovs-provider"), "--version").Output(); err != nil ||
@@ -56,18 +56,19 @@ func TestTheProgramIsSmallStaticAndWithoutTheDaemonsLibraries(t *testing.T) {
 	for _, dependency := range strings.Fields(string(output)) {
 		for _, unwanted := range []string{"k8s.io/", "libovsdb", "prometheus", "fsnotify"} {
 			if strings.Contains(dependency, unwanted) {
-				t.Errorf("it has %s in it", dependency)
+				t.Errorf("plugin contains %s", dependency)
 			}
 		}
 	}
 }
 
-// TestAStartIsShort: how long it takes is told; before it begins it allocates a quarter of what the daemon does, or less.
+// TestAStartIsShort checks that the plugin's package initialization makes at most a quarter of the daemon's
+// allocations. It logs the start time without asserting it.
 func TestAStartIsShort(t *testing.T) {
 	ours := railnode.Plugins(t)
 	plugin, daemonAllocates := allocates(t, filepath.Join(ours, "railwright-cni")), allocates(t, railnode.Daemon(t), "--help")
 	if plugin == 0 || 4*plugin > daemonAllocates {
-		t.Errorf("the start of the plugin makes %d allocations, that of the daemon %d", plugin, daemonAllocates)
+		t.Errorf("start of the plugin makes %d allocations, that of the daemon %d", plugin, daemonAllocates)
 	}
 	daemon := cnitest.Start(t)
 	daemon.Answer = gatewayReply
@@ -97,19 +98,19 @@ func TestAStartIsShort(t *testing.T) {
 		}
 		slices.Sort(own)
 		slices.Sort(wall)
-		t.Logf("%-7s of %d: processor p50 %s most %s; wall p50 %s most %s", command, starts,
+		t.Logf("%-7s of %d: processor p50 %s max %s; wall p50 %s max %s", command, starts,
 			own[starts/2], own[starts-1], wall[starts/2], wall[starts-1])
 	}
 }
 
 var ofInit = regexp.MustCompile(`(?m)^init .* ([0-9]+) allocs$`)
 
-// allocates before its main: what the packages of a program make of themselves, as Go's runtime counts it.
+// allocates returns the number of allocations that a program's packages make before main, as counted by Go's runtime.
 func allocates(t *testing.T, argv ...string) int {
 	t.Helper()
 	command := exec.Command(argv[0], argv[1:]...)
 	command.Env = []string{"GODEBUG=inittrace=1", "CNI_COMMAND=VERSION"}
-	output, _ := command.CombinedOutput() // the plugin was given no network
+	output, _ := command.CombinedOutput() // the plugin fails, because it gets no network configuration
 	sum := 0
 	for _, found := range ofInit.FindAllSubmatch(output, -1) {
 		count, err := strconv.Atoi(string(found[1]))

@@ -9,7 +9,7 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// realLab has railwrightd itself, FRR, and the rail's leaf.
+// realLab is a lab with railwrightd, FRR and the rail's leaf.
 type realLab struct {
 	*lab
 	leaf *railnode.Leaf
@@ -23,7 +23,7 @@ func newRealLab(t *testing.T, pods int, release railnode.Release) *realLab {
 	return &realLab{newLabOn(t, node, pods), node.Leaves[0]}
 }
 
-// flows of the bridge that name an address.
+// flows returns the number of the bridge's flows that contain the address.
 func (r *realLab) flows(t *testing.T, address string) int {
 	t.Helper()
 	output := r.OVS.Ofctl(t, bridge, "dump-flows")

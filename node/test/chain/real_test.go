@@ -13,13 +13,14 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// The ranges of the chain's host-local start with these.
+// The first addresses of host-local's ranges in the chain.
 var (
 	firstPod  = []string{"10.1.0.2", "fd00:1::2"}
 	secondPod = []string{"10.1.0.3", "fd00:1::3"}
 )
 
-// mustBeGone: no flow, no route at the leaf, no port.
+// mustBeGone checks that the addresses have no flow and no route at the leaf, and that the bridge has this number of
+// ports.
 func (r *realLab) mustBeGone(t *testing.T, ports int, addresses ...string) {
 	t.Helper()
 	testlab.Eventually(t, "the leaf has no route any more", func() bool { return r.leaf.Count(addresses...) == 0 })
@@ -58,7 +59,7 @@ func TestTheSourcesChainLaysTheNetwork(t *testing.T) {
 			}
 			for range 2 {
 				lab.must(t, "del", lab.pods[0])
-				lab.mustBeGone(t, 2, firstPod...) // the other's and the uplink
+				lab.mustBeGone(t, 2, firstPod...) // the port of the other pod and the uplink
 			}
 			lab.must(t, "check", lab.pods[1])
 			lab.must(t, "del", lab.pods[1])
@@ -88,9 +89,9 @@ func TestARuntimeAndTheDaemonAgree(t *testing.T) {
 		t.Error(err)
 	}
 	if lab.leaf.Count(firstPod...) != 2 {
-		t.Error("GC took what is valid")
+		t.Error("GC deleted a valid attachment")
 	}
-	// Somebody deletes the flows: CHECK either tells it, or the daemon has repaired it before.
+	// After the flows are deleted, CHECK either reports it, or the daemon has already repaired it.
 	lab.OVS.Ofctl(t, bridge, "del-flows")
 	if err := runtime.CheckNetworkList(t.Context(), runtime.list, runtime.pod); err != nil {
 		wantError(t, err, 100, "hint:")
@@ -102,7 +103,7 @@ func TestARuntimeAndTheDaemonAgree(t *testing.T) {
 		t.Error(err)
 	}
 	lab.mustBeGone(t, 1, firstPod...)
-	// A second life of the same key, and the uplink's carrier for STATUS.
+	// Add the same key again, and test STATUS with the uplink's carrier.
 	if err := add(); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestADelWithoutTheDaemonIsDoneWhenItIsBack(t *testing.T) {
 		t.Fatalf("tombstones %v %v", kept, err)
 	}
 	if lab.leaf.Count(firstPod...) != 2 {
-		t.Error("somebody else withdrew the routes: this proves nothing")
+		t.Error("routes were withdrawn before the daemon started, so the test proves nothing")
 	}
 	lab.Restart(t)
 	lab.mustBeGone(t, 1, firstPod...)
@@ -136,7 +137,7 @@ func TestADelWithoutTheDaemonIsDoneWhenItIsBack(t *testing.T) {
 		left, err := tombstone.List(lab.tombstones())
 		return err == nil && len(left) == 0
 	})
-	// The same key again: its grave is empty.
+	// The same key can be added again, because its tombstone is gone.
 	lab.must(t, "add", lab.pods[0])
 	lab.must(t, "check", lab.pods[0])
 	lab.must(t, "del", lab.pods[0])

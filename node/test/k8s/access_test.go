@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// removal as deploy/README.md says.
+// removal removes railwrightd as deploy/README.md describes and checks that nothing is left.
 func (c *cluster) removal(t *testing.T) {
 	c.kubectl(t, "delete", "--timeout=40s", "-n", "railwright", "daemonset/railwrightd")
 	c.kubectl(t, "delete", "--timeout=40s", "-f", deployFolder+"/access.yaml")
@@ -17,11 +17,12 @@ func (c *cluster) removal(t *testing.T) {
 	c.kubectl(t, "delete", "--timeout=60s", "--ignore-not-found", "-k", deployFolder)
 	left := c.kubectl(t, "get", "crd,clusterrole,clusterrolebinding,validatingadmissionpolicy,namespace", "-o", "name")
 	if strings.Contains(left, "railwright") {
-		t.Errorf("left:\n%s", left)
+		t.Errorf("traces left after the removal:\n%s", left)
 	}
 }
 
-// operatorsNetworks: who has all rights in a namespace may write no network there, until the cluster's operators say so.
+// operatorsNetworks checks that an administrator of a namespace cannot write networks there until the cluster's
+// operators permit it.
 func (c *cluster) operatorsNetworks(t *testing.T) {
 	example := deployFolder + "/examples/whereabouts/networks.yaml"
 	try := func() (string, error) {
@@ -30,11 +31,11 @@ func (c *cluster) operatorsNetworks(t *testing.T) {
 	c.kubectl(t, "create", "role", "-n", "tenant1", "everything", "--verb=*", "--resource=network-attachment-definitions.k8s.cni.cncf.io")
 	c.kubectl(t, "create", "rolebinding", "-n", "tenant1", "everything", "--role=everything", "--user=tenant1-admin")
 	if output, err := try(); err == nil || !strings.Contains(output, "railwright-network-writer") {
-		t.Errorf("a tenant may write networks: %s", output)
+		t.Errorf("a tenant can write networks: %s", output)
 	}
 	c.kubectl(t, "create", "clusterrolebinding", "tried", "--clusterrole=railwright-network-writer", "--user=tenant1-admin")
 	if output, err := try(); err != nil {
-		t.Errorf("who is named by the operators may not write networks: %s", output)
+		t.Errorf("a user permitted by the operators cannot write networks: %s", output)
 	}
 	c.kubectl(t, "delete", "clusterrolebinding/tried")
 	c.kubectl(t, "delete", "-n", "tenant1", "rolebinding/everything", "role/everything")
@@ -42,7 +43,8 @@ func (c *cluster) operatorsNetworks(t *testing.T) {
 
 const daemonAccount = "--as=system:serviceaccount:railwright:railwrightd"
 
-// ownNodeOnly: who has the daemon's token of one node can write that node's addresses, no other's, and read no secrets.
+// ownNodeOnly checks that the daemon's token of a node can write that node's addresses, but neither write other nodes'
+// addresses nor read secrets.
 func (c *cluster) ownNodeOnly(t *testing.T) {
 	var listed struct{ Items []object }
 	check(t, json.Unmarshal([]byte(c.kubectl(t, "get", "nodeaddresses", "-o", "json")), &listed))
@@ -76,7 +78,7 @@ func (c *cluster) ownNodeOnly(t *testing.T) {
 	} {
 		output, _ := c.tryKubectl("", append([]string{"auth", "can-i", daemonAccount}, question...)...)
 		if !strings.HasPrefix(output, "no") {
-			t.Errorf("may railwrightd %s? %s", strings.Join(question, " "), output)
+			t.Errorf("railwrightd's permission to %s is %s", strings.Join(question, " "), output)
 		}
 	}
 }

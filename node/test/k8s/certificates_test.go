@@ -19,14 +19,15 @@ import (
 	"time"
 )
 
-// authority signs what the parts of the cluster know each other by, for one day.
+// authority is the cluster's certificate authority. Its certificates are valid for one day.
 type authority struct {
 	folder      string
 	key         *ecdsa.PrivateKey
 	certificate *x509.Certificate
 }
 
-// newAuthority writes ca.crt to the folder, and service-accounts.key and .pub, which tokens are signed with.
+// newAuthority creates an authority and writes ca.crt and the key pair that signs tokens (service-accounts.key and
+// .pub) to the folder.
 func newAuthority(t *testing.T, folder string) *authority {
 	t.Helper()
 	key := newKey(t)
@@ -51,7 +52,7 @@ func newAuthority(t *testing.T, folder string) *authority {
 
 func (a *authority) path(name string) string { return filepath.Join(a.folder, name) }
 
-// server writes NAME.crt and NAME.key for a server with these names and addresses.
+// server writes the certificate NAME.crt and NAME.key of a server with these names and addresses.
 func (a *authority) server(t *testing.T, name string, names []string, addresses ...string) {
 	t.Helper()
 	template := template(name)
@@ -63,7 +64,7 @@ func (a *authority) server(t *testing.T, name string, names []string, addresses 
 	a.sign(t, name, template)
 }
 
-// user writes NAME.crt and NAME.key of a user, and NAME.kubeconfig to reach the API server with them.
+// user writes the certificate NAME.crt and NAME.key of a user, and NAME.kubeconfig, which uses them for the API server.
 func (a *authority) user(t *testing.T, name, user, server string, groups ...string) {
 	t.Helper()
 	template := template(user)

@@ -18,11 +18,11 @@ const (
 	podImage   = "railwright.test/pod:1"
 )
 
-// cluster of a control plane, nodes and the fabric of their rails.
+// cluster is a Kubernetes cluster of a control plane, nodes and the fabric of their rails.
 type cluster struct {
-	// folder of all that is written.
+	// folder holds all files that the cluster writes.
 	folder string
-	// tools is the folder of ./build, plugins that of ../tools/build.
+	// tools is the folder that ./build prints, plugins the one that ../tools/build prints.
 	tools, plugins string
 	keys           *authority
 	control        *testlab.Namespace
@@ -30,16 +30,16 @@ type cluster struct {
 	nodes          []*node
 	rails          []rail
 	leaves         []*leaf
-	// images are archives that each node imports.
+	// images are the image archives that each node imports.
 	images  []string
 	started time.Time
 }
 
-// startCluster of so many nodes; it is gone at the end of the test.
+// startCluster starts a cluster with the given number of nodes and removes it at the end of the test.
 func startCluster(t *testing.T, nodes int, rails ...rail) *cluster {
 	t.Helper()
 	cluster := &cluster{tools: build(t, "./build"), plugins: build(t, "../tools/build"), rails: rails, components: map[string]*component{}}
-	// Not t.TempDir: its path can be longer than that of a unix socket may be.
+	// t.TempDir can return a path that is too long for a unix socket.
 	folder, err := os.MkdirTemp("", "rwt-k8s-")
 	check(t, err)
 	cluster.folder = folder
@@ -53,7 +53,7 @@ func startCluster(t *testing.T, nodes int, rails ...rail) *cluster {
 	cluster.started = time.Now()
 	cluster.keys = newAuthority(t, filepath.Join(folder, "keys"))
 	cluster.startControlPlane(t)
-	cluster.tell(t, "the API server answers")
+	cluster.logTime(t, "the API server answers")
 	cluster.installNetworks(t)
 	cluster.makeImages(t)
 	cluster.makeNodeImage(t)
@@ -67,11 +67,11 @@ func startCluster(t *testing.T, nodes int, rails ...rail) *cluster {
 		cluster.awaitDevices(t, node)
 	}
 	cluster.kubectl(t, "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
-	cluster.tell(t, "all nodes are Ready and have their devices")
+	cluster.logTime(t, "all nodes are Ready and have their devices")
 	return cluster
 }
 
-// addNode makes a node with its cable to the control plane.
+// addNode creates a node and connects it to the control plane.
 func (c *cluster) addNode(t *testing.T, number int) {
 	t.Helper()
 	name := nodeName(number)
@@ -108,7 +108,7 @@ func (c *cluster) awaitDevices(t *testing.T, node *node) {
 	})
 }
 
-// makeImages that pods run: of busybox.
+// makeImages creates the pods' images from busybox.
 func (c *cluster) makeImages(t *testing.T) {
 	t.Helper()
 	busybox := filepath.Join(c.tools, "bin/busybox")
@@ -125,7 +125,7 @@ func (c *cluster) makeImages(t *testing.T) {
 	c.addImage(t, image{Name: podImage, Files: map[string]string{"/bin/busybox": busybox}, Links: links})
 }
 
-// addImage for nodes that start later.
+// addImage adds an image for nodes that start later.
 func (c *cluster) addImage(t *testing.T, image image) {
 	t.Helper()
 	archive := filepath.Join(c.folder, fmt.Sprintf("image%d.tar", len(c.images)))
@@ -133,8 +133,8 @@ func (c *cluster) addImage(t *testing.T, image image) {
 	c.images = append(c.images, archive)
 }
 
-// tell how long after the start something is there.
-func (c *cluster) tell(t *testing.T, name string) {
+// logTime logs the time since the start of the cluster with a name.
+func (c *cluster) logTime(t *testing.T, name string) {
 	t.Helper()
 	t.Logf("%6.2f s  %s", time.Since(c.started).Seconds(), name)
 }

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// serviceAddress is where pods look for the API server. The control plane has it as its own, so that no proxy is
-	// needed for the one service that there is.
+	// serviceAddress is the API server's service address. The control plane owns it, so that no proxy is needed for
+	// this single service.
 	serviceAddress = "10.96.0.1"
 	apiServer      = "https://" + serviceAddress
 	kubectlPause   = 250 * time.Millisecond
 )
 
-// startControlPlane starts etcd and the API server, and what else a cluster needs, in a namespace of their own.
+// startControlPlane starts etcd, the API server and the other control plane components in a namespace of their own.
 func (c *cluster) startControlPlane(t *testing.T) {
 	t.Helper()
 	c.control = testlab.NewNamespace(t, "control")
@@ -71,7 +71,7 @@ func (c *cluster) awaitAPI(t *testing.T) {
 	})
 }
 
-// launch a part of the control plane; its log is FOLDER/NAME.log.
+// launch starts a component of the control plane. Its log is FOLDER/NAME.log.
 func (c *cluster) launch(t *testing.T, name string, arguments ...string) {
 	t.Helper()
 	c.components[name] = &component{argv: append([]string{filepath.Join(c.tools, "bin", name)}, arguments...)}
@@ -79,7 +79,7 @@ func (c *cluster) launch(t *testing.T, name string, arguments ...string) {
 	t.Cleanup(func() { c.kill(name) })
 }
 
-// component of the control plane.
+// component is a process of the control plane.
 type component struct {
 	argv    []string
 	command *exec.Cmd
@@ -89,20 +89,20 @@ func (c *cluster) start(t *testing.T, name string) {
 	t.Helper()
 	log, err := os.OpenFile(filepath.Join(c.folder, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	check(t, err)
-	defer log.Close() //nolint:errcheck // the child has its own
+	defer log.Close() //nolint:errcheck // the child has its own descriptor
 	component := c.components[name]
 	component.command = c.control.Command(component.argv...)
 	component.command.Stdout, component.command.Stderr = log, log
 	check(t, testlab.Start(component.command))
 }
 
-// kill a component as a crash would.
+// kill kills a component with SIGKILL.
 func (c *cluster) kill(name string) {
 	_ = c.components[name].command.Process.Kill()
 	_ = c.components[name].command.Wait()
 }
 
-// tryKubectl as the cluster's administrator, with input on its standard input.
+// tryKubectl runs kubectl as the cluster's administrator with this standard input.
 func (c *cluster) tryKubectl(input string, arguments ...string) (string, error) {
 	argv := append([]string{filepath.Join(c.tools, "bin/kubectl"),
 		"--kubeconfig=" + c.keys.path("admin.kubeconfig"), "--request-timeout=30s"}, arguments...)
@@ -116,7 +116,7 @@ func (c *cluster) tryKubectl(input string, arguments ...string) (string, error) 
 	return stdout.String(), nil
 }
 
-// kubectl that must succeed; gives what it prints.
+// kubectl runs kubectl and returns its output. It fails the test if kubectl fails.
 func (c *cluster) kubectl(t *testing.T, arguments ...string) string {
 	t.Helper()
 	output, err := c.tryKubectl("", arguments...)
@@ -126,7 +126,7 @@ func (c *cluster) kubectl(t *testing.T, arguments ...string) string {
 	return output
 }
 
-// apply manifests.
+// apply applies manifests with kubectl.
 func (c *cluster) apply(t *testing.T, manifests ...string) {
 	t.Helper()
 	output, err := c.tryKubectl(strings.Join(manifests, "\n---\n"), "apply", "-f", "-")
@@ -135,14 +135,14 @@ func (c *cluster) apply(t *testing.T, manifests ...string) {
 	}
 }
 
-// build runs a script that prints the folder of what it has built.
+// build runs a build script and returns the folder that it prints.
 func build(t *testing.T, script string) string {
 	t.Helper()
 	command := exec.Command(script)
 	command.Stderr = os.Stderr
 	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("%s: %v\nhint: run it by hand to see all that it says", script, err)
+		t.Fatalf("%s: %v\nhint: run the script by hand to see its whole output", script, err)
 	}
 	return strings.TrimSpace(string(output))
 }

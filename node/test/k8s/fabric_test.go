@@ -17,13 +17,13 @@ const (
 	spineASN = 65100
 	leafASN  = 65101
 	nodeASN  = 4200000100
-	// leafLimit of prefixes that a node may announce, as a leaf's maximum-prefix.
+	// leafLimit is the leaf's maximum-prefix for a node.
 	leafLimit = 250
-	// jumboMTU leaves room for RoCE's largest packets.
+	// jumboMTU is large enough for RoCE's largest packets.
 	jumboMTU = "9000"
 )
 
-// rail of the fabric, as deploy/configuration.yaml and deploy/frr have it.
+// rail is a rail of the fabric, as configured in deploy/configuration.yaml and deploy/frr.
 type rail struct {
 	Name, Bridge, Uplink string
 	Table                int
@@ -35,14 +35,14 @@ var bothRails = []rail{
 	{"rail1", "br-rail1", "pf2", 7701, prefixes("10.1.0.0/16", "fd00:0:1::/48")},
 }
 
-// leaf of a rail: a router with a port to each node, named like the node, and one to the spine.
+// leaf is the router of a rail, with a port to each node, named after the node, and one to the spine.
 type leaf struct {
 	Rail      rail
 	Namespace *testlab.Namespace
 	FRR       *testlab.FRR
 }
 
-// startFabric starts a leaf for each rail and the spine between them, with ports for so many nodes.
+// startFabric starts a leaf for each rail and the spine that connects them, with ports for the given number of nodes.
 func (c *cluster) startFabric(t *testing.T, nodes int) {
 	t.Helper()
 	spine := testlab.NewNamespace(t, "spine")
@@ -61,13 +61,13 @@ func (c *cluster) startFabric(t *testing.T, nodes int) {
 		asn, id := leafASN+uint32(number), routerID(1+number)
 		leaf.FRR = testlab.StartFRR(t, leaf.Namespace, testlab.FRR8, frrconfig.Leaf{
 			ASN: asn, RouterID: id, Rail: rail.Name, Prefixes: rail.Prefixes, MaxPrefixes: leafLimit, Ports: ports,
-		}.Text()+between(asn, id, "spine"))
+		}.Text()+fabricSessions(asn, id, "spine"))
 	}
-	testlab.StartFRR(t, spine, testlab.FRR8, between(spineASN, routerID(99), spinePorts...))
+	testlab.StartFRR(t, spine, testlab.FRR8, fabricSessions(spineASN, routerID(99), spinePorts...))
 }
 
-// connectRails of a node: a cable to each leaf, Open vSwitch with a bridge for each rail, and FRR. It gives the folders of
-// their sockets by where the node sees them.
+// connectRails connects a node to each leaf and starts Open vSwitch, with a bridge for each rail, and FRR. It returns
+// the folders of their sockets, keyed by the path inside the node.
 func (c *cluster) connectRails(t *testing.T, node *node) map[string]string {
 	t.Helper()
 	node.Switch = testlab.StartOpenVSwitch(t, node.Namespace)
@@ -84,15 +84,15 @@ func (c *cluster) connectRails(t *testing.T, node *node) map[string]string {
 	check(t, err)
 	configuration := strings.NewReplacer("4200000101", fmt.Sprint(nodeASN+node.Number), "10.255.1.1", routerID(100+node.Number).String())
 	node.FRR = testlab.StartFRR(t, node.Namespace, testlab.FRR10, configuration.Replace(string(example)))
-	// FRR runs as its own user elsewhere: railwrightd must be able to connect all the same.
+	// An installed FRR runs as its own user, and railwrightd must still be able to connect.
 	const nobody = 65534
 	check(t, os.Chown(node.FRR.Socket("bgpd"), nobody, nobody))
 	check(t, os.Chmod(node.FRR.Socket("bgpd"), 0o770))
 	return map[string]string{"/run/openvswitch": node.Switch.Folder, "/run/frr": node.FRR.Folder}
 }
 
-// between is what leaves and spines tell each other: all they know.
-func between(asn uint32, routerID netip.Addr, ports ...string) string {
+// fabricSessions returns the configuration of the sessions between leaves and spine, which announce all routes.
+func fabricSessions(asn uint32, routerID netip.Addr, ports ...string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "route-map fabric permit 10\nexit\nrouter bgp %d\n bgp router-id %s\n no bgp default ipv4-unicast\n",
 		asn, routerID)
@@ -111,7 +111,7 @@ func between(asn uint32, routerID netip.Addr, ports ...string) string {
 	return text.String() + "exit\n"
 }
 
-// hostRoutes that the leaf has to pods: single addresses, by the node that they point to.
+// hostRoutes returns the node that each host route of the leaf to a pod points to.
 func (l *leaf) hostRoutes(t *testing.T) map[netip.Addr]string {
 	t.Helper()
 	found := map[netip.Addr]string{}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// hostLocal tries the other shape of a network: railwright-cni alone, addresses of both families by host-local, whose
-// configuration is on each node.
+// hostLocal tests the other kind of network: railwright-cni alone, with addresses of both families from host-local,
+// whose configuration is on each node.
 func (c *cluster) hostLocal(t *testing.T) {
 	for _, node := range c.nodes {
 		for _, rail := range c.rails {
@@ -40,10 +40,11 @@ func (c *cluster) hostLocal(t *testing.T) {
 			}
 		}
 	}
-	c.apart(t, pods)
-	// The largest packets that the rails take, not to be taken apart. A path that is too narrow takes none.
+	c.checkIsolation(t, pods)
+	// These are the largest packets that fit the rails, sent without fragmentation. A path with a smaller MTU drops
+	// them all.
 	if sent, answered := pods[0].ping(t, "net1", pods[2].Address("net1"), 10, "-M", "do", "-s", "8972"); answered < 9 {
-		t.Errorf("of %d packets of 9000 bytes %d were answered", sent, answered)
+		t.Errorf("%d packets of 9000 bytes were sent, %d answered", sent, answered)
 	}
 	c.remove(t, pods...)
 	c.awaitTraces(t, before)

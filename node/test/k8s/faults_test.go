@@ -14,7 +14,7 @@ import (
 	"railwright/node/testlab"
 )
 
-// restarts of what a node can restart, each while pods that nobody touches send to each other.
+// restarts restarts each component of a node while other pods send to each other.
 func (c *cluster) restarts(t *testing.T) {
 	pods := c.run(t,
 		podSpec{Namespace: "tenant1", Name: "steady-1", Node: c.nodes[0].Name},
@@ -24,9 +24,9 @@ func (c *cluster) restarts(t *testing.T) {
 	for _, restart := range []struct {
 		name string
 		do   func(t *testing.T)
-		// stops says that packets may be lost until soon after its return. An unnumbered session ends with the bridge's
-		// interface; the leaf keeps its routes, because the node alone opens it anew (docs/network.md, "When ovs-vswitchd
-		// ends").
+		// stops reports that packets may be lost until shortly after the component is back. An unnumbered session ends
+		// with the bridge's interface; the leaf keeps its routes, because only the node opens the session again
+		// (docs/network.md, "When ovs-vswitchd ends").
 		stops bool
 	}{
 		{name: "kubelet", do: node.killKubelet},
@@ -45,7 +45,7 @@ func (c *cluster) restarts(t *testing.T) {
 			node.Switch.Kill(t, testlab.Switch)
 			node.Switch.Start(t, testlab.Switch)
 			for _, rail := range c.rails {
-				testlab.Eventually(t, rail.Bridge+" takes flows", func() bool { return node.Switch.Answers(rail.Bridge) })
+				testlab.Eventually(t, "ovs-vswitchd answers for "+rail.Bridge, func() bool { return node.Switch.Answers(rail.Bridge) })
 			}
 		}, stops: true},
 	} {
@@ -55,33 +55,33 @@ func (c *cluster) restarts(t *testing.T) {
 			start := time.Now()
 			restart.do(t)
 			away := time.Since(start)
-			// A new pod shows that the part is there again, and that all works with it.
+			// A new pod shows that the component is back and works.
 			c.remove(t, c.run(t, podSpec{Namespace: "tenant1", Name: "after", Node: node.Name})...)
-			t.Logf("a pod could come and go again %.1f s after it", time.Since(start).Seconds())
+			t.Logf("a pod could start and end again %.1f s after the restart", time.Since(start).Seconds())
 			allowed := 0
 			if restart.stops {
-				allowed = int(testlab.MostOutage(away) / flowInterval)
+				allowed = int(testlab.MaxOutage(away) / flowInterval)
 			}
 			for _, flow := range []*flow{there, back} {
 				answered, lost := flow.end(t)
 				t.Logf("%s: %d answers, %d lost", flow.name, answered, lost)
 				if lost > allowed || answered < 100 {
-					t.Errorf("%s: %d answers, %d lost, %d may be", flow.name, answered, lost, allowed)
+					t.Errorf("%s: %d answers, %d lost, want at most %d lost", flow.name, answered, lost, allowed)
 				}
 			}
 		})
 		if !worked {
-			t.Fatal("the restarts after this one were not tried: its pod may still be there")
+			t.Fatal("later restarts were skipped, because this one's pod may still exist")
 		}
 	}
 }
 
-// killDaemon as a crash would, and wait until kubelet has started it anew.
+// killDaemon kills railwrightd with SIGKILL and waits until kubelet has started it again.
 func (n *node) killDaemon(t *testing.T) {
 	t.Helper()
 	old := n.daemon(t)
 	if old == 0 {
-		t.Fatalf("%s: no railwrightd runs", n.Name)
+		t.Fatalf("%s: railwrightd does not run", n.Name)
 	}
 	check(t, syscall.Kill(old, syscall.SIGKILL))
 	await(t, "kubelet's restart of railwrightd", 30*time.Second, func() string {
@@ -92,8 +92,8 @@ func (n *node) killDaemon(t *testing.T) {
 	})
 }
 
-// daemonAway: pods end while no daemon is there, without waiting for it, and the daemon cleans up when it comes. A pod
-// that starts meanwhile waits and says what for.
+// daemonAway checks that pods end without a running daemon, and that the daemon cleans up once it runs again. A pod
+// that starts meanwhile waits, and an event gives the reason.
 func (c *cluster) daemonAway(t *testing.T) {
 	before := c.settled(t)
 	pods := c.run(t,
@@ -110,9 +110,9 @@ func (c *cluster) daemonAway(t *testing.T) {
 
 	start := time.Now()
 	c.remove(t, pods...)
-	t.Logf("without a daemon pods were gone %.1f s after that was asked for", time.Since(start).Seconds())
+	t.Logf("without a daemon pods were gone %.1f s after their deletion was requested", time.Since(start).Seconds())
 	if now := strings.Join(c.traces(t), "\n"); !strings.Contains(now, ": flow ") || !strings.Contains(now, "/tombstones/") {
-		t.Errorf("without a daemon flows and tombstones were to be left, or else this shows nothing:\n%s", now)
+		t.Errorf("flows and tombstones must remain while no daemon runs, or this test proves nothing:\n%s", now)
 	}
 
 	waiting := podSpec{Namespace: "tenant1", Name: "waits", Node: c.nodes[0].Name}
@@ -122,14 +122,14 @@ func (c *cluster) daemonAway(t *testing.T) {
 	start = time.Now()
 	nodes("null")
 	c.rollOut(t)
-	t.Logf("railwrightd was ready %.1f s after it was asked for", time.Since(start).Seconds())
+	t.Logf("railwrightd was ready %.1f s after its DaemonSet was restored", time.Since(start).Seconds())
 	pod := c.awaitReady(t, waiting)
 	t.Logf("the pod that waited was Ready after %.1f s", time.Since(start).Seconds())
 	c.remove(t, pod)
 	c.awaitTraces(t, before)
 }
 
-// daemon's process on this machine; 0: none.
+// daemon returns the process ID of the node's railwrightd on this machine, or 0 if it does not run.
 func (n *node) daemon(t *testing.T) int {
 	t.Helper()
 	network := func(pid string) string {
@@ -149,7 +149,7 @@ func (n *node) daemon(t *testing.T) int {
 	return 0
 }
 
-// cutOff: while a node cannot hear that an address has come to another tenant, no pod gets it.
+// cutOff checks that no pod gets an address of another tenant while a node cannot receive that change.
 func (c *cluster) cutOff(t *testing.T) {
 	before := c.settled(t)
 	here, away := c.nodes[0], c.nodes[1]
@@ -163,7 +163,7 @@ func (c *cluster) cutOff(t *testing.T) {
 	c.apply(t, next.manifest(t))
 	c.awaitEvent(t, next, address.String())
 	if output := c.kubectl(t, "get", "pod", "-n", "tenant2", "next", "-o", "jsonpath={.status.phase}"); output != "Pending" {
-		t.Errorf("a node still takes %s for tenant1's, and the pod of tenant2 that is to have it is %s", address, output)
+		t.Errorf("a node still assigns %s to tenant1, but the pod of tenant2 with this address is %s", address, output)
 	}
 
 	start := time.Now()
@@ -172,22 +172,22 @@ func (c *cluster) cutOff(t *testing.T) {
 	pods[0] = c.awaitReady(t, next)
 	t.Logf("the pod was Ready %.1f s after the node was back", time.Since(start).Seconds())
 	if got := pods[0].Address("net1"); got != address {
-		t.Errorf("the pod has %s, not %s: then this test shows nothing", got, address)
+		t.Errorf("pod has %s instead of %s, so the test proves nothing", got, address)
 	}
 	arrived := pods[0].arrived(t)
 	pods[1].ping(t, "net1", address, 20)
 	arrived = pods[0].arrived(t) - arrived
 	if arrived != 0 {
-		t.Errorf("%d packets for the address's last tenant arrived at its next", arrived)
+		t.Errorf("%d packets for the previous tenant of the address arrived at the next one", arrived)
 	}
 	c.remove(t, pods...)
 	c.awaitTraces(t, before)
 }
 
-// awaitEvent of a pod that says why it waits.
+// awaitEvent waits for an event of the pod that contains the reason for its waiting.
 func (c *cluster) awaitEvent(t *testing.T, pod podSpec, want string) {
 	t.Helper()
-	awaitEvery(t, kubectlPause, "the event that says why the pod waits", 40*time.Second, func() string {
+	awaitEvery(t, kubectlPause, "the event with the reason for the pod's waiting", 40*time.Second, func() string {
 		output := c.kubectl(t, "-n", pod.Namespace, "get", "events", "--field-selector=involvedObject.name="+pod.Name, "-o",
 			`jsonpath={range .items[?(@.type=="Warning")]}{.message}{"\n"}{end}`)
 		if !strings.Contains(output, want) {

@@ -16,17 +16,17 @@ import (
 	"testing"
 )
 
-// image is a container image of one layer.
+// image is a container image with a single layer.
 type image struct {
 	Name string
-	// Files of this machine by their path in the image; Links by theirs.
+	// Files maps paths in the image to files of this machine, Links maps paths in the image to link targets.
 	Files map[string]string
 	Links map[string]string
-	// Command that it runs unless a pod says otherwise.
+	// Command is the image's default command.
 	Command []string
 }
 
-// write the image as an OCI archive, which containerd imports.
+// write writes the image as an OCI archive, which containerd can import.
 func (i image) write(t *testing.T, file string) {
 	t.Helper()
 	layer := i.layer(t)

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// clusterDNS is where pods look for names: CoreDNS, in the control plane's namespace.
+	// clusterDNS is the pods' name server: CoreDNS, in the control plane's namespace.
 	clusterDNS = serviceAddress
 	command    = "../../../.venv/bin/railwright"
 	jobLabel   = "app.kubernetes.io/managed-by=railwright"
 )
 
-// jobsManifests are what the names of pods and MPIJobs need of the API server; restricted has the strictest of Kubernetes'
-// standards for pods.
+// jobsManifests are the objects that DNS for pods and MPIJobs need. The namespace restricted enforces Kubernetes'
+// strictest Pod Security level.
 const jobsManifests = `
 apiVersion: v1
 kind: Namespace
@@ -55,7 +55,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: mpi-oper
 subjects: [{kind: User, name: mpi-operator, apiGroup: rbac.authorization.k8s.io}]
 `
 
-// startNames gives pods names: Corefile and right to read what is there.
+// startNames starts CoreDNS with its Corefile and permissions.
 func (c *cluster) startNames(t *testing.T) {
 	t.Helper()
 	c.keys.user(t, "dns", "dns", apiServer)
@@ -65,7 +65,7 @@ func (c *cluster) startNames(t *testing.T) {
 	c.launch(t, "dns", "-conf", file)
 }
 
-// startOperator of MPIJobs, as its manifests have it.
+// startOperator starts mpi-operator with the ClusterRole and the definition from its repository.
 func (c *cluster) startOperator(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"cluster-role", "kubeflow.org_mpijobs"} {
@@ -76,12 +76,12 @@ func (c *cluster) startOperator(t *testing.T) {
 	c.launch(t, "mpi-operator", "-kubeConfig", c.keys.path("mpi-operator.kubeconfig"))
 }
 
-// importBenchmarks gives the nodes the image of this source.
+// importBenchmarks imports the image of this source tree on the nodes.
 func (c *cluster) importBenchmarks(t *testing.T) {
 	t.Helper()
 	archive := filepath.Join(c.folder, "railwright-image.tar")
 	testlab.Run(t, "../../../scripts/build-image", "--without-nixl", archive)
-	c.tell(t, "the image of benchmarks is built")
+	c.logTime(t, "the image of benchmarks is built")
 	var importing []*exec.Cmd
 	for _, node := range c.nodes {
 		command := node.Command("ctr", "--namespace", "k8s.io", "images", "import", archive)
@@ -91,17 +91,17 @@ func (c *cluster) importBenchmarks(t *testing.T) {
 	for _, command := range importing {
 		check(t, command.Wait())
 	}
-	c.tell(t, "the nodes have it")
+	c.logTime(t, "the nodes have it")
 }
 
-// measured is how railwright ended, and what it said and recorded.
+// measured holds railwright's exit status, output and records.
 type measured struct {
 	Status  int
 	Said    string
 	Records []map[string]any
 }
 
-// measuring is railwright at work in the control plane's network, as on an operator's machine.
+// measuring is a running railwright in the control plane's network, as on an operator's machine.
 type measuring struct {
 	command *exec.Cmd
 	stderr  bytes.Buffer
@@ -142,11 +142,11 @@ func (m *measuring) wait(t *testing.T) measured {
 	return found
 }
 
-// whole: the records are complete, and of ranks on both nodes.
-func (m measured) whole(t *testing.T, nodes []*node) {
+// checkComplete checks that the records are complete and contain ranks on both nodes.
+func (m measured) checkComplete(t *testing.T, nodes []*node) {
 	t.Helper()
 	if len(m.Records) < 3 || m.Records[0]["record"] != "run" || m.Records[len(m.Records)-1]["record"] != "end" {
-		t.Fatalf("status %d, the records are not whole: %v\n%s", m.Status, m.Records, m.Said)
+		t.Fatalf("status %d, records are incomplete: %v\n%s", m.Status, m.Records, m.Said)
 	}
 	if why := m.Records[len(m.Records)-1]["interrupted"]; why != nil {
 		t.Errorf("interrupted: %v\n%s", why, m.Said)
@@ -158,34 +158,34 @@ func (m measured) whole(t *testing.T, nodes []*node) {
 		}
 		for _, node := range nodes {
 			if !strings.Contains(text, node.Name) {
-				t.Errorf("no word of %s: %s", node.Name, text)
+				t.Errorf("record does not mention %s: %s", node.Name, text)
 			}
 		}
 	}
 }
 
-// nothingLeft of the jobs that railwright makes.
+// nothingLeft checks that no object of railwright's jobs is left in the namespace.
 func (c *cluster) nothingLeft(t *testing.T, namespace string) {
 	t.Helper()
 	kinds := "jobs,pods,services,secrets,configmaps"
 	left := c.kubectl(t, "get", kinds, "-n", namespace, "-l", jobLabel, "-o", "name")
 	for line := range strings.Lines(c.kubectl(t, "get", kinds, "-n", namespace, "-o", "name")) {
-		if strings.Contains(line, "railwright-") { // what an operator makes has labels of its own
+		if strings.Contains(line, "railwright-") { // objects that an operator creates have other labels
 			left += line
 		}
 	}
 	if left != "" {
-		t.Errorf("left in %s:\n%s", namespace, left)
+		t.Errorf("objects left in %s:\n%s", namespace, left)
 	}
 }
 
-// crossed the first rail's leaf from a node, in bytes.
-func (c *cluster) crossed(t *testing.T, node *node) int {
+// bytesCrossed returns the number of bytes that the first rail's leaf received from a node.
+func (c *cluster) bytesCrossed(t *testing.T, node *node) int {
 	t.Helper()
 	return number(t, strings.TrimSpace(c.leaves[0].Namespace.Run(t, "cat", "/sys/class/net/"+node.Name+"/statistics/rx_bytes")))
 }
 
-// jobs: benchmarks over a pod on each node, by an Indexed Job and by an MPIJob.
+// jobs runs benchmarks with a pod on each node, as an Indexed Job and as an MPIJob.
 func (c *cluster) jobs(t *testing.T) {
 	c.apply(t, jobsManifests)
 	c.startNames(t)
@@ -194,9 +194,9 @@ func (c *cluster) jobs(t *testing.T) {
 
 	t.Run("an Indexed Job under the restricted standard", func(t *testing.T) {
 		done := c.measure(t, append(small, "--namespace", "restricted")...).wait(t)
-		done.whole(t, c.nodes)
+		done.checkComplete(t, c.nodes)
 		if !strings.Contains(done.Said, "an Indexed Job of 2 pods") {
-			t.Errorf("another kind of job: %s", done.Said)
+			t.Errorf("wrong kind of job: %s", done.Said)
 		}
 		c.nothingLeft(t, "restricted")
 	})
@@ -217,11 +217,11 @@ func (c *cluster) jobs(t *testing.T) {
 		c.nothingLeft(t, "restricted")
 	})
 	t.Run("over a rail of the pods' network", func(t *testing.T) {
-		before := c.crossed(t, c.nodes[0])
+		before := c.bytesCrossed(t, c.nodes[0])
 		done := c.measure(t, "run", "mpi_bandwidth", "-o", "sizes=1M", "--kubernetes", "--nodes", "2", "--namespace", "tenant1",
 			"--rdma", "nvidia.com/mlnx_sriov_pf1_vf=1", "--network", "sriov-pf1-vf", "--interfaces", "net1", "--launches", "1").wait(t)
-		done.whole(t, c.nodes)
-		if crossed := c.crossed(t, c.nodes[0]) - before; crossed < 1<<20 {
+		done.checkComplete(t, c.nodes)
+		if crossed := c.bytesCrossed(t, c.nodes[0]) - before; crossed < 1<<20 {
 			t.Errorf("%d bytes crossed the leaf of the rail\n%s", crossed, done.Said)
 		}
 		c.nothingLeft(t, "tenant1")
@@ -235,7 +235,7 @@ func (c *cluster) jobs(t *testing.T) {
 	})
 	t.Run("a pod that is killed is named, and Ctrl-C removes the job", func(t *testing.T) {
 		run := c.measure(t, append(small, "--namespace", "restricted", "--launches", "500")...)
-		defer run.command.Process.Kill() //nolint:errcheck // it has ended unless the test has failed
+		defer run.command.Process.Kill() //nolint:errcheck // it has already exited unless the test failed
 		awaitEvery(t, kubectlPause, "a record", 3*time.Minute, func() string {
 			content, _ := os.ReadFile(filepath.Join(run.folder, "results.jsonl"))
 			if bytes.Count(content, []byte("\n")) > 1 {
@@ -244,10 +244,10 @@ func (c *cluster) jobs(t *testing.T) {
 			return "none"
 		})
 		second := strings.TrimSpace(c.kubectl(t, "get", "pods", "-n", "restricted", "-l", jobLabel+",batch.kubernetes.io/job-completion-index=1", "-o", "name"))
-		// The shell may be killed with its pod (137) before it has ended.
+		// The shell may be killed with its pod (137) before it exits.
 		output, err := c.tryKubectl("", "exec", "-n", "restricted", second, "--", "/bin/sh", "-c", "kill -TERM 1")
 		if err != nil && !strings.Contains(output, "exit code 137") {
-			t.Fatalf("the pod cannot be killed: %v: %s", err, output)
+			t.Fatalf("cannot kill the pod: %v: %s", err, output)
 		}
 		awaitEvery(t, kubectlPause, "the death of a pod", 3*time.Minute, func() string {
 			content, _ := os.ReadFile(filepath.Join(run.folder, "results.jsonl"))
@@ -256,10 +256,10 @@ func (c *cluster) jobs(t *testing.T) {
 			}
 			return "no failed launch"
 		})
-		check(t, run.command.Process.Signal(syscall.SIGINT)) // ip has become railwright
+		check(t, run.command.Process.Signal(syscall.SIGINT)) // `ip netns exec` has executed railwright in its own process
 		done := run.wait(t)
 		if name := strings.TrimPrefix(second, "pod/"); !strings.Contains(done.Said, name) || !strings.Contains(done.Said, "exit status") {
-			t.Errorf("the pod that died is not named: %s", done.Said)
+			t.Errorf("output must name the pod that died: %s", done.Said)
 		}
 		last := done.Records[len(done.Records)-1]
 		if done.Status != 3 || last["record"] != "end" || last["interrupted"] == nil {
@@ -271,9 +271,9 @@ func (c *cluster) jobs(t *testing.T) {
 		c.startOperator(t)
 		done := c.measure(t, append(small, "--namespace", "tenant1", "--rdma", "nvidia.com/mlnx_sriov_pf1_vf=1",
 			"--gpus-per-node", "1", "--node-selector", "kubernetes.io/os=linux")...).wait(t)
-		done.whole(t, c.nodes)
+		done.checkComplete(t, c.nodes)
 		if !strings.Contains(done.Said, "an MPIJob of 2 pods") || !strings.Contains(done.Said, "as root with IPC_LOCK") {
-			t.Errorf("another kind of job: %s", done.Said)
+			t.Errorf("wrong kind of job: %s", done.Said)
 		}
 		c.nothingLeft(t, "tenant1")
 	})

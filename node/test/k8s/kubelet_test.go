@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// startContainers starts containerd and gives it the images.
+// startContainers starts containerd and imports the images.
 func (n *node) startContainers(t *testing.T) {
 	t.Helper()
 	tools := n.cluster.tools
@@ -46,8 +46,8 @@ func (n *node) startContainers(t *testing.T) {
 	}
 }
 
-// installPlugins puts the plugins that are not ours where the runtime looks for them, with Multus as the one that it
-// calls, and the default network inside Multus' own configuration: from a file of its own Multus loses fields of it.
+// installPlugins installs the CNI plugins of other projects, with Multus as the one that the runtime calls. The default
+// network is part of Multus' configuration, because Multus loses fields of it if it is in a separate file.
 func (n *node) installPlugins(t *testing.T) {
 	t.Helper()
 	for _, folder := range []string{n.cluster.plugins, filepath.Join(n.cluster.tools, "cni")} {
@@ -65,7 +65,7 @@ func (n *node) installPlugins(t *testing.T) {
   "ipam": {"type": "host-local", "subnet": %q, "routes": [{"dst": "0.0.0.0/0"}]}}]}]}`, n.pods()))
 }
 
-// startKubelet and the devices that pods can ask for.
+// startKubelet starts kubelet and the device plugin with the devices that pods can request.
 func (n *node) startKubelet(t *testing.T) {
 	t.Helper()
 	own, _ := n.management()
@@ -105,8 +105,8 @@ nodeStatusUpdateFrequency: 1s
 	n.Launch(t, "deviceplugin", append([]string{"deviceplugin"}, devices...)...)
 }
 
-// killKubelet as a crash would, and start it anew. A pod that comes before the device plugin has registered again would be
-// refused for good: kubelet knows of its devices, but of none that is healthy.
+// killKubelet kills kubelet with SIGKILL, starts it again and waits until the device plugin has registered again. Until
+// then kubelet knows the devices but considers none healthy, and rejects new pods for good.
 func (n *node) killKubelet(t *testing.T) {
 	t.Helper()
 	before := n.registrations(t)
@@ -122,7 +122,7 @@ func (n *node) killKubelet(t *testing.T) {
 	n.cluster.awaitDevices(t, n)
 }
 
-// registrations that the device plugin has made so far.
+// registrations returns the number of registrations of the device plugin up to now.
 func (n *node) registrations(t *testing.T) int {
 	t.Helper()
 	log, err := os.ReadFile(filepath.Join(n.Folder, "log", "deviceplugin.log"))
@@ -138,7 +138,7 @@ func numbered(format string, count int) string {
 	return strings.Join(names, ",")
 }
 
-// write a file as the node sees it.
+// write writes a file at a path inside the node.
 func (n *node) write(t *testing.T, seen, content string) {
 	t.Helper()
 	path := n.path(seen)

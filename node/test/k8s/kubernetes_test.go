@@ -4,12 +4,12 @@ package k8s
 
 import "testing"
 
-// TestKubernetes takes one cluster through a pod's life and its failures. Each part leaves the cluster as it found it, so
-// the first that fails is the last.
+// TestKubernetes runs all parts on a single cluster. Each part must leave the cluster as it found it, so the test stops
+// at the first part that fails.
 func TestKubernetes(t *testing.T) {
 	cluster := startCluster(t, 2, bothRails...)
 	cluster.deploy(t)
-	cluster.tell(t, "railwrightd is ready on all nodes")
+	cluster.logTime(t, "railwrightd is ready on all nodes")
 	cluster.parts(t)
 }
 
@@ -18,7 +18,7 @@ func (c *cluster) parts(t *testing.T) {
 		name string
 		try  func(*testing.T)
 	}{
-		{"the pod of the source is ready with both rails, and leaves nothing", c.sourcesPod},
+		{"the pod of the source is ready with both rails, and leaves nothing", c.referencePod},
 		{"the examples are accepted", c.examplesAccepted},
 		{"benchmarks run over pods of jobs", c.jobs},
 		{"tenants are apart", c.tenantsApart},
@@ -32,7 +32,7 @@ func (c *cluster) parts(t *testing.T) {
 		{"all of it can be removed", c.removal},
 	} {
 		if !t.Run(part.name, part.try) {
-			t.Fatalf("the parts after this one were not tried\n%s", c.explain())
+			t.Fatalf("later parts were skipped\n%s", c.explain())
 		}
 	}
 }

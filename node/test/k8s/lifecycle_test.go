@@ -11,13 +11,13 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// sourcesPod starts the pod that the whole is made for, with its eight GPUs and a VF of each rail, and ends it again.
-func (c *cluster) sourcesPod(t *testing.T) {
+// referencePod starts and deletes a pod with eight GPUs and a VF on each rail, the main use of the node network.
+func (c *cluster) referencePod(t *testing.T) {
 	c.namespace(t, "tenant1", "whereabouts")
 	before := c.settled(t)
 	start := time.Now()
 	pods := c.run(t, podSpec{Namespace: "tenant1", Name: "gpu-pod", GPUs: true})
-	t.Logf("Ready %.1f s after it was asked for, seen through kubectl", time.Since(start).Seconds())
+	t.Logf("Ready %.1f s after the pod was requested, as observed with kubectl", time.Since(start).Seconds())
 	pod := pods[0]
 	for number, leaf := range c.leaves {
 		link := fmt.Sprintf("net%d", number+1)
@@ -26,22 +26,22 @@ func (c *cluster) sourcesPod(t *testing.T) {
 			t.Errorf("%s of %s has %s, outside of %s", link, pod, address, leaf.Rail.Prefixes[0])
 		}
 		if node := leaf.hostRoutes(t)[address]; node != pod.Node.Name {
-			t.Errorf("the pod is Ready, and %s's leaf sends packets for %s to %q, not to %s", leaf.Rail.Name, address, node, pod.Node.Name)
+			t.Errorf("pod is Ready, but the leaf of %s sends packets for %s to %q instead of %s", leaf.Rail.Name, address, node, pod.Node.Name)
 		}
 	}
 	environment := c.kubectl(t, "exec", "-n", "tenant1", "gpu-pod", "--", "env")
 	for _, variable := range []string{"PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_PF1_VF=", "PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_PF2_VF="} {
 		if !strings.Contains(environment, variable) {
-			t.Errorf("%s has no %s", pod, variable)
+			t.Errorf("%s lacks the variable %s", pod, variable)
 		}
 	}
 	start = time.Now()
 	c.remove(t, pod)
-	t.Logf("gone %.1f s after that was asked for", time.Since(start).Seconds())
+	t.Logf("gone %.1f s after the deletion was requested", time.Since(start).Seconds())
 	c.awaitTraces(t, before)
 }
 
-// examplesAccepted by the API server as they are.
+// examplesAccepted checks that the API server accepts the unchanged examples.
 func (c *cluster) examplesAccepted(t *testing.T) {
 	for _, example := range []string{"nv-ipam/networks.yaml", "whereabouts/networks.yaml", "host-local/networks.yaml", "pod.yaml"} {
 		output, err := c.tryKubectl("", "apply", "--dry-run=server", "-n", "tenant1", "-f", deployFolder+"/examples/"+example)
@@ -51,7 +51,7 @@ func (c *cluster) examplesAccepted(t *testing.T) {
 	}
 }
 
-// tenantsApart: pods of two namespaces on each of two nodes. Each sends to each other on both rails.
+// tenantsApart tests isolation with pods of two namespaces on each of two nodes, on both rails.
 func (c *cluster) tenantsApart(t *testing.T) {
 	c.namespace(t, "tenant2", "whereabouts")
 	var wantedPods []podSpec
@@ -61,24 +61,24 @@ func (c *cluster) tenantsApart(t *testing.T) {
 		}
 	}
 	pods := c.run(t, wantedPods...)
-	c.apart(t, pods)
+	c.checkIsolation(t, pods)
 	c.remove(t, pods...)
 }
 
-// apart: pods reach those of their namespace on every path, and not one packet comes to a pod of another, whatever its
-// rail and family. What may arrive does, all of it: it is sent slowly enough that no queue is full where the machine has
-// other work for seconds.
-func (c *cluster) apart(t *testing.T, pods []*pod) {
+// checkIsolation checks that pods reach those of their namespace on every path, and that no packet reaches a pod of
+// another namespace on any rail in any family. Within a namespace every packet must arrive: the pace is low enough that
+// no queue overflows if the machine is busy for seconds.
+func (c *cluster) checkIsolation(t *testing.T, pods []*pod) {
 	t.Helper()
 	other := func(from, to *pod) bool { return from.Namespace != to.Namespace }
-	dropped := c.dropped(t)
+	dropped := c.countDropped(t)
 	refused := exchange(t, pods, insistent, other)
 	if refused.Arrived != 0 || refused.Answered != 0 {
 		t.Errorf("to other tenants: %d sent, %d arrived, %d answered", refused.Sent, refused.Arrived, refused.Answered)
 	}
-	// Open vSwitch counts for its flows what the kernel's have dropped, from time to time.
-	await(t, "what the flows that drop have counted", 10*time.Second, func() string {
-		if counted := c.dropped(t) - dropped; counted < refused.Sent {
+	// Open vSwitch adds the drops of the datapath's flows to its own counters periodically.
+	await(t, "counters of the flows that drop", 10*time.Second, func() string {
+		if counted := c.countDropped(t) - dropped; counted < refused.Sent {
 			return fmt.Sprintf("%d packets of %d that were sent to other tenants", counted, refused.Sent)
 		}
 		return ""
@@ -92,8 +92,8 @@ func (c *cluster) apart(t *testing.T, pods []*pod) {
 		passed.Arrived, passed.Sent, passed.Answered, refused.Arrived, refused.Sent)
 }
 
-// dropped packets for a tenant's sake, as the flows of all nodes have counted.
-func (c *cluster) dropped(t *testing.T) int {
+// countDropped returns the number of packets between tenants that the flows of all nodes dropped.
+func (c *cluster) countDropped(t *testing.T) int {
 	t.Helper()
 	count := 0
 	for _, node := range c.nodes {
@@ -107,7 +107,7 @@ func (c *cluster) dropped(t *testing.T) int {
 	return count
 }
 
-// firstPackets: a pod's first command sends one packet to a pod on the other node; that it was sent too early would show.
+// firstPackets checks that the packet that a pod's first command sends to a pod on the other node is answered.
 func (c *cluster) firstPackets(t *testing.T) {
 	target := c.run(t, podSpec{Namespace: "tenant1", Name: "target", Node: c.nodes[0].Name})[0]
 	defer c.remove(t, target)
@@ -124,7 +124,7 @@ func (c *cluster) firstPackets(t *testing.T) {
 		output, err := c.tryKubectl("", "wait", "-n", "tenant1", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=40s", name)
 		if err != nil {
 			log, _ := c.tryKubectl("", "logs", "-n", "tenant1", name)
-			t.Errorf("the first packet of %s had no answer: %s\n%s", name, output, log)
+			t.Errorf("first packet of %s was not answered: %s\n%s", name, output, log)
 		}
 	}
 	c.kubectl(t, append([]string{"delete", "-n", "tenant1", "--timeout=40s"}, names...)...)

@@ -1,12 +1,12 @@
 //go:build k8s
 
-// Package k8s tries the node network in a real Kubernetes: an API server with its controllers and scheduler, and nodes
-// made of namespaces, each with containerd, kubelet, Multus, Open vSwitch and FRR of its own, on a fabric of two rails.
+// Package k8s tests the node network in a real Kubernetes cluster: an API server with controllers and a scheduler, and
+// nodes made of namespaces, each with its own containerd, kubelet, Multus, Open vSwitch and FRR, on a fabric of two rails.
 //
 //	go test -tags k8s ./test/k8s/
 //
-// Needs root, the Debian packages that `make test-deps` installs, and the first time about 13 minutes of one core to
-// build Kubernetes (see build). RAILWRIGHT_K8S_KEEP=1 leaves the folder with all logs and says where it is.
+// The tests need root and the Debian packages that `make test-deps` installs. The first run builds Kubernetes (see build),
+// which takes about 13 minutes on one core. RAILWRIGHT_K8S_KEEP=1 keeps the folder with all logs and prints its path.
 package k8s
 
 import (
@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// nodeInit as first argument makes this program the first process of a node.
+// nodeInit is the first argument with which this program runs as the first process of a node.
 const nodeInit = "railwright-node-init"
 
 func TestMain(m *testing.M) {

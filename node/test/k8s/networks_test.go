@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// multusManifests are what Multus and whereabouts need of the API server. The operator of a cluster has these already.
+// multusManifests are the objects that Multus and whereabouts need. Real clusters already have them.
 const multusManifests = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -57,7 +57,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: whereabo
 subjects: [{kind: User, name: whereabouts, apiGroup: rbac.authorization.k8s.io}]
 `
 
-// installNetworks gives the API server what Multus and whereabouts keep there.
+// installNetworks applies the objects of Multus and whereabouts.
 func (c *cluster) installNetworks(t *testing.T) {
 	t.Helper()
 	manifests := []string{multusManifests}

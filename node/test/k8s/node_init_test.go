@@ -13,24 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nodeMounts is what the first process of a node makes its file system from.
+// nodeMounts describes the file system that the first process of a node mounts.
 type nodeMounts struct {
-	// Folder holds all that the node writes.
+	// Folder holds all files that the node writes.
 	Folder string `json:"folder"`
-	// Kept are folders outside that the node needs, also where they are below the /tmp that it has for itself.
+	// Kept are folders of the machine that the node needs, even if they are below /tmp, which the node replaces.
 	Kept []string `json:"kept"`
-	// Binds are folders outside by where the node sees them.
+	// Binds maps paths inside the node to folders of the machine.
 	Binds map[string]string `json:"binds"`
-	// Ready is a file that is made when all is mounted.
+	// Ready is a file that is created once everything is mounted.
 	Ready string `json:"ready"`
 }
 
-// shownSettings are kernel settings that kubelet insists on; the node is shown files, since the machine's own settings
-// are not for a test to change.
+// shownSettings are kernel settings that kubelet requires. The node sees files with these values instead, because a
+// test must not change the machine's settings.
 var shownSettings = map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
 
-// runNodeInit is a node's first process: it gives the node a file system that hides what it writes from the machine, and
-// then takes care of orphans. All of the node ends with it. It returns only when something fails.
+// runNodeInit is the first process of a node. It mounts a private file system, so that the node's writes do not reach
+// the machine, and then reaps orphans. All processes of the node end with it. It returns only on errors.
 func runNodeInit(description string) error {
 	var mounts nodeMounts
 	if err := json.Unmarshal([]byte(description), &mounts); err != nil {
@@ -41,7 +41,7 @@ func runNodeInit(description string) error {
 			return fmt.Errorf("node: %w", err)
 		}
 	}
-	// Kubelet and plugins pass mounts on to containers.
+	// Mounts of kubelet and plugins must propagate to containers.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("node: share mounts: %w", err)
 	}
@@ -58,8 +58,8 @@ func runNodeInit(description string) error {
 	return nil
 }
 
-// mountPrivately lays what the node writes over the folders that containerd, kubelet and plugins write to: the machine's
-// own stay as they are, and need no folder made for a mount.
+// mountPrivately mounts overlays over the folders that containerd, kubelet and plugins write to. The machine's folders
+// stay unchanged, and no mount points need to be created in them.
 func mountPrivately(mounts nodeMounts) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -79,11 +79,11 @@ func mountPrivately(mounts nodeMounts) error {
 			return fmt.Errorf("mount a tmpfs on %s: %w", folder, err)
 		}
 	}
-	// An overlay cannot hold the layers of containers, which are overlays themselves.
+	// An overlay cannot hold the containers' layers, because overlays cannot be nested.
 	return bind(mounts.Folder+"/layers", "/var/lib/containerd")
 }
 
-// mountProcAndSys of this process and network namespace, with the machine's cgroups.
+// mountProcAndSys mounts /proc and /sys of this process and network namespace, with the machine's cgroups.
 func mountProcAndSys(nodeMounts) error {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
@@ -122,8 +122,8 @@ func showSettings(mounts nodeMounts) error {
 	return nil
 }
 
-// mountTemporary gives the node a /tmp of its own, in which plugins keep files, with what it needs of the machine's where
-// it was.
+// mountTemporary mounts a private /tmp, because plugins keep files there. It binds the folders that the node needs from
+// the machine's /tmp at their old paths.
 func mountTemporary(mounts nodeMounts) error {
 	kept := map[string]string{}
 	for number, folder := range mounts.Kept {

@@ -18,29 +18,29 @@ import (
 	"railwright/node/testlab"
 )
 
-// node is one machine of the cluster: mount, process and network namespaces of its own.
+// node is a machine of the cluster, made of its own mount, process and network namespaces.
 type node struct {
 	cluster   *cluster
 	Name      string
 	Number    int
 	Namespace *testlab.Namespace
-	// Folder of all that it writes; Folder/log has a file for each process.
+	// Folder holds all files that the node writes. Folder/log has a log file for each process.
 	Folder string
 	Switch *testlab.OpenVSwitch
 	FRR    *testlab.FRR
-	// first process, whose end is the node's.
+	// first is the node's first process. All other processes end with it.
 	first     *exec.Cmd
 	processes map[string]*process
 }
 
-// process of a node that can be killed and started anew.
+// process is a process of a node that can be killed and restarted.
 type process struct {
 	argv    []string
 	command *exec.Cmd
 	ended   chan struct{}
 }
 
-// start the node's first process; binds are folders outside by where the node sees them.
+// start starts the node's first process. binds maps paths inside the node to folders of the machine.
 func (n *node) start(t *testing.T, binds map[string]string) {
 	t.Helper()
 	check(t, os.MkdirAll(filepath.Join(n.Folder, "log"), 0o755))
@@ -52,7 +52,7 @@ func (n *node) start(t *testing.T, binds map[string]string) {
 	check(t, err)
 	program, err := os.Executable()
 	check(t, err)
-	// Not `ip netns exec`, which takes the cgroups away with the old /sys.
+	// `ip netns exec` would hide the cgroups, because it replaces /sys.
 	n.first = exec.Command("nsenter", "--net="+n.Namespace.Path(), program, nodeInit, string(description))
 	n.first.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
@@ -73,7 +73,7 @@ func (n *node) start(t *testing.T, binds map[string]string) {
 	})
 }
 
-// Command that runs in the node, with the cluster's programs before the machine's.
+// Command returns a command that runs in the node. The cluster's programs come before the machine's in its PATH.
 func (n *node) Command(argv ...string) *exec.Cmd {
 	enter := []string{"-t", strconv.Itoa(n.first.Process.Pid), "-m", "-n", "-p", "--", "env", "PATH=" + n.cluster.path()}
 	command := exec.Command("nsenter", append(enter, argv...)...)
@@ -81,7 +81,7 @@ func (n *node) Command(argv ...string) *exec.Cmd {
 	return command
 }
 
-// Run a command in the node and give its output; a failure of it is the test's.
+// Run runs a command in the node and returns its output. It fails the test if the command fails.
 func (n *node) Run(t *testing.T, argv ...string) string {
 	t.Helper()
 	output, err := n.Command(argv...).CombinedOutput()
@@ -91,12 +91,12 @@ func (n *node) Run(t *testing.T, argv ...string) string {
 	return string(output)
 }
 
-// path of a file as it is outside of the node.
+// path returns the machine's path of a file of the node.
 func (n *node) path(seen string) string {
 	return fmt.Sprintf("/proc/%d/root%s", n.first.Process.Pid, seen)
 }
 
-// Launch a process that stays.
+// Launch starts a long-running process.
 func (n *node) Launch(t *testing.T, name string, argv ...string) {
 	t.Helper()
 	process := &process{argv: argv, command: n.Command(argv...), ended: make(chan struct{})}
@@ -109,7 +109,7 @@ func (n *node) Launch(t *testing.T, name string, argv ...string) {
 	n.processes[name] = process
 }
 
-// Kill a process as a crash would; it returns when it is gone.
+// Kill kills a process with SIGKILL and returns once it has exited.
 func (n *node) Kill(t *testing.T, name string) {
 	t.Helper()
 	process := n.processes[name]
@@ -119,17 +119,17 @@ func (n *node) Kill(t *testing.T, name string) {
 	select {
 	case <-process.ended:
 	case <-time.After(10 * time.Second):
-		t.Fatalf("%s: %s is there 10 s after SIGKILL", n.Name, name)
+		t.Fatalf("%s: %s still runs 10 s after SIGKILL", n.Name, name)
 	}
 }
 
-// Restart a process that was killed.
+// Restart starts a killed process again.
 func (n *node) Restart(t *testing.T, name string) {
 	t.Helper()
 	n.Launch(t, name, n.processes[name].argv...)
 }
 
-// children of a process; nsenter has one: what it was asked to run.
+// children returns the child processes of a process. nsenter has one, the command that it runs.
 func children(pid int) []int {
 	listed, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	var pids []int
@@ -149,7 +149,8 @@ func (n *node) logTo(t *testing.T, command *exec.Cmd, name string) {
 	command.Stdout, command.Stderr = log, log
 }
 
-// cgroup of the node below each hierarchy: kubelets of one machine would remove each other's pods from a common one.
+// cgroup returns the path of the node's cgroup in each hierarchy. In a shared cgroup the kubelets of one machine would
+// remove each other's pods.
 func (n *node) cgroup() string { return "/" + n.Namespace.Name }
 
 func (n *node) makeCgroups(t *testing.T) {
@@ -158,7 +159,7 @@ func (n *node) makeCgroups(t *testing.T) {
 		folder := hierarchy + n.cgroup()
 		check(t, os.MkdirAll(folder, 0o755))
 		for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
-			// Version 1 gives a new group no CPU and no memory.
+			// In cgroup v1 a new group has no CPUs and memory nodes.
 			if all, err := os.ReadFile(filepath.Join(hierarchy, name)); err == nil {
 				check(t, os.WriteFile(filepath.Join(folder, name), all, 0o644))
 			}
@@ -166,7 +167,7 @@ func (n *node) makeCgroups(t *testing.T) {
 	}
 }
 
-// removeCgroups once the processes in them are gone, which takes the kernel a moment.
+// removeCgroups removes the node's cgroups once their processes are gone, which takes the kernel a moment.
 func (n *node) removeCgroups(t *testing.T) {
 	t.Helper()
 	for _, hierarchy := range hierarchies() {
@@ -178,7 +179,7 @@ func (n *node) removeCgroups(t *testing.T) {
 			}
 		}
 		if left != "" {
-			t.Errorf("a cgroup is left: %s", left)
+			t.Errorf("cgroup was not removed: %s", left)
 		}
 	}
 }
@@ -210,24 +211,24 @@ func hierarchies() []string {
 	return found
 }
 
-// management is the node's address in the network of the control plane, and the control plane's on the same cable.
+// management returns the node's address in the management network and the control plane's on the same cable.
 func (n *node) management() (own, control netip.Addr) {
 	return netip.AddrFrom4([4]byte{10, 222, byte(n.Number), 2}), netip.AddrFrom4([4]byte{10, 222, byte(n.Number), 1})
 }
 
-// pods of the node in the cluster's default network.
+// pods returns the prefix of the node's pods in the cluster's default network.
 func (n *node) pods() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(n.Number), 0}), 24)
 }
 
-// await until look finds nothing missing any more; it says what is.
-func await(t *testing.T, name string, most time.Duration, look func() (missing string)) time.Duration {
+// await waits until look returns "" and returns the time that it waited. It fails the test after limit.
+func await(t *testing.T, name string, limit time.Duration, look func() (missing string)) time.Duration {
 	t.Helper()
-	return awaitEvery(t, 20*time.Millisecond, name, most, look)
+	return awaitEvery(t, 20*time.Millisecond, name, limit, look)
 }
 
-// awaitEvery is for looks that cost more than a little: kubectl alone takes a core for a tenth of a second.
-func awaitEvery(t *testing.T, pause time.Duration, name string, most time.Duration, look func() (missing string)) time.Duration {
+// awaitEvery is await with a pause between looks, for expensive ones: kubectl uses a core for a tenth of a second.
+func awaitEvery(t *testing.T, pause time.Duration, name string, limit time.Duration, look func() (missing string)) time.Duration {
 	t.Helper()
 	start := time.Now()
 	for {
@@ -235,8 +236,8 @@ func awaitEvery(t *testing.T, pause time.Duration, name string, most time.Durati
 		if missing == "" {
 			return time.Since(start)
 		}
-		if time.Since(start) > most {
-			t.Fatalf("%s: not after %v: %s", name, most, missing)
+		if time.Since(start) > limit {
+			t.Fatalf("%s: not after %v: %s", name, limit, missing)
 		}
 		time.Sleep(pause)
 	}

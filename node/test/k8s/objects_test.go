@@ -15,10 +15,10 @@ import (
 	"railwright/node/testlab"
 )
 
-// object of Kubernetes, as its manifest has it.
+// object is a Kubernetes object, as parsed from its manifest.
 type object map[string]any
 
-// readObjects of a manifest in deploy/.
+// readObjects returns the objects of a manifest in deploy/.
 func readObjects(t *testing.T, name string) []object {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(deployFolder, name))
@@ -32,7 +32,7 @@ func readObjects(t *testing.T, name string) []object {
 	return found
 }
 
-// set a field by its path; folders on the way are made.
+// set sets a field by its path and creates missing parents.
 func (o object) set(value any, path ...string) {
 	at := map[string]any(o)
 	for _, name := range path[:len(path)-1] {
@@ -46,7 +46,7 @@ func (o object) set(value any, path ...string) {
 	at[path[len(path)-1]] = value
 }
 
-// container of a pod that has one.
+// container returns the container of a pod that has exactly one.
 func (o object) container() object {
 	return o["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
 }
@@ -58,9 +58,9 @@ func (o object) text(t *testing.T) string {
 	return string(content)
 }
 
-// networks gives a namespace the networks of an example. The annotation with the resource's name is left out: with it
-// Multus hands the VF's PCI address to ovs-cni, and there is no VF here. The pods ask for the resource all the same. For
-// want of a VF nothing moves its RDMA device either.
+// networks applies the networks of an example to a namespace. It omits the annotation with the resource's name, which
+// would make Multus pass a VF's PCI address to ovs-cni, and the plugin that moves the RDMA device, because there are no
+// VFs here. The pods still request the resource.
 func (c *cluster) networks(t *testing.T, example, namespace string) {
 	t.Helper()
 	for _, network := range readObjects(t, "examples/"+example+"/networks.yaml") {
@@ -70,7 +70,7 @@ func (c *cluster) networks(t *testing.T, example, namespace string) {
 			config := spec["config"].(string)
 			without := withoutRDMA.ReplaceAllString(config, "")
 			if without == config {
-				t.Fatalf("the example %s moves no RDMA device", example)
+				t.Fatalf("example %s must move the RDMA device", example)
 			}
 			spec["config"] = without
 		}
@@ -80,12 +80,12 @@ func (c *cluster) networks(t *testing.T, example, namespace string) {
 
 var withoutRDMA = regexp.MustCompile(`\{\s*"type": "rdma"\s*\},\s*`)
 
-// podSpec is a pod like that of deploy/examples/pod.yaml.
+// podSpec describes a pod like the one in deploy/examples/pod.yaml.
 type podSpec struct {
 	Namespace, Name, Node string
-	// Networks instead of the example's.
+	// Networks replaces the example's networks if it is not empty.
 	Networks string
-	// GPUs: as many as the example asks for, instead of none.
+	// GPUs requests the example's GPUs. Otherwise the pod requests none.
 	GPUs bool
 }
 
@@ -116,7 +116,7 @@ func (w podSpec) object(t *testing.T) object {
 	return pod
 }
 
-// run pods and give them once all are Ready.
+// run starts pods and returns them once all are Ready.
 func (c *cluster) run(t *testing.T, pods ...podSpec) []*pod {
 	t.Helper()
 	var manifests []string
@@ -140,7 +140,7 @@ func (c *cluster) awaitReady(t *testing.T, pod podSpec) *pod {
 	return c.pod(t, pod.Namespace, pod.Name)
 }
 
-// remove pods; it returns when they are gone from the API server.
+// remove deletes pods and returns once they are gone from the API server.
 func (c *cluster) remove(t *testing.T, pods ...*pod) {
 	t.Helper()
 	for _, pod := range pods {
@@ -149,12 +149,13 @@ func (c *cluster) remove(t *testing.T, pods ...*pod) {
 	for _, pod := range pods {
 		output, err := c.tryKubectl("", "wait", "--for=delete", "-n", pod.Namespace, "--timeout=40s", "pod/"+pod.Name)
 		if err != nil {
-			t.Fatalf("%s is still there: %s\n%s", pod, output, c.explain())
+			t.Fatalf("%s was not deleted: %s\n%s", pod, output, c.explain())
 		}
 	}
 }
 
-// kindsAreServed waits until the API server serves definitions. kubectl itself gives up where one has no conditions yet.
+// kindsAreServed waits until the API server serves the custom resources. `kubectl wait` fails if a definition has no
+// conditions yet.
 func (c *cluster) kindsAreServed(t *testing.T, kinds ...string) {
 	t.Helper()
 	testlab.UntilRight(t, func() string {
@@ -166,7 +167,7 @@ func (c *cluster) kindsAreServed(t *testing.T, kinds ...string) {
 	})
 }
 
-// namespace with the networks of an example.
+// namespace creates a namespace with the networks of an example.
 func (c *cluster) namespace(t *testing.T, name, example string) {
 	t.Helper()
 	c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}.text(t))

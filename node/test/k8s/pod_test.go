@@ -20,13 +20,13 @@ import (
 	"railwright/node/testlab"
 )
 
-// pod as Kubernetes and Multus tell of it, once it is Ready.
+// pod is a Ready pod as reported by Kubernetes and Multus.
 type pod struct {
 	Namespace, Name string
 	Node            *node
-	// Interfaces of the GPU network by name: net1, net2.
+	// Interfaces are those of the GPU network by name: net1, net2.
 	Interfaces map[string]podInterface
-	// netns is its network namespace's file as it is outside of the node.
+	// netns is the machine's path of the file of its network namespace.
 	netns string
 }
 
@@ -35,12 +35,12 @@ type podInterface struct {
 	Addresses    []netip.Addr
 }
 
-// Address of an interface, of IPv4 where it has one.
+// Address returns the first address of an interface, which is IPv4 if it has one.
 func (p *pod) Address(link string) netip.Addr { return p.Interfaces[link].Addresses[0] }
 
 func (p *pod) String() string { return p.Namespace + "/" + p.Name }
 
-// pod that is Ready, looked up.
+// pod looks up a Ready pod.
 func (c *cluster) pod(t *testing.T, namespace, name string) *pod {
 	t.Helper()
 	var object struct {
@@ -76,7 +76,7 @@ func (c *cluster) pod(t *testing.T, namespace, name string) *pod {
 	return found
 }
 
-// netnsOf the pod that has the address in the default network.
+// netnsOf returns the network namespace of the pod with this address in the default network.
 func (n *node) netnsOf(t *testing.T, address string) string {
 	t.Helper()
 	files, err := filepath.Glob(n.path("/run/netns/*"))
@@ -91,7 +91,7 @@ func (n *node) netnsOf(t *testing.T, address string) string {
 	return ""
 }
 
-// Command in the pod's network; of this machine's programs, so that it needs neither kubelet nor containerd.
+// Command returns a command of this machine that runs in the pod's network. It needs neither kubelet nor containerd.
 func (p *pod) Command(argv ...string) *exec.Cmd {
 	command := exec.Command("nsenter", append([]string{"--net=" + p.netns}, argv...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -107,10 +107,10 @@ func (p *pod) Run(t *testing.T, argv ...string) string {
 	return string(output)
 }
 
-// arrived counts the echo requests that the pod's kernel has been given, of both families.
+// arrived returns the number of echo requests of both families that the pod's kernel has received.
 func (p *pod) arrived(t *testing.T) int {
 	t.Helper()
-	// /proc/net of the process that looks, which nsenter has put into the pod's network.
+	// /proc/net belongs to the reading process, which nsenter has put into the pod's network.
 	counters := p.Run(t, "cat", "/proc/net/snmp", "/proc/net/snmp6")
 	count := 0
 	var names []string
@@ -134,10 +134,10 @@ func (p *pod) arrived(t *testing.T) int {
 
 var summary = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
 
-// sums of what pods sent to each other. Worst is the fewest answers that a path gave.
+// sums are the packets between pods. Worst is the minimum number of answers on a path.
 type sums struct{ Paths, Sent, Arrived, Answered, Worst int }
 
-// pace of the packets on a path: how many, the pause between two, and how long answers are waited for after the last.
+// pace is the number of packets on a path, the pause between them and the time to wait for answers after the last.
 type pace struct {
 	count       int
 	pause, wait string
@@ -145,11 +145,12 @@ type pace struct {
 
 var (
 	insistent = pace{100, "0.02", "1"}
-	// unhurried packets of all paths are fewer in seconds than one port of the bridge queues.
+	// unhurried is so slow that all paths together send fewer packets in some seconds than a bridge port can queue.
 	unhurried = pace{20, "0.2", "10"}
 )
 
-// exchange packets, all at once: each pod to each other that it is to, from each interface to each address of the other's.
+// exchange sends packets concurrently between all pairs of pods for which is returns true, from each interface to each
+// address of the other pod.
 func exchange(t *testing.T, pods []*pod, at pace, is func(from, to *pod) bool) sums {
 	t.Helper()
 	total := sums{Worst: at.count}
@@ -174,7 +175,7 @@ func exchange(t *testing.T, pods []*pod, at pace, is func(from, to *pod) bool) s
 		}
 	}
 	for i, command := range running {
-		_ = command.Wait() // fails where nothing answers, which may be what is wanted
+		_ = command.Wait() // fails if nothing answers, which may be expected
 		sent, answered := pingSummary(t, outputs[i].String())
 		total.Paths++
 		total.Sent, total.Answered = total.Sent+sent, total.Answered+answered
@@ -201,15 +202,15 @@ func pingSummary(t *testing.T, output string) (sent, answered int) {
 	return number(t, found[1]), number(t, found[2])
 }
 
-// ping from the pod by an interface: how many echo requests were sent, and how many answers came.
+// ping pings an address through an interface of the pod. It returns the numbers of echo requests and of answers.
 func (p *pod) ping(t *testing.T, link string, to netip.Addr, count int, more ...string) (sent, answered int) {
 	t.Helper()
-	// It fails where nothing answers, which may be what is wanted.
+	// ping fails if nothing answers, which may be expected.
 	output, _ := p.Command(pace{count, insistent.pause, insistent.wait}.arguments(link, to, more...)...).CombinedOutput()
 	return pingSummary(t, string(output))
 }
 
-// flow of echo requests that goes on until it is ended.
+// flow is a stream of echo requests that continues until end is called.
 type flow struct {
 	name    string
 	command *exec.Cmd
@@ -218,7 +219,7 @@ type flow struct {
 
 const flowInterval = 10 * time.Millisecond
 
-// startFlow from one pod to another.
+// startFlow starts a flow from one pod to another.
 func (c *cluster) startFlow(t *testing.T, from *pod, link string, to *pod) *flow {
 	t.Helper()
 	log, err := os.CreateTemp(c.folder, "flow-")
@@ -237,7 +238,7 @@ func (c *cluster) startFlow(t *testing.T, from *pod, link string, to *pod) *flow
 
 var answer = regexp.MustCompile(`bytes from .* icmp_seq=(\d+)`)
 
-// end the flow and tell how many answers came, and how many are missing among those before the last that came.
+// end stops the flow and returns the number of answers, and of requests before the last answer that were not answered.
 func (f *flow) end(t *testing.T) (answered, lost int) {
 	t.Helper()
 	check(t, f.command.Process.Signal(syscall.SIGINT))

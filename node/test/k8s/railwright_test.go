@@ -16,11 +16,11 @@ import (
 
 const (
 	deployFolder = "../../deploy"
-	// nodeImage is what deploy/daemonset.yaml asks for; containerd gives a name without a registry this one.
+	// nodeImage is the image in deploy/daemonset.yaml, with the registry that containerd adds to names without one.
 	nodeImage = "docker.io/railwright/node:" + release.Version
 )
 
-// makeNodeImage builds our programs and puts into an image what deploy/Containerfile does, from this machine's Debian.
+// makeNodeImage builds our programs and creates an image like that of deploy/Containerfile from this machine's Debian.
 func (c *cluster) makeNodeImage(t *testing.T) {
 	t.Helper()
 	programs := filepath.Join(c.folder, "programs") + "/"
@@ -41,7 +41,7 @@ func (c *cluster) makeNodeImage(t *testing.T) {
 			files[library] = library
 		}
 	}
-	// Debian has this one; containerd names network namespaces by it.
+	// Debian has this link, and containerd's paths of network namespaces use it.
 	links := map[string]string{"/var/run": "../run"}
 	for _, name := range []string{"sh", "cp", "chmod", "mv", "ln"} {
 		links["/bin/"+name] = "busybox"
@@ -51,7 +51,7 @@ func (c *cluster) makeNodeImage(t *testing.T) {
 
 var libraryPath = regexp.MustCompile(`(/\S+) \(0x`)
 
-// libraries that a program loads, by their paths.
+// libraries returns the paths of the libraries that a program loads.
 func libraries(t *testing.T, program string) []string {
 	t.Helper()
 	var found []string
@@ -61,7 +61,7 @@ func libraries(t *testing.T, program string) []string {
 	return found
 }
 
-// deploy installs what an operator does, and waits until every node's daemon is ready.
+// deploy applies the manifests that an operator applies, and waits until every node's daemon is ready.
 func (c *cluster) deploy(t *testing.T) {
 	t.Helper()
 	folder, err := filepath.Abs(deployFolder)
@@ -80,7 +80,7 @@ func (c *cluster) rollOut(t *testing.T) {
 	}
 }
 
-// explain what the cluster says about our daemon and pods that are not ready.
+// explain returns the cluster's information about our daemon and pods that are not ready.
 func (c *cluster) explain() string {
 	var lines []string
 	for _, question := range [][]string{

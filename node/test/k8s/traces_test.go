@@ -17,7 +17,7 @@ import (
 	"railwright/node/internal/plan"
 )
 
-// traces are all that pods leave on nodes, leaves and in the API server while they live, one line each: ports, flows,
+// traces returns everything that pods create on nodes, on leaves and in the API server, one line each: ports, flows,
 // routes, addresses, links, namespaces and files.
 func (c *cluster) traces(t *testing.T) []string {
 	t.Helper()
@@ -29,7 +29,7 @@ func (c *cluster) traces(t *testing.T) []string {
 				add("%s: port %s of %s", node.Name, port, rail.Bridge)
 			}
 			for _, family := range []string{"-4", "-6"} {
-				// A table that never had a route is an error to ip.
+				// ip fails for a table that never had a route.
 				routes, _ := node.Namespace.Try("ip", family, "route", "show", "table", strconv.Itoa(rail.Table))
 				for line := range strings.Lines(routes) {
 					if !strings.HasPrefix(line, "Error:") && !strings.HasPrefix(line, "Dump terminated") {
@@ -44,7 +44,7 @@ func (c *cluster) traces(t *testing.T) []string {
 			}
 		}
 		for line := range strings.Lines(node.Namespace.IP(t, "-o", "link")) {
-			// Between its lines `ip` may complain of a peer whose namespace is going away.
+			// The output of ip can contain errors about a peer whose namespace is being deleted.
 			if number, rest, listed := strings.Cut(line, ": "); listed && !strings.Contains(number, " ") {
 				add("%s: link %s", node.Name, strings.Fields(rest)[0])
 			}
@@ -68,7 +68,7 @@ func (c *cluster) traces(t *testing.T) []string {
 	return found
 }
 
-// files that belong to a pod's network: our state, those of the plugins of the chain, and the runtime's.
+// files returns the files of pods' networks: our state, and those of the chain's plugins and the runtime.
 func (n *node) files(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -79,7 +79,7 @@ func (n *node) files(t *testing.T) []string {
 			if os.IsNotExist(err) {
 				return nil
 			}
-			// host-local keeps a lock and the last address that it gave.
+			// host-local keeps a lock and the last address that it assigned.
 			if err == nil && !entry.IsDir() && entry.Name() != "lock" && !strings.HasPrefix(entry.Name(), "last_reserved_ip") {
 				found = append(found, strings.TrimPrefix(path, n.path("")))
 			}
@@ -89,11 +89,11 @@ func (n *node) files(t *testing.T) []string {
 	return found
 }
 
-// settled traces: the same in two looks. What a part before has ended may still be on its way out.
+// settled returns the traces once two looks agree, because an earlier part's pods may still be terminating.
 func (c *cluster) settled(t *testing.T) []string {
 	t.Helper()
 	last := c.traces(t)
-	awaitEvery(t, kubectlPause, "traces that stay", tracesGo, func() string {
+	awaitEvery(t, kubectlPause, "unchanged traces", tracesGo, func() string {
 		now := c.traces(t)
 		differ := difference(last, now)
 		last = now
@@ -102,19 +102,19 @@ func (c *cluster) settled(t *testing.T) []string {
 	return last
 }
 
-// tracesGo is the longest that they may take; what was seen is 0.2 to 0.8 s.
+// tracesGo is the time limit for traces to disappear. 0.2 to 0.8 s were observed.
 const tracesGo = 15 * time.Second
 
-// awaitTraces until there are these again, and no others.
+// awaitTraces waits until exactly these traces exist.
 func (c *cluster) awaitTraces(t *testing.T, want []string) {
 	t.Helper()
-	took := awaitEvery(t, kubectlPause, "nothing is left", tracesGo, func() string {
+	took := awaitEvery(t, kubectlPause, "expected traces", tracesGo, func() string {
 		return difference(want, c.traces(t))
 	})
-	t.Logf("nothing was left after %.1f s", took.Seconds())
+	t.Logf("expected traces reached after %.1f s", took.Seconds())
 }
 
-// difference of two looks at traces, one line each; empty: none.
+// difference returns the differences between two lists of traces, one per line, or "".
 func difference(want, now []string) string {
 	var differ []string
 	for _, line := range now {
@@ -130,9 +130,9 @@ func difference(want, now []string) string {
 	return strings.Join(differ, "\n")
 }
 
-// installed is a flow of a bridge as Open vSwitch lists it.
+// installed is a flow of a bridge as listed by Open vSwitch.
 type installed struct {
-	// Attachment's number; 0: of the rail.
+	// Attachment is the number of the flow's attachment, or 0 for a flow of the rail.
 	Attachment int
 	Reason     plan.Reason
 	Packets    int
@@ -141,7 +141,7 @@ type installed struct {
 
 var listed = regexp.MustCompile(`cookie=0x([0-9a-f]+), .*n_packets=(\d+), .*?(priority=.*)`)
 
-// flows of ours on all bridges of the node.
+// flows returns our flows on all bridges of the node.
 func (n *node) flows(t *testing.T) []installed {
 	t.Helper()
 	var found []installed

@@ -14,19 +14,19 @@ import (
 	"railwright/node/testlab"
 )
 
-// framesOfACell are sent of each protocol by each end to each other.
-const framesOfACell = 10
+// framesPerCell is the number of frames that each speaker sends to each end per protocol.
+const framesPerCell = 10
 
-// end of the matrix: who sends and whom packets are for. All are on rail 0.
+// end is a sender or receiver of the matrix. All ends are on rail 0.
 type end struct {
 	name       string
-	node       *node     // that it is on, or that the leaf's port leads to
-	face       *attached // of a pod
+	node       *node     // the end's node, or the one that the leaf's port leads to
+	face       *attached // set for pods only
 	leaf       bool
 	wire       *testlab.Wire
 	mac        attachment.MAC
 	ipv4, ipv6 netip.Addr
-	other      *end // of another tenant
+	other      *end // an end of another tenant
 }
 
 func (e *end) tenant() string {
@@ -41,16 +41,16 @@ func (e *end) host() bool { return e.face == nil && !e.leaf }
 func (e *end) elsewhere4() []byte { return e.other.ipv4.AsSlice() }
 func (e *end) elsewhere6() []byte { return e.other.ipv6.AsSlice() }
 
-// speaker is an end, or the fabric that pretends to be one.
+// speaker is an end that uses its own addresses, or the leaf with spoofed ones.
 type speaker struct {
 	name       string
-	at         *end // whose wire it speaks by
+	at         *end // the end whose wire it sends on
 	mac, next  attachment.MAC
 	ipv4, ipv6 netip.Addr
-	as         *end // nil: nobody that is known
+	as         *end // the end whose addresses it uses; nil if they are unknown
 }
 
-// cell of the matrix.
+// cell is a combination of speaker, receiver and protocol.
 type cell struct {
 	from speaker
 	to   *end
@@ -61,14 +61,14 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s from %s to %s", c.name, c.from.name, c.to.name)
 }
 
-// open says whether packets that are routed may go from one to the other.
+// open reports whether routed packets from the speaker may reach the receiver.
 func (c cell) open() bool {
 	from, to := c.from.at, c.to
 	switch {
 	case from.leaf && to.host():
-		return from.node == to.node // whoever it says it is: a host is a host as others
+		return from.node == to.node // whatever addresses it uses: all hosts are treated alike
 	case from.leaf:
-		// The fabric is believed who sent what it brings, but for who is here.
+		// Source addresses from the fabric are trusted, except those of this node's pods.
 		as := c.from.as
 		return to.face != nil && as != nil && as.face != nil && as.node != to.node && from.node == to.node && sameOrPeered(as, to)
 	case from.face != nil:
@@ -81,7 +81,7 @@ func sameOrPeered(a, other *end) bool {
 	return a.tenant() == other.tenant() || peered(a.face, other.face)
 }
 
-// leavesNode: the leaf of the node sees it pass.
+// leavesNode reports whether the node's leaf receives the frames.
 func (c cell) leavesNode() bool {
 	from := c.from.at
 	switch {
@@ -93,8 +93,8 @@ func (c cell) leavesNode() bool {
 	return c.scope == routed && c.open() && c.to.node != from.node
 }
 
-// seen says how many of the cell's frames have to come in at an end; of all others none.
-func (c cell) seen(at *end) int {
+// wantAt returns the number of the cell's frames that must arrive at an end.
+func (c cell) wantAt(at *end) int {
 	from := c.from.at
 	arrives := false
 	switch {
@@ -108,19 +108,19 @@ func (c cell) seen(at *end) int {
 		arrives = c.open() && (!c.stopped || c.to.node == from.node)
 	}
 	if arrives {
-		return framesOfACell
+		return framesPerCell
 	}
 	return 0
 }
 
-// counted is what a flow of a node's bridge counts.
+// counted identifies a packet counter of a node's bridge.
 type counted struct {
 	node   *node
-	port   string // of a pod; empty: what the rail drops for all
+	port   string // of a pod; "" counts the rail's own drops
 	reason plan.Reason
 }
 
-// counts that the cell's frames make; what kernels make too (ARP, multicast) is not among them.
+// counts returns the counters that the cell's frames increase. It leaves out ARP and multicast, which kernels send too.
 func (c cell) counts() []counted {
 	from := c.from.at
 	spoofed := c.scope == tagged || c.name == arpReply
@@ -136,17 +136,17 @@ func (c cell) counts() []counted {
 	case from.leaf && c.to.node == from.node || from.host() && !c.stopped:
 		return c.ends()
 	case from.leaf:
-		return []counted{{from.node, "", plan.DropUnknownDestination}} // it does not go back where it came from
+		return []counted{{from.node, "", plan.DropUnknownDestination}} // a packet is never sent back out of the port that it came in by
 	}
 	return nil
 }
 
-// ends of what was sent honestly: who has counted it last.
+// ends returns the counter at which routed frames end: that of the receiving pod, or of the rule that drops them.
 func (c cell) ends() []counted {
 	from, to, as := c.from.at, c.to, c.from.as
 	switch {
-	case c.open() && (to.face == nil || c.seen(to) == 0):
-		return nil // the host's own, or what a router stops
+	case c.open() && (to.face == nil || c.wantAt(to) == 0):
+		return nil // the host's own packets, or packets that a router drops
 	case c.open():
 		return []counted{{to.node, to.face.port, plan.Received}}
 	case from.face != nil && to.face == nil:
@@ -163,8 +163,8 @@ func (c cell) ends() []counted {
 	return []counted{{to.node, "", plan.DropOtherTenant}}
 }
 
-// cells: every protocol from every end to every other, of tenants, hosts and the fabric, in both directions. Nothing is
-// seen but where it is meant to be, there it is all of it, and Open vSwitch counted every packet on its way.
+// cells sends every protocol from every speaker (tenants, hosts and the fabric) to every end, in both directions. It
+// checks that all frames arrive where they should and none elsewhere, and that Open vSwitch counted every packet.
 func cells(t *testing.T, fabric *fabric) {
 	ends := fabric.ends(t)
 	speakers := fabric.speakers(t, ends)
@@ -188,10 +188,10 @@ func cells(t *testing.T, fabric *fabric) {
 		}
 	}
 	t.Logf("%d cells, %d frames: %d were to arrive and did; %d were counted as refused, none of them arrived anywhere",
-		len(matrix.all), framesOfACell*len(matrix.all), matrix.arrived, crossed)
+		len(matrix.all), framesPerCell*len(matrix.all), matrix.arrived, crossed)
 }
 
-// cellMatrix remembers what was sent.
+// cellMatrix records the frames that were sent.
 type cellMatrix struct {
 	ends    []*end
 	all     map[uint32]cell
@@ -199,7 +199,7 @@ type cellMatrix struct {
 	arrived int
 }
 
-// cellMagic begins the mark of a frame; the cell's number follows.
+// cellMagic begins the mark in a frame. The cell's number follows it.
 var cellMagic = []byte{0x9d, 0x63, 0xe1, 0x1c}
 
 func cellOf(frame []byte) (uint32, bool) {
@@ -210,7 +210,7 @@ func cellOf(frame []byte) (uint32, bool) {
 	return binary.BigEndian.Uint32(frame[at+4:]), true
 }
 
-// speak a protocol to all other ends, and see that what was sent is where it should be.
+// speak sends a protocol to all other ends and checks where the frames arrive.
 func (m *cellMatrix) speak(t *testing.T, from speaker, protocol protocol) {
 	t.Helper()
 	var replies []uint32
@@ -223,14 +223,14 @@ func (m *cellMatrix) speak(t *testing.T, from speaker, protocol protocol) {
 		m.all[number] = made
 		replies = append(replies, number)
 		for _, kind := range made.counts() {
-			m.want[kind] += framesOfACell
+			m.want[kind] += framesPerCell
 		}
 		frame := protocol.make(from, to, binary.BigEndian.AppendUint32(slices.Clone(cellMagic), number))
-		for range framesOfACell {
+		for range framesPerCell {
 			from.at.wire.Send(t, frame)
 		}
 		m.settle(t, replies[len(replies)-1:])
-		from.at.workedOff(t)
+		from.at.awaitProcessed(t)
 	}
 	for _, numbers := range m.settle(t, replies) {
 		for _, count := range numbers {
@@ -242,15 +242,15 @@ func (m *cellMatrix) speak(t *testing.T, from speaker, protocol protocol) {
 	}
 }
 
-// settle: of these cells all has arrived that is to arrive; and nothing else of any cell.
+// settle waits until all expected frames have arrived and fails the test if any other frame of a cell did.
 func (m *cellMatrix) settle(t *testing.T, replies []uint32) (found map[*end]map[uint32]int) {
 	t.Helper()
 	missing := func() (missingKind string) {
 		found = m.tally()
 		for _, number := range replies {
 			for _, at := range m.ends {
-				if want := m.all[number].seen(at); found[at][number] < want {
-					return fmt.Sprintf("%d of %d frames of %v came to %s", found[at][number], want, m.all[number], at.name)
+				if want := m.all[number].wantAt(at); found[at][number] < want {
+					return fmt.Sprintf("%d of %d frames of %v arrived at %s", found[at][number], want, m.all[number], at.name)
 				}
 			}
 		}
@@ -265,15 +265,15 @@ func (m *cellMatrix) settle(t *testing.T, replies []uint32) (found map[*end]map[
 	}
 	for at, numbers := range found {
 		for number, count := range numbers {
-			if want := m.all[number].seen(at); count > want {
-				t.Errorf("%d frames of %v came to %s, want %d", count, m.all[number], at.name, want)
+			if want := m.all[number].wantAt(at); count > want {
+				t.Errorf("%d frames of %v arrived at %s, want %d", count, m.all[number], at.name, want)
 			}
 		}
 	}
 	return found
 }
 
-// tally of the frames that every end has got since it forgot.
+// tally counts the frames that each end received since its wire was cleared, by cell.
 func (m *cellMatrix) tally() map[*end]map[uint32]int {
 	found := map[*end]map[uint32]int{}
 	for _, at := range m.ends {
@@ -290,8 +290,8 @@ func (m *cellMatrix) tally() map[*end]map[uint32]int {
 	return found
 }
 
-// workedOff: whoever is on the link answered a question that came after all that was sent.
-func (e *end) workedOff(t *testing.T) {
+// awaitProcessed waits for the link's answer to a request that follows all frames sent.
+func (e *end) awaitProcessed(t *testing.T) {
 	t.Helper()
 	rail := e.node.Rails[0]
 	own, target, answeredBy := e.ipv4, netip.MustParseAddr(fmt.Sprintf("10.1.%d.1", e.node.N)), mustMAC(t, rail.BridgeMAC())
@@ -309,7 +309,8 @@ func (e *end) workedOff(t *testing.T) {
 	testlab.Eventually(t, "the link of "+e.name+" answers", func() bool { return e.wire.Count(answers) > before })
 }
 
-// ends of the matrix: three tenants with pods on one node and on two, a pair that is peered, hosts, and the leaf's ports.
+// ends returns the ends of the matrix: pods of four tenants (two of them peered) on one node and on both, the hosts,
+// and the leaf's ports.
 func (f *fabric) ends(t *testing.T) []*end {
 	t.Helper()
 	var made []*end
@@ -342,7 +343,8 @@ func (f *fabric) ends(t *testing.T) []*end {
 	return made
 }
 
-// speakers: all ends as themselves, and the leaf as pods of the other node, as one that is here, and as nobody.
+// speakers returns all ends with their own addresses, and the leaf with those of pods of the other node, of a pod of
+// this node, and with unknown ones.
 func (f *fabric) speakers(t *testing.T, ends []*end) []speaker {
 	t.Helper()
 	var made []speaker

@@ -13,20 +13,22 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// The PF of the node whose pods compete, and the one pod that has a bound of its own.
+// Parameters of the PF that the pods share, and of the pod with its own rate limit.
 const (
-	crowdedRail = 1          // its chain is railwright-cni alone, which takes maxRate
-	pfRate      = 60_000_000 // little enough that packets in software are no narrower place
+	crowdedRail = 1          // its chain has only railwright-cni, which accepts maxRate
+	pfRate      = 60_000_000 // low enough that packet processing in software is not the bottleneck
 	boundRate   = pfRate / 4
 	podMTU      = 1400
-	// framing that tbf is told to add to each packet that it sees: FCS, preamble and gap; so that its rate is a line rate.
+	// framing is the overhead in bytes that tbf adds to each packet, so that its rate is a line rate: FCS, preamble and
+	// gap.
 	framing = 24
-	// Overhead of an Ethernet frame beside TCP's payload: header and framing; IPv4, TCP and timestamps.
+	// Overhead in bytes of an Ethernet frame around TCP's payload: Ethernet header and framing; IPv4, TCP and
+	// timestamps.
 	frameBytes, tcpBytes = 14 + framing, 20 + 20 + 12
 	payloadLimit         = float64(pfRate) * (podMTU - tcpBytes) / (podMTU + frameBytes)
 )
 
-// contention is the record: what pods of one PF got alone and together. Rates in bit/s.
+// contention is the record: the rates of pods of one PF alone and together, in bit/s.
 type contention struct {
 	LineRate     float64 `json:"line_rate_bits_per_s"`
 	MTU          int     `json:"mtu_bytes"`
@@ -37,7 +39,7 @@ type contention struct {
 	Phases       []phase `json:"phases"`
 }
 
-// phase of a few pods that send at once.
+// phase is a period in which several pods send at once.
 type phase struct {
 	Name   string  `json:"name"`
 	Pods   []share `json:"pods"`
@@ -45,33 +47,33 @@ type phase struct {
 	Counts counts  `json:"counts"`
 }
 
-// share of one pod.
+// share is the result of one pod in a phase.
 type share struct {
 	Pod     string  `json:"pod"`
 	Payload float64 `json:"payload_bits_per_s"`
 }
 
-// counts of packets and bytes while a phase ran, in the direction of its data.
+// counts are the packets and bytes during a phase, in the direction of its data.
 type counts struct {
 	SentByPods traffic `json:"sent_by_pods"`
 	ByPF       traffic `json:"by_pf"`
 	GotByPods  traffic `json:"received_by_pods"`
-	// DroppedByRate are the packets that the PF's rate had no room for.
+	// DroppedByRate is the number of packets that the PF's rate limit dropped.
 	DroppedByRate uint64 `json:"dropped_by_the_rate"`
-	// DroppedByBound are the packets of the bounded pod above its own rate.
+	// DroppedByBound is the number of packets of the limited pod that its own rate limit dropped.
 	DroppedByBound uint64 `json:"dropped_by_the_bound"`
-	// Payload of TCP, as the sending and the receiving program counted it.
+	// PayloadSent and PayloadGot are TCP's payload as counted by the sending and the receiving program.
 	PayloadSent uint64 `json:"payload_sent_bytes"`
 	PayloadGot  uint64 `json:"payload_received_bytes"`
 }
 
-// flow of data from a pod to one of the other node; its name is that of the pod on the crowded one.
+// flow is a data transfer between pods of two nodes. Its name is that of the pod on the node with the shared PF.
 type flow struct {
 	name     string
 	from, to *attached
 }
 
-// crowd of pods: two without a bound, one with.
+// crowd has two pods without a rate limit and one with a limit.
 type crowd struct {
 	fabric             *fabric
 	warm, window       time.Duration
@@ -79,7 +81,7 @@ type crowd struct {
 	record             contention
 }
 
-// TestContention: pods whose interfaces share a PF share its rate, and a pod's own bound leaves the rest to others.
+// TestContention checks that pods on one PF share its rate, and that a pod's own limit leaves the rest to the others.
 func TestContention(t *testing.T) {
 	of := newFRR
 	of.nodes = 2
@@ -102,36 +104,36 @@ func TestContention(t *testing.T) {
 	bounded := run.phase(t, "c alone, bounded", true, run.bound)
 	beside := run.phase(t, "a beside c, bounded", true, run.free, run.bound)
 	railnode.Keep(t, run.record)
-	// No rate is held against a number here: the machine may have other work. Who stands in the way is told by the counter
-	// of what it dropped.
+	// The test compares no rate with a fixed number, because the machine may be busy. Drop counters show which limit
+	// was reached.
 	for _, p := range []phase{alone, otherAlone, both, into, beside} {
 		if p.Counts.DroppedByRate == 0 {
-			t.Errorf("%s: the PF's rate has dropped nothing, so it was not what bounded them", p.Name)
+			t.Errorf("%s: PF's rate limit dropped no packet, so it did not limit the pods", p.Name)
 		}
 	}
 	for _, together := range []phase{both, into, beside} {
 		for _, one := range together.Pods {
 			if one.Payload == 0 {
-				t.Errorf("%s: %s got nothing", together.Name, one.Pod)
+				t.Errorf("%s: %s received nothing", together.Name, one.Pod)
 			}
 		}
 	}
 	for _, p := range []phase{bounded, beside} {
 		if p.Counts.DroppedByBound == 0 {
-			t.Errorf("%s: the pod's own bound has dropped nothing", p.Name)
+			t.Errorf("%s: the pod's own rate limit dropped no packet", p.Name)
 		}
 	}
 	if dropped := alone.Counts.DroppedByBound + both.Counts.DroppedByBound; dropped != 0 {
-		t.Errorf("%d packets of pods without a bound were dropped by one", dropped)
+		t.Errorf("%d packets were dropped by a pod's rate limit, although no pod of the phase has one", dropped)
 	}
-	// Four times as much by design.
+	// The pod without a limit gets four times the rate of the limited pod by design.
 	if alone.Sum <= bounded.Sum || beside.Pods[0].Payload <= beside.Pods[1].Payload {
-		t.Errorf("a pod without a bound has no more than one with: alone %.1f and %.1f Mb/s, together %v", alone.Sum/1e6, bounded.Sum/1e6,
+		t.Errorf("pod without a limit must be faster than the limited pod: alone %.1f and %.1f Mb/s, together %v", alone.Sum/1e6, bounded.Sum/1e6,
 			beside.Pods)
 	}
 }
 
-// attach three pods of one tenant on the first node, and one for each on the other.
+// attach attaches three pods of one tenant on the first node, and a partner for each on the other.
 func (c *crowd) attach(t *testing.T) {
 	t.Helper()
 	near, far := c.fabric.nodes[0], c.fabric.nodes[1]
@@ -148,7 +150,7 @@ func (c *crowd) attach(t *testing.T) {
 	near.runtime.lists[crowdedRail] = plain
 }
 
-// limit the PF as its cable would, in both directions.
+// limit limits the PF's rate in both directions, as its cable would.
 func (c *crowd) limit(t *testing.T) {
 	t.Helper()
 	near, leaf := c.fabric.nodes[0], c.fabric.leaves[crowdedRail]
@@ -157,12 +159,13 @@ func (c *crowd) limit(t *testing.T) {
 		face      string
 	}{{near.Host, uplinkOf(crowdedRail)}, {leaf.Namespace, near.Rails[crowdedRail].LeafPort()}} {
 		end.namespace.Run(t, "tc", "qdisc", "replace", "dev", end.face, "root", "tbf", "rate", fmt.Sprint(pfRate), "burst", "50kb",
-			// A queue shorter than what the kernel lets Open vSwitch's socket have on its way: here it drops, and is counted.
+			// The queue is shorter than the send buffer of Open vSwitch's socket, so that packets are dropped and
+			// counted here.
 			"limit", "100kb", "overhead", fmt.Sprint(framing))
 	}
 }
 
-// phase in which these pods send as much as they can; out of the crowded PF, or in by it.
+// phase runs a phase in which these pods send as fast as they can, out of the shared PF or in through it.
 func (c *crowd) phase(t *testing.T, name string, out bool, flows ...flow) phase {
 	t.Helper()
 	before := c.count(t, out, flows)
@@ -171,9 +174,9 @@ func (c *crowd) phase(t *testing.T, name string, out bool, flows ...flow) phase 
 		floods[n] = newFlood(t, f)
 	}
 	time.Sleep(c.warm)
-	began, first := time.Now(), received(floods)
+	began, first := time.Now(), receivedBytes(floods)
 	time.Sleep(c.window)
-	took, last := time.Since(began).Seconds(), received(floods)
+	took, last := time.Since(began).Seconds(), receivedBytes(floods)
 	made := phase{Name: name}
 	for n, f := range flows {
 		rate := 8 * float64(last[n]-first[n]) / took
@@ -193,7 +196,7 @@ func (c *crowd) phase(t *testing.T, name string, out bool, flows ...flow) phase 
 	return made
 }
 
-// count what has passed so far.
+// count returns the counters up to now.
 func (c *crowd) count(t *testing.T, out bool, flows []flow) counts {
 	t.Helper()
 	near, leaf := c.fabric.nodes[0], c.fabric.leaves[crowdedRail]
@@ -202,7 +205,7 @@ func (c *crowd) count(t *testing.T, out bool, flows []flow) counts {
 	if !out {
 		found.ByPF, found.DroppedByRate = pf.in, look(t, leaf.Namespace, near.Rails[crowdedRail].LeafPort()).dropped
 	}
-	found.DroppedByBound = near.metered(t, crowdedRail)
+	found.DroppedByBound = near.meteredPackets(t, crowdedRail)
 	for _, f := range flows {
 		found.SentByPods = found.SentByPods.and(look(t, f.from.pod.Namespace, faceOf(crowdedRail)).out)
 		found.GotByPods = found.GotByPods.and(look(t, f.to.pod.Namespace, faceOf(crowdedRail)).in)
@@ -210,7 +213,7 @@ func (c *crowd) count(t *testing.T, out bool, flows []flow) counts {
 	return found
 }
 
-// since is what came after an earlier count.
+// since returns the difference to an earlier count.
 func (c counts) since(before counts) counts {
 	c.SentByPods, c.ByPF = c.SentByPods.less(before.SentByPods), c.ByPF.less(before.ByPF)
 	c.GotByPods = c.GotByPods.less(before.GotByPods)
@@ -221,8 +224,8 @@ func (c counts) since(before counts) counts {
 
 var droppedByBand = regexp.MustCompile(`\b0: packet_count:(\d+)`)
 
-// metered away so far: packets that the meters of the rail's pods have dropped.
-func (nd *node) metered(t *testing.T, rail int) (sum uint64) {
+// meteredPackets returns the number of packets that the meters of the rail's pods have dropped.
+func (nd *node) meteredPackets(t *testing.T, rail int) (sum uint64) {
 	t.Helper()
 	stats := nd.OVS.Ofctl(t, bridgeOf(rail), "meter-stats")
 	for _, found := range droppedByBand.FindAllStringSubmatch(stats, -1) {
@@ -235,12 +238,12 @@ func (nd *node) metered(t *testing.T, rail int) (sum uint64) {
 	return sum
 }
 
-// check that all of the data went from the pods by the PF to the pods.
+// check checks that the counters agree: all data went from the sending pods through the PF to the receiving pods.
 func (c counts) check(t *testing.T, name string) {
 	t.Helper()
 	const others = 200 // packets of BGP, ARP and ND
 	if c.PayloadGot != c.PayloadSent || c.PayloadGot == 0 {
-		t.Errorf("%s: of %d bytes that were sent %d arrived", name, c.PayloadSent, c.PayloadGot)
+		t.Errorf("%s: %d bytes were sent, %d arrived", name, c.PayloadSent, c.PayloadGot)
 	}
 	if c.GotByPods.Bytes < c.PayloadGot || c.GotByPods.Packets > c.ByPF.Packets+others || c.ByPF.Packets > c.SentByPods.Packets+others {
 		t.Errorf("%s: the counters contradict each other: %+v", name, c)

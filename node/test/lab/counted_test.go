@@ -11,12 +11,13 @@ import (
 	"railwright/node/testlab"
 )
 
-// count what the bridges of rail 0 have counted by now, by whose it is and why; passing from table to table is left out.
+// count returns the packet counters of the bridges of rail 0 by pod and reason. It leaves out flows that only pass
+// packets to another table.
 func (m *cellMatrix) count(t *testing.T, fabric *fabric) map[counted]uint64 {
 	t.Helper()
 	found := map[counted]uint64{}
 	for _, node := range fabric.nodes {
-		node.OVS.Appctl(t, "revalidator/purge") // what the datapath still holds is told to the tables
+		node.OVS.Appctl(t, "revalidator/purge") // adds the datapath's counts to the tables' flows
 		flows := node.OVS.Ofctl(t, bridgeOf(0), "dump-flows", "--no-names")
 		ports := map[uint16]string{0: ""}
 		for _, end := range m.ends {
@@ -24,7 +25,7 @@ func (m *cellMatrix) count(t *testing.T, fabric *fabric) map[counted]uint64 {
 				ports[numberOf(t, flows, end)] = end.face.port
 			}
 		}
-		for cookie, packets := range testlab.Counted(t, flows) {
+		for cookie, packets := range testlab.PacketsByCookie(t, flows) {
 			number, reason, _ := plan.ParseCookie(cookie)
 			if port, known := ports[number]; known {
 				found[counted{node, port, reason}] += packets
@@ -34,12 +35,12 @@ func (m *cellMatrix) count(t *testing.T, fabric *fabric) map[counted]uint64 {
 	return found
 }
 
-// numberOf a pod's attachment: what delivers to its address has it in its cookie.
+// numberOf returns the number of a pod's attachment, from the cookie of the flow that delivers to its address.
 func numberOf(t *testing.T, flows string, pod *end) uint16 {
 	t.Helper()
 	for line := range strings.Lines(flows) {
 		if strings.Contains(line, "table=40,") && strings.Contains(line, "nw_dst="+pod.ipv4.String()+" ") {
-			for cookie := range testlab.Counted(t, line) {
+			for cookie := range testlab.PacketsByCookie(t, line) {
 				number, _, _ := plan.ParseCookie(cookie)
 				return number
 			}
@@ -63,7 +64,7 @@ func macOfFace(t *testing.T, namespace *testlab.Namespace, face string) attachme
 	return mustMAC(t, namespace.Run(t, "cat", "/sys/class/net/"+face+"/address"))
 }
 
-// keepQuiet the kernels that get a packet of the matrix: what they answered would be counted too.
+// keepQuiet keeps kernels from answering packets of the matrix, because the answers would be counted too.
 func keepQuiet(t *testing.T, fabric *fabric, ends []*end) {
 	t.Helper()
 	namespaces := map[*testlab.Namespace]bool{fabric.leaves[0].Namespace: true}

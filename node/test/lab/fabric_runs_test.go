@@ -2,7 +2,7 @@ package lab
 
 import "testing"
 
-// part of what is done on a fabric that many share; each leaves it as it was.
+// part is a test on a shared fabric. It leaves the fabric as it found it.
 type part struct {
 	name string
 	do   func(*testing.T, *fabric)
@@ -18,21 +18,21 @@ func (f *fabric) all(t *testing.T, parts ...part) {
 	}
 }
 
-// TestAFabricWithNewFRR: FRR 10 takes the pods' routes from the kernel's tables.
+// TestAFabricWithNewFRR runs with FRR 10, which imports the pods' routes from the kernel's tables.
 func TestAFabricWithNewFRR(t *testing.T) {
 	t.Parallel()
 	newFabric(t, newFRR).all(t,
 		part{"tenants", isolation},
 		part{"kills at each step", kills},
 		part{"faults", matrix},
-		part{"odd runtimes", oddRuntimes},
+		part{"odd runtimes", unusualRuntimes},
 		part{"bad disks", badDisks},
 		part{"reboot", reboot},
 	)
 }
 
-// TestAFabricWithOldFRR: FRR 8.4 is told the routes by bgpd's socket. It is Debian's own, so this part is waived nowhere:
-// hostile pods and texts are here.
+// TestAFabricWithOldFRR runs with FRR 8.4, which gets the routes over bgpd's socket. Debian packages it, so this test
+// is never skipped: it includes the hostile pods and texts.
 func TestAFabricWithOldFRR(t *testing.T) {
 	t.Parallel()
 	newFabric(t, oldFRR).all(t,

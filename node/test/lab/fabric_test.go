@@ -18,28 +18,28 @@ const (
 	spineASN = 65200
 )
 
-// fabric: each node has an uplink to the leaf of each rail, and the leaves meet in a spine.
+// fabric has an uplink from each node to the leaf of each rail, and a spine that connects the leaves.
 type fabric struct {
 	shape
 	spine    *testlab.Namespace
 	spineFRR *testlab.FRR
 	leaves   [rails]*railnode.Leaf
 	nodes    []*node
-	// folder has what all nodes share: the tenant directory.
+	// folder holds the tenant directory, which all nodes share.
 	folder string
-	// live are the attachments that are there.
+	// live are the current attachments.
 	live liveSet
 }
 
 func railName(rail int) string { return railnode.Rail{Number: rail}.Name() }
 
-// railPrefixes hold the addresses of a rail's pods on all nodes.
+// railPrefixes returns the prefixes of a rail's pods on all nodes.
 func railPrefixes(rail int) []netip.Prefix { return railnode.Rail{Number: rail}.Prefixes() }
 
-// newFabric comes up in a few seconds, with all BGP sessions established.
+// newFabric starts a fabric and returns once all BGP sessions are established, which takes a few seconds.
 func newFabric(t testing.TB, of shape) *fabric {
 	t.Helper()
-	railnode.Daemon(t) // is built before the time is taken
+	railnode.Daemon(t) // builds it before the start is timed
 	began := time.Now()
 	made := &fabric{shape: of, spine: testlab.NewNamespace(t, "spine"), live: liveSet{all: map[string]*attached{}}}
 	folder, err := os.MkdirTemp("", "rwt-f-")
@@ -90,7 +90,7 @@ func (f *fabric) cableToSpine(t testing.TB, rail int) {
 	leaf.IP(t, "addr", "add", fmt.Sprintf("2001:db8:f:%d::1/127", rail), "dev", "spine", "nodad")
 }
 
-// leafText is the shipped example for a leaf, and its session with the spine beside it.
+// leafText returns a leaf's frr.conf: the text of the shipped examples plus its session with the spine.
 func (f *fabric) leafText(leaf *railnode.Leaf) string {
 	var nodes []*railnode.Node
 	for _, node := range f.nodes {
@@ -105,7 +105,7 @@ func spineText() string {
 	return head + fabricSessions(spineASN, "198.51.100.1", "198.51.100.3")
 }
 
-// fabricSessions between leaves and spine: all that is known is told.
+// fabricSessions returns the configuration of the sessions between leaves and spine, which announce everything.
 func fabricSessions(asn int, peers ...string) string {
 	lines := []string{"route-map fabric permit 10", "exit", fmt.Sprintf("router bgp %d", asn), " neighbor FABRIC peer-group",
 		" neighbor FABRIC remote-as external", " neighbor FABRIC advertisement-interval 0", " neighbor FABRIC timers 3 9",

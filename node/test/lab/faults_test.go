@@ -11,13 +11,13 @@ import (
 	"railwright/node/testlab"
 )
 
-// fault that is made and ends; what untouched pods may lose meanwhile.
+// fault is a temporary fault with the loss that other pods may have meanwhile.
 type fault struct {
 	name string
 	make func(t *testing.T)
-	// loss that is allowed: none, of pods of two nodes only, or until soon after the component's restart.
+	// loss is the allowed loss.
 	loss loss
-	// told by the daemon's log: what it repaired, and why; empty: that is not looked at.
+	// log is the text by which the daemon's log reports the repair. It is not checked if empty.
 	log string
 }
 
@@ -25,17 +25,18 @@ type loss int
 
 const (
 	noLoss     loss = iota
-	farLoss         // the path to other nodes is cut: that of the same node is not
-	untilBack       // testlab.MostOutage of what the component was away
-	anyLossNow      // the fault is that nothing runs, or that nothing is programmed
+	farLoss         // only the path to other nodes is cut
+	untilBack       // until testlab.MaxOutage of the component's downtime
+	anyLossNow      // no limit: nothing runs or nothing is programmed during the fault
 )
 
 const (
-	// outlived by a BGP session: the last word before may be 3 s old, the hold time is 9 s.
+	// outlived is a downtime that a BGP session outlives: the last message before it may be 3 s old, and the hold time
+	// is 9 s.
 	outlived = 4 * time.Second
 )
 
-const onNode = 0 // the node that faults are made on
+const onNode = 0 // the node with the faults
 
 func (f *fabric) faults() []fault {
 	node := f.nodes[onNode]
@@ -85,7 +86,7 @@ func (f *fabric) faults() []fault {
 	return made
 }
 
-// sessionsBegun with each leaf since bgpd started.
+// sessionsBegun returns the number of sessions with each leaf since bgpd started.
 func (nd *node) sessionsBegun(t *testing.T) map[string]int {
 	t.Helper()
 	var leaves map[string]struct {
@@ -101,13 +102,13 @@ func (nd *node) sessionsBegun(t *testing.T) map[string]int {
 	return begun
 }
 
-// Words of the daemon's log for what it repaired, by whatever cause it looked.
+// Texts by which the daemon's log reports repairs, whatever their trigger.
 const (
 	flowsRepaired  = `"what":"flows"`
 	routesRepaired = `"what":"routes"`
 )
 
-// flushRoutes of all rails.
+// flushRoutes deletes the routes of all rails.
 func (nd *node) flushRoutes(t *testing.T) {
 	t.Helper()
 	for rail := range rails {
@@ -117,7 +118,7 @@ func (nd *node) flushRoutes(t *testing.T) {
 	}
 }
 
-// matrix of faults: after each, desired equals real once the component is ready again.
+// matrix runs all faults. After each, the actual state must equal the desired state once the component is ready again.
 func matrix(t *testing.T, fabric *fabric) {
 	pods := newBystanders(t, fabric)
 	others := newStrangers(t, fabric, pods)
@@ -131,23 +132,24 @@ func matrix(t *testing.T, fabric *fabric) {
 			fault.make(t)
 			away := time.Since(began)
 			node.Ready(t)
-			t.Logf("away for %.2f s; ready %.2f s after; all was real %.2f s after that", away.Seconds(), (time.Since(began) - away).Seconds(),
+			t.Logf("down for %.2f s; ready %.2f s later; state complete %.2f s after that", away.Seconds(), (time.Since(began) - away).Seconds(),
 				fabric.mustSettle(t).Seconds())
 			near, far := traffic.end(t, fault.loss == noLoss)
 			if fault.loss == farLoss && near.back < near.sent {
-				t.Errorf("pods of one node lost %d of %d: their path was not touched", near.sent-near.back, near.sent)
+				t.Errorf("pods of one node lost %d of %d datagrams, but the fault is not on their path", near.sent-near.back, near.sent)
 			}
 			if fault.loss == untilBack {
-				if most := testlab.MostOutage(away); near.outage > most || far.outage > most {
-					t.Errorf("outage of %v and %v, the component was away for %v: %v may be", near.outage, far.outage, away, most)
+				if most := testlab.MaxOutage(away); near.outage > most || far.outage > most {
+					t.Errorf("outages are %v and %v after a downtime of %v, want at most %v", near.outage, far.outage, away, most)
 				}
-				// Else the leaf may forget the routes, and other nodes do not reach the pods: long after the flows are there.
+				// Otherwise the leaf may drop the routes, and other nodes would not reach the pods long after the flows
+				// are back.
 				if begun := node.sessionsBegun(t); near.outage < outlived && !maps.Equal(begun, sessions) {
-					t.Errorf("BGP sessions did not outlive %v: leaves by how often one began: %v, before %v", near.outage, begun, sessions)
+					t.Errorf("BGP sessions must outlive %v; session starts by leaf: %v, before the fault %v", near.outage, begun, sessions)
 				}
 			}
 			if log := node.Log(t)[logged:]; strings.Count(log, fault.log) < rails && fault.log != "" {
-				t.Errorf("the repair of each rail is not told: %s", log)
+				t.Errorf("log must report the repair of each rail: %s", log)
 			}
 			for rail, face := range pods.here.rail {
 				for _, family := range []int{4, 6} {
@@ -160,7 +162,7 @@ func matrix(t *testing.T, fabric *fabric) {
 	}
 }
 
-// reboot of a node: all pods and programs are gone, what is on disk is there.
+// reboot reboots a node: all pods and processes are gone, files on disk remain.
 func reboot(t *testing.T, fabric *fabric) {
 	node, other := fabric.nodes[onNode], fabric.nodes[1]
 	stays := other.attachedPod(t, "red-1")
@@ -195,10 +197,10 @@ func reboot(t *testing.T, fabric *fabric) {
 	node.FRR.Start(t, "zebra")
 	node.FRR.Start(t, "bgpd")
 	node.Restart(t)
-	t.Logf("all was real %.2f s after the daemon was ready", fabric.mustSettle(t).Seconds())
+	t.Logf("state complete %.2f s after the daemon was ready", fabric.mustSettle(t).Seconds())
 	fresh := node.attachedPod(t, "red-2")
 	fabric.mustSettle(t)
 	if found := reaches(t, fresh.rail[0], stays.rail[0], 4, 5); found.back == 0 {
-		t.Errorf("a pod that was made after the reboot reaches nobody: %+v", found)
+		t.Errorf("pod created after the reboot has no connectivity: %+v", found)
 	}
 }

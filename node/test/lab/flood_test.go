@@ -18,7 +18,7 @@ const (
 	floodBuffer     = 256 << 10
 )
 
-// flood is as much as a few TCP connections bring from one pod to another.
+// flood sends as much as a few TCP connections can carry from one pod to another.
 type flood struct {
 	out, in   []*net.TCPConn
 	ending    atomic.Bool
@@ -31,7 +31,7 @@ func newFlood(t testing.TB, f flow) *flood {
 	made := &flood{}
 	for range streamsOfAFlood {
 		out, in := connect(t, f.from, f.to)
-		_ = out.SetWriteBuffer(floodBuffer) // what waits here must get through before the next flood
+		_ = out.SetWriteBuffer(floodBuffer) // queued data must be delivered before the next flood
 		made.out, made.in = append(made.out, out), append(made.in, in)
 	}
 	for n := range made.out {
@@ -64,7 +64,7 @@ func (f *flood) receive(connection *net.TCPConn) {
 	}
 }
 
-// stop sending, wait for what is on its way, and say how many bytes were sent and received.
+// stop stops sending, waits until all data has arrived, and returns the bytes sent and received.
 func (f *flood) stop(t testing.TB) (sent, got uint64) {
 	t.Helper()
 	f.ending.Store(true)
@@ -76,8 +76,8 @@ func (f *flood) stop(t testing.TB) (sent, got uint64) {
 	return f.sent.Load(), f.got.Load()
 }
 
-// received so far, by each.
-func received(floods []*flood) []uint64 {
+// receivedBytes returns the bytes that each flood has received up to now.
+func receivedBytes(floods []*flood) []uint64 {
 	var found []uint64
 	for _, f := range floods {
 		found = append(found, f.got.Load())
@@ -85,7 +85,7 @@ func received(floods []*flood) []uint64 {
 	return found
 }
 
-// seen of an interface by the kernel's counters.
+// seen holds the kernel's counters of an interface.
 type seen struct {
 	in, out traffic
 	dropped uint64 // by its queue

@@ -14,7 +14,7 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// heldFabric is what others are told of a fabric that is held up for them.
+// heldFabric describes a running fabric to other programs.
 type heldFabric struct {
 	Railwrightd string     `json:"railwrightd"`
 	Nodes       []heldNode `json:"nodes"`
@@ -85,15 +85,15 @@ type heldInterface struct {
 	IPv6 netip.Addr `json:"ipv6"`
 }
 
-// TestHold is no test of its own: it holds a fabric up for other programs until its standard input is closed.
+// TestHold keeps a fabric running for other programs until its standard input is closed. It tests nothing itself.
 //
-//	RAILWRIGHT_HOLD=FILE          is written, as JSON, once all is up and settled
-//	RAILWRIGHT_HOLD_NODES=N       2 where it is not given
-//	RAILWRIGHT_HOLD_FRR=8|10      10 where it is not given
+//	RAILWRIGHT_HOLD=FILE          the file to write heldFabric to, as JSON, once everything is ready
+//	RAILWRIGHT_HOLD_NODES=N       the number of nodes, by default 2
+//	RAILWRIGHT_HOLD_FRR=8|10      the FRR release, by default 10
 func TestHold(t *testing.T) {
 	file := os.Getenv("RAILWRIGHT_HOLD")
 	if file == "" {
-		t.Skip("this is for other programs: RAILWRIGHT_HOLD says where they are told of the fabric")
+		t.Skip("RAILWRIGHT_HOLD must name the file that describes the fabric to other programs")
 	}
 	of := shape{Release: railnode.NewFRR, nodes: 2}
 	if os.Getenv("RAILWRIGHT_HOLD_FRR") == "8" {
@@ -103,7 +103,7 @@ func TestHold(t *testing.T) {
 		var err error
 		of.nodes, err = strconv.Atoi(want)
 		if err != nil || of.nodes < 2 || of.nodes > 8 {
-			t.Fatalf("RAILWRIGHT_HOLD_NODES=%q, not 2 to 8", want)
+			t.Fatalf("RAILWRIGHT_HOLD_NODES must be 2 to 8, got %q", want)
 		}
 	}
 	fabric := newFabric(t, of)
@@ -114,7 +114,7 @@ func TestHold(t *testing.T) {
 		pods = append(pods, node.attachedPod(t, "red-1"))
 	}
 	fabric.mustSettle(t)
-	content, err := json.MarshalIndent(fabric.held(t, pods), "", " ")
+	content, err := json.MarshalIndent(fabric.describeFabric(t, pods), "", " ")
 	if err == nil {
 		err = durable.Write(file, content, 0o600)
 	}
@@ -124,16 +124,16 @@ func TestHold(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-func (f *fabric) held(t *testing.T, pods []*pod) heldFabric {
+func (f *fabric) describeFabric(t *testing.T, pods []*pod) heldFabric {
 	t.Helper()
-	told := heldFabric{Railwrightd: railnode.Daemon(t), Spine: heldLeaf{Netns: f.spine.Name, FRR: held(t, f.spineFRR)}}
+	description := heldFabric{Railwrightd: railnode.Daemon(t), Spine: heldLeaf{Netns: f.spine.Name, FRR: describeFRR(t, f.spineFRR)}}
 	for _, leaf := range f.leaves {
-		told.Leaves = append(told.Leaves, heldLeaf{railName(leaf.Rail), leaf.Name, held(t, leaf.FRR)})
+		description.Leaves = append(description.Leaves, heldLeaf{railName(leaf.Rail), leaf.Name, describeFRR(t, leaf.FRR)})
 	}
 	for _, node := range f.nodes {
 		heldNode1 := heldNode{
 			node.Name(), node.Host.Name, node.Config(), node.Socket(), node.State(), node.Pid(),
-			heldOVS{node.OVS.Folder, node.OVS.DatabaseSocket()}, held(t, node.FRR), nil,
+			heldOVS{node.OVS.Folder, node.OVS.DatabaseSocket()}, describeFRR(t, node.FRR), nil,
 		}
 		for number, rail := range node.Rails {
 			heldNode1.Rails = append(heldNode1.Rails, heldRail{
@@ -141,7 +141,7 @@ func (f *fabric) held(t *testing.T, pods []*pod) heldFabric {
 				f.leaves[number].Name, rail.LeafPort(), rail.Table(), rail.Prefixes(),
 			})
 		}
-		told.Nodes = append(told.Nodes, heldNode1)
+		description.Nodes = append(description.Nodes, heldNode1)
 	}
 	for _, pod := range pods {
 		record := heldPod{pod.name, pod.namespace, tenantOf(pod.rail[0]), pod.node.Name(), pod.Name, pod.id, nil}
@@ -150,11 +150,11 @@ func (f *fabric) held(t *testing.T, pods []*pod) heldFabric {
 				faceOf(rail), railName(rail), face.port, fmt.Sprint(face.mac), face.ipv4, face.ipv6,
 			})
 		}
-		told.Pods = append(told.Pods, record)
+		description.Pods = append(description.Pods, record)
 	}
-	return told
+	return description
 }
 
-func held(t *testing.T, frr *testlab.FRR) heldFRR {
+func describeFRR(t *testing.T, frr *testlab.FRR) heldFRR {
 	return heldFRR{frr.Version, frr.Folder, frr.Vtysh(t), frr.Pids()}
 }

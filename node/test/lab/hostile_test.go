@@ -20,8 +20,8 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// hostileTexts would leave a file, change FRR or OVS, or break out of JSON or a path, if anybody took them for more than
-// data.
+// hostileTexts returns texts that would create the file trace, change FRR or OVS, or break out of JSON or a path if any
+// program interpreted them.
 func hostileTexts(trace string) []string {
 	return []string{
 		"a;touch " + trace, "$(touch " + trace + ")", "`touch " + trace + "`", "a|touch " + trace, "a\ntouch " + trace + "\n",
@@ -32,7 +32,7 @@ func hostileTexts(trace string) []string {
 	}
 }
 
-// attackers send hostile text wherever a runtime carries some, through the whole chain and to our plugin alone.
+// attackers puts hostile text into each field that a runtime passes on, for the whole chain and for our plugin alone.
 func attackers(t *testing.T, fabric *fabric) {
 	node := fabric.nodes[0]
 	trace := filepath.Join(node.Folder, "executed")
@@ -52,7 +52,7 @@ func attackers(t *testing.T, fabric *fabric) {
 		defer undo()
 		honest := node.afterADD(t, call)
 		if honest == nil {
-			t.Fatal("an honest ADD is not listed")
+			t.Fatal("unmodified ADD is not listed")
 		}
 		accepted := map[string]int{}
 		for _, text := range hostileTexts(trace) {
@@ -61,21 +61,21 @@ func attackers(t *testing.T, fabric *fabric) {
 				if found != nil {
 					accepted[field]++
 				}
-				if want := becomes(honest, field, text); !proto.Equal(found, want) {
+				if want := expectedAttachment(honest, field, text); !proto.Equal(found, want) {
 					t.Errorf("ADD with %s %.40q became %v, want %v", field, text, found, want)
 				}
 			}
 		}
 		t.Logf("accepted: %v", accepted)
 		if accepted[notLookedAt] != len(hostileTexts(trace)) || accepted[wordForWord] == 0 {
-			t.Error("what is to be accepted was not tried")
+			t.Error("no text that must be accepted was tried")
 		}
 	})
 	if _, err := os.Stat(trace); err == nil {
-		t.Error("something was executed")
+		t.Error("a hostile text was executed")
 	}
 	if after := node.settled(t); after != before {
-		t.Errorf("FRR or Open vSwitch are not as they were:\n%s\nbefore:\n%s", after, before)
+		t.Errorf("FRR's or Open vSwitch's configuration changed to:\n%s\nfrom:\n%s", after, before)
 	}
 }
 
@@ -91,10 +91,10 @@ var (
 	anyName = regexp.MustCompile(`^[a-z0-9]{1,63}$`)
 )
 
-// becomes says what an ADD that is honest but for this text in a field makes; nil: it is refused.
-func becomes(honest *nodev1.Attached, field, text string) *nodev1.Attached {
+// expectedAttachment returns the attachment that an ADD with this text in a field must create, or nil if it must be refused.
+func expectedAttachment(honest *nodev1.Attached, field, text string) *nodev1.Attached {
 	made := proto.CloneOf(honest)
-	word, _, _ := strings.Cut(text, ";") // where the next of CNI_ARGS begins
+	word, _, _ := strings.Cut(text, ";") // a semicolon separates CNI_ARGS
 	switch {
 	case field == notLookedAt:
 	case field == wordForWord && anyUID.MatchString(word):
@@ -107,7 +107,8 @@ func becomes(honest *nodev1.Attached, field, text string) *nodev1.Attached {
 	return made
 }
 
-// mustBeRefused by some plugin of the chain that has judged it, and leave nothing in the daemon's list.
+// mustBeRefused checks that a plugin of the chain refuses the pod's ADD for its content, and that the daemon lists no
+// attachment.
 func (p *pod) mustBeRefused(t *testing.T, rail int) {
 	t.Helper()
 	_, err := p.add(t, rail)
@@ -118,14 +119,15 @@ func (p *pod) mustBeRefused(t *testing.T, rail int) {
 	if found := p.node.attachmentOf(t, p.id); found != nil {
 		t.Errorf("ADD of %.40q/%.40q became %v", p.namespace, p.name, found)
 	}
-	// Its own DEL would be refused as well: it has the same name.
+	// A DEL with the same name would be refused as well.
 	p.namespace, p.name = "red-1", "name"
 	if err := p.detach(t, rail); err != nil {
 		t.Error(err)
 	}
 }
 
-// afterADD by our plugin alone: the attachment that it made; nil: it was refused, and made none. It is deleted again.
+// afterADD runs our plugin alone and returns the attachment that ADD created, or nil if ADD was refused. It deletes the
+// attachment again.
 func (nd *node) afterADD(t *testing.T, call cnitest.Call) *nodev1.Attached {
 	t.Helper()
 	outcome := call.Do(t)
@@ -134,14 +136,14 @@ func (nd *node) afterADD(t *testing.T, call cnitest.Call) *nodev1.Attached {
 		t.Errorf("ADD ended with %v, and %v is listed", outcome.Err, found)
 	}
 	if outcome.Err != nil && outcome.Err.Code == types.ErrTryAgainLater {
-		t.Errorf("nobody has judged: %v", outcome.Err)
+		t.Errorf("ADD must fail because of its content, got: %v", outcome.Err)
 	}
 	if found == nil {
 		return nil
 	}
 	call.Command = "DEL"
 	if outcome := call.Do(t); outcome.Err != nil {
-		t.Errorf("DEL of what was taken: %v", outcome.Err)
+		t.Errorf("DEL after a successful ADD: %v", outcome.Err)
 	}
 	if left := nd.attachmentOf(t, call.ContainerID); left != nil {
 		t.Errorf("left after DEL: %v", left)
@@ -149,10 +151,11 @@ func (nd *node) afterADD(t *testing.T, call cnitest.Call) *nodev1.Attached {
 	return found
 }
 
-// attachmentOf a container in the daemon's list, without what changes by itself; nil: there is none.
+// attachmentOf returns a container's attachment from the daemon's list without the fields that change by themselves, or
+// nil if there is none.
 func (nd *node) attachmentOf(t *testing.T, container string) *nodev1.Attached {
 	t.Helper()
-	ctx, cancel := bounded(t)
+	ctx, cancel := boundedContext(t)
 	defer cancel()
 	reply, err := nd.Client.List(ctx, &nodev1.ListRequest{})
 	if err != nil {
@@ -167,7 +170,8 @@ func (nd *node) attachmentOf(t *testing.T, container string) *nodev1.Attached {
 	return nil
 }
 
-// settled gives what nobody may have changed: FRR's configuration, the bridges' settings, actions that bypass the guard.
+// settled returns the state that must not change: FRR's configuration, the bridges' settings, and for each rail the
+// number of NORMAL actions, which bypass the checks.
 func (nd *node) settled(t *testing.T) string {
 	t.Helper()
 	nd.fabric.mustSettle(t)
@@ -178,7 +182,7 @@ func (nd *node) settled(t *testing.T) string {
 	return state
 }
 
-// readyForPlugin: an interface that ovs made, and a call of our plugin for it.
+// readyForPlugin creates an interface with ovs-cni and returns a call of our plugin for it.
 func (nd *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 	t.Helper()
 	pod := nd.newPod(t, "red-1")
@@ -186,7 +190,7 @@ func (nd *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := bounded(t)
+	ctx, cancel := boundedContext(t)
 	defer cancel()
 	cniResult, err := nd.runtime.cni.AddNetworkList(ctx, list, pod.conf(1))
 	if err != nil {
@@ -207,7 +211,7 @@ func (nd *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 			railName(1), nd.Path("run/d.sock"), nd.Path("state"), previous),
 	}
 	return call, func() {
-		ctx, cancel := bounded(t)
+		ctx, cancel := boundedContext(t)
 		defer cancel()
 		if err := nd.runtime.cni.DelNetworkList(ctx, list, pod.conf(1)); err != nil {
 			t.Error(err)
@@ -215,7 +219,8 @@ func (nd *node) readyForPlugin(t *testing.T) (cnitest.Call, func()) {
 	}
 }
 
-// hostileCalls have the text in one place each. Longer than the environment takes is left to the configuration.
+// hostileCalls returns calls that have the text in one field each. Texts that are too long for the environment are used
+// in the configuration only.
 func hostileCalls(call cnitest.Call, text string) map[string]cnitest.Call {
 	made := map[string]cnitest.Call{}
 	change := func(name string, do func(*cnitest.Call)) {

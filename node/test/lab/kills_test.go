@@ -10,14 +10,14 @@ import (
 	"railwright/node/testlab"
 )
 
-// untouched pods' traffic while faults are made, over all rails: probes between pods of one node and of two, and a TCP
-// stream.
+// untouched is the traffic between pods that a fault must not affect, over all rails: probes between pods of one node
+// and of two nodes, and a TCP stream.
 type untouched struct {
 	near, far []*probe
 	streams   []*stream
 }
 
-// bystanders are pods that nobody touches: two on the node where faults are, one on another.
+// bystanders are pods that no test changes: two on the node with the faults, one on another.
 type bystanders struct{ here, beside, far *pod }
 
 func newBystanders(t *testing.T, fabric *fabric) *bystanders {
@@ -35,15 +35,15 @@ func (by *bystanders) talk(t *testing.T) *untouched {
 		made.streams = append(made.streams, newStream(t, here, by.far.rail[rail]))
 	}
 	testlab.Eventually(t, "untouched pods reach each other before anything is done", func() bool {
-		return !slices.ContainsFunc(slices.Concat(made.near, made.far), func(p *probe) bool { return p.answered() == 0 })
+		return !slices.ContainsFunc(slices.Concat(made.near, made.far), func(p *probe) bool { return p.countAnswered() == 0 })
 	})
 	return made
 }
 
-// end and count; lossless: all that was sent must have come back.
+// end stops the traffic and returns its tallies. If lossless is set, it fails the test unless all datagrams came back.
 func (u *untouched) end(t *testing.T, lossless bool) (near, far tally) {
 	t.Helper()
-	// All at once: each waits a while for what does not come.
+	// Stop all probes concurrently, because each waits for missing datagrams.
 	bound := forStragglers
 	if lossless {
 		bound = patience
@@ -51,7 +51,7 @@ func (u *untouched) end(t *testing.T, lossless bool) (near, far tally) {
 	testlab.AtOnce(t, func() { near = total(u.near, bound) }, func() { far = total(u.far, bound) }, func() {
 		for rail, stream := range u.streams {
 			pause, again := stream.stop(t)
-			t.Logf("TCP stream over %s: all arrived in its order, longest pause %.2f s, %d segments sent again", railName(rail),
+			t.Logf("TCP stream over %s: all data arrived in order, longest pause %.2f s, %d segments retransmitted", railName(rail),
 				pause.Seconds(), again)
 		}
 	})
@@ -65,7 +65,8 @@ func (u *untouched) end(t *testing.T, lossless bool) (near, far tally) {
 	return near, far
 }
 
-// total of probes that are stopped at once, each with so much patience; its outage is the longest of any.
+// total stops all probes concurrently, each with the given patience, and returns their sum. Its outage is the longest
+// of all.
 func total(probes []*probe, patience time.Duration) tally {
 	var sum tally
 	var mutex sync.Mutex
@@ -82,8 +83,8 @@ func total(probes []*probe, patience time.Duration) tally {
 	return sum
 }
 
-// killsInADD: the daemon dies at each step of an ADD. The runtime deletes what failed while nobody answers; the daemon
-// that comes back makes an end of it.
+// killsInADD kills the daemon at each step of an ADD. The runtime calls DEL while no daemon runs, and the restarted
+// daemon completes it.
 func killsInADD(t *testing.T, fabric *fabric, rail int, steps ...failpoint.Name) {
 	node := fabric.nodes[0]
 	for _, step := range steps {
@@ -92,7 +93,7 @@ func killsInADD(t *testing.T, fabric *fabric, rail int, steps ...failpoint.Name)
 		node.Start(t, step)
 		node.Ready(t)
 		if _, err := pod.add(t, rail); err == nil {
-			t.Fatalf("%s: ADD succeeded: it does not come by", step)
+			t.Fatalf("%s: ADD must reach this step, but it succeeded", step)
 		}
 		node.MustBeKilled(t, step)
 		if err := node.runtime.delete(t, node.runtime.impatient[rail], pod.conf(rail)); err != nil {
@@ -103,7 +104,7 @@ func killsInADD(t *testing.T, fabric *fabric, rail int, steps ...failpoint.Name)
 	}
 }
 
-// killsInDEL: the daemon dies at each step of a DEL, and what comes back makes an end of it.
+// killsInDEL kills the daemon at each step of a DEL. The restarted daemon completes it.
 func killsInDEL(t *testing.T, fabric *fabric, rail int, steps ...failpoint.Name) {
 	node := fabric.nodes[0]
 	for _, step := range steps {
@@ -123,13 +124,13 @@ func killsInDEL(t *testing.T, fabric *fabric, rail int, steps ...failpoint.Name)
 	}
 }
 
-// kills of the daemon at every step, while untouched pods talk and lose nothing.
+// kills kills the daemon at every step. Other pods must lose no packet meanwhile.
 func kills(t *testing.T, fabric *fabric) {
 	pods := newBystanders(t, fabric)
 	fabric.mustSettle(t)
 	traffic := pods.talk(t)
-	// Rail 1's chain asks once, for both parts: all steps are tried there. Rail 0's asks twice, for flows and for routes:
-	// what differs is where the one ends and the other has not begun.
+	// Rail 1's chain calls the daemon once for both parts, so all steps are tried there. Rail 0's calls it twice, for
+	// flows and for routes; only the steps between the two calls differ.
 	t.Run("in ADD, asked once", func(t *testing.T) { killsInADD(t, fabric, 1, failpoint.AddSteps()...) })
 	t.Run("in DEL, asked once", func(t *testing.T) { killsInDEL(t, fabric, 1, failpoint.DeleteSteps()...) })
 	t.Run("in ADD, asked twice", func(t *testing.T) { killsInADD(t, fabric, 0, failpoint.AddFlows, failpoint.AddAdvertised) })

@@ -22,16 +22,16 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// load that is put on one node.
+// load is the load on one node.
 type load struct {
 	Held   int `json:"held"`
 	Cycles int `json:"cycles"`
 	Starts int `json:"starts"`
-	// Forward is how long ADD may wait until the leaf forwards; empty: it does not.
+	// Forward is how long ADD may wait until the leaf forwards, or "" to not wait.
 	Forward string `json:"forward_timeout,omitempty"`
 }
 
-// shortLoad is what CI does; scripts/measured/node-network/measure-node says what it wants as JSON.
+// shortLoad is the load of CI. scripts/measured/node-network/measure-node passes another one as JSON.
 var shortLoad = load{Held: 20, Cycles: 20, Starts: 3}
 
 func wantedLoad(t *testing.T) load {
@@ -47,25 +47,26 @@ func wantedLoad(t *testing.T) load {
 	return plan
 }
 
-// record of a run of the load; times in seconds.
+// record is the result of a load run, with times in seconds.
 type record struct {
 	load
 	FRR string `json:"frr"`
-	// ADD and DEL of the whole chain, by its plugins.
+	// ADD and DEL are the times of the whole chain, by its plugins.
 	ADD map[string][]float64 `json:"add_s"`
 	DEL map[string][]float64 `json:"del_s"`
-	// Plugins' processes by type and verb, from their start to their end.
+	// Plugins are the run times of the plugins' processes by type and verb.
 	Plugins map[string][]float64 `json:"plugins_s"`
-	// LeafAfterADD is when the leaf's kernel had the last of the two routes, counted from ADD's return; below 0: before.
+	// LeafAfterADD is the time from ADD's return until the leaf's kernel had both routes. It is negative if they came
+	// first.
 	LeafAfterADD []float64 `json:"leaf_after_add_s"`
-	// Memory of the daemon while the cycles ran.
+	// Memory is the daemon's memory during the cycles.
 	Memory []memory `json:"memory"`
-	// Restart with all held: from the start of the process until each attachment was found right.
+	// Restart is the time from the daemon's start with all attachments held until it lists each as complete.
 	Restart []float64 `json:"restart_s"`
-	// PluginStart: VERSION, on the clock and of the processor.
+	// PluginStart is the duration of VERSION, and PluginStartProcessor its processor time.
 	PluginStart          []float64 `json:"plugin_start_s"`
 	PluginStartProcessor []float64 `json:"plugin_start_processor_s"`
-	// LoadAverage of the machine, before and after.
+	// LoadAverage is the machine's load average before and after.
 	LoadAverage []string `json:"load_average"`
 }
 
@@ -74,7 +75,7 @@ type memory struct {
 	ResidentBytes int64 `json:"resident_bytes"`
 }
 
-// TestLoad holds attachments on one node and attaches and detaches others meanwhile.
+// TestLoad holds attachments on one node while it attaches and detaches others.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	of, size := newFRR, wantedLoad(t)
@@ -124,9 +125,9 @@ func (l *loadRun) note(t *testing.T) {
 	l.record.LoadAverage = append(l.record.LoadAverage, strings.TrimSpace(string(text)))
 }
 
-const mostAgain = 3
+const maxRetries = 3
 
-// hold many attachments, each of a pod of its own.
+// hold creates the attachments to hold, each for a separate pod.
 func (l *loadRun) hold(t *testing.T) {
 	t.Helper()
 	began := time.Now()
@@ -135,8 +136,8 @@ func (l *loadRun) hold(t *testing.T) {
 	}
 	l.each(t, func(p *pod) error {
 		err := p.attach(t, 0)
-		// As kubelet does. A disk that stalls for seconds keeps a claim from being published in time.
-		for again := 0; err != nil && again < mostAgain; again++ {
+		// Retry as kubelet does: a claim is not published in time if the disk stalls for seconds.
+		for again := 0; err != nil && again < maxRetries; again++ {
 			t.Logf("tried again: %v", err)
 			err = p.attach(t, 0)
 		}
@@ -146,7 +147,7 @@ func (l *loadRun) hold(t *testing.T) {
 	clear(l.node.runtime.spent)
 }
 
-// each of those that are held, some at once to be through sooner: this is not what is timed.
+// each calls act for each held pod, several concurrently: it is not part of the timed work.
 func (l *loadRun) each(t *testing.T, act func(*pod) error) {
 	t.Helper()
 	for batch := range slices.Chunk(l.held, 8) {
@@ -192,14 +193,15 @@ func (l *loadRun) cycles(t *testing.T) {
 	l.fabric.mustSettle(t)
 }
 
-// restarts of the daemon with all held: until its own list says that all flows are there and all is advertised.
+// restarts measures restarts of the daemon with all attachments held, until it lists all flows as installed and all
+// routes as advertised.
 func (l *loadRun) restarts(t *testing.T) {
 	t.Helper()
 	for range l.record.Starts {
 		l.node.Kill(t)
 		began := time.Now()
 		l.node.Start(t, "")
-		testlab.Eventually(t, "all that is held is right", func() bool { return len(l.node.listed(t, len(l.held))) == 0 })
+		testlab.Eventually(t, "all held attachments are complete", func() bool { return len(l.node.listProblems(t, len(l.held))) == 0 })
 		l.record.Restart = append(l.record.Restart, time.Since(began).Seconds())
 	}
 	l.fabric.mustSettle(t)
@@ -217,7 +219,7 @@ func (l *loadRun) starts(t *testing.T) {
 	}
 }
 
-// check what holds on any machine; times are shown, and judged by who reads the record.
+// check checks what must hold on any machine. It judges no times; they are only recorded.
 func (l *loadRun) check(t *testing.T) {
 	t.Helper()
 	show := func(name string, times []float64) {
@@ -236,17 +238,17 @@ func (l *loadRun) check(t *testing.T) {
 	first, last := l.record.Memory[len(l.record.Memory)/4].ResidentBytes, l.record.Memory[len(l.record.Memory)-1].ResidentBytes
 	t.Logf("memory after a quarter of the cycles %.1f MiB, at the end %.1f MiB", float64(first)/(1<<20), float64(last)/(1<<20))
 	if last > first*5/4+8<<20 {
-		t.Errorf("the daemon's memory grew from %d to %d bytes", first, last)
+		t.Errorf("daemon's memory grew from %d to %d bytes", first, last)
 	}
 }
 
-// arrivals of routes in the kernels of the leaves, by the clock of this process.
+// arrivals records when routes arrive in the leaves' kernels, by the clock of this process.
 type arrivals struct {
 	mutex sync.Mutex
 	at    map[netip.Addr]time.Time
-	// left are those that a leaf does not have any more.
+	// left holds the routes that left a leaf, with the time.
 	left map[netip.Addr]time.Time
-	// longest that a route was away before it came again.
+	// longest is the longest time that a route was away before it returned.
 	longest time.Duration
 }
 
@@ -295,7 +297,7 @@ func (a *arrivals) note(address netip.Addr, kind uint16) {
 	}
 }
 
-// longestAway of any route since it was asked last; 0: none was.
+// longestAway returns the longest absence of a route since its last call, or 0 if none was absent.
 func (a *arrivals) longestAway() time.Duration {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -310,7 +312,7 @@ func single(network *net.IPNet) (netip.Addr, bool) {
 	return address.Unmap(), ok && ones == bits
 }
 
-// last of the addresses' arrivals since a moment.
+// last returns the last arrival of the addresses after since.
 func (a *arrivals) last(t *testing.T, since time.Time, addresses ...netip.Addr) time.Time {
 	t.Helper()
 	var latest time.Time

@@ -1,5 +1,5 @@
-// Package lab proves the pods' network on a whole fabric: rails, leaves and a spine with real FRR, nodes with real Open
-// vSwitch and railwrightd as a process, pods attached by the chain of real plugins as a container runtime runs it.
+// Package lab tests the pods' network on a whole fabric: rails, leaves and a spine with real FRR, nodes with real Open
+// vSwitch and a railwrightd process, and pods attached by the real plugins as a container runtime calls them.
 package lab
 
 import (
@@ -11,11 +11,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(railnode.Main(m)) }
 
-// shape of a fabric.
+// shape describes a fabric.
 type shape struct {
 	railnode.Release
 	nodes int
-	// forward is the daemons' forward_timeout; empty: ADD does not wait until the leaf forwards.
+	// forward is the daemons' forward_timeout. If empty, ADD does not wait until the leaf forwards.
 	forward string
 }
 

@@ -8,7 +8,7 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// node of the fabric, with a container runtime.
+// node is a node of the fabric with a container runtime.
 type node struct {
 	*railnode.Node
 	fabric  *fabric
@@ -22,7 +22,7 @@ func tableOf(rail int) int     { return railnode.Rail{Number: rail}.Table() }
 func (f *fabric) newNode(t testing.TB, n int) *node {
 	t.Helper()
 	made := &node{Node: railnode.New(t, n, rails, f.leaves[:]...), fabric: f}
-	// /var/lib of the plugins.
+	// The plugins see this folder as /var/lib.
 	if err := os.MkdirAll(made.Path("lib"), 0o755); err != nil {
 		t.Fatal(err)
 	}

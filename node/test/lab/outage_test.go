@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestAnOutageIsNotTheWaitForWhatDoesNotCome: a few datagrams that are lost are no second without an answer.
-func TestAnOutageIsNotTheWaitForWhatDoesNotCome(t *testing.T) {
+// TestOutageExcludesTheFinalWait checks that the final wait for lost datagrams does not count as an outage.
+func TestOutageExcludesTheFinalWait(t *testing.T) {
 	began := time.Now()
 	for name, test := range map[string]struct {
 		lost func(number int) bool
@@ -26,10 +26,10 @@ func TestAnOutageIsNotTheWaitForWhatDoesNotCome(t *testing.T) {
 			}
 		}
 		if found := outage(began, ceased, sent, back); found != test.want {
-			t.Errorf("%s: %v without an answer, want %v", name, found, test.want)
+			t.Errorf("%s: outage is %v, want %v", name, found, test.want)
 		}
 	}
 	if found := outage(began, began.Add(time.Second), 1, map[uint64]time.Time{1: began.Add(3 * time.Second)}); found != 3*time.Second {
-		t.Errorf("an answer that came late: %v", found)
+		t.Errorf("late answer: outage is %v", found)
 	}
 }

@@ -18,11 +18,11 @@ import (
 	"railwright/node/testlab"
 )
 
-// tenantsFile: two namespaces of one tenant, and two tenants that are open to each other.
+// tenantsFile defines a tenant with two namespaces, and two peered tenants.
 const tenantsFile = `{"tenants": [{"name": "red", "namespaces": ["red-1", "red-2"]}],
 "peerings": [{"tenants": ["ns:green", "ns:blue"]}]}`
 
-// pod is a network namespace that a runtime made for a container.
+// pod is a network namespace that a runtime created for a container.
 type pod struct {
 	*testlab.Namespace
 	node            *node
@@ -31,16 +31,16 @@ type pod struct {
 	rail            [rails]*attached
 }
 
-// attached interface of a pod.
+// attached is an interface of a pod.
 type attached struct {
 	pod        *pod
 	rail       int
-	port       string // on the bridge
+	port       string // the bridge's port
 	mac        attachment.MAC
 	ipv4, ipv6 netip.Addr
 }
 
-// liveSet knows what should be there.
+// liveSet is the set of attachments that should exist.
 type liveSet struct {
 	mutex sync.Mutex
 	all   map[string]*attached // by container and rail
@@ -71,7 +71,7 @@ func (nd *node) newPod(t testing.TB, namespace string) *pod {
 	return made
 }
 
-// attachedPod has an interface on each of these rails, or on all. It is detached at the end of the test.
+// attachedPod creates a pod with an interface on each of these rails, or on all. It is detached at the end of the test.
 func (nd *node) attachedPod(t testing.TB, namespace string, on ...int) *pod {
 	t.Helper()
 	made := nd.newPod(t, namespace)
@@ -100,13 +100,13 @@ func (p *pod) conf(rail int) *libcni.RuntimeConf {
 	}
 }
 
-func bounded(t testing.TB) (context.Context, context.CancelFunc) {
+func boundedContext(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(t.Context()), 60*time.Second)
 }
 
-// add runs the whole chain of ADD, and nothing else.
+// add runs ADD of the whole chain only.
 func (p *pod) add(t testing.TB, rail int) (*attached, error) {
-	ctx, cancel := bounded(t)
+	ctx, cancel := boundedContext(t)
 	defer cancel()
 	runtime := p.node.runtime
 	cniResult, err := runtime.cni.AddNetworkList(ctx, runtime.lists[rail], p.conf(rail))
@@ -120,7 +120,7 @@ func (p *pod) add(t testing.TB, rail int) (*attached, error) {
 	return p.read(rail, result)
 }
 
-// read the chain's result.
+// read converts the chain's result.
 func (p *pod) read(rail int, result *types100.Result) (*attached, error) {
 	made := &attached{pod: p, rail: rail}
 	for _, face := range result.Interfaces {
@@ -138,12 +138,12 @@ func (p *pod) read(rail int, result *types100.Result) (*attached, error) {
 		}
 	}
 	if made.port == "" || !made.ipv4.IsValid() || !made.ipv6.IsValid() {
-		return nil, fmt.Errorf("the chain's result is not whole: %+v", result)
+		return nil, fmt.Errorf("chain's result is incomplete: %+v", result)
 	}
 	return made, nil
 }
 
-// attach as a runtime does: a chain that failed is deleted.
+// attach runs ADD as a runtime does: it runs DEL if the chain fails.
 func (p *pod) attach(t testing.TB, rail int) error {
 	made, err := p.add(t, rail)
 	if err != nil {
@@ -157,8 +157,8 @@ func (p *pod) attach(t testing.TB, rail int) error {
 	return p.finish(rail)
 }
 
-// finish what a userspace datapath and a pod on two rails need: checksums in software, and replies by the interface that
-// was asked.
+// finish configures what the userspace datapath and a pod on two rails need: checksums in software, and replies by the
+// interface that received the request.
 func (p *pod) finish(rail int) error {
 	face, table := faceOf(rail), fmt.Sprint(100+rail)
 	made := p.rail[rail]
@@ -176,12 +176,12 @@ func (p *pod) finish(rail int) error {
 	return nil
 }
 
-// del runs the whole chain of DEL.
+// del runs DEL of the whole chain.
 func (p *pod) del(t testing.TB, rail int) error {
 	return p.node.runtime.delete(t, p.node.runtime.lists[rail], p.conf(rail))
 }
 
-// detach, and expect it to be gone from now on.
+// detach runs DEL and removes the attachment from the live set.
 func (p *pod) detach(t testing.TB, rail int) error {
 	p.forget(rail)
 	return p.del(t, rail)
@@ -197,8 +197,8 @@ func (p *pod) forget(rail int) {
 
 func (a *attached) addresses() []netip.Addr { return []netip.Addr{a.ipv4, a.ipv6} }
 
-// of a family: 4 or 6.
-func (a *attached) of(family int) netip.Addr {
+// address returns the address of a family, 4 or 6.
+func (a *attached) address(family int) netip.Addr {
 	if family == 4 {
 		return a.ipv4
 	}

@@ -8,28 +8,28 @@ import (
 	"railwright/node/testlab"
 )
 
-// scope of a protocol: how far it is meant to go.
+// scope is how far a protocol's packets should travel.
 type scope int
 
 const (
-	routed    scope = iota // to an address, by the gateway
-	asked                  // of whoever is on the link: a gateway answers its pod, and nobody else hears it
-	onLink                 // said to whoever is on the link
-	multicast              // to a group
+	routed    scope = iota // to an address, through the gateway
+	asked                  // a request that the gateway answers and nobody else receives
+	onLink                 // a message to the link without an answer
+	multicast              // to a multicast group
 	tagged                 // with a VLAN tag
 )
 
-// protocol that all ends speak to all others.
+// protocol is a kind of packet that all speakers send to all ends.
 type protocol struct {
 	name  string
 	scope scope
-	// stopped by a router on the way, though it is honest.
+	// stopped reports that a router on the way drops the packets although their addresses are valid.
 	stopped bool
-	// make the frame of one end for another; mark is in it.
+	// make returns a frame from a speaker to an end that contains mark.
 	make func(from speaker, to *end, mark []byte) []byte
 }
 
-// cellDSCP is in every packet of the matrix: by it the kernels that get one are kept from answering.
+// cellDSCP is the DSCP of every packet of the matrix. Rules match it to keep kernels from answering.
 const cellDSCP = 3
 
 var (
@@ -56,7 +56,7 @@ const (
 	laterFragment    = 0x0010
 )
 
-// protocols of the matrix.
+// protocols returns the protocols of the matrix.
 func protocols() []protocol {
 	all := []protocol{
 		{"ARP request", asked, false, func(from speaker, to *end, mark []byte) []byte { return from.arp(1, to, mark) }},
@@ -98,17 +98,17 @@ func protocols() []protocol {
 	return append(append(all, routed4()...), routed6()...)
 }
 
-// arpReply is answered by nobody, and honest of nobody.
+// arpReply is a protocol that nobody answers and that no sender may use.
 const arpReply = "ARP reply"
 
-// linkGroup is the one that the host hears of its leaf: neighbour discovery needs it.
+// linkGroup is the protocol that the host accepts from its leaf, because neighbour discovery needs it.
 const linkGroup = "IPv6 multicast of the link"
 
 func routed4() []protocol {
 	of := func(name string, payload func(from, to netip.Addr, mark []byte) (byte, []byte), fragment uint16) protocol {
 		return protocol{name, routed, false, func(from speaker, to *end, mark []byte) []byte {
 			next, text := payload(from.ipv4, to.ipv4, mark)
-			return from.to(to, testlab.IPv4(from.ipv4, to.ipv4, next, fragment, text))
+			return from.frameTo(to, testlab.IPv4(from.ipv4, to.ipv4, next, fragment, text))
 		}}
 	}
 	raw := func(number byte) func(from, to netip.Addr, mark []byte) (byte, []byte) {
@@ -120,7 +120,7 @@ func routed4() []protocol {
 	with := func(name string, stopped bool, options func(to *end) []byte) protocol {
 		return protocol{name, routed, stopped, func(from speaker, to *end, mark []byte) []byte {
 			packet := testlab.IPv4(from.ipv4, to.ipv4, protoUDP, 0, testlab.UDP(from.ipv4, to.ipv4, port7, port7, mark))
-			return from.to(to, testlab.IPv4Options(packet, options(to)))
+			return from.frameTo(to, testlab.IPv4Options(packet, options(to)))
 		}}
 	}
 	return []protocol{
@@ -129,7 +129,7 @@ func routed4() []protocol {
 			return protoTCP, testlab.TCP(from, to, port7, port7, mark)
 		}, 0),
 		of("ICMP", func(from, to netip.Addr, mark []byte) (byte, []byte) {
-			return protoICMP, testlab.Echo(from, to, mark)
+			return protoICMP, testlab.EchoRequest(from, to, mark)
 		}, 0),
 		of("IPv4 raw", raw(protoExperiment), 0), of("GRE", raw(protoGRE), 0),
 		of("IPv4 in IPv4", func(from, to netip.Addr, mark []byte) (byte, []byte) {
@@ -138,7 +138,7 @@ func routed4() []protocol {
 		of("IPv4 first fragment", udp, firstOfFragments), of("IPv4 later fragment", raw(protoTCP), laterFragment),
 		of("IPv4 fragment without ports", raw(protoTCP), firstOfFragments),
 		with("IPv4 options", false, func(*end) []byte { return []byte{1, 1, 1, 0} }),
-		// Linux routes no packet that has its way in it, unless it is told to.
+		// By default Linux does not forward packets with a source route.
 		with("IPv4 source route", true, func(to *end) []byte { return append([]byte{0x83, 7, 4}, append(to.elsewhere4(), 0)...) }),
 	}
 }
@@ -151,7 +151,7 @@ func routed6() []protocol {
 				own, rest := header(to)
 				text, next = append(append([]byte{next}, rest...), text...), own
 			}
-			return from.to(to, testlab.IPv6(from.ipv6, to.ipv6, next, 64, text))
+			return from.frameTo(to, testlab.IPv6(from.ipv6, to.ipv6, next, 64, text))
 		}}
 	}
 	raw := func(number byte) func(from, to netip.Addr, mark []byte) (byte, []byte) {
@@ -160,7 +160,7 @@ func routed6() []protocol {
 	udp := func(from, to netip.Addr, mark []byte) (byte, []byte) {
 		return protoUDP, testlab.UDP(from, to, port7, port7, mark)
 	}
-	// A routing header of one segment that is left: an address of another tenant.
+	// A routing header with one segment left, the address of another tenant.
 	routing := func(kind byte) func(to *end) (byte, []byte) {
 		return func(to *end) (byte, []byte) {
 			return protoRouting, append([]byte{2, kind, 1, 0, 0, 0, 0}, to.elsewhere6()...)
@@ -180,7 +180,7 @@ func routed6() []protocol {
 			return protoTCP, testlab.TCP(from, to, port7, port7, mark)
 		}),
 		of("ICMPv6", func(from, to netip.Addr, mark []byte) (byte, []byte) {
-			return protoICMPv6, testlab.Echo(from, to, mark)
+			return protoICMPv6, testlab.EchoRequest(from, to, mark)
 		}),
 		of("IPv6 raw", raw(protoExperiment)),
 		of("IPv6 first fragment", udp, fragment(1)), of("IPv6 later fragment", raw(protoTCP), fragment(0x80)),
@@ -190,8 +190,8 @@ func routed6() []protocol {
 	}
 }
 
-// to sends a packet by the next hop.
-func (s speaker) to(_ *end, packet []byte) []byte {
+// frameTo returns a frame with the packet for the speaker's next hop.
+func (s speaker) frameTo(_ *end, packet []byte) []byte {
 	testlab.MarkClass(packet, cellDSCP, 0)
 	kind := uint16(testlab.EtherIPv4)
 	if packet[0]>>4 == 6 {
@@ -201,11 +201,11 @@ func (s speaker) to(_ *end, packet []byte) []byte {
 }
 
 func (s speaker) udp4(to *end, mark []byte) []byte {
-	return s.to(to, testlab.IPv4(s.ipv4, to.ipv4, protoUDP, 0, testlab.UDP(s.ipv4, to.ipv4, port7, port7, mark)))
+	return s.frameTo(to, testlab.IPv4(s.ipv4, to.ipv4, protoUDP, 0, testlab.UDP(s.ipv4, to.ipv4, port7, port7, mark)))
 }
 
 func (s speaker) udp6(to *end, mark []byte) []byte {
-	return s.to(to, testlab.IPv6(s.ipv6, to.ipv6, protoUDP, 64, testlab.UDP(s.ipv6, to.ipv6, port7, port7, mark)))
+	return s.frameTo(to, testlab.IPv6(s.ipv6, to.ipv6, protoUDP, 64, testlab.UDP(s.ipv6, to.ipv6, port7, port7, mark)))
 }
 
 func (s speaker) group(mac attachment.MAC, group netip.Addr, mark []byte) []byte {
@@ -224,7 +224,7 @@ func (s speaker) arp(operation uint16, to *end, mark []byte) []byte {
 	return testlab.Ether(testlab.Broadcast, s.mac, testlab.EtherARP, append(message, mark...))
 }
 
-// discovery has the mark in an option that nobody knows.
+// discovery returns a neighbour discovery message with the mark in an unknown option.
 func (s speaker) discovery(kind byte, target netip.Addr, option byte, mark []byte) []byte {
 	message := testlab.Discovery(s.ipv6, mark6, kind, 0, target, option, s.mac, append([]byte{253, 2}, append(mark, make([]byte, 6)...)...)...)
 	packet := testlab.IPv6(s.ipv6, mark6, protoICMPv6, 255, message)

@@ -17,7 +17,7 @@ import (
 
 func tableText(rail int) string { return fmt.Sprint(tableOf(rail)) }
 
-// emptyIPAM as a reboot does: host-local's default folder is on a file system that is gone with it.
+// emptyIPAM deletes host-local's records, as a reboot does: its default folder is on a temporary file system.
 func (nd *node) emptyIPAM(t *testing.T) {
 	t.Helper()
 	if err := os.RemoveAll(nd.Path("ipam")); err != nil {
@@ -25,8 +25,8 @@ func (nd *node) emptyIPAM(t *testing.T) {
 	}
 }
 
-// oddRuntimes: what runtimes do beside ADD once and DEL once.
-func oddRuntimes(t *testing.T, fabric *fabric) {
+// unusualRuntimes tests call sequences of runtimes other than one ADD and one DEL.
+func unusualRuntimes(t *testing.T, fabric *fabric) {
 	node := fabric.nodes[0]
 	t.Run("DEL twice", func(t *testing.T) {
 		pod := node.newPod(t, "red-1")
@@ -62,7 +62,7 @@ func oddRuntimes(t *testing.T, fabric *fabric) {
 		if err := pod.detach(t, 1); err != nil {
 			t.Error(err)
 		}
-		// ovs-cni without its cache leaves the port. It is the pod's end that says that nobody needs it.
+		// ovs-cni without its cache leaves the port, which counts as used until the pod ends. The test deletes it.
 		if err := os.RemoveAll(node.Path("ipam/" + railName(1))); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,8 @@ func oddRuntimes(t *testing.T, fabric *fabric) {
 	t.Run("50 ADDs and 50 DELs at once", func(t *testing.T) { manyAtOnce(t, fabric) })
 }
 
-// addTwice the same: our plugin answers the same again, and refuses another pod under the same key.
+// addTwice checks that our plugin answers a repeated ADD with the same result and refuses another pod under the same
+// key.
 func addTwice(t *testing.T, node *node) {
 	pod := node.attachedPod(t, "red-1", 1)
 	face := pod.rail[1]
@@ -96,7 +97,7 @@ func addTwice(t *testing.T, node *node) {
 	}
 	call.Args = strings.ReplaceAll(call.Args, pod.name, "somebody-else")
 	if outcome := call.Do(t); outcome.Err == nil {
-		t.Error("another pod's ADD under the same key was taken")
+		t.Error("ADD of another pod under the same key succeeded")
 	}
 	node.fabric.mustSettle(t)
 }
@@ -124,8 +125,8 @@ func manyAtOnce(t *testing.T, fabric *fabric) {
 	each(func(p *pod, rail int) error { return p.detach(t, rail) })
 }
 
-// moveOnto a small file system of its own, with what is there: a daemon that finds nothing is another one to its tenant
-// directory.
+// moveOnto moves a folder with its contents onto a small file system. The contents stay because the tenant directory
+// would treat a daemon with an empty folder as a new one.
 func moveOnto(t *testing.T, folder string) {
 	t.Helper()
 	testlab.Run(t, "cp", "-a", folder, folder+".kept")
@@ -145,7 +146,7 @@ func moveBack(t *testing.T, folder string) {
 	}
 }
 
-// badDisks: the state folder is full, and a record in it is damaged.
+// badDisks tests a full state folder and a damaged record in it.
 func badDisks(t *testing.T, fabric *fabric) {
 	node := fabric.nodes[1]
 	state := node.Path("state")
@@ -191,10 +192,10 @@ func badDisks(t *testing.T, fabric *fabric) {
 	}
 	node.Restart(t)
 	if kept, _ := filepath.Glob(filepath.Join(state, "attachments", "damaged", "*")); len(kept) != 1 {
-		t.Errorf("the damaged record is not kept: %v", kept)
+		t.Errorf("damaged record must be kept, folder has %v", kept)
 	}
 	if err := pod.detach(t, 0); err != nil {
-		t.Errorf("DEL of what the damaged record was about: %v", err)
+		t.Errorf("DEL of the damaged record's attachment: %v", err)
 	}
 	fabric.mustSettle(t)
 }

@@ -23,23 +23,22 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// runtime is a node's container runtime as far as CNI sees it: libcni starts the plugins on the node, each as a process
-// of its own, and nothing stands between.
+// runtime is the CNI part of a node's container runtime: libcni starts each plugin on the node in a separate process.
 type runtime struct {
 	invoke.DefaultExec
 	cni   *libcni.CNIConfig
 	lists [rails]*libcni.NetworkConfigList
-	// impatient lists are the same, for when it is known that no daemon runs: it is not waited for.
+	// impatient has the same lists with a short timeout, for calls while no daemon runs.
 	impatient [rails]*libcni.NetworkConfigList
 	programs  chan func()
 
 	mutex sync.Mutex
-	// spent by each plugin, by its type and verb: the time of its process on the clock.
+	// spent holds the elapsed times of the plugins' processes by type and verb.
 	spent map[string][]time.Duration
 }
 
-// newRuntime has a thread that lives in the node's network namespace and in a mount namespace whose /var/lib is the
-// node's own: what it starts is there too.
+// newRuntime creates a runtime with a thread in the node's network namespace and in a mount namespace with the node's
+// own /var/lib. Processes that the thread starts inherit both.
 func newRuntime(t testing.TB, node *node) *runtime {
 	t.Helper()
 	made := &runtime{programs: make(chan func()), spent: map[string][]time.Duration{}}
@@ -51,7 +50,7 @@ func newRuntime(t testing.TB, node *node) *runtime {
 		}
 	})
 	if err := <-moved; err != nil {
-		t.Fatalf("a thread on %s: %v", node.Name(), err)
+		t.Fatalf("start thread on %s: %v", node.Name(), err)
 	}
 	t.Cleanup(func() { close(made.programs) })
 	made.cni = libcni.NewCNIConfigWithCacheDir([]string{railnode.Plugins(t), railnode.Tools(t)}, node.Path("cache"), made)
@@ -75,10 +74,10 @@ func newRuntime(t testing.TB, node *node) *runtime {
 	return made
 }
 
-// onOwnThread does something on a thread that ends with it, and never on the process's first: that one's namespace is
-// taken for the whole process's.
+// onOwnThread runs do on a thread that ends with it. It never uses the process's first thread, whose namespace counts
+// as that of the whole process.
 func onOwnThread(do func()) {
-	goruntime.LockOSThread() // and never unlocked
+	goruntime.LockOSThread() // never unlocked, so that the thread ends
 	if unix.Gettid() != os.Getpid() {
 		do()
 		return
@@ -89,7 +88,7 @@ func onOwnThread(do func()) {
 		onOwnThread(do)
 	}()
 	<-ended
-	goruntime.UnlockOSThread() // nothing was done on it
+	goruntime.UnlockOSThread() // unused, so that it can be reused
 }
 
 func moveIn(network, varLib string) error {
@@ -99,11 +98,12 @@ func moveIn(network, varLib string) error {
 	}
 	defer there.Close()
 	return errors.Join(netns.Set(there), unix.Unshare(unix.CLONE_NEWNS),
-		// Mounts that come later (pods' namespaces) shall be seen, none of ours shall get out.
+		// Later mounts of the host (pods' namespaces) propagate here, but none of ours propagate to the host.
 		unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""), unix.Mount(varLib, "/var/lib", "", unix.MS_BIND, ""))
 }
 
-// ourPlugins: rail 0 has the two of the source's chain, with tuning before, rail 1 the one that does both.
+// ourPlugins returns the plugins after ovs: for rail 0 tuning and the two providers, for rail 1 railwright-cni, which
+// does both.
 func ourPlugins(rail int) []map[string]any {
 	if rail == 0 {
 		return []map[string]any{
@@ -114,7 +114,7 @@ func ourPlugins(rail int) []map[string]any {
 	return []map[string]any{{"type": "railwright-cni"}}
 }
 
-// conflist of a rail's network: ovs with host-local, then these.
+// conflist returns the configuration of a rail's network: ovs with host-local, then these plugins.
 func (nd *node) conflist(t testing.TB, rail int, behind ...map[string]any) []byte {
 	t.Helper()
 	var to []map[string]string
@@ -143,21 +143,21 @@ func (nd *node) conflist(t testing.TB, rail int, behind ...map[string]any) []byt
 	return text
 }
 
-// delete an attachment by the whole chain of DEL.
+// delete runs DEL of the whole chain for an attachment.
 func (r *runtime) delete(t testing.TB, list *libcni.NetworkConfigList, of *libcni.RuntimeConf) error {
-	ctx, cancel := bounded(t)
+	ctx, cancel := boundedContext(t)
 	defer cancel()
 	return r.cni.DelNetworkList(ctx, list, of)
 }
 
-// start a command on the node.
+// start starts a command on the node.
 func (r *runtime) start(command *exec.Cmd) error {
 	started := make(chan error)
 	r.programs <- func() { started <- command.Start() }
 	return <-started
 }
 
-// ExecPlugin runs a plugin on the node, and keeps how long it took.
+// ExecPlugin runs a plugin on the node and records how long it took.
 func (r *runtime) ExecPlugin(ctx context.Context, path string, input []byte, environment []string) ([]byte, error) {
 	var stdout, complaint bytes.Buffer
 	command := exec.CommandContext(ctx, path)

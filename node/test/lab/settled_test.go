@@ -17,10 +17,11 @@ import (
 	"railwright/node/testlab"
 )
 
-// patience until desired equals real after a fault has ended. How soon it does is told, not asserted.
+// patience is the time limit for the actual state to equal the desired state after a fault. The time taken is reported,
+// not asserted.
 const patience = testlab.Patience
 
-// mustSettle: everywhere in the fabric there is what the live attachments need, and nothing else.
+// mustSettle waits until the whole fabric has exactly the state that the live attachments need.
 func (f *fabric) mustSettle(t testing.TB) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -33,11 +34,11 @@ func (f *fabric) mustSettle(t testing.TB) time.Duration {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("%v after the fault's end:\n%s", patience, strings.Join(left, "\n"))
+	t.Fatalf("differences remain %v after the fault's end:\n%s", patience, strings.Join(left, "\n"))
 	return 0
 }
 
-// differences between what should be and what is.
+// differences returns the differences between the desired and the actual state of the fabric.
 func (f *fabric) differences(t testing.TB) []string {
 	t.Helper()
 	expected := map[netip.Addr]bool{}
@@ -77,7 +78,7 @@ func (f *fabric) differences(t testing.TB) []string {
 	return left
 }
 
-// claims of all nodes in the tenant directory.
+// claims returns the addresses that any node claims in the tenant directory.
 func (f *fabric) claims(t testing.TB) map[netip.Addr]bool {
 	t.Helper()
 	found := map[netip.Addr]bool{}
@@ -112,7 +113,8 @@ func (nd *node) assigned() map[netip.Addr]bool {
 
 var addressInFlow = regexp.MustCompile(`(?:nw_src|nw_dst|ipv6_src|ipv6_dst|arp_spa|nd_target)=([0-9a-f.:]+)[, /]`)
 
-// differences on one node: the daemon's own view, ports, flows, records, tombstones, routes.
+// differences returns the differences on one node: in the daemon's own view, ports, flows, records, tombstones and
+// routes.
 func (nd *node) differences(t testing.TB, live []*attached, expected, own map[netip.Addr]bool) []string {
 	t.Helper()
 	var left []string
@@ -141,7 +143,7 @@ func (nd *node) differences(t testing.TB, live []*attached, expected, own map[ne
 				break
 			}
 		}
-		if count := nd.announced(t, rail); nd.daemonRoutes() && count != 2*(len(ports[rail])-1) {
+		if count := nd.announcedRoutes(t, rail); nd.daemonRoutes() && count != 2*(len(ports[rail])-1) {
 			tell("%d routes in table %d, want %d", count, tableOf(rail), 2*(len(ports[rail])-1))
 		}
 	}
@@ -150,13 +152,13 @@ func (nd *node) differences(t testing.TB, live []*attached, expected, own map[ne
 			tell("%d files %s, want %d", len(files), folder, want)
 		}
 	}
-	return append(left, nd.listed(t, len(own)/2)...)
+	return append(left, nd.listProblems(t, len(own)/2)...)
 }
 
 func (nd *node) daemonRoutes() bool { return nd.fabric.Backend == "kernel-table" }
 
-// announced routes of a rail in the kernel's table.
-func (nd *node) announced(t testing.TB, rail int) int {
+// announcedRoutes returns the number of routes in a rail's kernel table.
+func (nd *node) announcedRoutes(t testing.TB, rail int) int {
 	t.Helper()
 	count := 0
 	for _, family := range []string{"-4", "-6"} {
@@ -166,10 +168,11 @@ func (nd *node) announced(t testing.TB, rail int) int {
 	return count
 }
 
-// listed by the daemon: each attachment has its flows and is advertised.
-func (nd *node) listed(t testing.TB, want int) []string {
+// listProblems returns the problems of the daemon's list: a wrong number of attachments, and attachments that lack
+// flows or are not advertised.
+func (nd *node) listProblems(t testing.TB, want int) []string {
 	t.Helper()
-	ctx, cancel := bounded(t)
+	ctx, cancel := boundedContext(t)
 	defer cancel()
 	reply, err := nd.Client.List(ctx, &nodev1.ListRequest{})
 	if err != nil {
@@ -198,7 +201,7 @@ func inPodPrefix(address netip.Addr) bool {
 	return false
 }
 
-// isGateway of a node's range: its first address.
+// isGateway reports whether the address is a node's gateway, the first address of its range.
 func isGateway(address netip.Addr) bool {
 	return strings.HasSuffix(address.String(), ":1") || strings.HasSuffix(address.String(), ".1")
 }

@@ -12,12 +12,12 @@ import (
 	"railwright/node/testlab/impostor"
 )
 
-// spoofedFrames are sent in all; none of them may arrive.
+// spoofedFrames is the total number of spoofed frames. None may arrive.
 const spoofedFrames = 100_000
 
 func (a *attached) face() impostor.Face { return impostor.Face{MAC: a.mac, IPv4: a.ipv4, IPv6: a.ipv6} }
 
-// spoofing: nothing that a pod makes up arrives at another pod, at the leaf or at the host.
+// spoofing checks that no spoofed frame of a pod arrives at another pod, the leaf or the host.
 func spoofing(t *testing.T, fabric *fabric) {
 	node, other := fabric.nodes[0], fabric.nodes[1]
 	me, near, stranger := node.attachedPod(t, "red-1", 0), node.attachedPod(t, "red-2", 0), node.attachedPod(t, "alone", 0)
@@ -46,11 +46,11 @@ func spoofing(t *testing.T, fabric *fabric) {
 		"the host":              testlab.OpenWire(t, node.Host, bridgeOf(0)),
 		"the leaf":              testlab.OpenWire(t, fabric.leaves[0].Namespace, "swp1"),
 	}
-	seenWhereHonest(t, liar, mine, watched)
-	before := me.received(t)
-	sent := liar.Lie(t, mine, spoofedFrames, 1)
-	if taken := me.received(t) - before; taken < spoofedFrames {
-		t.Errorf("Open vSwitch took %d of %d frames: that none arrived proves less", taken, spoofedFrames)
+	checkWiresSeeMarks(t, liar, mine, watched)
+	before := me.receivedFrames(t)
+	sent := liar.SendSpoofed(t, mine, spoofedFrames, 1)
+	if taken := me.receivedFrames(t) - before; taken < spoofedFrames {
+		t.Errorf("Open vSwitch received only %d of %d frames, so the test proves less", taken, spoofedFrames)
 	}
 	for where, wire := range watched {
 		if arrived := wire.Frames(impostor.Marked); len(arrived) > 0 {
@@ -60,8 +60,9 @@ func spoofing(t *testing.T, fabric *fabric) {
 	t.Logf("0 of %d frames arrived: %v", spoofedFrames, sent)
 }
 
-// seenWhereHonest: an honest datagram with the mark is seen by the wires that it comes by, so that a blind one is found.
-func seenWhereHonest(t *testing.T, i *impostor.Impostor, mine *testlab.Wire, watched map[string]*testlab.Wire) {
+// checkWiresSeeMarks checks with valid datagrams that the wires on their path see the mark, to detect wires that see
+// nothing.
+func checkWiresSeeMarks(t *testing.T, i *impostor.Impostor, mine *testlab.Wire, watched map[string]*testlab.Wire) {
 	t.Helper()
 	near, far := watched["the same tenant's pod"], watched["a pod on another node"]
 	for _, victim := range i.Victims {
@@ -74,15 +75,15 @@ func seenWhereHonest(t *testing.T, i *impostor.Impostor, mine *testlab.Wire, wat
 	testlab.Eventually(t, "the host's own packets are seen", func() bool {
 		return watched["the host"].Count(func([]byte) bool { return true }) > 0
 	})
-	// The pods refuse the datagrams (no such port), and what they send back has the mark too.
-	testlab.Eventually(t, "the refusals are back", func() bool { return mine.Count(impostor.Marked) == 4 })
+	// The pods answer with ICMP port unreachable, which contains the mark too.
+	testlab.Eventually(t, "the ICMP errors have arrived", func() bool { return mine.Count(impostor.Marked) == 4 })
 	for _, wire := range watched {
 		wire.Forget()
 	}
 }
 
-// received frames of the pod's port, by Open vSwitch's own count.
-func (p *pod) received(t *testing.T) int {
+// receivedFrames returns the number of frames that Open vSwitch received from the pod's port.
+func (p *pod) receivedFrames(t *testing.T) int {
 	t.Helper()
 	counters := p.node.OVS.Ofctl(t, bridgeOf(0), "dump-ports", p.rail[0].port)
 	_, rest, _ := strings.Cut(counters, "rx pkts=")

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// strangers are pods of another tenant that try the bystanders while faults are made. Strangers are tried too, by pods of
-// the bystanders' tenant with ports of their own: when ovsdb-server dies, ovs-vswitchd stands still for a second, and what
-// then overflowed a bystander's queue would be its own datagrams.
+// strangers are pods of another tenant that send to the bystanders during faults. Pods of the bystanders' tenant, with
+// ports of their own, send to the strangers: ovs-vswitchd stalls for a second when ovsdb-server dies, and datagrams
+// sent by the bystanders themselves could then overflow their queues.
 type strangers struct{ tries []*probe }
 
 const triesEvery = 100 * time.Millisecond
 
-// newStrangers on both nodes, over all rails, in both families and both directions.
+// newStrangers starts probes on both nodes, over all rails, in both families and both directions.
 func newStrangers(t *testing.T, fabric *fabric, pods *bystanders) *strangers {
 	t.Helper()
 	made := &strangers{}
@@ -29,12 +29,12 @@ func newStrangers(t *testing.T, fabric *fabric, pods *bystanders) *strangers {
 	return made
 }
 
-// end: nothing of what was sent has arrived.
+// end stops the probes and fails the test if any datagram arrived.
 func (s *strangers) end(t *testing.T) {
 	t.Helper()
 	found := total(s.tries, forStragglers)
 	if found.arrived > 0 || found.sent == 0 {
-		t.Errorf("%d of %d datagrams arrived at pods of another tenant while faults were made", found.arrived, found.sent)
+		t.Errorf("%d of %d datagrams arrived at pods of another tenant during the faults", found.arrived, found.sent)
 	}
 	t.Logf("0 of %d datagrams arrived at pods of another tenant, during and after all faults", found.sent)
 }

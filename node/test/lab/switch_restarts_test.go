@@ -11,43 +11,45 @@ import (
 	"railwright/node/testlab/railnode"
 )
 
-// switchRestarts that were measured with one release of FRR.
+// switchRestarts are the restarts measured with one FRR release.
 type switchRestarts struct {
 	FRR testlab.FRRVersion `json:"frr"`
-	// FastExternalFailover is what FRR does by default, and the configuration that nodes are given forbids: a session
-	// ends with its interface.
+	// FastExternalFailover reports that a session ends with its interface, which is FRR's default. The configuration
+	// for nodes disables it.
 	FastExternalFailover bool `json:"fast_external_failover"`
-	// ActiveLeaves open the session as nodes do, which is FRR's default; the configuration that leaves are given forbids it.
+	// ActiveLeaves reports that leaves open sessions as nodes do, which is FRR's default. The configuration for leaves
+	// disables it.
 	ActiveLeaves bool            `json:"active_leaves"`
 	Restarts     []switchRestart `json:"restarts"`
 }
 
-// switchRestart is one kill of ovs-vswitchd and its start at once; times in seconds, the first two from the kill.
+// switchRestart is one kill of ovs-vswitchd with an immediate start. Times are in seconds, Away and Ready since the
+// kill.
 type switchRestart struct {
-	// Away until it took flows on all rails.
+	// Away is the time until it accepted flows on all rails.
 	Away float64 `json:"away_s"`
-	// Ready by the daemon's own word.
+	// Ready is the time until the daemon reported to be ready.
 	Ready float64 `json:"ready_s"`
 	// Near and Far are the longest outages of pods of one node and of two.
 	Near float64 `json:"near_s"`
 	Far  float64 `json:"far_s"`
-	// SessionsBegun anew with leaves.
+	// SessionsBegun is the number of new sessions with leaves.
 	SessionsBegun int `json:"sessions_begun"`
-	// RouteAway is the longest that a leaf's kernel had a pod's route no more.
+	// RouteAway is the longest time that a leaf's kernel lacked a pod's route.
 	RouteAway float64 `json:"route_away_s"`
-	// LoadAverage of the machine, of 1 min.
+	// LoadAverage is the machine's 1-minute load average.
 	LoadAverage string `json:"load_average"`
 }
 
-// seenFor is how long pods talk after each restart: longer than a session takes to come back.
+// seenFor is how long traffic continues after each restart. It is longer than a session takes to return.
 const seenFor = 6 * time.Second
 
-// TestSwitchRestarts is a measurement: scripts/measured/node-network/measure-switch-restarts says in JSON what it wants. What must hold is in
-// the matrix of faults.
+// TestSwitchRestarts measures restarts. scripts/measured/node-network/measure-switch-restarts passes the parameters as
+// JSON. The matrix of faults has the assertions.
 func TestSwitchRestarts(t *testing.T) {
 	setting := os.Getenv("RAILWRIGHT_MEASURE_RESTARTS")
 	if setting == "" {
-		t.Skip("this is a measurement: scripts/measured/node-network/measure-switch-restarts")
+		t.Skip("this is a measurement; run scripts/measured/node-network/measure-switch-restarts")
 	}
 	var plan struct {
 		FRR                  testlab.FRRVersion `json:"frr"`

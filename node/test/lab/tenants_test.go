@@ -12,10 +12,11 @@ import (
 	"railwright/node/testlab"
 )
 
-// datagramsOfAPair are sent each way where they are to arrive; where they are not, at least as many.
-const datagramsOfAPair = 20
+// datagramsPerPair is the number of datagrams in each direction between pods that may communicate, and the minimum
+// between pods that may not.
+const datagramsPerPair = 20
 
-// isolation: all pods of all tenants try each other, over all rails and both families.
+// isolation sends between all pods of all tenants, over all rails and both families.
 func isolation(t *testing.T, fabric *fabric) {
 	first, other := fabric.nodes[0], fabric.nodes[len(fabric.nodes)-1]
 	pods := []*pod{
@@ -37,7 +38,7 @@ func isolation(t *testing.T, fabric *fabric) {
 			if tenantOf(from) != tenantOf(to) && !peered(from, to) {
 				return
 			}
-			if found := reaches(t, from, to, family, datagramsOfAPair); found.arrived < found.sent || found.back < found.sent {
+			if found := reaches(t, from, to, family, datagramsPerPair); found.arrived < found.sent || found.back < found.sent {
 				t.Errorf("%s: %+v", path(from, to, family), found)
 			}
 		})
@@ -73,10 +74,10 @@ func isolation(t *testing.T, fabric *fabric) {
 	t.Run("a peering that ends, ends", func(t *testing.T) { peeringEnds(t, fabric, pods[5], pods[6]) })
 }
 
-// routeAcross gives a pod what a workload on all rails has: routes to the other rails by each of its own.
+// routeAcross adds routes to the other rails through each of the pod's rails, as a workload on all rails has.
 func (p *pod) routeAcross(t *testing.T) {
 	t.Helper()
-	// The rules by source that finish made do the rest: a packet leaves by the interface whose address it has.
+	// The source rules that finish created select the interface of a packet by its source address.
 	for _, family := range []string{"-4", "-6"} {
 		if rules := p.IP(t, family, "rule"); strings.Count(rules, "lookup 10") != rails {
 			t.Fatalf("rules of %s: %s", p.name, rules)
@@ -96,7 +97,8 @@ func peered(a, other *attached) bool {
 	return slices.Contains(both, "green") && slices.Contains(both, "blue")
 }
 
-// eachPair of interfaces of two pods, over one rail and over two, of both families, in both directions.
+// eachPair calls try for each pair of interfaces of two pods, on the same rail and on two rails, for both families and
+// in both directions.
 func eachPair(pods []*pod, try func(from, to *attached, family int)) {
 	for _, from := range pods {
 		for _, to := range pods {
@@ -118,25 +120,25 @@ func path(from, to *attached, family int) string {
 		to.pod.namespace, to.pod.node.Name(), railName(to.rail), family)
 }
 
-// shoutText is in datagrams that nobody may get.
+// shoutText is the content of datagrams that nobody may receive.
 const shoutText = "railwright: nobody may read this"
 
 func isShout(frame []byte) bool { return strings.Contains(string(frame), shoutText) }
 
-// shout datagrams that are to arrive nowhere.
+// shout sends datagrams that must not arrive anywhere.
 func shout(t *testing.T, from, to *attached, family int) int {
 	t.Helper()
-	socket, err := listen(from.pod, from.of(family), 0)
+	socket, err := listen(from.pod, from.address(family), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	for range datagramsOfAPair {
-		if err := sendTo(socket, to.of(family), []byte(shoutText)); err != nil {
+	for range datagramsPerPair {
+		if err := sendTo(socket, to.address(family), []byte(shoutText)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return datagramsOfAPair
+	return datagramsPerPair
 }
 
 func peeringEnds(t *testing.T, fabric *fabric, green, blue *pod) {
@@ -152,7 +154,7 @@ func peeringEnds(t *testing.T, fabric *fabric, green, blue *pod) {
 	}
 	defer write(tenantsFile)
 	write(`{"tenants": [{"name": "red", "namespaces": ["red-1", "red-2"]}]}`)
-	// Soon: what does not come is looked for again.
+	// A short bound is enough, because the caller repeats this.
 	reach := func() int { return reachesWithin(t, green.rail[0], blue.rail[0], 4, 1, 100*time.Millisecond).back }
 	testlab.Eventually(t, "green no longer reaches blue", func() bool { return reach() == 0 })
 	write(tenantsFile)

@@ -17,14 +17,14 @@ import (
 
 const (
 	echoPort = 7777
-	// probeEvery is seldom enough that an interface's queue holds what comes while ovs-vswitchd stands still for a few
-	// seconds, as it does for one where ovsdb-server dies: 212,992 bytes, of which a small datagram takes 768.
+	// probeEvery is long enough that an interface's queue does not overflow while ovs-vswitchd stalls for a few seconds
+	// (it stalls for one when ovsdb-server dies). The queue holds 212,992 bytes, and a small datagram takes 768.
 	probeEvery = 40 * time.Millisecond
-	// forStragglers where something may be lost: what has not come by then is.
+	// forStragglers is the time after which missing datagrams count as lost.
 	forStragglers = time.Second
 )
 
-// pace of probes: a measurement tells outages to 10 ms.
+// pace returns the interval of probes. Measurements use a shorter one, which resolves outages to 10 ms.
 func pace() time.Duration {
 	if railnode.Measuring() != "" {
 		return 10 * time.Millisecond
@@ -32,7 +32,7 @@ func pace() time.Duration {
 	return probeEvery
 }
 
-// probe sends numbered datagrams from one pod to another, which sends them back: both count.
+// probe sends numbered datagrams from one pod to another, which sends them back. Both pods count them.
 type probe struct {
 	from, to *net.UDPConn
 	interval time.Duration
@@ -47,10 +47,10 @@ type probe struct {
 	ended   sync.WaitGroup
 }
 
-// tally of a probe that has ended.
+// tally is the result of a probe.
 type tally struct {
 	sent, arrived, back int
-	// outage is the longest time without an answer, while there was somebody to answer.
+	// outage is the longest time without an answer while the probe was sending.
 	outage time.Duration
 }
 
@@ -63,16 +63,16 @@ func listen(pod *pod, address netip.Addr, port int) (*net.UDPConn, error) {
 	return made, err
 }
 
-// newProbe between an interface of a pod and one of another, of an address family (4 or 6).
+// newProbe starts a probe between interfaces of two pods, of address family 4 or 6.
 func newProbe(t testing.TB, from, to *attached, family int, interval time.Duration) *probe {
 	t.Helper()
 	made := &probe{interval: interval, arrived: map[uint64]bool{}, back: map[uint64]time.Time{}, end: make(chan struct{})}
 	var err error
-	made.to, err = listen(to.pod, to.of(family), 0)
+	made.to, err = listen(to.pod, to.address(family), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	made.from, err = listen(from.pod, from.of(family), 0)
+	made.from, err = listen(from.pod, from.address(family), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func (p *probe) send(target netip.AddrPort) {
 		p.mutex.Lock()
 		p.sent++
 		p.mutex.Unlock()
-		// An error is a datagram that did not get out: it is lost as any other.
+		// A datagram that cannot be sent counts as lost.
 		_, _ = p.from.WriteToUDPAddrPort(binary.BigEndian.AppendUint64(nil, number), target)
 		select {
 		case <-p.end:
@@ -133,15 +133,14 @@ func (p *probe) collect() {
 	}
 }
 
-// answered so far.
-func (p *probe) answered() int {
+// countAnswered returns the number of answers up to now.
+func (p *probe) countAnswered() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return len(p.back)
 }
 
-// stop sending, wait for what is on its way, and count. What never comes is waited for to the end of patience where all
-// has to come.
+// stop stops sending, waits up to patience until all datagrams are back, and returns the tally.
 func (p *probe) stop(patience time.Duration) tally {
 	close(p.end)
 	p.sending.Wait()
@@ -161,8 +160,8 @@ func (p *probe) stop(patience time.Duration) tally {
 	}
 }
 
-// outage is the longest time without an answer, from the first datagram until no more are sent: the wait for what does
-// not come is none.
+// outage returns the longest time without an answer, from the first datagram until sending ceased. The wait after that
+// does not count.
 func outage(began, ceased time.Time, sent int, back map[uint64]time.Time) time.Duration {
 	longest, last := time.Duration(0), began
 	for number := uint64(1); number <= uint64(sent); number++ {
@@ -185,7 +184,7 @@ func (p *probe) close() {
 	p.ended.Wait()
 }
 
-// reaches says how many of a few datagrams came back, and how many arrived at all.
+// reaches sends a few datagrams and returns how many arrived and how many came back.
 func reaches(t testing.TB, from, to *attached, family, count int) tally {
 	t.Helper()
 	return reachesWithin(t, from, to, family, count, patience)
@@ -194,13 +193,13 @@ func reaches(t testing.TB, from, to *attached, family, count int) tally {
 func reachesWithin(t testing.TB, from, to *attached, family, count int, bound time.Duration) tally {
 	t.Helper()
 	made := newProbe(t, from, to, family, time.Millisecond)
-	for until := time.Now().Add(bound); made.answered() < count && time.Now().Before(until); {
+	for until := time.Now().Add(bound); made.countAnswered() < count && time.Now().Before(until); {
 		time.Sleep(2 * time.Millisecond)
 	}
 	return made.stop(max(bound, forStragglers))
 }
 
-// stream is a TCP connection from one pod to another, whose bytes are checked at the other end.
+// stream is a TCP connection between two pods whose data the receiver verifies.
 type stream struct {
 	from, to *net.TCPConn
 	end      chan struct{}
@@ -208,7 +207,7 @@ type stream struct {
 
 	sent, got uint64
 	failed    error
-	pause     time.Duration // the longest without a byte
+	pause     time.Duration // the longest time without data
 }
 
 const streamWords = 128
@@ -222,7 +221,7 @@ func newStream(t testing.TB, from, to *attached) *stream {
 	return made
 }
 
-// connect two pods by TCP; both ends are closed at the end of the test.
+// connect connects two pods by TCP. Both ends are closed at the end of the test.
 func connect(t testing.TB, from, to *attached) (out, in *net.TCPConn) {
 	t.Helper()
 	var listener *net.TCPListener
@@ -234,7 +233,7 @@ func connect(t testing.TB, from, to *attached) (out, in *net.TCPConn) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	// A plain socket: Dial would open its own on another thread, in another namespace.
+	// net.Dial could create the socket on another thread, in another namespace.
 	descriptor := -1
 	err = from.pod.Within(func() (err error) {
 		descriptor, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -248,7 +247,7 @@ func connect(t testing.TB, from, to *attached) (out, in *net.TCPConn) {
 		return err
 	})
 	if err != nil {
-		t.Fatalf("a TCP connection: %v", err)
+		t.Fatalf("connect by TCP: %v", err)
 	}
 	file := os.NewFile(uintptr(descriptor), "stream")
 	made, err := net.FileConn(file)
@@ -287,7 +286,7 @@ func (s *stream) write() {
 	}
 }
 
-// read until the other side is through; each word must be the one that comes next.
+// read reads until the sender is done. Each word must be the next one in sequence.
 func (s *stream) read() {
 	buffer, kept, last := make([]byte, 64<<10), []byte{}, time.Now()
 	for {
@@ -307,14 +306,15 @@ func (s *stream) read() {
 	}
 }
 
-// stop and say whether all that was sent arrived, in its order, and how often a segment was sent again.
+// stop ends the stream and fails the test unless all data arrived in order. It returns the longest pause and the number
+// of retransmissions.
 func (s *stream) stop(t testing.TB) (pause time.Duration, again uint32) {
 	t.Helper()
 	close(s.end)
 	_ = s.to.SetReadDeadline(time.Now().Add(patience))
 	s.ended.Wait()
 	if s.failed != nil || s.got != s.sent {
-		t.Errorf("a TCP stream: %d of %d words arrived: %v", s.got, s.sent, s.failed)
+		t.Errorf("TCP stream: %d of %d words arrived: %v", s.got, s.sent, s.failed)
 	}
 	raw, err := s.from.SyscallConn()
 	if err != nil {

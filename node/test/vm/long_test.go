@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// long is what each change need not try: make test-long.
+// long reports whether the long tests run (make test-long). Changes need not run them.
 func long() bool { return os.Getenv("RAILWRIGHT_TEST_LONG") != "" }
 
-// lies that a pod tells on the kernel's datapath, where it is not the number that each change tries.
-func lies() []string {
+// guestArguments returns the guest's argument with the number of spoofed frames, or nil for the default.
+func guestArguments() []string {
 	if long() {
 		return []string{"100000"}
 	}
 	return nil
 }
 
-// longestRun of one machine; each takes 70 to 150 s of one core, and the host may have little to give.
+// longestRun returns the time limit of a machine. A machine takes 70 to 150 s of one core, but the host may be busy.
 func longestRun() time.Duration {
 	if long() {
 		return 3 * time.Hour
@@ -26,7 +26,7 @@ func longestRun() time.Duration {
 	return 30 * time.Minute
 }
 
-// guestBound of a test inside, by the guest's own clock.
+// guestBound returns the time limit of a test in the guest, by the guest's clock.
 func guestBound() string {
 	if long() {
 		return "1h"

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// Words that a line of the guest begins with, where it is for us and not for the reader.
+	// Prefixes of the guest's output lines that are messages to this program.
 	statusWord = "guest-status "
 	cutWord    = "guest-cut "
 )
 
-// machine is a virtual one that has two NICs with VFs and runs one test of ./guest.
+// machine is a virtual machine with two NICs with VFs that runs one test of ./guest.
 type machine struct {
 	t      *testing.T
 	folder string
@@ -35,17 +35,17 @@ type machine struct {
 	begun  time.Time
 }
 
-// outcome of a run.
+// outcome is the result of a run.
 type outcome struct {
-	// status of the test inside; -1: the machine ended before it did.
+	// status is the exit status of the test in the guest, or -1 if the machine ended first.
 	status int
-	// cut is what the guest said when it asked for its power to be cut; empty: it did not.
+	// cut is the step at which the guest requested a power cut, or "" if it did not.
 	cut   string
 	lines []string
 }
 
-// boot the machine for one test of ./guest. A disk is the file of one that stays from boot to boot; empty: none.
-// The words are the test's own arguments.
+// boot boots the machine for one test of ./guest. disk is the file of a disk that persists across boots, or "" for
+// none. options are the test's arguments.
 func boot(t *testing.T, test, disk string, options ...string) *machine {
 	t.Helper()
 	made, err := built()
@@ -76,8 +76,9 @@ func (m *machine) launch(made parts, disk string) {
 	at := func(name string) string { return filepath.Join(made.machine, name) }
 	arguments := []string{
 		"--library-path", at("qemu/lib"), at("qemu/qemu-system-x86_64"), "-L", at("qemu/share"),
-		// Kernels of Debian do not run under every KVM; emulated they run everywhere. The guest's clock goes by 1 ns for each
-		// instruction: a host that is slow or busy does not run it into its own time-outs, and figures can be compared.
+		// Debian's kernels do not run under every KVM, but run everywhere under emulation. The guest's clock advances
+		// by 1 ns per instruction, so that a slow or busy host causes no timeouts in the guest, and figures are
+		// comparable.
 		"-machine", "q35", "-cpu", "max", "-smp", "1", "-m", "2048",
 		"-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -113,7 +114,7 @@ func (m *machine) launch(made parts, disk string) {
 	m.killer = time.AfterFunc(longestRun(), m.cutPower)
 }
 
-// cutPower at once: what the guest had not synced to its disk is lost.
+// cutPower cuts the power at once. Data that the guest has not synced to its disk is lost.
 func (m *machine) cutPower() { _ = syscall.Kill(-m.qemu.Process.Pid, syscall.SIGKILL) }
 
 func (m *machine) clear() {
@@ -135,7 +136,7 @@ func (m *machine) clear() {
 	_ = os.RemoveAll(m.folder)
 }
 
-// follow the guest until it ends, or until it asks for its power to be cut.
+// follow reads the guest's output until the guest ends or requests a power cut.
 func (m *machine) follow() outcome {
 	t := m.t
 	t.Helper()
@@ -144,14 +145,14 @@ func (m *machine) follow() outcome {
 	scanner.Buffer(make([]byte, 1<<16), 1<<20)
 	for scanner.Scan() {
 		line := strings.TrimRight(scanner.Text(), "\r")
-		if device, requested := strings.CutPrefix(line, cutWord); requested {
+		if step, requested := strings.CutPrefix(line, cutWord); requested {
 			m.cutPower()
-			seen.cut = device
+			seen.cut = step
 			break
 		}
 		if status, ended := strings.CutPrefix(line, statusWord); ended {
 			if _, err := fmt.Sscanf(status, "%d", &seen.status); err != nil {
-				t.Errorf("a status that is none: %q", line)
+				t.Errorf("status must be a number, got %q", line)
 			}
 		}
 		seen.lines = append(seen.lines, line)
@@ -160,14 +161,15 @@ func (m *machine) follow() outcome {
 	timely := m.killer.Stop()
 	_ = m.qemu.Wait()
 	if !timely {
-		t.Errorf("the machine was ended: it ran for %v", longestRun())
+		t.Errorf("machine was killed after %v", longestRun())
 	}
 	used := m.qemu.ProcessState.UserTime() + m.qemu.ProcessState.SystemTime()
 	t.Logf("this machine ran for %.0f s, and used %.0f s of a core", time.Since(m.begun).Seconds(), used.Seconds())
 	return seen
 }
 
-// run one test inside to its end, or one part of it, beside others: a machine emulates one core. Its failure is this test's.
+// run runs a test, or one part of it, in a guest and fails if it fails. Machines run in parallel, because each emulates
+// only one core.
 func run(t *testing.T, test, part string, arguments ...string) {
 	t.Helper()
 	t.Parallel()
@@ -177,13 +179,13 @@ func run(t *testing.T, test, part string, arguments ...string) {
 	}
 	seen := boot(t, chosen, "", arguments...).follow()
 	if seen.status != 0 {
-		t.Fatalf("inside, %s ended with status %d (-1: not at all)", test, seen.status)
+		t.Fatalf("%s in the guest must end with status 0, got %d (-1: it did not end)", test, seen.status)
 	}
-	// A name that no test has would pass.
+	// A name that matches no test would pass.
 	for _, line := range seen.lines {
 		if strings.HasPrefix(strings.TrimSpace(line), "--- PASS: "+path.Join(test, part)) {
 			return
 		}
 	}
-	t.Fatalf("inside, there is no %s, or it was skipped", path.Join(test, part))
+	t.Fatalf("guest has no test %s, or skipped it", path.Join(test, part))
 }

@@ -1,11 +1,11 @@
 //go:build vm
 
-// Package vm tries the node network on NICs with VFs, in a virtual machine: see README.md for what that proves.
+// Package vm tests the node network on NICs with VFs in a virtual machine. README.md explains what the tests prove.
 //
 //	go test -tags vm ./test/vm/
 //
-// Needs root, the programs that ./build names, and the first time some minutes to build the machine.
-// RAILWRIGHT_VM_KEEP=1 leaves the folder of each run, with all logs, and says where it is.
+// The tests need root and the programs that ./build lists. The first run builds the machine, which takes some minutes.
+// RAILWRIGHT_VM_KEEP=1 keeps the folder of each run with all logs and prints its path.
 package vm
 
 import (
@@ -26,14 +26,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// parts that every run of the machine has.
+// parts are the folders that every run of the machine uses.
 type parts struct {
-	// machine is the folder of ./build, programs what the guest runs: bin/ has the CNI plugins and both builds of
-	// railwrightd, guest is the program of the tests inside.
+	// machine is the folder that ./build prints. programs is the folder of the guest's programs: bin/ has the CNI
+	// plugins and both builds of railwrightd, guest is the test program.
 	machine, programs string
 }
 
-// built once for all tests.
+// built builds the parts once for all tests.
 var built = sync.OnceValues(func() (parts, error) {
 	machine, err := folderOf("./build")
 	if err != nil {
@@ -70,7 +70,7 @@ var built = sync.OnceValues(func() (parts, error) {
 	return parts{machine, programs}, nil
 })
 
-// folderOf a script that builds and prints one.
+// folderOf runs a build script and returns the folder that it prints.
 func folderOf(script string) (string, error) {
 	command := exec.Command(script)
 	var complaints strings.Builder

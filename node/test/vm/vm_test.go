@@ -13,13 +13,14 @@ import (
 	"railwright/node/internal/failpoint"
 )
 
-// TestPodsWithVFs: every data flow is in hardware, RoCE goes from pod to pod over two rails, and what a flow that is not
-// cached costs. One part alone: go test -tags vm -run PodsWithVFs ./test/vm -args offload|rdma|figures
-func TestPodsWithVFs(t *testing.T) { run(t, "TestVFs", flag.Arg(0), lies()...) }
+// TestPodsWithVFs checks that every data flow is in hardware and that RoCE works between pods over two rails, and
+// prints the cost of uncached flows. To run one part: go test -tags vm -run PodsWithVFs ./test/vm -args
+// offload|rdma|figures
+func TestPodsWithVFs(t *testing.T) { run(t, "TestVFs", flag.Arg(0), guestArguments()...) }
 
-// TestAPowerCutInTheMiddleOfAddLeavesNothing cuts the machine's power at each step of ADD; with -short at three of them:
-// before there is a record on the disk, with flows, and with all done. Each boot sees what the one before left on the disk,
-// and comes to the next cut.
+// TestAPowerCutInTheMiddleOfAddLeavesNothing cuts the machine's power at each step of ADD, or with -short at three
+// steps: before the record is on disk, after the flows, and after the last step. Each boot checks what the previous one
+// left on the disk and runs until the next cut.
 func TestAPowerCutInTheMiddleOfAddLeavesNothing(t *testing.T) {
 	t.Parallel()
 	disk := filepath.Join(t.TempDir(), "disk")
@@ -38,14 +39,14 @@ func TestAPowerCutInTheMiddleOfAddLeavesNothing(t *testing.T) {
 			seen := boot(t, "TestPowerCut", disk, string(step)).follow()
 			if step == "none" {
 				if seen.status != 0 {
-					t.Fatalf("the last boot ended with status %d", seen.status)
+					t.Fatalf("last boot ended with status %d", seen.status)
 				}
 			} else if seen.cut != string(step) {
-				t.Fatalf("it did not come to the step %s (status %d, cut %q)", step, seen.status, seen.cut)
+				t.Fatalf("guest must reach the step %s, got status %d, cut %q", step, seen.status, seen.cut)
 			}
 		})
 		if !passed {
-			return // what comes after stands on this disk
+			return // later steps depend on this disk
 		}
 	}
 }

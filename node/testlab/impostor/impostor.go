@@ -1,4 +1,4 @@
-// Package impostor makes frames of a pod that owns its network namespace, and lies.
+// Package impostor generates spoofed frames, as a pod with full control of its network namespace could send them.
 package impostor
 
 import (
@@ -14,35 +14,37 @@ import (
 	"railwright/node/testlab"
 )
 
-// flushEvery so many frames the gateway is asked by ARP: its answer says that all before was worked off.
+// flushEvery is the number of frames between two ARP requests to the gateway. Its reply shows that the switch has
+// processed all frames before it.
 const flushEvery = 250
 
-// Mark is in each frame: in the payload, or as the address that somebody pretends to have.
+// Mark is part of the spoofed frames, in the payload or as a forged MAC address.
 var Mark = attachment.MAC{0x02, 0x66, 0x66, 0x66, 0x66, 0x66}
 
-// Marked says whether a frame is one of an impostor, or has one in it.
+// Marked reports whether a frame contains Mark: it is a spoofed frame or encapsulates one.
 func Marked(frame []byte) bool { return bytes.Contains(frame, Mark[:]) }
 
-// Face of a pod.
+// Face holds the addresses of a pod's interface.
 type Face struct {
 	MAC        attachment.MAC
 	IPv4, IPv6 netip.Addr
 }
 
-// Impostor is the pod.
+// Impostor is a pod that sends spoofed frames.
 type Impostor struct {
 	*rand.Rand
 	Me Face
-	// Gateway has answers for the pod.
+	// Gateway is the MAC address of the pod's gateway, GatewayIP its IPv4 address.
 	Gateway   attachment.MAC
 	GatewayIP netip.Addr
 	Victims   []Face
-	// Pretends are addresses that are not its own, Unrouted those that only the host and the leaf may speak to.
+	// Pretends are addresses that the pod does not own, Unrouted those that only the host and the leaf may talk to.
 	Pretends, Unrouted []netip.Addr
 }
 
-// Lie sends so many frames, all kinds of lies in turn, each frame so many times, and says how many of each kind.
-func (i *Impostor) Lie(t testing.TB, wire *testlab.Wire, frames, times int) map[string]int {
+// SendSpoofed sends the given number of spoofed frames, in rotation over all kinds, each frame repeated the given
+// number of times. It returns the number of frames sent of each kind.
+func (i *Impostor) SendSpoofed(t testing.TB, wire *testlab.Wire, frames, times int) map[string]int {
 	t.Helper()
 	kinds, sent := i.kinds(), map[string]int{}
 	names := slices.Sorted(maps.Keys(kinds))
@@ -61,7 +63,7 @@ func (i *Impostor) Lie(t testing.TB, wire *testlab.Wire, frames, times int) map[
 	return sent
 }
 
-// Kinds of lies that there are.
+// Kinds returns the number of kinds of spoofed frames.
 func (i *Impostor) Kinds() int { return len(i.kinds()) }
 
 func (i *Impostor) pick(is4 bool) netip.Addr {
@@ -92,7 +94,7 @@ func (i *Impostor) text() []byte {
 	return append(append([]byte{}, Mark[:]...), bytes.Repeat([]byte{byte(i.IntN(256))}, i.IntN(64))...)
 }
 
-// Datagram with the mark; without ports they are drawn.
+// Datagram returns an IP packet with a UDP datagram that contains Mark. It draws random ports if none are given.
 func (i *Impostor) Datagram(from, to netip.Addr, ports ...uint16) []byte {
 	if len(ports) == 0 {
 		ports = []uint16{uint16(i.IntN(65536)), uint16(i.IntN(65536))}
@@ -104,7 +106,7 @@ func (i *Impostor) Datagram(from, to netip.Addr, ports ...uint16) []byte {
 	return testlab.IPv6(from, to, 17, 64, message)
 }
 
-// honest packet of the pod, as no guard stops it.
+// honest returns a packet from the pod's own address to a victim, which no rule drops.
 func (i *Impostor) honest(is4 bool) []byte {
 	to := i.victim()
 	if is4 {
@@ -113,7 +115,7 @@ func (i *Impostor) honest(is4 bool) []byte {
 	return i.Datagram(i.Me.IPv6, to.IPv6)
 }
 
-// Frame of the pod for its gateway.
+// Frame returns an Ethernet frame from the pod to its gateway.
 func (i *Impostor) Frame(packet []byte) []byte {
 	kind := uint16(testlab.EtherIPv6)
 	if packet[0]>>4 == 4 {
@@ -122,7 +124,7 @@ func (i *Impostor) Frame(packet []byte) []byte {
 	return testlab.Ether(i.Gateway, i.Me.MAC, kind, packet)
 }
 
-// kinds of lies; each call makes another frame.
+// kinds returns the generators of spoofed frames by kind. Each call of a generator returns a new random frame.
 func (i *Impostor) kinds() map[string]func() []byte {
 	either := func() bool { return i.IntN(2) == 0 }
 	everybody6, allNodes := netip.MustParseAddr("ff02::1"), attachment.MAC{0x33, 0x33, 0, 0, 0, 1}
@@ -159,7 +161,7 @@ func (i *Impostor) kinds() map[string]func() []byte {
 			return framed
 		},
 		"fragments":   func() []byte { return i.fragment(either()) },
-		"not routed":  func() []byte { return i.around(either()) },
+		"not routed":  func() []byte { return i.unrouted(either()) },
 		"other kinds": func() []byte { return i.strange() },
 	}
 }
@@ -177,7 +179,7 @@ func (i *Impostor) dhcp() []byte {
 		i.Datagram(i.Me.IPv6, servers, 546, 547))
 }
 
-// fragment of a packet with a false source, the first one or a later one.
+// fragment returns a first or later fragment of a packet with a forged source.
 func (i *Impostor) fragment(is4 bool) []byte {
 	if is4 {
 		field := []uint16{0x2000, uint16(1 + i.IntN(0x1fff)), 0x2000 | uint16(1+i.IntN(0x1fff))}[i.IntN(3)]
@@ -187,8 +189,9 @@ func (i *Impostor) fragment(is4 bool) []byte {
 	return i.Frame(testlab.IPv6(i.pick(false), i.victim().IPv6, 44, 64, append(header, i.text()...)))
 }
 
-// around the gateway: straight to a neighbour, to all, to the host and to the leaf.
-func (i *Impostor) around(is4 bool) []byte {
+// unrouted returns a frame that bypasses the gateway (broadcast or to a victim's MAC), or a packet to an unrouted
+// address.
+func (i *Impostor) unrouted(is4 bool) []byte {
 	framed := i.Frame(i.honest(is4))
 	switch i.IntN(3) {
 	case 0:
@@ -203,7 +206,7 @@ func (i *Impostor) around(is4 bool) []byte {
 	return framed
 }
 
-// strange frames: of other protocols, and cut short.
+// strange returns a frame of another protocol, or a truncated IPv4 packet.
 func (i *Impostor) strange() []byte {
 	if i.IntN(2) == 0 {
 		kinds := []uint16{0x88cc, 0x8847, 0x8863, 0x8864, 0x8915, 0x8906, 0x22f3, 0x0000, uint16(i.IntN(65536)), 0x88e7}
@@ -219,7 +222,7 @@ func (i *Impostor) strange() []byte {
 	return testlab.Ether(i.Gateway, i.Me.MAC, testlab.EtherIPv4, packet[:20+i.IntN(len(packet)-19)])
 }
 
-// flush: what was sent before has been worked off.
+// flush waits until the switch has processed all frames sent before.
 func (i *Impostor) flush(t testing.TB, wire *testlab.Wire) {
 	t.Helper()
 	isReply := func(frame []byte) bool {

@@ -16,16 +16,16 @@ import (
 	"railwright/node/testlab"
 )
 
-// process of a daemon that runs, or has.
+// process is a daemon that is running or has exited.
 type process struct {
 	command *exec.Cmd
 	ended   chan struct{}
 }
 
-// lastLines of a daemon's log that a test which failed shows.
+// lastLines is the number of lines of a daemon's log that a failed test prints.
 const lastLines = 40
 
-// Start the daemon; it dies at the step named, where one is.
+// Start starts the daemon. If step is not empty, the daemon kills itself at that step.
 func (n *Node) Start(t testing.TB, step failpoint.Name) {
 	t.Helper()
 	log, err := os.OpenFile(n.Path("daemon.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -47,19 +47,19 @@ func (n *Node) Start(t testing.TB, step failpoint.Name) {
 	}()
 }
 
-// Ready once all rails are well, by the daemon's own word.
+// Ready waits until the daemon reports all rails healthy, without problems or notes.
 func (n *Node) Ready(t testing.TB) {
 	t.Helper()
 	testlab.UntilRight(t, func() string {
 		reply, err := n.Client.Status(Soon(t), &nodev1.StatusRequest{})
-		if err == nil && n.allWell(reply) {
+		if err == nil && n.isHealthy(reply) {
 			return ""
 		}
 		return fmt.Sprintf("%s is not ready: %v, %v", n.Name(), reply, err)
 	})
 }
 
-func (n *Node) allWell(reply *nodev1.StatusReply) bool {
+func (n *Node) isHealthy(reply *nodev1.StatusReply) bool {
 	for _, rail := range reply.GetRails() {
 		if !rail.GetSwitchReady() || !rail.GetUplinkUp() || !rail.GetSessionEstablished() || len(rail.GetProblems()) > 0 {
 			return false
@@ -68,21 +68,22 @@ func (n *Node) allWell(reply *nodev1.StatusReply) bool {
 	return len(reply.GetRails()) == len(n.Rails) && len(reply.GetProblems())+len(reply.GetNotes()) == 0
 }
 
-// Soon bounds a request, also one that is made after the test's own context has ended.
+// Soon returns a context that expires after testlab.Patience. It stays valid when the test's context ends, for requests
+// during cleanup.
 func Soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testlab.Patience)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }
 
-// Restart starts the daemon, and waits until it is ready.
+// Restart starts the daemon and waits until it is ready. The previous process must have ended.
 func (n *Node) Restart(t testing.TB) {
 	t.Helper()
 	n.Start(t, "")
 	n.Ready(t)
 }
 
-// Kill the daemon as the kernel would.
+// Kill kills the daemon with SIGKILL and waits until it has exited. It does nothing if the daemon was never started.
 func (n *Node) Kill(t testing.TB) {
 	t.Helper()
 	if n.process != nil {
@@ -91,34 +92,34 @@ func (n *Node) Kill(t testing.TB) {
 	}
 }
 
-// Signal the daemon.
+// Signal sends a signal to the daemon.
 func (n *Node) Signal(signal syscall.Signal) { _ = n.process.command.Process.Signal(signal) }
 
-// Pid of the daemon.
+// Pid returns the daemon's process ID.
 func (n *Node) Pid() int { return n.process.command.Process.Pid }
 
-// Died waits for the daemon's end, and says how it ended.
+// Died waits until the daemon has exited and returns its exit state.
 func (n *Node) Died(t testing.TB) *os.ProcessState {
 	t.Helper()
 	select {
 	case <-n.process.ended:
 		return n.process.command.ProcessState
 	case <-time.After(testlab.Patience):
-		t.Fatalf("the daemon of %s does not end", n.Name())
+		t.Fatalf("daemon of %s must exit", n.Name())
 		return nil
 	}
 }
 
-// MustBeKilled waits for the daemon's end, which has to be that of a step at which it dies.
+// MustBeKilled waits until the daemon has exited. It fails the test unless SIGKILL ended it, as it does at a failpoint.
 func (n *Node) MustBeKilled(t testing.TB, step failpoint.Name) {
 	t.Helper()
 	status, ok := n.Died(t).Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
-		t.Fatalf("%s: the daemon ended by itself", step)
+		t.Fatalf("%s: daemon must die of SIGKILL, but it exited by itself", step)
 	}
 }
 
-// Resident memory of the daemon in bytes.
+// Resident returns the daemon's resident memory in bytes.
 func (n *Node) Resident(t testing.TB) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Pid()))
@@ -133,7 +134,7 @@ func (n *Node) Resident(t testing.TB) int64 {
 	return kib << 10
 }
 
-// Log of the daemon so far.
+// Log returns the daemon's log up to now.
 func (n *Node) Log(t testing.TB) string {
 	t.Helper()
 	log, err := os.ReadFile(n.Path("daemon.log"))
@@ -143,8 +144,9 @@ func (n *Node) Log(t testing.TB) string {
 	return string(log)
 }
 
-// tellLog of a daemon whose test failed. RAILWRIGHT_KEEP_LOGS is a folder that all logs are kept in.
-func (n *Node) tellLog(t testing.TB) {
+// printLog prints the end of the daemon's log if the test failed. If RAILWRIGHT_KEEP_LOGS names a folder, it moves the
+// log there.
+func (n *Node) printLog(t testing.TB) {
 	log := n.Path("daemon.log")
 	if content, err := os.ReadFile(log); err == nil && t.Failed() {
 		lines := strings.Split(string(content), "\n")

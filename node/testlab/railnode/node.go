@@ -18,7 +18,8 @@ import (
 	"railwright/node/testlab"
 )
 
-// Node with rails: each has a bridge of Open vSwitch with an uplink to its leaf, and FRR announces to all leaves.
+// Node is a node whose rails each have an Open vSwitch bridge with an uplink to their leaf. FRR announces to all
+// leaves.
 type Node struct {
 	// N counts from 1.
 	N     int
@@ -26,24 +27,25 @@ type Node struct {
 	OVS   *testlab.OpenVSwitch
 	FRR   *testlab.FRR
 	Rails []Rail
-	// Leaves by rail; none where the node is cabled to nothing.
+	// Leaves holds the leaf of each rail. It is empty if the node is not connected.
 	Leaves []*Leaf
-	// Folder has the daemon's state, socket, configuration and log.
+	// Folder holds the daemon's state, socket, configuration and log.
 	Folder string
-	// ForwardTimeout of the daemon's configuration; empty: left out.
+	// ForwardTimeout is forward_timeout in the daemon's configuration, or "" to omit it.
 	ForwardTimeout string
-	// Client of the daemon's API, from Configure on.
+	// Client calls the daemon's API. Configure sets it.
 	Client nodev1.NodeNetworkClient
 
 	release Release
 	process *process
 }
 
-// New node with so many rails, cabled to these leaves; nothing runs on it yet.
+// New creates node number n with the given number of rails and connects the first rails to the leaves. No process runs
+// on it yet.
 func New(t testing.TB, n, rails int, leaves ...*Leaf) *Node {
 	t.Helper()
 	made := &Node{N: n, Host: testlab.NewNamespace(t, fmt.Sprintf("node%d", n)), Leaves: leaves}
-	// Not t.TempDir: its path can be longer than that of a unix socket may be.
+	// t.TempDir can return a path that is too long for a unix socket.
 	folder, err := os.MkdirTemp("", "rwt-n-")
 	if err != nil {
 		t.Fatal(err)
@@ -64,8 +66,8 @@ func New(t testing.TB, n, rails int, leaves ...*Leaf) *Node {
 	return made
 }
 
-// keepKernelOut of what pods send by ports that ovs-cni makes: with the userspace datapath the host's own kernel sees a
-// copy, and would answer it as well.
+// keepKernelOut drops what the host's kernel receives from ports that ovs-cni creates: with the userspace datapath the
+// kernel receives a copy of each packet and would answer it as well.
 func (n *Node) keepKernelOut(t testing.TB) {
 	t.Helper()
 	command := n.Host.Command("nft", "-f", "-")
@@ -82,7 +84,8 @@ add rule arp pods in iifname "veth*" drop
 	}
 }
 
-// Alone is a node with so many rails and the leaf of each. All but the daemon runs, which is to be configured.
+// Alone creates a single node with the given number of rails and a leaf for each. It starts Open vSwitch and FRR; the
+// caller configures and starts the daemon.
 func Alone(t testing.TB, release Release, rails int) *Node {
 	t.Helper()
 	var leaves []*Leaf
@@ -101,22 +104,22 @@ func Alone(t testing.TB, release Release, rails int) *Node {
 	return made
 }
 
-// Name of the node.
+// Name returns the node's name.
 func (n *Node) Name() string { return fmt.Sprintf("node-%d", n.N) }
 
-// Path of something in the node's folder.
+// Path returns the path of a file in the node's folder.
 func (n *Node) Path(name string) string { return filepath.Join(n.Folder, name) }
 
-// State is the daemon's state folder.
+// State returns the path of the daemon's state folder.
 func (n *Node) State() string { return n.Path("state") }
 
-// Socket of the daemon.
+// Socket returns the path of the daemon's socket.
 func (n *Node) Socket() string { return n.Path("run/d.sock") }
 
-// Config is the daemon's configuration file.
+// Config returns the path of the daemon's configuration file.
 func (n *Node) Config() string { return n.Path("railwrightd.yaml") }
 
-// StartSwitch starts Open vSwitch, with the rails' bridges.
+// StartSwitch starts Open vSwitch and creates the rails' bridges.
 func (n *Node) StartSwitch(t testing.TB) {
 	t.Helper()
 	n.OVS = testlab.StartOpenVSwitch(t, n.Host)
@@ -129,7 +132,8 @@ func (n *Node) StartSwitch(t testing.TB) {
 	n.GiveAddresses(t)
 }
 
-// GiveAddresses to the bridges: with the userspace datapath they are new interfaces after each start of ovs-vswitchd.
+// GiveAddresses sets the addresses of the bridges. With the userspace datapath, each start of ovs-vswitchd creates
+// their interfaces anew.
 func (n *Node) GiveAddresses(t testing.TB) {
 	t.Helper()
 	for _, rail := range n.Rails {
@@ -139,18 +143,18 @@ func (n *Node) GiveAddresses(t testing.TB) {
 	}
 }
 
-// RestartSwitch kills ovs-vswitchd and starts it; it is back once it takes flows.
+// RestartSwitch kills ovs-vswitchd, starts it again and waits until it answers for every bridge.
 func (n *Node) RestartSwitch(t testing.TB) {
 	t.Helper()
 	n.OVS.Kill(t, testlab.Switch)
 	n.OVS.Start(t, testlab.Switch)
 	n.GiveAddresses(t)
 	for _, rail := range n.Rails {
-		testlab.Eventually(t, rail.Bridge()+" takes flows", func() bool { return n.OVS.Answers(rail.Bridge()) })
+		testlab.Eventually(t, "ovs-vswitchd answers for "+rail.Bridge(), func() bool { return n.OVS.Answers(rail.Bridge()) })
 	}
 }
 
-// StartFRR with the configuration that an operator is given.
+// StartFRR starts FRR with the configuration that `railwrightd frr-config` would print.
 func (n *Node) StartFRR(t testing.TB, release Release) {
 	t.Helper()
 	n.release = release
@@ -166,7 +170,8 @@ func (n *Node) StartFRR(t testing.TB, release Release) {
 	n.FRR = testlab.StartFRR(t, n.Host, release.Version, text.Text())
 }
 
-// Configure the daemon; tenants is that part of its configuration, as `{kind: local}`.
+// Configure writes the daemon's configuration and creates Client. tenants is the value of that setting, such as `{kind:
+// local}`.
 func (n *Node) Configure(t testing.TB, tenants string) {
 	t.Helper()
 	lines := []string{
@@ -188,7 +193,7 @@ func (n *Node) Configure(t testing.TB, tenants string) {
 	if err := os.WriteFile(n.Config(), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A daemon that comes anew is found soon.
+	// Short delays let the client find a restarted daemon quickly.
 	connection, err := grpc.NewClient("unix:"+n.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			MinConnectTimeout: time.Second, Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 30 * time.Millisecond},
@@ -199,7 +204,7 @@ func (n *Node) Configure(t testing.TB, tenants string) {
 	t.Cleanup(func() {
 		n.Kill(t)
 		_ = connection.Close()
-		n.tellLog(t)
+		n.printLog(t)
 	})
 	n.Client = nodev1.NewNodeNetworkClient(connection)
 }

@@ -1,5 +1,5 @@
-// Package railnode brings up nodes of a GPU cluster for tests: rails with their leaves, Open vSwitch and FRR, and
-// railwrightd as a process of its own.
+// Package railnode creates nodes of a GPU cluster for tests: rails with their leaves, Open vSwitch, FRR, and
+// railwrightd in a separate process.
 package railnode
 
 import (
@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// Main runs the tests of a package, and removes what they had built.
+// Main runs the tests of a package and removes the programs that they built. It returns the exit status.
 func Main(m *testing.M) int {
 	defer func() {
 		if folder, err := builds(); err == nil {
@@ -25,10 +25,10 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Measuring is the file that a measurement is written to; empty: none is made.
+// Measuring returns the file that measurements are written to, or "" if the tests do not measure.
 func Measuring() string { return os.Getenv("RAILWRIGHT_MEASURE") }
 
-// Keep what was measured, where a measurement is made.
+// Keep writes a record as JSON to the file that Measuring returns. It does nothing if that is empty.
 func Keep(t testing.TB, record any) {
 	t.Helper()
 	if Measuring() == "" {
@@ -43,14 +43,14 @@ func Keep(t testing.TB, record any) {
 	}
 }
 
-// Daemon gives the path of railwrightd, which is built once: what is measured is the daemon as it is shipped, else it is
-// one that can be made to die.
+// Daemon builds railwrightd once and returns its path. The build has failpoints unless Measuring is set: measurements
+// use the shipped daemon.
 func Daemon(t testing.TB) string { return must(t, daemon) }
 
-// Plugins gives the folder of our plugins, built once.
+// Plugins builds Railwright's CNI plugins once and returns their folder.
 func Plugins(t testing.TB) string { return must(t, plugins) }
 
-// Tools gives the folder of cnitool and of others' plugins: test/tools/build.
+// Tools builds cnitool and the plugins of other projects once, with test/tools/build, and returns their folder.
 func Tools(t testing.TB) string { return must(t, tools) }
 
 func must(t testing.TB, built func() (string, error)) string {
@@ -62,7 +62,7 @@ func must(t testing.TB, built func() (string, error)) string {
 	return path
 }
 
-// builds is a folder of this process's own.
+// builds creates the folder for this process's builds.
 var builds = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "rwt-built-") })
 
 var daemon = sync.OnceValues(func() (string, error) {
@@ -74,7 +74,7 @@ var daemon = sync.OnceValues(func() (string, error) {
 	if Measuring() != "" {
 		tags = ""
 	}
-	// Without what debuggers need the linker is through sooner.
+	// Linking is faster without debug information.
 	_, err = run("go", "-C", module(), "build", "-trimpath", "-ldflags=-s -w", "-tags", tags, "-o", path, "./cmd/railwrightd")
 	return path, err
 })
@@ -91,7 +91,7 @@ var plugins = sync.OnceValues(func() (string, error) {
 
 var tools = sync.OnceValues(func() (string, error) { return run(filepath.Join(module(), "test/tools/build")) })
 
-// module is the folder of this Go module.
+// module returns the folder of this Go module.
 func module() string {
 	_, here, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(here), "../..")

@@ -31,29 +31,29 @@ class ConnectionMeter:
     """
 
     def __init__(self) -> None:
-        self._start = _carried()
+        self._start = _read_carried_bytes()
 
     def moved_bytes(self) -> int | None:
         """Return the bytes moved since the start by connections that are still open, or None if the kernel does not
         report them.
         """
-        both = self._since()
+        both = self._count_since_start()
         return None if both is None else sum(both)
 
     def received_bytes(self) -> int | None:
         """Return the received part of these bytes, which is exact after they have been read."""
-        both = self._since()
+        both = self._count_since_start()
         return None if both is None else both[1]
 
-    def _since(self) -> tuple[int, int] | None:
-        now = _carried()
+    def _count_since_start(self) -> tuple[int, int] | None:
+        now = _read_carried_bytes()
         if now is None or self._start is None:
             return None
         ways = [(*carried, *self._start.get(connection, (0, 0))) for connection, carried in now.items()]
         return sum(acked - before for acked, _, before, _ in ways), sum(got - before for _, got, _, before in ways)
 
 
-def _carried() -> dict[int, tuple[int, int]] | None:
+def _read_carried_bytes() -> dict[int, tuple[int, int]] | None:
     """Return acknowledged and received bytes of this process's TCP connections, by socket inode."""
     found: dict[int, tuple[int, int]] = {}
     for entry in DESCRIPTORS.iterdir():
@@ -108,7 +108,7 @@ def ucx_protocol_evidence(
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         return Evidence(claim="ucx_protocol", value="unknown", seen=f"UCX wrote no log: {error.strerror}")
-    protocol = ucx_protocols.chosen(ucx_protocols.read(lines), verb, size_bytes, memories, to_self=to_self)
+    protocol = ucx_protocols.find_protocol(ucx_protocols.read(lines), verb, size_bytes, memories, to_self=to_self)
     if protocol is None:
         between = "" if memories == ("host", "host") else f" between {memories[0]} and {memories[1]}"
         whom = "itself" if to_self else "a peer"

@@ -28,33 +28,33 @@ _LARGE_BYTES = 8 * KIB
 _TELLING_SHARE = 0.01
 _SIZE_S = 3.0
 """The time limit for the repeats of one size over links of known rate."""
-_LEAST_REPEATS = 3
+_MINIMUM_REPEATS = 3
 
 
-def _affordable(job: AnyJob, repeats: tuple[int, int], bytes_each: int) -> tuple[int, int]:
+def _limit_repeats(job: AnyJob, repeats: tuple[int, int], bytes_each: int) -> tuple[int, int]:
     """Return (warm-up, timed) repeats, reduced so that they end in time on links of known rate."""
     fabric = job.machine.fabric
     if fabric is None:
         return repeats
     most = int(_SIZE_S * fabric.flow_bytes_per_s / max(bytes_each, 1))
     warm, timed = repeats
-    return min(warm, max(1, most // 10)), min(timed, max(_LEAST_REPEATS, most))
+    return min(warm, max(1, most // 10)), min(timed, max(_MINIMUM_REPEATS, most))
 
 
 def pings(job: AnyJob, size: int) -> tuple[int, int]:
     """Return (warm-up, timed) round trips: the defaults of OSU 7.4, fewer over slow links."""
-    return _affordable(job, (10, 1000) if size > _LARGE_BYTES else (100, 10_000), 2 * size)
+    return _limit_repeats(job, (10, 1000) if size > _LARGE_BYTES else (100, 10_000), 2 * size)
 
 
 def windows(
     job: AnyJob, size: int, small: tuple[int, int] = (10, 100), large: tuple[int, int] = (2, 20)
 ) -> tuple[int, int]:
     """Return (warm-up, timed) windows, `small` up to 8 KiB and `large` above: OSU's defaults, fewer over slow links."""
-    return _affordable(job, large if size > _LARGE_BYTES else small, WINDOW * size)
+    return _limit_repeats(job, large if size > _LARGE_BYTES else small, WINDOW * size)
 
 
 def crossing_bytes(operation: str, size: int, job: AnyJob) -> int:
-    """Return the least payload that leaves all hosts together in one collective of this size, whatever the algorithm.
+    """Return the minimum payload that leaves all hosts together in one collective of this size, whatever the algorithm.
 
     Each host counts as one rank of nccl-tests' busbw: it needs the other hosts' data once, however many ranks it has.
     In an all_to_all every rank has different bytes for every other.
@@ -75,7 +75,7 @@ class InterfaceMeter:
 
         TCP between ranks of one host uses it; shared memory does not.
         """
-        return (self._moved() or {}).get("lo")
+        return (self._count_moved() or {}).get("lo")
 
     def evidence(self, comm: Intracomm, job: AnyJob, payload_bytes: int) -> Evidence:
         """Report whether all hosts together sent the payload over their interfaces.
@@ -83,11 +83,11 @@ class InterfaceMeter:
         Collective; every rank gets the same result.
         """
         comm.Barrier()
-        moved = self._moved()
+        moved = self._count_moved()
         sent = None if moved is None else {name: count for name, count in moved.items() if name != "lo"}
         return judge(dict(comm.allgather((host_name(), sent))), job, payload_bytes)
 
-    def _moved(self) -> dict[str, int] | None:
+    def _count_moved(self) -> dict[str, int] | None:
         """Return the bytes sent since the start by interface, or None if they cannot be read."""
         now = sent_by_interface()
         if now is None or self._start is None:

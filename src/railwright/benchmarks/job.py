@@ -139,9 +139,9 @@ class Job(msgspec.Struct, Generic[O, C], frozen=True, kw_only=True):
         gpu = self.find_gpu(rank)
         near = self.list_gpu_cpus(gpu)
         ranks = range(max(self.ranks, rank + 1))
-        beside = [other for other in ranks if not near or self.find_gpu(other).numa == gpu.numa]
+        on_node = [other for other in ranks if not near or self.find_gpu(other).numa == gpu.numa]
         cpus = near or self.cpus
-        return cpus[_spread(len(cpus), len(beside))[beside.index(rank)]]
+        return cpus[_spread_places(len(cpus), len(on_node))[on_node.index(rank)]]
 
     def list_gpu_cpus(self, gpu: Device) -> tuple[int, ...]:
         """Return the usable CPUs on a GPU's NUMA node, or none if the node is unknown."""
@@ -170,7 +170,7 @@ class Job(msgspec.Struct, Generic[O, C], frozen=True, kw_only=True):
         return f"{self.find_memory(0)}>{self.find_memory(1)}"
 
 
-def _spread(places: int, takers: int) -> list[int]:
+def _spread_places(places: int, takers: int) -> list[int]:
     """Choose a place for each taker, distinct while they last, and far apart.
 
     CPUs n and n + 1, or n and n + half of them, are usually two threads of one core: 2 of 32 get 0 and 17.

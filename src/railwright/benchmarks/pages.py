@@ -1,6 +1,6 @@
 """Buffers on pages of 4 KiB or 2 MiB, varied by benchmarks whose results depend on them.
 
-Pages matter from 64 KiB up. Smaller buffers have few small pages, whose look-up cost is not measured.
+Pages matter from 64 KiB up. Smaller buffers have so few pages that looking them up costs nothing measurable.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ _MODULES = {
 }
 
 
-def probe_named(name: str) -> AnyBenchmark | None:
-    """Return the probe of that name, or None if there is none."""
+def find_probe(name: str) -> AnyBenchmark | None:
+    """Return the probe with that name, or None if there is none."""
     module = _MODULES.get(name)
     if module is None:
         return None
@@ -26,6 +26,6 @@ def probe_named(name: str) -> AnyBenchmark | None:
     return found
 
 
-def probes() -> tuple[AnyBenchmark, ...]:
+def list_probes() -> tuple[AnyBenchmark, ...]:
     """Return all probes."""
-    return tuple(probe for probe in map(probe_named, _MODULES) if probe is not None)
+    return tuple(probe for probe in map(find_probe, _MODULES) if probe is not None)

@@ -48,7 +48,7 @@ def latencies(blank: Result, seconds: Sequence[float], **more: Any) -> Result:  
     return replace(kept, summary=summarise(seconds))
 
 
-def drawn_seed() -> int:
+def draw_seed() -> int:
     """Draw a pattern seed unique to this launch, so that neither old nor deduplicated data passes for new."""
     return int.from_bytes(os.urandom(_SEED_BYTES))
 

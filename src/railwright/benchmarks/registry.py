@@ -18,7 +18,7 @@ from railwright.benchmarks.memory import copy, core_latency, stream
 from railwright.benchmarks.mpi import collective as mpi_collective
 from railwright.benchmarks.mpi import latency, pairs, windows
 from railwright.benchmarks.nccl import collective as nccl_collective
-from railwright.benchmarks.probes import probes
+from railwright.benchmarks.probes import list_probes
 from railwright.benchmarks.samples import deepcam
 from railwright.benchmarks.sockets import tcp_stream
 from railwright.benchmarks.tables import read as table_read
@@ -68,7 +68,7 @@ DECLARATIONS: Declarations = {benchmark.name: benchmark.results for benchmark in
 
 def find(name: str) -> AnyBenchmark:
     """Find a benchmark by name. Raises UsageError with the nearest names."""
-    for benchmark in EVERY + probes():
+    for benchmark in EVERY + list_probes():
         if benchmark.name == name:
             return benchmark
     raise unknown_name("benchmark", name, [benchmark.name for benchmark in EVERY])

@@ -43,7 +43,7 @@ def probe(
 ) -> Benchmark[Options, C]:
     """Return a benchmark that sends the flows of a search.
 
-    `words` is the command that runs it; it cannot run by itself.
+    `words` is the command of that search; the benchmark cannot run by itself.
     """
 
     def launches(_options: Options, _machine: Machine) -> tuple[Launch[C], ...]:
@@ -65,8 +65,8 @@ def probe(
 
 def record_sent(benchmark: AnyBenchmark, number: int, flow: FlowRequest) -> Result:
     """Record that a flow was sent by a library that chooses its own route; see `record_received`."""
-    told: dict[str, Scalar] = {"flow": flow.number, "trouble": "", "packets_sent": 0, "long_refused": 0, "ways": ""}
-    return _record(benchmark, number, flow, "sent", told)
+    settings: dict[str, Scalar] = {"flow": flow.number, "trouble": "", "packets_sent": 0, "long_refused": 0, "ways": ""}
+    return _record(benchmark, number, flow, "sent", settings)
 
 
 def record_received(

@@ -1,4 +1,4 @@
-"""A RoCE port's interface has several addresses of one kind, so RDMA's choice depends on the order they were added.
+"""A RoCE interface with several addresses of one kind, so that the order in which they were added decides the GID.
 
 Traffic from an address of another subnet takes another route, and the right GID index differs between hosts.
 """

@@ -1,4 +1,4 @@
-"""The interface of a check, which looks for one misconfiguration in the facts and knows its remedy."""
+"""The interface of a check, which finds one misconfiguration in the facts and gives its remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Prerequisite(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     what: str
     there: bool | None
-    """None if it could not be read."""
+    """Whether the machine meets it; None if that could not be read."""
     seen: str = ""
 
 
@@ -32,7 +32,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     way: str
     verdict: Literal["in use", "possible", "missing", "cannot be told"]
     because: str
-    """The missing or unreadable prerequisite, or the evidence of use; empty for a way that is only possible."""
+    """The missing or unreadable prerequisites, or the evidence of use; empty for a way that is only possible."""
     asked: tuple[Prerequisite, ...]
 
 
@@ -52,11 +52,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     """The recorded environment variables (NCCL_*, UCX_* ...), as in `results.records.Context`."""
     declarations: Declarations = {}
-    """Declarations of the results' benchmarks; a check uses them to tell collectives from the rest."""
+    """Declarations of the results' benchmarks; a check uses them to distinguish collectives from the rest."""
 
 
 Findings = Iterator[Finding]
-Seen = tuple[str, str, str]
+EvidenceTuple = tuple[str, str, str]
 """Evidence as a tuple: the claim, its value, and its source."""
 
 
@@ -66,23 +66,23 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     summary: str
     certainty: Certainty = "seen"
-    """The default certainty of its findings, as `costs` and `remedy` are the default cost and remedy."""
+    """The default certainty of its findings; `costs` and `remedy` are their default cost and remedy."""
     costs: str = ""
     remedy: str = ""
     settings: Settings | None = None
-    """The environment variables that cause the mistake."""
+    """The environment variables that cause the misconfiguration."""
     signs: Callable[[Facts], Findings] | None = None
-    """Yields findings from everything else in the facts."""
+    """Yields findings from the facts, except those from `settings`."""
     needs_results: bool = False
-    """True if only measurements reveal the mistake, so that an audit of settings cannot run the check."""
+    """True if only measurements reveal the misconfiguration, so that an audit of settings cannot run the check."""
     needs: tuple[Callable[[Topology], str], ...] = ()
     """The parts that a machine must have for the check to apply (`checks.needs`)."""
     asks: tuple[Callable[[Topology], str], ...] = ()
-    """The facts that must be readable for `fine`: each returns why its fact was not read, or an empty string."""
+    """Return the reason why a required fact was not read, or an empty string. `fine` requires all of these facts."""
     checklist: Callable[[Topology], tuple[Way, ...]] | None = None
-    """Lists the ways that avoid the mistake, each with its prerequisites."""
+    """Lists the ways that avoid the misconfiguration, each with its prerequisites."""
     mend: Callable[[Topology], tuple[Topology, Topology]] | None = None
-    """Returns two topologies for the limits: the machine with the finding, and the machine without it."""
+    """Returns two topologies for the limits: the machine with the fault, and the machine without it."""
     change: Callable[[Topology], Change] | None = None
     """Returns the change that fixes the finding; None if no single kernel setting does."""
 
@@ -99,7 +99,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         self,
         where: Iterable[str],
         says: str,
-        *evidence: Evidence | Seen,
+        *evidence: Evidence | EvidenceTuple,
         certainty: Certainty | None = None,
         costs: str | None = None,
         remedy: str = "",
@@ -112,11 +112,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             says=says,
             costs=self.costs if costs is None else costs,
             remedy=remedy or self.remedy,
-            evidence=tuple(map(_evidence, evidence)),
+            evidence=tuple(map(_build_evidence, evidence)),
         )
 
     def host_finding(
-        self, facts: Facts, says: str, *evidence: Seen, certainty: Certainty | None = None, costs: str | None = None
+        self,
+        facts: Facts,
+        says: str,
+        *evidence: EvidenceTuple,
+        certainty: Certainty | None = None,
+        costs: str | None = None,
     ) -> Finding:
         """Return a finding about the machine's host."""
         return self.finding((host_id(facts.topology),), says, *evidence, certainty=certainty, costs=costs)
@@ -126,9 +131,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         return self.finding(where, says, certainty="could not look", costs="", remedy=remedy)
 
     def setting_findings(self, settings: Settings, facts: Facts) -> Findings:
-        """Yield a finding for each recorded setting that causes the mistake."""
+        """Yield a finding for each recorded setting that causes the misconfiguration."""
         places: dict[tuple[str, str], dict[Place, str]] = {}
-        for name, value, where, seen in _recorded(facts):
+        for name, value, where, seen in _list_recorded_settings(facts):
             if name in settings.causes and settings.causes[name].when(value):
                 places.setdefault((name, value), {}).setdefault(where, seen)
         for (name, value), found in places.items():
@@ -143,15 +148,15 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-def _evidence(seen: Evidence | Seen) -> Evidence:
+def _build_evidence(seen: Evidence | EvidenceTuple) -> Evidence:
     if isinstance(seen, Evidence):
         return seen
     claim, value, source = seen
     return Evidence(claim=claim, value=value, seen=source)
 
 
-def _recorded(facts: Facts) -> Iterator[tuple[str, str, Place, str]]:
-    """Yield the name, value, place and source of each recorded setting."""
+def _list_recorded_settings(facts: Facts) -> Iterator[tuple[str, str, Place, str]]:
+    """Yield name, value, place and source of the run's environment variables and the results' NCCL and UCX settings."""
     for name, value in facts.environment.items():
         yield name, value, Place("environment"), "environment of the run"
     for result in facts.results:

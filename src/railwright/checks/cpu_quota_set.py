@@ -29,7 +29,7 @@ CHECK = Check(
     name="cpu_quota_set",
     summary="a CPU quota is set",
     certainty="possible",
-    costs="polling threads are stopped for the rest of each period, tens of milliseconds at any time",
+    costs="polling threads are stopped for the rest of each period, which takes tens of milliseconds",
     remedy="remove the limit, and request whole CPUs (Kubernetes: static CPU manager, no CPU limit);"
     " nr_throttled in /sys/fs/cgroup/cpu.stat counts the stops",
     signs=_signs,

@@ -22,8 +22,8 @@ def _signs(facts: Facts) -> Findings:
     if not isinstance(allowed, str):
         return
     mine = parse_cpu_list(allowed)
-    closed = {cpu.numa for cpu in topology.of_kind("cpu") if not _cpus(cpu) & mine and _cpus(cpu)}
-    away = [device.id for device in _users(topology) if device.numa in closed]
+    closed = {cpu.numa for cpu in topology.of_kind("cpu") if not _cpu_numbers(cpu) & mine and _cpu_numbers(cpu)}
+    away = [device.id for device in _gpus_and_nics(topology) if device.numa in closed]
     if away and mine:
         yield CHECK.finding(
             away,
@@ -32,11 +32,11 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-def _cpus(cpu: Device) -> set[int]:
+def _cpu_numbers(cpu: Device) -> set[int]:
     return parse_cpu_list(str(cpu.facts.get("cpu_list", "")))
 
 
-def _users(topology: Topology) -> tuple[Device, ...]:
+def _gpus_and_nics(topology: Topology) -> tuple[Device, ...]:
     return (*topology.of_kind("gpu"), *rdma_nics(topology))
 
 
@@ -54,6 +54,6 @@ CHECK = Check(
     remedy="give the container or the rank CPUs of their node: docker run --cpuset-cpus, numactl --cpunodebind,"
     " mpirun --map-by ppr:1:numa; taskset -pc PID shows its CPUs",
     signs=_signs,
-    needs=(needs.settings, needs.numa_nodes, needs.some(_users, "no GPU and no RDMA NIC")),
+    needs=(needs.settings, needs.numa_nodes, needs.some(_gpus_and_nics, "no GPU and no RDMA NIC")),
     asks=(require_read(_FACT), _unread),
 )

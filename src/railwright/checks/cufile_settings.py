@@ -1,4 +1,4 @@
-"""Settings of cuFile for a machine: the NICs to use, and the route to GPUs that have none nearby.
+"""cuFile settings for a machine: the NICs to use, and the route to GPUs that have none nearby.
 
 NVIDIA, GPUDirect Storage Configuration Guide, "GPUDirect Storage Parameters", and Overview Guide, "Dynamic Routing".
 Settings that do not depend on the topology (sizes of buffers and batches) keep cuFile's defaults.
@@ -46,7 +46,7 @@ class CheckedEntry(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
-class _Near(msgspec.Struct, frozen=True):
+class _NearestNics(msgspec.Struct, frozen=True):
     """The NICs that cuFile may use, with the GPUs nearest to each."""
 
     nics: tuple[Device, ...]
@@ -55,7 +55,7 @@ class _Near(msgspec.Struct, frozen=True):
     """GPUs that reach these NICs only through the CPU."""
 
 
-def find_nearest_nics(topology: Topology) -> _Near:
+def find_nearest_nics(topology: Topology) -> _NearestNics:
     """Return the RDMA NICs nearest to each GPU. Raises UsageError if there is no NVIDIA GPU."""
     gpus = [gpu for gpu in topology.of_kind("gpu") if is_nvidia(gpu)]
     if not gpus:
@@ -73,7 +73,7 @@ def find_nearest_nics(topology: Topology) -> _Near:
         for name in near:
             gpus_of[name] = (*gpus_of.get(name, ()), gpu.id)
     nics = tuple(nic for nic in topology.of_kind("nic") if nic.id in gpus_of)
-    return _Near(nics, gpus_of, tuple(without))
+    return _NearestNics(nics, gpus_of, tuple(without))
 
 
 def _rdma_rate(topology: Topology, nic: Device) -> float | None:
@@ -91,7 +91,7 @@ def _rdma_rate(topology: Topology, nic: Device) -> float | None:
 def recommend_settings(topology: Topology, addresses: Mapping[str, str]) -> tuple[Setting, ...]:
     """Return the settings for a machine; `addresses` maps NIC ids to IPv4 addresses.
 
-    Raises UsageError without a GPU, and CannotJudge if the address of a required NIC is unknown.
+    Raises UsageError without an NVIDIA GPU, and CannotJudge if the address of a required NIC is unknown.
     """
     near = find_nearest_nics(topology)
     unknown = [format_nic(nic) for nic in near.nics if nic.id not in addresses]
@@ -99,10 +99,10 @@ def recommend_settings(topology: Topology, addresses: Mapping[str, str]) -> tupl
         some = ", ".join(unknown[:4])
         raise CannotJudge(f"cuFile identifies NICs by IPv4 address, and the address of {some} is unknown",
                           hint=f"add --address {near.nics[0].id}=10.0.0.1 for each of them")  # fmt: skip
-    return tuple(_settings(topology, near, addresses))
+    return tuple(_list_settings(topology, near, addresses))
 
 
-def _settings(topology: Topology, near: _Near, addresses: Mapping[str, str]) -> Iterator[Setting]:
+def _list_settings(topology: Topology, near: _NearestNics, addresses: Mapping[str, str]) -> Iterator[Setting]:
     near_gpus = "; ".join(
         f"{addresses[nic.id]} is {format_nic(nic)}, near {', '.join(near.gpus_of[nic.id])}" for nic in near.nics
     )
@@ -124,8 +124,8 @@ def _settings(topology: Topology, near: _Near, addresses: Mapping[str, str]) -> 
         yield Setting(
             key=ORDER, value=(*order, "GPU_MEM", "SYS_MEM", "P2P"), why=f"{first}, then host memory, then PCIe"
         )
-    yield Setting(key=FALLBACK, value=True, why="a file that GPUDirect Storage cannot handle goes through host memory"
-                  " silently; false makes that an error")  # fmt: skip
+    yield Setting(key=FALLBACK, value=True, why="a file that GPUDirect Storage cannot handle silently goes through"
+                  " host memory; false makes that an error")  # fmt: skip
     ways = {way.way: way for way in storage_ways(topology)}
     if ways and ways["nvidia-fs"].verdict != "in use":
         can = ways["PCI P2PDMA"].verdict in ("in use", "possible")
@@ -142,7 +142,7 @@ def format_nic(nic: Device) -> str:
 
 
 def decode_properties(raw: bytes) -> dict[str, object]:
-    """Decode `properties` of a cufile.json, which is JSON with `//` comments. Raises UsageError."""
+    """Decode `properties` of a cufile.json, which is JSON with `//` comments. Raises UsageError for other text."""
     try:
         text = _COMMENT.sub(lambda found: found[1] or "", raw.decode("utf-8"))
         whole = msgspec.json.decode(text.encode(), type=dict[str, object])
@@ -161,33 +161,38 @@ def decode_properties(raw: bytes) -> dict[str, object]:
 def check(
     topology: Topology, properties: Mapping[str, object], addresses: Mapping[str, str]
 ) -> tuple[CheckedEntry, ...]:
-    """Compare a file with the machine. `addresses` maps NIC ids to the known IPv4 addresses."""
+    """Compare the `properties` of a file with the machine. Raises UsageError without an NVIDIA GPU.
+
+    `addresses` maps NIC ids to the known IPv4 addresses.
+    """
     near = find_nearest_nics(topology)
     return (
-        *_addresses_told(topology, near, properties.get(ADDRESSES, []), addresses),
-        _routing_told(near, properties.get(ROUTING, False)),
-        _fallback_told(properties),
+        *_check_addresses(topology, near, properties.get(ADDRESSES, []), addresses),
+        _check_routing(near, properties.get(ROUTING, False)),
+        _check_fallback(properties),
     )
 
 
-def _addresses_told(
-    topology: Topology, near: _Near, given: object, addresses: Mapping[str, str]
+def _check_addresses(
+    topology: Topology, near: _NearestNics, given: object, addresses: Mapping[str, str]
 ) -> Iterable[CheckedEntry]:  # fmt: skip
     if not isinstance(given, list) or not all(isinstance(address, str) for address in given):
-        yield _bad(f"must be a list of addresses, got {str(given)[:60]}", "write a list of strings")
+        yield _bad_addresses(f"must be a list of addresses, got {str(given)[:60]}", "write a list of strings")
         return
     broken = [address for address in given if not _is_ipv4(address)]
     if broken:
-        yield _bad(f"not an IPv4 address: {broken[0][:40]!r}", "cuFile takes IPv4 addresses of interfaces, not names")
+        yield _bad_addresses(
+            f"not an IPv4 address: {broken[0][:40]!r}", "give the IPv4 address of an interface, not its name"
+        )
     if not given and near.nics:
         names = ", ".join(format_nic(nic) for nic in near.nics)
-        yield _bad("empty: remote file systems go through host memory", f"add the addresses of {names}")
+        yield _bad_addresses("empty: remote file systems go through host memory", f"add the addresses of {names}")
         return
-    yield from _places_told(topology, near, [address for address in given if _is_ipv4(address)], addresses)
+    yield from _check_placement(topology, near, [address for address in given if _is_ipv4(address)], addresses)
 
 
-def _places_told(
-    topology: Topology, near: _Near, given: list[str], addresses: Mapping[str, str]
+def _check_placement(
+    topology: Topology, near: _NearestNics, given: list[str], addresses: Mapping[str, str]
 ) -> Iterator[CheckedEntry]:  # fmt: skip
     """Yield a result for each address, and for each nearby NIC that the file does not name."""
     nic_of = {address: name for name, address in addresses.items()}
@@ -201,9 +206,11 @@ def _places_told(
                                seen=f"{address}: the NIC with this address is unknown",
                        remedy=f"add --address {missing[0]}=ADDRESS")  # fmt: skip
         elif name is None:
-            yield _bad(f"{address} is not the address of any NIC", "remove it")
+            yield _bad_addresses(f"{address} is not the address of any NIC", "remove it")
         elif name not in near.gpus_of:
-            yield _bad(f"{address} is {names[name]}, which is not near a GPU, is down or lacks RDMA", "remove it")
+            yield _bad_addresses(
+                f"{address} is {names[name]}, which is not near a GPU, is down or lacks RDMA", "remove it"
+            )
         else:
             yield CheckedEntry(
                 key=ADDRESSES, state="ok", seen=f"{address} is {names[name]}, near {', '.join(near.gpus_of[name])}"
@@ -211,21 +218,21 @@ def _places_told(
     for nic in near.nics:
         if addresses.get(nic.id) not in given and not (nic.id in missing and unplaced):
             lost = f"{format_nic(nic)}, near {', '.join(near.gpus_of[nic.id])}, is not named"
-            yield _bad(lost, f"add {addresses.get(nic.id, 'its address')}")
+            yield _bad_addresses(lost, f"add {addresses.get(nic.id, 'its address')}")
 
 
-def _bad(seen: str, remedy: str) -> CheckedEntry:
+def _bad_addresses(seen: str, remedy: str) -> CheckedEntry:
     return CheckedEntry(key=ADDRESSES, state="bad", seen=seen, remedy=remedy)
 
 
-def _routing_told(near: _Near, given: object) -> CheckedEntry:
+def _check_routing(near: _NearestNics, given: object) -> CheckedEntry:
     if near.without and near.nics and given is not True:
         seen = f"off, and {', '.join(near.without)} reach a NIC only through the CPU"
         return CheckedEntry(key=ROUTING, state="bad", seen=seen, remedy="set it to true")
     return CheckedEntry(key=ROUTING, state="ok", seen="on" if given is True else "off, and each GPU has a NIC nearby")
 
 
-def _fallback_told(properties: Mapping[str, object]) -> CheckedEntry:
+def _check_fallback(properties: Mapping[str, object]) -> CheckedEntry:
     if properties.get(FORCED) is True:
         return CheckedEntry(
             key=FORCED, state="bad", seen="true: GPUDirect Storage is never used", remedy="set it to false"

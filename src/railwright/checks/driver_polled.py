@@ -11,7 +11,7 @@ from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.host_settings import require_read, setting
 from railwright.units import format_duration
 
-OFTEN_S = 5.0
+MAX_INTERVAL_S = 5.0
 """Our choice: longer intervals are not reported."""
 
 
@@ -19,7 +19,7 @@ def _signs(facts: Facts) -> Findings:
     if needs.nvidia_gpu(facts.topology):
         return
     interval_s = setting(facts.topology, "driver_polled_s")
-    if isinstance(interval_s, float | int) and not isinstance(interval_s, bool) and 0 < interval_s <= OFTEN_S:
+    if isinstance(interval_s, float | int) and not isinstance(interval_s, bool) and 0 < interval_s <= MAX_INTERVAL_S:
         pollers = str(setting(facts.topology, "driver_pollers"))
         yield CHECK.host_finding(
             facts,

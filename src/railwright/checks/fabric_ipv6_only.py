@@ -1,6 +1,6 @@
 """A fabric with only IPv6 addresses, used by programs that look for IPv4.
 
-NCCL looks for IPv4 GIDs unless NCCL_IB_ADDR_FAMILY says AF_INET6 (NCCL User Guide, NCCL_IB_ADDR_FAMILY).
+NCCL looks for IPv4 GIDs unless NCCL_IB_ADDR_FAMILY is AF_INET6 (NCCL User Guide, NCCL_IB_ADDR_FAMILY).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from railwright.topology.devices import Scalar
 from railwright.topology.gpus import format_runs
 
 Certainty = Literal["seen", "likely", "possible", "could not look"]
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 """The number of parts that a sentence names."""
 
 
@@ -61,7 +61,7 @@ class LogPlace(Place):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A fault that was found or could not be looked for, with evidence and remedy."""
+    """A fault that was found or could not be checked for, with evidence and remedy."""
 
     fault: str
     """The name of the check."""
@@ -85,7 +85,7 @@ def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
             continue
         says = first.says
         for place, part in sorted(enumerate(first.where), key=lambda item: -len(item[1])):
-            says = says.replace(part, _listed([other.where[place] for other in alike]))
+            says = says.replace(part, _format_names([other.where[place] for other in alike]))
         where = tuple(place for other in alike for place in other.where)
         found.append(msgspec.structs.replace(first, where=where, says=says))
     return tuple(found)
@@ -101,10 +101,8 @@ def _key_without_parts(finding: Finding) -> tuple[object, ...]:
     return finding.fault, finding.certainty, says, finding.costs, finding.remedy, unnamed, len(finding.where)
 
 
-def _listed(names: list[Place]) -> str:
+def _format_names(names: list[Place]) -> str:
     """Format the names as ranges, and only the first few if there are many."""
     listed = format_runs(names)
     shown = listed.split(", ")
-    return (
-        listed if len(shown) <= _MOST_NAMED else f"{', '.join(shown[:_MOST_NAMED])} and {len(names) - _MOST_NAMED} more"
-    )
+    return listed if len(shown) <= _MAX_NAMED else f"{', '.join(shown[:_MAX_NAMED])} and {len(names) - _MAX_NAMED} more"

@@ -23,7 +23,7 @@ def _signs(facts: Facts) -> Findings:
         return
     seen = "governor", governor, f"{_POLICIES}/scaling_governor"
     says = f"the CPUs' frequency governor is {governor}"
-    if _decided_by_preference(facts.topology):
+    if _is_decided_by_preference(facts.topology):
         if preference in ("performance", None):
             return
         says = f"the CPUs' energy preference is {preference}, with the governor {governor} of {driver}"
@@ -31,13 +31,13 @@ def _signs(facts: Facts) -> Findings:
     yield CHECK.host_finding(facts, says, seen)
 
 
-def _decided_by_preference(topology: Topology) -> bool:
+def _is_decided_by_preference(topology: Topology) -> bool:
     governor, driver = setting(topology, "cpu_governor"), setting(topology, "cpu_frequency_driver")
     return driver in _DECIDED_BY_PREFERENCE and governor == "powersave"
 
 
-def _change(topology: Topology) -> Change:
-    decides = "energy_performance_preference" if _decided_by_preference(topology) else "scaling_governor"
+def _build_change(topology: Topology) -> Change:
+    decides = "energy_performance_preference" if _is_decided_by_preference(topology) else "scaling_governor"
     return Change(files=f"{_POLICIES.removeprefix('/')}/{decides}", value="performance")
 
 
@@ -51,5 +51,5 @@ CHECK = Check(
     signs=_signs,
     needs=(needs.settings, needs.unless_none("cpu_governor", "no CPU frequency control")),
     asks=(require_read(*_READ),),
-    change=_change,
+    change=_build_change,
 )

@@ -34,7 +34,8 @@ def _signs(facts: Facts) -> Findings:
                 slower = min(values) * 1e6 < usual
                 yield CHECK.finding(
                     odd,
-                    f"the {label} of {format_runs(odd)} is {clocks_mhz} MHz, most others have {usual / 1e6:.0f} MHz",
+                    f"the {label} of {format_runs(odd)} is {clocks_mhz} MHz,"
+                    f" but most others have {usual / 1e6:.0f} MHz",
                     (label, f"{clocks_mhz} MHz", "NVML"),
                     certainty="likely" if slower else "possible",
                     costs=f"{1 - min(values) * 1e6 / usual:.1%} of work bound by that clock" if slower else "",
@@ -46,7 +47,7 @@ def _hz(gpu: Device, fact: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
 
 
-def _alone(topology: Topology) -> str:
+def _lacks_siblings(topology: Topology) -> str:
     names = [gpu.name for gpu in nvidia_gpus(topology)]
     return "" if len(set(names)) < len(names) else "no two NVIDIA GPUs of one model"
 
@@ -56,6 +57,6 @@ CHECK = Check(
     summary="GPUs of one model have different clocks",
     remedy="nvidia-smi -q -d CLOCK; nvidia-smi -rgc, -rmc and -rac reset the clocks",
     signs=_signs,
-    needs=(needs.settings, needs.nvidia_gpu, _alone),
+    needs=(needs.settings, needs.nvidia_gpu, _lacks_siblings),
     asks=(needs.nvml_reports_gpus,),
 )

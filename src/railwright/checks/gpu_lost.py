@@ -8,7 +8,7 @@ from __future__ import annotations
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.finding import Certainty
-from railwright.checks.parts import grouped, silent_gpus
+from railwright.checks.parts import group_ids, silent_gpus
 from railwright.topology.devices import Device
 from railwright.topology.gpus import format_runs, nvidia_gpus
 
@@ -17,7 +17,7 @@ _DRIVERS = ("", "nvidia")
 
 
 def _signs(facts: Facts) -> Findings:
-    lost: dict[Certainty, list[str]] = grouped(nvidia_gpus(facts.topology), _loss_certainty)
+    lost: dict[Certainty, list[str]] = group_ids(nvidia_gpus(facts.topology), _loss_certainty)
     for certainty, names in lost.items():
         verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
         yield CHECK.finding(
@@ -30,7 +30,7 @@ def _signs(facts: Facts) -> Findings:
         yield CHECK.blind(
             silent,
             f"the driver's list of GPUs cannot be read, so {format_runs(silent)} may be lost",
-            remedy="compare nvidia-smi -L with lspci -d 10de:; look at dmesg | grep Xid",
+            remedy="compare nvidia-smi -L with lspci -d 10de:; check dmesg | grep Xid",
         )
 
 
@@ -48,7 +48,7 @@ CHECK = Check(
     summary="a GPU on the PCI bus is missing from NVIDIA's driver",
     costs="the whole GPU: jobs run with fewer GPUs, or do not start",
     remedy="dmesg | grep -e Xid -e NVRM: Xid 79 is a GPU that fell off the bus (NVIDIA Xid Errors); look for"
-    " NVreg_ExcludedGpus in /proc/driver/nvidia/params; drain the host, power-cycle it, reseat or replace",
+    " NVreg_ExcludedGpus in /proc/driver/nvidia/params; drain the host, power-cycle it, then reseat or replace the GPU",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
     asks=(needs.nvml_reports_gpus,),

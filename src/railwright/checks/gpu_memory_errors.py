@@ -1,13 +1,13 @@
-"""A GPU whose memory returned wrong data, or with bad rows that could not be or are yet to be replaced.
+"""A GPU whose memory returned wrong data, or whose bad rows could not be replaced or still wait for it.
 
-Such a GPU is not slower: it shows when a job fails, or in this check beforehand.
+Such a GPU is not slower: the errors show when a job fails, or in this check beforehand.
 """
 
 from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import whole
+from railwright.checks.host_settings import nonnegative_integer
 from railwright.checks.parts import silent_gpus
 from railwright.topology.gpus import format_runs
 
@@ -16,7 +16,7 @@ _GUIDE = "NVIDIA GPU Memory Error Management"
 
 def _signs(facts: Facts) -> Findings:
     gpus = facts.topology.of_kind("gpu")
-    counts = {gpu.id: count for gpu in gpus if (count := whole(gpu.facts.get("ecc_uncorrected")))}
+    counts = {gpu.id: count for gpu in gpus if (count := nonnegative_integer(gpu.facts.get("ecc_uncorrected")))}
     if counts:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         yield CHECK.finding(
@@ -33,7 +33,7 @@ def _signs(facts: Facts) -> Findings:
             failed,
             f"bad memory rows of {format_runs(failed)} could not be remapped to spare rows",
             ("row remapping", "failed", "NVML"),
-            remedy="take the GPU out of service and run NVIDIA's field diagnostic: a failed remap counts for RMA"
+            remedy="take the GPU out of service and run NVIDIA's field diagnostic: a failed remap justifies an RMA"
             f" ({_GUIDE}, RMA Policy Thresholds for Row-Remapping)",
         )
     pending = [gpu.id for gpu in gpus if gpu.facts.get("row_remap_pending") is True]

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.parts import grouped
+from railwright.checks.parts import group_ids
 
-_NOT = "no"
-_UNDER_LOAD_ALONE = "software power cap"
+_NOT_THROTTLED = "no"
+_NORMAL_UNDER_LOAD = "software power cap"
 """A GPU at full load runs at its power limit by design; without load the reason is unusual, but no proof."""
 
 
 def _signs(facts: Facts) -> Findings:
-    throttled = grouped(facts.topology.of_kind("gpu"), lambda gpu: str(gpu.facts.get("throttled", _NOT)))
+    throttled = group_ids(facts.topology.of_kind("gpu"), lambda gpu: str(gpu.facts.get("throttled", _NOT_THROTTLED)))
     for reasons, names in throttled.items():
-        if reasons != _NOT:
+        if reasons != _NOT_THROTTLED:
             yield CHECK.finding(
                 names,
                 f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} throttled: {reasons}",
                 ("clock event reasons", reasons, "NVML, before the run"),
-                certainty="possible" if reasons == _UNDER_LOAD_ALONE else "seen",
+                certainty="possible" if reasons == _NORMAL_UNDER_LOAD else "seen",
             )
 
 

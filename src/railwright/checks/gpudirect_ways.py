@@ -2,8 +2,8 @@
 
 PeerDirect: nvidia-peermem registers with an RDMA core that accepts peer clients, as those of MLNX_OFED, DOCA-OFED
 and some distributions do (NVIDIA GPU Operator, GPUDirect RDMA and GPUDirect Storage; nv_peer_mem's README).
-dma-buf: Linux exports the memory (same page: Linux 5.12, open kernel modules, CUDA 11.7, a GPU of Turing or later).
-The CUDA driver's CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED decides if it was read.
+dma-buf: the kernel exports GPU memory, which needs Linux 5.12, open kernel modules, CUDA 11.7 and a GPU of Turing or
+later (same page). The CUDA driver's CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED decides if it was read.
 The RDMA core counts the regions of each peer client, which shows the use of PeerDirect; only a library's own log
 shows the use of dma-bufs.
 """
@@ -11,7 +11,7 @@ shows the use of dma-bufs.
 from __future__ import annotations
 
 from railwright.checks.check import Prerequisite, Way
-from railwright.checks.host_settings import setting, whole
+from railwright.checks.host_settings import nonnegative_integer, setting
 from railwright.checks.ways import open_module, require_version, way
 from railwright.limits.limit import Constant, Source
 from railwright.topology.devices import Topology
@@ -34,10 +34,10 @@ def gpudirect_ways(topology: Topology) -> tuple[Way, ...]:
     if topology.is_described or not gpus or not topology.of_kind("host"):
         return ()
     attributes = {gpu.facts.get("dma_buf") for gpu in gpus}
-    told = None if None in attributes else attributes == {True}
+    exports = None if None in attributes else attributes == {True}
     capabilities = [gpu.facts.get("compute_capability") for gpu in gpus]
     return (
-        way("PeerDirect", _peer_direct(topology), used=_regions(topology)),
+        way("PeerDirect", _list_peer_direct_needs(topology), used=_describe_regions(topology)),
         way(
             "dma-buf",
             (
@@ -48,20 +48,24 @@ def gpudirect_ways(topology: Topology) -> tuple[Way, ...]:
                     require_version("compute capability", TURING, capability)
                     for capability in dict.fromkeys(capabilities)
                 ),
-                Prerequisite(what="the CUDA driver shares the GPUs' memory", there=told, seen="CUDA device attribute"),
+                Prerequisite(
+                    what="the CUDA driver exports GPU memory as dma-buf",
+                    there=exports,
+                    seen="CUDA device attribute",
+                ),
             ),
-            decided=told,
+            decided=exports,
         ),
     )
 
 
-def _regions(topology: Topology) -> str:
+def _describe_regions(topology: Topology) -> str:
     """Return the evidence that PeerDirect is in use, or an empty string. The use of dma-bufs is not counted."""
-    count = whole(setting(topology, "peer_regions"))
+    count = nonnegative_integer(setting(topology, "peer_regions"))
     return f"{count} regions of GPU memory are registered now" if count else ""
 
 
-def _peer_direct(topology: Topology) -> tuple[Prerequisite, ...]:
+def _list_peer_direct_needs(topology: Topology) -> tuple[Prerequisite, ...]:
     modules = setting(topology, "modules")
     loaded = set(str(modules or "").split()) & PEERMEM
     ofed = setting(topology, "ofed")
@@ -77,7 +81,7 @@ def _peer_direct(topology: Topology) -> tuple[Prerequisite, ...]:
         ),
         # The module loads only if the RDMA core accepts peer clients, as some distributions' own cores also do.
         Prerequisite(
-            what="the RDMA core takes peer clients (ib_register_peer_memory_client)",
+            what="the RDMA core accepts peer clients (ib_register_peer_memory_client)",
             there=True if core or loaded else None,
             seen=core or ("nvidia-peermem was loaded" if loaded else ""),
         ),

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from railwright.topology.devices import Scalar, Topology
 from railwright.topology.settings import SETTING
 
-_OF = f"{SETTING} of "
+_SETTING_OF = f"{SETTING} of "
 IN_A_GUEST = (
-    "have ATS switched on in the NICs, by the host: mlxconfig -d DEVICE set ATS_ENABLED=true; give NCCL a topology file"
-    " of the real machine (NCCL_TOPO_FILE), because the guest's own shows no switches"
+    "ask the operator of the host to turn on ATS in the NICs: mlxconfig -d DEVICE set ATS_ENABLED=true;"
+    " give NCCL a topology file of the real machine (NCCL_TOPO_FILE), because the guest's own shows no switches"
 )
 """The remedy in a guest. ACS belongs to the host, isolates guests, and stays on."""
 
@@ -21,7 +21,7 @@ def setting(topology: Topology, name: str) -> Scalar | None:
     return hosts[0].facts.get(name) if len(hosts) == 1 else None
 
 
-def whole(value: Scalar | None) -> int | None:
+def nonnegative_integer(value: Scalar | None) -> int | None:
     """Return the value if it is a non-negative integer, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
@@ -38,11 +38,11 @@ def require_read(*names: str) -> Callable[[Topology], str]:
 
 def why_unread(topology: Topology, name: str) -> str:
     """Return the reason that the source recorded, such as `thp: the capture does not hold it`."""
-    entries = [entry for entry in topology.unknown if entry.what.startswith(_OF)]
-    named = (entry for entry in entries if name in entry.what.removeprefix(_OF).split(", "))
+    entries = [entry for entry in topology.unknown if entry.what.startswith(_SETTING_OF)]
+    named = (entry for entry in entries if name in entry.what.removeprefix(_SETTING_OF).split(", "))
     # Entries that share a reason are truncated and end with " more".
     match = next(named, None) or next((entry for entry in entries if entry.what.endswith(" more")), None)
-    return f"{name}: {match.why if match else 'nobody read it'}"
+    return f"{name}: {match.why if match else 'it was not read'}"
 
 
 def is_virtual(topology: Topology) -> bool:

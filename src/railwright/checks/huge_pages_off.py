@@ -1,7 +1,7 @@
 """No huge pages: neither by madvise, nor always, nor reserved.
 
-Our own copies and MPI messages are measured with both page sizes, because they differ. RDMA registers each page, so
-small pages also slow down registration.
+Our own copies and MPI messages are measured with both page sizes, because their results differ. RDMA registers each
+page, so small pages also slow down registration.
 """
 
 from __future__ import annotations

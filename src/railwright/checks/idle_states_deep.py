@@ -12,7 +12,7 @@ from railwright.checks.host_settings import require_read, setting
 from railwright.topology.settings import NONE
 
 _LONG_S = 50e-6
-"""More than ten times the latency of a message between hosts; C1E takes 2 to 10 us, C6 100 to 300."""
+"""This is more than ten times the latency of a message between hosts; C1E takes 2 to 10 us, C6 100 to 300."""
 
 
 def _signs(facts: Facts) -> Findings:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import require_read, setting, whole
+from railwright.checks.host_settings import nonnegative_integer, require_read, setting
 
 _FACT, _FILTER = "io_uring_disabled", "seccomp"
 
 
 def _signs(facts: Facts) -> Findings:
-    off = whole(setting(facts.topology, _FACT))
+    off = nonnegative_integer(setting(facts.topology, _FACT))
     if off:
         says = f"io_uring is disabled (kernel.io_uring_disabled is {off})"
         yield CHECK.host_finding(facts, says, ("io_uring_disabled", str(off), "/proc/sys/kernel/io_uring_disabled"))

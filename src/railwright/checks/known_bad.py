@@ -21,8 +21,8 @@ from railwright.topology.devices import DeviceKind, Topology
 from railwright.topology.gpus import format_runs
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
-_MOST_ENTRIES = 1000
-_Word = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
+_MAX_ENTRIES = 1000
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
 _KINDS = frozenset(get_args(DeviceKind))
 _NUMBERS = re.compile(r"\d{1,9}")
 
@@ -32,20 +32,20 @@ class KnownBad(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     name: str
     """The name in findings: lower-case letters, digits, dashes and underscores."""
-    of: _Word
+    of: _Text
     """The kind of device (`nic`, `gpu`, `host` ...), or a kind that a host does not report (`switch`)."""
-    fact: _Word
+    fact: _Text
     """The name of the fact in `topo --json`: `firmware`, `nvidia_driver`, `kernel`."""
-    says: _Word
-    source: _Word
+    says: _Text
+    source: _Text
     """The reference: a release note, a ticket, a report."""
-    remedy: _Word
+    remedy: _Text
     model: str = ""
     """Restricts the entry to devices whose name contains this text."""
     line: str = ""
     """Restricts the entry to versions with this prefix: `20.` of firmware 20.30.1004 identifies the product."""
     fixed_in: str = ""
-    values: tuple[_Word, ...] = ()
+    values: tuple[_Text, ...] = ()
 
 
 class KnownBadList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,14 +55,14 @@ class KnownBadList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def decode_known_bad(raw: bytes, origin: str) -> tuple[KnownBad, ...]:
-    """Decode the entries of a file. Raises UsageError, which names `origin`."""
+    """Decode the entries of a file. Raises UsageError that names `origin`, also for an invalid entry."""
     hint = "see examples/known-bad.toml and docs/audit.md"
     try:
         entries = msgspec.toml.decode(raw, type=KnownBadList).bad
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{origin} must be a list of known faults: {str(error)[:200]}", hint=hint) from error
-    if len(entries) > _MOST_ENTRIES:
-        raise UsageError(f"{origin} must have at most {_MOST_ENTRIES} entries, got {len(entries)}", hint="split it")
+    if len(entries) > _MAX_ENTRIES:
+        raise UsageError(f"{origin} must have at most {_MAX_ENTRIES} entries, got {len(entries)}", hint="split it")
     for number, entry in enumerate(entries, 1):
         if not _NAME.fullmatch(entry.name):
             raise UsageError(
@@ -73,7 +73,7 @@ def decode_known_bad(raw: bytes, origin: str) -> tuple[KnownBad, ...]:
         if bool(entry.fixed_in) == bool(entry.values):
             what = f"entry {number} of {origin} must have either fixed_in or values"
             raise UsageError(what, hint=hint)
-        if entry.fixed_in and not _version(entry.fixed_in):
+        if entry.fixed_in and not _parse_version(entry.fixed_in):
             raise UsageError(
                 f"entry {number} of {origin}: fixed_in must be a version, got {entry.fixed_in[:60]!r}", hint=hint
             )
@@ -83,23 +83,27 @@ def decode_known_bad(raw: bytes, origin: str) -> tuple[KnownBad, ...]:
 def check_known_bad(entry: KnownBad, topology: Topology) -> CheckOutcome:
     """Check the machine against an entry."""
     if topology.is_described:
-        return _outcome(entry, "does not apply", f"{topology.name} is a description and has no installed software")
+        return _build_outcome(
+            entry, "does not apply", f"{topology.name} is a description and has no installed software"
+        )
     if entry.of not in _KINDS:
-        return _outcome(entry, "could not look", f"a host does not report the {entry.fact} of a {entry.of}")
+        return _build_outcome(entry, "could not look", f"a host does not report the {entry.fact} of a {entry.of}")
     devices = [device for device in topology.devices if device.kind == entry.of and entry.model in device.name]
     if not devices:
-        return _outcome(entry, "does not apply", f"no {entry.of}{f' named {entry.model}' if entry.model else ''}")
-    told = {device.id: str(device.facts[entry.fact]) for device in devices if entry.fact in device.facts}
-    matching = {name: value for name, value in told.items() if value.startswith(entry.line)}
-    found = tuple(_findings(entry, matching))
+        return _build_outcome(entry, "does not apply", f"no {entry.of}{f' named {entry.model}' if entry.model else ''}")
+    values = {device.id: str(device.facts[entry.fact]) for device in devices if entry.fact in device.facts}
+    matching = {name: value for name, value in values.items() if value.startswith(entry.line)}
+    found = tuple(_build_findings(entry, matching))
     if found:
         return CheckOutcome(fault=_fault_name(entry), summary=entry.says, state="found", findings=found)
-    blind = [device.id for device in devices if device.id not in told]
+    blind = [device.id for device in devices if device.id not in values]
     blind += [name for name, value in matching.items() if _is_bad(entry, value) is None]
     if blind:
-        return _outcome(entry, "could not look", f"{entry.fact} of {format_runs(blind)} is unknown or not a version")
-    return _outcome(
-        entry, "fine" if matching else "does not apply", "" if matching else f"no {entry.fact} of {entry.line}"
+        return _build_outcome(
+            entry, "could not look", f"{entry.fact} of {format_runs(blind)} is unknown or not a version"
+        )
+    return _build_outcome(
+        entry, "fine" if matching else "does not apply", "" if matching else f"no {entry.fact} begins with {entry.line}"
     )
 
 
@@ -107,13 +111,13 @@ def _fault_name(entry: KnownBad) -> str:
     return f"known_bad/{entry.name}"
 
 
-def _outcome(entry: KnownBad, state: State, because: str) -> CheckOutcome:
+def _build_outcome(entry: KnownBad, state: State, because: str) -> CheckOutcome:
     return CheckOutcome(fault=_fault_name(entry), summary=entry.says, state=state, because=because)
 
 
-def _findings(entry: KnownBad, told: dict[str, str]) -> Iterator[Finding]:
+def _build_findings(entry: KnownBad, values: dict[str, str]) -> Iterator[Finding]:
     by_value: dict[str, list[str]] = {}
-    for name, value in told.items():
+    for name, value in values.items():
         if _is_bad(entry, value):
             by_value.setdefault(value, []).append(name)
     for value, names in by_value.items():
@@ -133,11 +137,11 @@ def _is_bad(entry: KnownBad, value: str) -> bool | None:
     """Report whether the value is bad; None if it is not a comparable version."""
     if entry.values:
         return value in entry.values
-    version = _version(value)
-    return version < _version(entry.fixed_in) if version else None
+    version = _parse_version(value)
+    return version < _parse_version(entry.fixed_in) if version else None
 
 
-def _version(text: str) -> tuple[int, ...]:
+def _parse_version(text: str) -> tuple[int, ...]:
     """Parse the numbers before the first space of `20.30.1004 (MT_0000000223)`; empty if there are none."""
     word = text.strip().partition(" ")[0]
     return tuple(int(part) for part in _NUMBERS.findall(word)) if word[:1].isdigit() else ()

@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import require_read, setting, whole
+from railwright.checks.host_settings import nonnegative_integer, require_read, setting
 
 _READ = ("memlock_bytes", "may_lock_memory")
 
 
 def _signs(facts: Facts) -> Findings:
-    most, may = whole(setting(facts.topology, _READ[0])), setting(facts.topology, _READ[1])
-    if most is None or may is None or needs.rdma_nic(facts.topology):
+    limit_bytes, may_lock = nonnegative_integer(setting(facts.topology, _READ[0])), setting(facts.topology, _READ[1])
+    if limit_bytes is None or may_lock is None or needs.rdma_nic(facts.topology):
         return
     effect = (
         "the limit does not apply to this process (CAP_IPC_LOCK), but may apply to others"
-        if may
+        if may_lock
         else "RDMA cannot register more"
     )
     yield CHECK.host_finding(
         facts,
-        f"locked memory is limited to {most / 2**20:.0f} MiB: {effect}",
-        ("max locked memory", f"{most} B", "/proc/self/limits"),
-        certainty="possible" if may else "seen",
+        f"locked memory is limited to {limit_bytes / 2**20:.0f} MiB: {effect}",
+        ("max locked memory", f"{limit_bytes} B", "/proc/self/limits"),
+        certainty="possible" if may_lock else "seen",
     )
 
 

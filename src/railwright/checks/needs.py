@@ -1,4 +1,4 @@
-"""Prerequisites of checks. Each returns the missing part in words, or an empty string if the machine has it.
+"""Prerequisites of checks. Each returns a text that names the missing part, or an empty string if the machine has it.
 
 A machine description has no settings, so checks of settings do not apply to it.
 """
@@ -37,7 +37,7 @@ def settings(topology: Topology) -> str:
 
 
 def nvml_reports_gpus(topology: Topology) -> str:
-    """Return the GPUs that NVML does not report, for `Check.asks` of facts that only NVML provides."""
+    """Name the GPUs that NVML does not report, for `Check.asks` of facts that only NVML provides."""
     silent = silent_gpus(topology)
     return f"NVML does not report {format_runs(silent)}" if silent else ""
 
@@ -60,5 +60,7 @@ def nvlink(topology: Topology) -> str:
     """Require a GPU that has NVLinks or whose NVLinks are unknown."""
     gpus = topology.of_kind("gpu")
     known = any(isinstance(link.protocol, NvlinkLink) for link in topology.links)
-    told = known or any(gpu.facts.get("nvlinks") for gpu in gpus) or (len(gpus) > 1 and nvlink_not_read(topology))
-    return gpu(topology) or ("" if told else "no GPU with NVLinks")
+    may_have_links = (
+        known or any(gpu.facts.get("nvlinks") for gpu in gpus) or (len(gpus) > 1 and nvlink_not_read(topology))
+    )
+    return gpu(topology) or ("" if may_have_links else "no GPU with NVLinks")

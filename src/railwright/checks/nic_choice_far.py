@@ -1,4 +1,4 @@
-"""NICs selected in the environment that exclude the nearest NIC of a GPU, whose traffic then takes a longer path.
+"""A selection of NICs in the environment that excludes a GPU's nearest NIC, so that its traffic takes a longer path.
 
 `NCCL_IB_HCA` (prefixes; `=` for full names, `^` for all others) and `UCX_NET_DEVICES` (`device:port`).
 """
@@ -15,7 +15,7 @@ from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import format_runs
 from railwright.topology.paths import KIND_ORDER, Affinity
 
-_MOST_NAMES = 64
+_MAX_NAMES = 64
 
 
 def _signs(facts: Facts) -> Findings:
@@ -26,7 +26,7 @@ def _signs(facts: Facts) -> Findings:
         taken = chosen(value, nics) if value else []
         if not taken or len(taken) == len(nics) or not topology.of_kind("gpu"):
             continue
-        far = _farther(topology, {nic.id for nic in nics}, {nic.id for nic in taken})
+        far = _find_longer_paths(topology, {nic.id for nic in nics}, {nic.id for nic in taken})
         for way, gpus in far.items():
             yield CHECK.finding(
                 gpus,
@@ -38,7 +38,7 @@ def _signs(facts: Facts) -> Findings:
 
 def _select_for_nccl(value: str, nics: Iterable[Device]) -> list[Device]:
     inverted, exact = value.startswith("^"), value.lstrip("^").startswith("=")
-    names = [word.partition(":")[0].strip() for word in value.lstrip("^=").split(",")[:_MOST_NAMES]]
+    names = [word.partition(":")[0].strip() for word in value.lstrip("^=").split(",")[:_MAX_NAMES]]
 
     def named(device: str) -> bool:
         return any(device == name if exact else bool(name) and device.startswith(name) for name in names)
@@ -50,11 +50,11 @@ def _select_for_ucx(value: str, nics: Iterable[Device]) -> list[Device]:
     """Select NICs as UCX does; empty for `all` and for patterns, which are not evaluated."""
     if value == "all" or set("*[^") & set(value):
         return []
-    names = {word.partition(":")[0].strip() for word in value.split(",")[:_MOST_NAMES]}
+    names = {word.partition(":")[0].strip() for word in value.split(",")[:_MAX_NAMES]}
     return [nic for nic in nics if str(nic.facts["rdma_device"]) in names]
 
 
-def _farther(topology: Topology, usable: set[str], taken: set[str]) -> dict[str, list[str]]:
+def _find_longer_paths(topology: Topology, usable: set[str], taken: set[str]) -> dict[str, list[str]]:
     """Map a degradation such as `SYS instead of PIX` to the affected GPUs."""
     others = {nic.id for nic in topology.of_kind("nic")}
     best, now = (Affinity(remove_devices(topology, others - kept)) for kept in (usable, taken))

@@ -1,4 +1,4 @@
-"""The outcome of a check on one machine; a check with nothing to look at is not fine."""
+"""The outcome of a check on one machine; a check that has nothing to inspect is not fine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Slowed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="record", omit_defaults=True,
             forbid_unknown_fields=True):  # fmt: skip
-    """The outcome of looking for a fault."""
+    """The outcome of a check for a fault."""
 
     fault: str
     """The name of the check."""
@@ -37,7 +37,7 @@ class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_f
 
 
 def look_for(check: Check, facts: Facts) -> CheckOutcome:
-    """Run a check. Findings decide first; without any, the check applies only if the machine has its needs."""
+    """Run a check. Findings decide the state; otherwise the check applies only if the machine meets its needs."""
     findings = check.look(facts)
     state: State = "fine"
     because = ""

@@ -16,13 +16,13 @@ from railwright.topology.gpus import format_runs
 _FACT = "ovs_hw_offload"
 
 
-def _switching(topology: Topology) -> tuple[Device, ...]:
+def _list_switching_nics(topology: Topology) -> tuple[Device, ...]:
     """Return the NICs that have representors: their VFs are ports of a switch inside the NIC."""
     return tuple(nic for nic in topology.of_kind("nic") if nic.facts.get("representors"))
 
 
 def _signs(facts: Facts) -> Findings:
-    switching = _switching(facts.topology)
+    switching = _list_switching_nics(facts.topology)
     offload = setting(facts.topology, _FACT)
     nics = [nic.id for nic in switching]
     if nics and offload == "false":
@@ -53,7 +53,7 @@ CHECK = Check(
         needs.settings,
         needs.nic,
         needs.unless_none(_FACT, "no Open vSwitch"),
-        needs.some(_switching, "no NIC with representors"),
+        needs.some(_list_switching_nics, "no NIC with representors"),
     ),
     asks=(require_read(_FACT),),
 )

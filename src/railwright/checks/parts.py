@@ -17,7 +17,7 @@ from railwright.topology.devices import (
 )
 from railwright.topology.gpus import format_runs, nvidia_gpus
 
-Told = TypeVar("Told", bound=Hashable)
+Group = TypeVar("Group", bound=Hashable)
 
 
 def is_rdma(link: Link) -> bool:
@@ -88,9 +88,9 @@ def silent_gpus(topology: Topology) -> tuple[str, ...]:
     return () if answered or not nvlink_not_read(topology) else tuple(gpu.id for gpu in gpus)
 
 
-def grouped(gpus: Iterable[Device], told: Callable[[Device], Told | None]) -> dict[Told, list[str]]:
-    """Group the ids of GPUs by the value of `told`; GPUs for which it returns None are left out."""
-    found: dict[Told, list[str]] = {}
+def group_ids(gpus: Iterable[Device], told: Callable[[Device], Group | None]) -> dict[Group, list[str]]:
+    """Group the ids of devices by the value of `told`; devices for which it returns None are left out."""
+    found: dict[Group, list[str]] = {}
     for gpu in gpus:
         value = told(gpu)
         if value is not None:

@@ -1,8 +1,8 @@
-"""Two GPUs of one process that could access each other, in a process that did not enable it.
+"""A process with two GPUs that did not enable peer access between them, although it is possible.
 
-A CUDA context reaches another GPU's memory only after cuCtxEnablePeerAccess; before, copies between the two are staged
-through host memory (CUDA C++ Programming Guide, Peer-to-Peer Memory Copy). UCX's cuda_copy copies in existing
-contexts and does not enable it. Between two processes cuda_ipc maps the memory with peer access, at no loss.
+A CUDA context reaches another GPU's memory only after cuCtxEnablePeerAccess; before that, copies between the two are
+staged through host memory (CUDA C++ Programming Guide, Peer-to-Peer Memory Copy). UCX's cuda_copy copies in existing
+contexts and does not enable it. Between two processes cuda_ipc maps the memory with peer access, without loss.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A port that has counted errors since its driver started: a cable, optics, or a link that flapped.
 
 The counters are InfiniBand's PortCounters, which Ethernet ports of ConnectX also have, and mlx5's counters of lost
-and damaged packets. They carry no time; benchmark records hold the increments during a run.
+and damaged packets. They have no timestamps; benchmark records hold the increments during a run.
 """
 
 from __future__ import annotations

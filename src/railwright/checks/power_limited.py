@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.parts import grouped
+from railwright.checks.parts import group_ids
 from railwright.topology.devices import Device
 
-_MEANT_ABOVE = 0.995
+_DELIBERATE_BELOW = 0.995
 """Limits are set in whole watts; a limit below this share of the default is deliberate."""
 
 
 def _signs(facts: Facts) -> Findings:
-    for (limit, default), names in grouped(facts.topology.of_kind("gpu"), _lowered).items():
+    for (limit, default), names in group_ids(facts.topology.of_kind("gpu"), _lowered_limit).items():
         yield CHECK.finding(
             names,
             f"the power limit of {names[0] if len(names) == 1 else f'{len(names)} GPUs'} is {limit:.0f} W, the default"
@@ -22,10 +22,10 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-def _lowered(gpu: Device) -> tuple[float, float] | None:
+def _lowered_limit(gpu: Device) -> tuple[float, float] | None:
     """Return (limit, default) in watts if the GPU's limit is below its default."""
     limit, default = gpu.facts.get("power_limit_w"), gpu.facts.get("power_default_w")
-    if isinstance(limit, int | float) and isinstance(default, int | float) and 0 < limit < _MEANT_ABOVE * default:
+    if isinstance(limit, int | float) and isinstance(default, int | float) and 0 < limit < _DELIBERATE_BELOW * default:
         return limit, default
     return None
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import require_read, setting, whole
+from railwright.checks.host_settings import nonnegative_integer, require_read, setting
 
 _SCOPE, _MAY = "ptrace_scope", "may_trace"
-_ADMIN_ALONE = 2
+_ADMIN_ONLY = 2
 
 
 def _signs(facts: Facts) -> Findings:
-    scope = whole(setting(facts.topology, _SCOPE))
-    if scope is None or scope < _ADMIN_ALONE or setting(facts.topology, _MAY) is not False:
+    scope = nonnegative_integer(setting(facts.topology, _SCOPE))
+    if scope is None or scope < _ADMIN_ONLY or setting(facts.topology, _MAY) is not False:
         return
     yield CHECK.host_finding(
         facts,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import require_read, setting, whole
+from railwright.checks.host_settings import nonnegative_integer, require_read, setting
 from railwright.checks.parts import rdma_nics
 from railwright.topology.settings import NONE
 
@@ -18,7 +18,7 @@ _FACT = "verbs_devices"
 def _signs(facts: Facts) -> Findings:
     count = setting(facts.topology, _FACT)
     devices = {str(nic.facts.get("rdma_device", nic.id)) for nic in rdma_nics(facts.topology)}
-    given = 0 if count == NONE else whole(count)
+    given = 0 if count == NONE else nonnegative_integer(count)
     if given is None or given >= len(devices):
         return
     yield CHECK.host_finding(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.parts import find_uplink, grouped
+from railwright.checks.parts import find_uplink, group_ids
 from railwright.topology.cluster import ports
 from railwright.topology.devices import Device, Link, NetworkLink, PcieLink, Topology
 from railwright.topology.gpus import format_runs
@@ -21,34 +21,34 @@ _FAST_BITS_PER_S = 100e9
 
 def _signs(facts: Facts) -> Findings:
     topology = facts.topology
-    small = grouped(_fast(topology), lambda nic: _request(topology, nic))
+    small = group_ids(_fast_nics(topology), lambda nic: _request_bytes(topology, nic))
     for size, names in small.items():
         if size < _BEST_BYTES:
             yield CHECK.finding(
                 names,
-                f"PCIe read requests of {format_runs(names)} are {size} bytes, {_BEST_BYTES} is possible",
+                f"PCIe read requests of {format_runs(names)} are {size} bytes, but {_BEST_BYTES} is possible",
                 ("MaxReadRequest", f"{size} B", "PCIe Device Control register"),
                 certainty="likely" if size <= _CERTAIN_BYTES else "possible",
             )
 
 
-def _fast(topology: Topology) -> tuple[Device, ...]:
+def _fast_nics(topology: Topology) -> tuple[Device, ...]:
     """Return the NICs whose port is fast enough for the request size to matter, without duplicates."""
-    fast = {nic.id: nic for nic, link in ports(topology) if _rate(link) >= _FAST_BITS_PER_S}
+    fast = {nic.id: nic for nic, link in ports(topology) if _line_rate(link) >= _FAST_BITS_PER_S}
     return tuple(fast.values())
 
 
-def _rate(link: Link) -> float:
+def _line_rate(link: Link) -> float:
     return (isinstance(link.protocol, NetworkLink) and link.protocol.line_rate_bits_per_s) or 0.0
 
 
-def _request(topology: Topology, nic: Device) -> int | None:
+def _request_bytes(topology: Topology, nic: Device) -> int | None:
     link = find_uplink(topology, nic.id)
     return link.protocol.max_read_request_bytes if link and isinstance(link.protocol, PcieLink) else None
 
 
 def _unread(topology: Topology) -> str:
-    blind = [nic.id for nic in _fast(topology) if _request(topology, nic) is None]
+    blind = [nic.id for nic in _fast_nics(topology) if _request_bytes(topology, nic) is None]
     return f"MaxReadRequest of {format_runs(blind)} cannot be read (root may read it)" if blind else ""
 
 
@@ -60,6 +60,6 @@ CHECK = Check(
     remedy="lspci -vv -s ADDRESS | grep MaxReadReq; setpci -s ADDRESS CAP_EXP+8.w shows the register: the"
     " first of its four digits is 5 for 4096 bytes; the BIOS or a service sets it at every start",
     signs=_signs,
-    needs=(needs.settings, needs.nic, needs.some(_fast, "no NIC of 100 Gb/s or more")),
+    needs=(needs.settings, needs.nic, needs.some(_fast_nics, "no NIC of 100 Gb/s or more")),
     asks=(_unread,),
 )

@@ -20,9 +20,9 @@ _REMEDY_IN_ONE_PROCESS = (
     " with CUDA, without NIXL"
 )
 _REMEDY = (
-    "set UCX_RMA_PPLN_ENABLE=y for both processes (UCX 1.22 and later, off by default): 31 to 39 GB/s where the GPU's"
-    " side posts (5 where the other process has another GPU), 50 to 53 where the host's does; or let NIXL move the data"
-    " to a GPU of the other process, which copies it further (48 GB/s)"
+    "set UCX_RMA_PPLN_ENABLE=y for both processes (UCX 1.22 and later, off by default): 31 to 39 GB/s if the side"
+    " with GPU memory posts (5 if the other process has another GPU), 50 to 53 if the other side posts; or let"
+    " NIXL move the data to a GPU of the other process, which copies it further (48 GB/s)"
 )
 
 

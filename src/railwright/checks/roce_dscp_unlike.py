@@ -12,11 +12,12 @@ from railwright.topology.gpus import format_runs
 from railwright.topology.settings import NONE
 
 
-def _says(names: list[str], value: str, usual: str) -> str:
-    return f"{format_runs(names)} {'maps' if len(names) == 1 else 'map'} {_words(value)}, most others {_words(usual)}"
+def _format_difference(names: list[str], value: str, usual: str) -> str:
+    verb = "maps" if len(names) == 1 else "map"
+    return f"{format_runs(names)} {verb} {_format_table(value)}, most others {_format_table(usual)}"
 
 
-def _words(value: str) -> str:
+def _format_table(value: str) -> str:
     """Format the whole table, including the entries that all ports share."""
     return "no DSCP to a priority" if value == NONE else f"DSCP to priorities as {value}"
 
@@ -25,7 +26,7 @@ CHECK = make_check(
     "roce_dscp_unlike",
     "RoCE ports of a host map a DSCP to different priorities",
     "dscp_priorities",
-    says=_says,
+    says=_format_difference,
     seen=("DSCP:priority", "dcb app show"),
     unread=f"dcb does not report the DSCP table of {{}}{LOOK_WITH}",
     costs="packets in a queue without PFC or ECN are lost under congestion; no cost on an idle fabric",

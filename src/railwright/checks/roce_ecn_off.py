@@ -1,7 +1,7 @@
 """RoCE without ECN on a port, which then neither signals congestion nor reacts to it.
 
 NVIDIA, RoCE configuration of ConnectX (`ecn/roce_np/enable` and `roce_rp/enable` below the netdev). Only drivers of
-MLNX_OFED and DOCA-OFED show that in sysfs; `mlnx_qos` and `dcb` read flow control and trust over netlink.
+MLNX_OFED and DOCA-OFED show ECN in sysfs; `mlnx_qos` and `dcb` read flow control and trust over netlink.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ CHECK = Check(
     summary="RoCE ports do not use congestion notification (ECN)",
     certainty="possible",
     costs="under congestion packets are lost, or flow control spreads the congestion; no cost on an idle fabric",
-    remedy=f"for the fabric's priority: echo 1 > /sys/class/net/NETDEV/ecn/roce_np/enable/3and roce_rp; {_COMMANDS}",
+    remedy="for the fabric's priority, such as 3: echo 1 | tee /sys/class/net/NETDEV/ecn/roce_np/enable/3"
+    f" /sys/class/net/NETDEV/ecn/roce_rp/enable/3; check flow control and trust with {_COMMANDS}",
     signs=_signs,
     needs=(needs.settings, roce),
     asks=(blind(roce_nics, _FACT, f"the driver of {{}} does not show ECN in sysfs; check with {_COMMANDS}"),),

@@ -1,14 +1,14 @@
 """A GID index in the environment that selects no RoCE v2 GID, or one whose address is not routable.
 
-Indices depend on the order in which addresses were added and removed. NCCL selects the GID itself since 2.21
-(NCCL User Guide, NCCL_IB_GID_INDEX), UCX does (`UCX_IB_GID_INDEX=auto`).
+Indices depend on the order in which addresses were added and removed. NCCL since 2.21 (NCCL User Guide,
+NCCL_IB_GID_INDEX) and UCX (`UCX_IB_GID_INDEX=auto`) select the GID themselves.
 """
 
 from __future__ import annotations
 
 from railwright.checks.check import Check, Facts, Findings
 from railwright.checks.roce_gids import GIDS, Gid, gids, roce_nics
-from railwright.checks.settings import whole_number
+from railwright.checks.settings import parse_integer
 from railwright.topology.gpus import format_runs
 
 _NAMES = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX")
@@ -16,13 +16,13 @@ _NAMES = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX")
 
 def _signs(facts: Facts) -> Findings:
     for name in _NAMES:
-        index = whole_number(facts.environment.get(name, ""))
+        index = parse_integer(facts.environment.get(name, ""))
         if index is None:
             continue
         wrong: dict[str, list[str]] = {}
         for nic in roce_nics(facts.topology):
             table = gids(nic)
-            if table is not None and (why := _wrong(table, index)):
+            if table is not None and (why := _find_problem(table, index)):
                 wrong.setdefault(why, []).append(nic.id)
         for why, names in wrong.items():
             yield CHECK.finding(
@@ -33,7 +33,7 @@ def _signs(facts: Facts) -> Findings:
             )
 
 
-def _wrong(table: tuple[Gid, ...], index: int) -> str:
+def _find_problem(table: tuple[Gid, ...], index: int) -> str:
     """Return the problem of the GID at the index; empty if there is none."""
     selected = next((gid for gid in table if gid.number == index), None)
     if selected is None:

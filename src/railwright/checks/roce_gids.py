@@ -26,7 +26,7 @@ class Gid(NamedTuple):
 
     @property
     def is_routable(self) -> bool:
-        """Report whether routers forward it: RoCE v2 with a configured address, not a link-local one."""
+        """Whether routers forward its packets: RoCE v2 with a configured address, not a link-local one."""
         return self.version == "v2" and self.kind != "link-local"
 
 
@@ -55,6 +55,6 @@ roce = some(roce_nics, "no RoCE port that is up")
 
 
 def unread(topology: Topology) -> str:
-    """Return the NICs whose GID table could not be read, for `Check.asks`."""
+    """Name the NICs whose GID table could not be read, for `Check.asks`."""
     blind = [nic.id for nic in roce_nics(topology) if gids(nic) is None]
     return f"the GIDs of {format_runs(blind)} cannot be read" if blind else ""

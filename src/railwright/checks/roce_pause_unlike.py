@@ -11,7 +11,7 @@ from railwright.checks.roce_unlike import make_check
 from railwright.topology.gpus import format_runs
 from railwright.topology.settings import NONE
 
-_WORDS = {
+_STATES = {
     NONE: "pause off",
     "rx": "pause on receive only",
     "tx": "pause on transmit only",
@@ -19,15 +19,15 @@ _WORDS = {
 }
 
 
-def _says(names: list[str], value: str, usual: str) -> str:
-    return f"{format_runs(names)}: {_WORDS.get(value, value)}; most other ports: {_WORDS.get(usual, usual)}"
+def _format_difference(names: list[str], value: str, usual: str) -> str:
+    return f"{format_runs(names)}: {_STATES.get(value, value)}; most other ports: {_STATES.get(usual, usual)}"
 
 
 CHECK = make_check(
     "roce_pause_unlike",
     "RoCE ports of a host have different link-level pause settings",
     "pause",
-    says=_says,
+    says=_format_difference,
     seen=("link-level pause", "ethtool -a"),
     unread="ethtool -a does not report the pause settings of {}",
     costs="under congestion one side loses packets or stops completely; no cost on an idle fabric",

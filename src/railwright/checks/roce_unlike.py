@@ -32,7 +32,7 @@ def make_check(
     """
 
     def signs(facts: Facts) -> Findings:
-        for names, value, usual in _odd(facts.topology, fact):
+        for names, value, usual in _find_odd_ports(facts.topology, fact):
             yield check.finding(names, says(names, value, usual), (seen[0], value, seen[1]))
 
     check = Check(
@@ -48,9 +48,9 @@ def make_check(
     return check
 
 
-def _odd(topology: Topology, fact: str) -> Iterator[tuple[list[str], str, str]]:
-    told = {nic.id: str(nic.facts[fact]) for nic in roce_nics(topology) if fact in nic.facts}
-    usual = next(iter(Counter(told.values()).most_common(1)), ("", 0))[0]
-    others = {name: value for name, value in told.items() if value != usual}
+def _find_odd_ports(topology: Topology, fact: str) -> Iterator[tuple[list[str], str, str]]:
+    values = {nic.id: str(nic.facts[fact]) for nic in roce_nics(topology) if fact in nic.facts}
+    usual = next(iter(Counter(values.values()).most_common(1)), ("", 0))[0]
+    others = {name: value for name, value in values.items() if value != usual}
     for value in dict.fromkeys(others.values()):
         yield [name for name in others if others[name] == value], value, usual

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-_LONGEST_SHOWN = 80
-_LONGEST_NUMBER = 18
-"""Digits; fits a 64-bit integer and exceeds every meaningful setting."""
+_MAX_SHOWN = 80
+_MAX_DIGITS = 18
+"""The maximum number of digits: such a number fits 64 bits and exceeds every meaningful setting."""
 
 
 class Cause(NamedTuple):
@@ -33,15 +33,15 @@ def is_one_of(*values: str) -> Callable[[str], bool]:
 
 def is_below(limit: int) -> Callable[[str], bool]:
     """Return a predicate for non-negative integers below the limit."""
-    return lambda value: (number := whole_number(value)) is not None and number < limit
+    return lambda value: (number := parse_integer(value)) is not None and number < limit
 
 
-def whole_number(value: str) -> int | None:
+def parse_integer(value: str) -> int | None:
     """Parse a non-negative integer of at most 18 digits; None for other text."""
     text = value.strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
 def short(value: str) -> str:
     """Truncate a value for display."""
-    return value if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]} ..."
+    return value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]} ..."

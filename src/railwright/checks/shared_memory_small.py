@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from railwright.checks import needs
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.host_settings import require_read, setting, whole
+from railwright.checks.host_settings import nonnegative_integer, require_read, setting
 from railwright.topology.settings import NONE
 
 _FACT = "dev_shm_bytes"
@@ -16,7 +16,7 @@ _ENOUGH_BYTES = 2**30
 
 def _signs(facts: Facts) -> Findings:
     size = setting(facts.topology, _FACT)
-    size_bytes = 0 if size == NONE else whole(size)
+    size_bytes = 0 if size == NONE else nonnegative_integer(size)
     if size_bytes is None or size_bytes >= _ENOUGH_BYTES or needs.two_gpus(facts.topology):
         return
     state = "does not exist" if size == NONE else f"holds {size_bytes / 2**20:.0f} MiB"

@@ -1,8 +1,8 @@
 """The two ways in which a drive reaches a GPU's memory: NVIDIA's nvidia-fs, and the kernel's own PCI P2PDMA.
 
-NVIDIA, GPUDirect Storage Troubleshooting Guide: for nvidia-fs its module and an IOMMU that is off or passes addresses
-through; for P2PDMA (NVMe P2PDMA Troubleshooting) Linux 6.2, open kernel modules, a GPU of Ampere or later, no NVMe
-multipathing, and on x86 a static BAR1. `gdscheck -p` checks the same, and reads cufile.json.
+nvidia-fs needs its module and an IOMMU that is off or passes addresses through; P2PDMA needs Linux 6.2, open kernel
+modules, a GPU of Ampere or later, no NVMe multipathing, and on x86 a static BAR1 (NVIDIA, GPUDirect Storage
+Troubleshooting Guide, also its NVMe P2PDMA Troubleshooting). `gdscheck -p` checks the same, and reads cufile.json.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from railwright.topology.settings import IOMMU_DOMAIN, IOMMU_OFF
 _SOURCE = Source("NVIDIA, GPUDirect Storage Troubleshooting Guide", "NVMe P2PDMA Troubleshooting")
 _LINUX = (Constant(6, "Linux version, major", _SOURCE), Constant(2, "Linux version, minor", _SOURCE))
 _AMPERE = (Constant(8, "compute capability, major", _SOURCE), Constant(0, "compute capability, minor", _SOURCE))
-_PASSED = frozenset({"identity", IOMMU_OFF})
+_PASSED_THROUGH = frozenset({"identity", IOMMU_OFF})
 
 
 def nvme_drives(topology: Topology) -> tuple[Device, ...]:
@@ -40,7 +40,7 @@ def storage_ways(topology: Topology) -> tuple[Way, ...]:
             "nvidia-fs",
             (
                 Prerequisite(what="nvidia-fs is loaded", there=loaded if modules else None, seen="/proc/modules"),
-                _not_translated((*gpus, *drives)),
+                _require_no_translation((*gpus, *drives)),
             ),
         ),
         way(
@@ -54,20 +54,20 @@ def storage_ways(topology: Topology) -> tuple[Way, ...]:
                     there=None if multipath is None else multipath != "Y",
                     seen="/sys/module/nvme_core/parameters/multipath",
                 ),
-                *((_static_bar1(bar1),) if not is_arm(topology) else ()),
+                *((_require_static_bar1(bar1),) if not is_arm(topology) else ()),
             ),
         ),
     )
 
 
-def _static_bar1(told: object) -> Prerequisite:
-    there = told if isinstance(told, bool) else None
+def _require_static_bar1(has_static_bar1: object) -> Prerequisite:
+    there = has_static_bar1 if isinstance(has_static_bar1, bool) else None
     return Prerequisite(what="NVIDIA's driver has a static BAR1", there=there, seen="/proc/driver/nvidia/params")
 
 
-def _not_translated(devices: tuple[Device, ...]) -> Prerequisite:
+def _require_no_translation(devices: tuple[Device, ...]) -> Prerequisite:
     domains = [device.facts.get(IOMMU_DOMAIN) for device in devices]
-    there = None if None in domains else set(domains) <= _PASSED
+    there = None if None in domains else set(domains) <= _PASSED_THROUGH
     return Prerequisite(
         what="the IOMMU is off or passes addresses through", there=there, seen="/sys/kernel/iommu_groups"
     )

@@ -18,12 +18,12 @@ from railwright.results.records import Evidence, Result
 from railwright.results.workload import Collective
 from railwright.units import MIB, format_duration, format_size
 
-_LONGER_FROM = {
+_SLOWER_FROM = {
     operation: Constant(size_bytes, "bytes", SYMMETRIC_MEASURED)
     for operation, size_bytes in (("all_reduce", 64 * MIB), ("reduce_scatter", 64 * MIB), ("all_gather", 256 * MIB))
 }
-"""Sizes from which they take at least 7 % longer than plain buffers; below 16 MiB they take up to a third less time."""
-_LONGER_BY = 0.05
+"""Sizes from which symmetric buffers take at least 7 % more time than plain ones; below 16 MiB up to a third less."""
+_SLOWER_BY = 0.05
 """Our choice: well above the variation between two runs of one operation of such a size."""
 _COSTS = (
     "at 8 GiB all_reduce took 1.35, reduce_scatter 1.47 and all_gather 1.25 times as long as with plain buffers; below"
@@ -33,20 +33,20 @@ _COSTS = (
 
 def _signs(facts: Facts) -> Findings:
     found: dict[str, list[Result]] = {}
-    for operation, result in _large(facts):
+    for operation, result in _list_large_results(facts):
         found.setdefault(operation, []).append(result)
     for operation, results in found.items():
-        pairs = ((result, _other(result, facts.results)) for result in results)
+        pairs = ((result, _find_twin(result, facts.results)) for result in results)
         compared = [(_median(result) / _median(other), result, other) for result, other in pairs if other is not None]
         if not compared:
             says = f"symmetric buffers without NVLS make a large {operation} slower than plain buffers"
-            yield _finding(results[0], says, certainty="possible")
+            yield _build_finding(results[0], says, certainty="possible")
             continue
         ratio, result, other = max(compared, key=itemgetter(0))
-        if ratio > 1 + _LONGER_BY:
+        if ratio > 1 + _SLOWER_BY:
             kind = _buffers(other)
             times = " and ".join(format_duration(_median(each)) for each in (result, other))
-            yield _finding(
+            yield _build_finding(
                 result,
                 f"{operation} of {format_size(int(result.parameters['size_bytes']))} takes {ratio:.2f} times as long"
                 f" with symmetric buffers, without NVLS, as with {kind} ones",
@@ -54,18 +54,18 @@ def _signs(facts: Facts) -> Findings:
             )
 
 
-def _finding(result: Result, says: str, *evidence: Evidence, certainty: Certainty = "seen") -> Finding:
+def _build_finding(result: Result, says: str, *evidence: Evidence, certainty: Certainty = "seen") -> Finding:
     return CHECK.finding(
         (BenchmarkPlace(result.benchmark), ParameterPlace("buffers", "symmetric")), says, *evidence, certainty=certainty
     )
 
 
-def _large(facts: Facts) -> Iterator[tuple[str, Result]]:
+def _list_large_results(facts: Facts) -> Iterator[tuple[str, Result]]:
     """Yield latencies with symmetric buffers and without NVLS, for the affected operations and sizes."""
     for result in facts.results:
         workload = find_workload(result, facts.declarations)
         operation = workload.operation if isinstance(workload, Collective) and workload.by == "nccl" else ""
-        least, size = _LONGER_FROM.get(operation), result.parameters.get("size_bytes")
+        least, size = _SLOWER_FROM.get(operation), result.parameters.get("size_bytes")
         if least is None or not isinstance(size, int) or size < least.value:
             continue
         is_time = result.quantity == "latency_s" and result.summary is not None
@@ -77,7 +77,7 @@ def _large(facts: Facts) -> Iterator[tuple[str, Result]]:
             yield operation, result
 
 
-def _other(result: Result, results: tuple[Result, ...]) -> Result | None:
+def _find_twin(result: Result, results: tuple[Result, ...]) -> Result | None:
     """Return the same point of any launch with plain buffers, or else with registered buffers."""
     kinds = {_buffers(each): each for each in reversed(results) if _median(each) > 0 and _is_twin(result, each)}
     return kinds.get("plain") or kinds.get("registered")

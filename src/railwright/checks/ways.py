@@ -17,7 +17,7 @@ def is_older_version(text: str, least: tuple[Constant, ...]) -> bool | None:
 
 
 def way(name: str, asked: tuple[Prerequisite, ...], *, decided: bool | None = None, used: str = "") -> Way:
-    """Judge a way by its prerequisites. `decided` and evidence of use override missing prerequisites."""
+    """Judge a way by its prerequisites. A true `decided` and evidence of use override missing prerequisites."""
     if used:
         return Way(way=name, verdict="in use", because=used, asked=asked)
     missing = [item.what for item in asked if item.there is False]
@@ -37,7 +37,7 @@ def open_module(topology: Topology) -> Prerequisite:
 
 
 def require_version(what: str, least: tuple[Constant, ...], value: Scalar | None) -> Prerequisite:
-    """Return the prerequisite of a minimum version; a value of None was not readable."""
+    """Return the prerequisite of a minimum version; a value of None means that the version could not be read."""
     below = None if value is None else is_older_version(str(value), least)
     wanted = ".".join(f"{part.value:g}" for part in least)
     there = None if below is None else not below

@@ -9,12 +9,12 @@ from railwright.limits.limit import Expected, Limit, NoLimit, Quantity
 from railwright.limits.sources import SAME_RUN
 
 _HALF = 0.5
-_OF_FILES = 0.9
+_FILE_SHARE = 0.9
 WHY_FILES = "healthy drives and file systems differ too much"
 
 
 def limit_from_baseline(quantity: Quantity, measured: Ceiling, value: float, because: str, *, times: int = 1) -> Limit:
-    """Return a baseline's `value`, `times` over, as a limit. It varies as the launches of the baseline do."""
+    """Return `times` x `value`, a measurement of a baseline, as a limit that varies as the baseline's launches do."""
     return Limit(
         quantity=quantity,
         value=times * value,
@@ -26,7 +26,9 @@ def limit_from_baseline(quantity: Quantity, measured: Ceiling, value: float, bec
 
 
 def half_band(limit: Limit | NoLimit) -> Expected | None:
-    """Return the band of a link without documented healthy values: half of its limit, because no header takes half."""
+    """Return the band of a link without documented healthy values: from half of its limit, because headers never take
+    half.
+    """
     if not isinstance(limit, Limit):
         return None
     return Expected(
@@ -38,12 +40,12 @@ def half_band(limit: Limit | NoLimit) -> Expected | None:
 
 
 def file_band(limit: Limit | NoLimit) -> Expected | None:
-    """Return the band of files: a value from 0.9 of the limit is ok; below it nothing is known."""
+    """Return the band of files: from 0.9 of the limit a value is ok; below that it is unknown."""
     if not isinstance(limit, Limit):
         return None
     return Expected(
         quantity=limit.quantity,
-        low=limit.value * _OF_FILES,
+        low=limit.value * _FILE_SHARE,
         doubtful_to=0.0,
         doubt=WHY_FILES,
         because="0.9 of the limit: no further gain is possible",
@@ -52,7 +54,9 @@ def file_band(limit: Limit | NoLimit) -> Expected | None:
 
 
 def extend_doubt(expected: Expected, edge: float, why: str) -> Expected:
-    """Return the band with its doubtful range extended to `edge` or an earlier doubt, and the reason."""
+    """Return the band with its doubtful range extended down to `edge`, if it does not reach that far yet, because of
+    `why`.
+    """
     if edge >= expected.low:
         return expected
     return replace(

@@ -1,4 +1,4 @@
-"""The baselines of a run: its simplest measurements, which others are held against.
+"""The baselines of a run: its simplest measurements, with which others are compared.
 
 A benchmark declares which of its results are a baseline (`results.declarations`).
 """
@@ -21,16 +21,16 @@ from railwright.results.workload import Baseline, Workload, describe
 
 Key = TypeVar("Key")
 HUGE = "huge"
-"""The pages of copies whose record names none."""
+"""The pages assumed for copies whose record does not name them."""
 _NUMBER = re.compile(r"\d+")
 
 NEXT_LAUNCH = Constant(
-    0.5, "of the same memory copy in the launch before, where the pages lie worse", SINGLE_HOST_COPIES
+    0.5, "of the same memory copy in the previous launch, if the pages lie worse", SINGLE_HOST_COPIES
 )
 
 
 class Ceiling(NamedTuple):
-    """A point of a ceiling over the launches of a run, in the unit of its quantity."""
+    """A baseline measurement over all launches of a run, in the unit of its quantity."""
 
     slowest: float
     """The median of the slowest launch."""
@@ -42,14 +42,14 @@ class Ceiling(NamedTuple):
 
     @property
     def low(self) -> float:
-        """The low end for a healthy launch: the slowest of several, less than a single one."""
+        """The low end for a healthy launch: the slowest of several launches, or half of a single one."""
         return self.slowest if self.launches > 1 else NEXT_LAUNCH.value * self.slowest
 
     def varies_beyond(self, value: float) -> float:
         """Return the factor by which the next launch may be better than `value`, at least 1.
 
-        It may lie as far beyond the fastest launch as the slowest falls short of it: a value measured once and held
-        against this ceiling comes from another launch, which may be a luckier one.
+        The next launch may be as far ahead of the fastest as the slowest is behind it: a value that is compared with
+        this ceiling was measured in another launch, which may have been faster.
         """
         if self.fastest >= self.slowest:  # a rate, or a single launch
             return max(1.0, self.fastest**2 / self.slowest / value)
@@ -60,8 +60,9 @@ class Baselines:
     """The ceilings of a run, collected from measured and verified results.
 
     The same copy can be half as fast in the next process, because its pages lie elsewhere. So a band has two edges: a
-    value is ok against the fastest launch and slow against the slowest; between the two there is no verdict. A single
-    launch does not show the speed of the next, so half of its speed is allowed.
+    value is ok from the edge that follows from the fastest launch, and slow below the edge that follows from the
+    slowest; between the two there is no verdict. A single launch does not show the speed of the next, so half of its
+    speed is allowed.
     """
 
     def __init__(self, results: Iterable[Result], declarations: Declarations) -> None:
@@ -78,17 +79,18 @@ class Baselines:
             if supply == "file read":
                 reads.append(result)
             elif supply != "thread copy":
-                _widen(self._others, (supply, _place(supply, workload)), result)
+                _widen(self._others, (supply, _baseline_key(supply, workload)), result)
             elif workload.size_bytes is not None:
                 _widen(self._copies, (workload.path, find_pages(workload), workload.size_bytes), result)
         self.reads = OwnReads(reads)
 
     def copies(self, path: str, size_bytes: int, pages: str = HUGE) -> tuple[int, Ceiling] | None:
-        """Return the copies of the nearest size by ratio, at most a factor of two away, with that size in bytes.
+        """Return (size in bytes, ceiling) of the copies of the nearest size by ratio, at most a factor of two away.
 
-        Below the smallest size they are those of that size: smaller copies take no longer, at no higher rate.
+        A size below the smallest measured gets the copies of the smallest: a smaller copy takes no longer, and its rate
+        is no higher.
         """
-        known = self._copies_on(path, pages)
+        known = self._find_copies_on(path, pages)
         if known and 0 < size_bytes < min(known):
             return min(known), known[min(known)]
         sizes = [size for size in known if size_bytes / 2 <= size <= size_bytes * 2]
@@ -96,12 +98,12 @@ class Baselines:
         return None if nearest is None else (nearest, known[nearest])
 
     def largest_copies(self, path: str, pages: str = HUGE) -> tuple[int, Ceiling] | None:
-        """Return the copies of the largest size, with that size in bytes."""
-        return max(self._copies_on(path, pages).items(), default=None)
+        """Return (size in bytes, ceiling) of the copies of the largest size."""
+        return max(self._find_copies_on(path, pages).items(), default=None)
 
-    def _copies_on(self, path: str, pages: str) -> dict[int, Ceiling]:
-        """Return the copies by size. Runs that copied only on huge pages have no others; below 64 KiB pages do not
-        matter.
+    def _find_copies_on(self, path: str, pages: str) -> dict[int, Ceiling]:
+        """Return the copies on a path by size. Without copies on the given pages, those on huge pages are used; below
+        64 KiB pages do not matter.
         """
         kinds: dict[str, dict[int, Ceiling]] = {}
         for (at, kind, size), copy in self._copies.items():
@@ -111,14 +113,15 @@ class Baselines:
         return small | kinds.get(pages, kinds.get(HUGE, {}))
 
     def fastest_message(self, workload: Workload) -> float | None:
-        """Return the least time of a message by a plain socket in the workload's place on either kind of pages, in
-        seconds.
+        """Return the shortest time of a plain socket's message on the workload's path at its size, in seconds.
 
-        The kernel copies it either way. A launch of a ping-pong is fast or slow by a factor of two whatever its pages,
-        so both kinds together show better what a socket can do.
+        Both kinds of pages count: the kernel copies the message either way, and launches of a ping-pong differ by a
+        factor of two whatever their pages.
         """
         kinds = (replace(workload, pages=pages) for pages in ("small", HUGE))
-        return min((found.best for kind in kinds if (found := self.of("plain socket", kind)) is not None), default=None)
+        return min(
+            (found.best for kind in kinds if (found := self.find("plain socket", kind)) is not None), default=None
+        )
 
     def has(self, supply: Baseline) -> bool:
         """Report whether anything of that kind was measured and verified."""
@@ -127,24 +130,24 @@ class Baselines:
         return bool(self._copies) if supply == "thread copy" else any(kind == supply for kind, _ in self._others)
 
     def smallest_message(self, path: str) -> Ceiling | None:
-        """Return the latency of the smallest message of a plain socket."""
+        """Return the latency of a plain socket's smallest message on a path."""
         found = [(key[2], other) for (kind, key), other in self._others.items()
                  if kind == "plain socket" and isinstance(key, tuple) and key[:2] == (path, "latency_s")]  # fmt: skip
         return min(found, key=lambda pair: pair[0], default=(0, None))[1]
 
-    def of(self, supply: Baseline, workload: Workload) -> Ceiling | None:
-        """Return the measurement in the workload's place, in its unit.
+    def find(self, supply: Baseline, workload: Workload) -> Ceiling | None:
+        """Return the baseline with the workload's key, in the workload's unit.
 
-        Sockets whose records name no pages lie on huge pages.
+        Sockets whose records do not name their pages count as on huge pages.
         """
-        found = self._others.get((supply, _place(supply, workload)))
+        found = self._others.get((supply, _baseline_key(supply, workload)))
         if found is None and supply == "plain socket":
-            return self._others.get((supply, _place(supply, replace(workload, pages=HUGE))))
+            return self._others.get((supply, _baseline_key(supply, replace(workload, pages=HUGE))))
         return found
 
 
-def _place(supply: Baseline, workload: Workload) -> Hashable:
-    """Return the key that a baseline shares with the workloads held against it."""
+def _baseline_key(supply: Baseline, workload: Workload) -> Hashable:
+    """Return the key that a baseline shares with the workloads compared with it."""
     path, size, varied = workload.path, workload.size_bytes, workload.varied
     match supply:
         case "plain socket":
@@ -154,7 +157,7 @@ def _place(supply: Baseline, workload: Workload) -> Hashable:
             return path, workload.quantity, tuple(sorted(varied.items()))
         case "gpu copy" | "awaited gpu copy":  # the same for all GPUs of a machine, apart from noise
             return _NUMBER.sub("", path)
-        case "dgemm":  # the same processes with as many threads
+        case "dgemm":  # the same processes with the same number of threads
             return path, workload.ranks, (varied.get("host"), varied.get("hosts")), varied.get("threads")
         case "fetch":
             return path, _varied_except(workload, "part", "bytes")

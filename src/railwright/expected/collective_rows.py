@@ -68,31 +68,31 @@ def collective_row(
         busbw_bytes_per_s=found.rate.times(share),
         time_s=found.time,
         chosen=found.likely.name,
-        because=_because(best),
+        because=_explain_bottleneck(best),
         bottleneck=best.bottleneck,
         software_limits=software_limits(cluster, collective, best.name),
-        assumptions=_assumptions(cluster, collective, found.likely.name),
+        assumptions=_list_assumptions(cluster, collective, found.likely.name),
         algorithms=tuple(_apply_protocol(cluster, collective, algorithm) for algorithm in found.algorithms),
-        sources=_sources(cluster),
+        sources=_list_sources(cluster),
     )
 
 
 def _apply_protocol(cluster: Cluster, collective: str, algorithm: Algorithm) -> Algorithm:
-    """Return the algorithm with its rates by the protocol that NCCL may use there."""
+    """Return the algorithm with its rates at large sizes under the cluster's protocol."""
     rate = compute_large_rate(cluster, collective, algorithm)
     return replace(
         algorithm, algbw_bytes_per_s=rate, busbw_bytes_per_s=rate.times(float(busbw_factor(collective, cluster.ranks)))
     )
 
 
-def _because(best: Algorithm) -> str:
+def _explain_bottleneck(best: Algorithm) -> str:
     if not best.bottleneck:
         return f"{best.name}: no link of known rate limits it"
     first = best.bottleneck[0]
     return f"{best.name}: {first.what} decides {first.share:.0%} of it, {first.because}"
 
 
-def _assumptions(cluster: Cluster, collective: str, chosen: str) -> tuple[str, ...]:
+def _list_assumptions(cluster: Cluster, collective: str, chosen: str) -> tuple[str, ...]:
     found = ["one rank for each GPU, all hosts alike, ranks numbered host by host"]
     unknown = list_uncounted(flow_graph(cluster))
     if unknown:
@@ -106,7 +106,7 @@ def _assumptions(cluster: Cluster, collective: str, chosen: str) -> tuple[str, .
     return tuple(found)
 
 
-def _sources(cluster: Cluster) -> tuple[str, ...]:
+def _list_sources(cluster: Cluster) -> tuple[str, ...]:
     named: dict[str, None] = {}
     for link in cluster.host.links:
         limit = link_limit(link)

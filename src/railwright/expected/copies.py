@@ -1,4 +1,4 @@
-"""Copies by a GPU's engines and kernels, and loads of its threads from other memories."""
+"""Copies by a GPU's copy engines and kernels, and loads by its threads from other memories."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from railwright.units import MIB
 _JUDGED_FROM_BYTES = 16 * MIB
 """Below this size the start of a copy counts as much as its bytes."""
 _OWN_BYTES = 2 * MIB
-_OF_COPIES = 0.8
-"""The share of the low end over PCIe. Eight RTX 4090 of one host read its memory at 23.9 to 26.4 GB/s, and six A6000
-each other's at 21.8 to 26.4 (NVIDIA nvbandwidth issues 15 and 50).
+_COPY_SHARE = 0.8
+"""The share of the band's low end down to which copies over PCIe are doubtful. Eight RTX 4090 of one host read its
+memory at 23.9 to 26.4 GB/s, and six A6000 each other's at 21.8 to 26.4 (NVIDIA nvbandwidth issues 15 and 50).
 """
 WHY_COPIES = (
     "healthy hosts differ as much in their copies over PCIe, and the shape only assumes which GPUs share a"
     " switch unless nvidia-smi topo -m is given"
 )
-_NOT_MEASURED = "loads of its own memory were not measured in this run"
+_NOT_MEASURED = "loads from the GPU's own memory were not measured in this run"
 
 
 def expect_copy(workload: Copy, machine: Machine) -> Bounds:
-    """Return the limit and band of a copy by the links it crosses, its engine and direction; of a latency by loads
-    of the GPU's own memory.
+    """Return the limit and band of a copy from the links that it crosses, its engine and direction; of a latency from
+    loads from the GPU's own memory.
     """
     if workload.is_load:
-        return _load(workload, machine)
+        return _expect_load(workload, machine)
     if workload.quantity == "latency_s":
-        return _small(workload, machine)
+        return _expect_small_copy(workload, machine)
     if workload.added_gpus:
         return no_limit(workload, f"the value is a sum over {workload.added_gpus} GPUs")
     source, _, target = workload.path.partition(">")
     if source == target and (gpu := machine.gpu(source)) is not None:
         limit, band = links.expect_within_gpu(gpu)
         # Half of the memory's rate is the limit of all GPUs; the engines' share of it was measured on Hopper alone.
-        return limit, _large(workload, band) if workload.size_bytes is not None else None
+        return limit, _drop_small(workload, band) if workload.size_bytes is not None else None
     return _expect_path(workload, machine)
 
 
@@ -69,16 +69,18 @@ def _expect_path(workload: Copy, machine: Machine) -> Bounds:
         else any("nvswitch" in name for name in path.devices),
         is_known=band is not None,
     )
-    band = _large(workload, band)
+    band = _drop_small(workload, band)
     if workload.path.startswith("gpu") and ">gpu" in workload.path:
-        limit, band = _capped(limit, band, machine.supposed.gpu_cap_bytes_per_s)
+        limit, band = _apply_cap(limit, band, machine.supposed.gpu_cap_bytes_per_s)
     return limit, band
 
 
 def _copy_band(
     workload: Copy, band: Expected | None, *, over_pcie: bool, is_measured_both_ways: bool, is_known: bool
 ) -> Expected | None:
-    """Return the band of a copy from pinned memory by an engine or kernel, one way or both; None from other memory."""
+    """Return the band of a copy by an engine or kernel; None for pageable memory, without peer access, or in both
+    directions at once over links where that was not measured.
+    """
     if band is None or workload.host == "pageable" or not workload.peer_access:
         return None  # the driver copies through its own buffer, so the CPU limits it and not a link
     by_kernel, both_ways = workload.engine == "sm", workload.direction == "both"
@@ -88,17 +90,17 @@ def _copy_band(
         return gpu_copies.nvlink_band(band, by_kernel=by_kernel, both_ways=both_ways)
     reads_host = workload.path.startswith("memory")
     found = gpu_copies.pcie_band(band, by_kernel=by_kernel, both_ways=both_ways, reads_host=reads_host)
-    return extend_doubt(found, found.low * _OF_COPIES, WHY_COPIES) if is_known and not by_kernel else found
+    return extend_doubt(found, found.low * _COPY_SHARE, WHY_COPIES) if is_known and not by_kernel else found
 
 
-def _large(workload: Copy, band: Expected | None) -> Expected | None:
+def _drop_small(workload: Copy, band: Expected | None) -> Expected | None:
     is_small = workload.size_bytes is not None and workload.size_bytes < _JUDGED_FROM_BYTES
     return None if is_small else band
 
 
-def _capped(limit: Limit, band: Expected | None, cap_bytes_per_s: float) -> Bounds:
-    """Return the bounds if software caps a GPU's rate to others: at least half of the cap, because copies may not
-    overlap.
+def _apply_cap(limit: Limit, band: Expected | None, cap_bytes_per_s: float) -> Bounds:
+    """Return the bounds under a software cap on a GPU's rate to other GPUs. The band begins at half of the cap or
+    lower, because copies may not overlap.
     """
     if cap_bytes_per_s >= limit.value:
         return limit, band
@@ -106,9 +108,9 @@ def _capped(limit: Limit, band: Expected | None, cap_bytes_per_s: float) -> Boun
     return limit, band if band is None else replace(band, low=min(band.low, cap_bytes_per_s / 2), doubtful_to=None)
 
 
-def _load(workload: Copy, machine: Machine) -> Bounds:
-    """Return the bounds of a load of other memory: a load of the GPU's own, times a factor of the link."""
-    own_load = machine.measured.of("gpu load", workload) if machine.measured is not None else None
+def _expect_load(workload: Copy, machine: Machine) -> Bounds:
+    """Return the bounds of a load from other memory: a load from the GPU's own memory, times a factor for the link."""
+    own_load = machine.measured.find("gpu load", workload) if machine.measured is not None else None
     gpu, path = machine.gpu(workload.path.partition(">")[2]), machine.find_path(workload.path)
     if own_load is None or gpu is None or path is None:
         return no_limit(workload, _NOT_MEASURED)
@@ -120,14 +122,16 @@ def _load(workload: Copy, machine: Machine) -> Bounds:
     return gpu_copies.expect_from_own_load(gpu, (own_load.slowest, own_load.fastest), *how)
 
 
-def _small(workload: Copy, machine: Machine) -> Bounds:
-    """Return the bounds of a copy of a few bytes: from one load of the GPU's own memory to a number of them."""
+def _expect_small_copy(workload: Copy, machine: Machine) -> Bounds:
+    """Return the bounds of a copy of a few bytes: from the time of one load from the GPU's own memory to a multiple of
+    it.
+    """
     source, _, target = workload.path.partition(">")
     gpu = machine.gpu(source) or machine.gpu(target)
     own_load = None
     if gpu is not None and machine.measured is not None:
         own_workload = replace(workload, path=f"{gpu.id}>{gpu.id}", size_bytes=_OWN_BYTES)
-        own_load = machine.measured.of("gpu load", own_workload)
+        own_load = machine.measured.find("gpu load", own_workload)
     if gpu is None or own_load is None:
         return no_limit(workload, _NOT_MEASURED)
     by_gpu, by_host = gpu_copies.COPY_BY_GPU_CLOCK, gpu_copies.COPY_BY_HOST_CLOCK

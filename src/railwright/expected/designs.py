@@ -2,7 +2,8 @@
 
 loss      1 - limit / the best limit of that collective among the designs, as busbw at large sizes.
 saving    1 - cost / the cost of the dearest design; without prices, the same for the switch ports in use.
-Pareto    no other design costs at most as much and is at least as fast in the first collective, one of them better.
+Pareto    no other design costs at most as much and is at least as fast in the first collective, with one of the two
+          strictly better.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class FarGpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GPU whose nearest NIC is beyond the CPU, so that the network reaches it without GPUDirect RDMA by default."""
+    """A GPU whose nearest NIC is beyond the CPU, so that NCCL does not use GPUDirect RDMA for it by default."""
 
     gpu: str
     nearest_nic_kind: str
@@ -52,7 +53,7 @@ class FarGpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Saving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The parts that the dearest design has more; a negative number is less."""
+    """The parts of the dearest design less those of this one; a negative number means that this design has more."""
 
     against: str
     nics: int
@@ -77,7 +78,7 @@ class Design(msgspec.Struct, frozen=True, kw_only=True, tag="design", tag_field=
     port_rate_bits_per_s: float | None
     """The rate of a NIC port, and so of every switch port."""
     fabric: str
-    """The fabric from which the switches were counted, in words."""
+    """A description of the fabric whose switches were counted."""
     collectives: tuple[Reach, ...]
     paths: tuple[PathLimit, ...]
     far_gpu: FarGpu | None = None
@@ -110,16 +111,16 @@ def evaluate_design(name: str, cluster: Cluster, question: Question) -> Design:
         hosts=cluster.hosts,
         gpus=cluster.ranks,
         port_rate_bits_per_s=port_rate_bits_per_s(cluster.host),
-        fabric=_fabric_words(cluster, question.radix),
-        collectives=tuple(_reach(cluster, collective) for collective in question.collectives),
-        paths=tuple(row for path in _kv_paths(cluster) for row in list_network_rows(machine, path)),
-        far_gpu=_far_gpu(cluster),
+        fabric=_describe_fabric(cluster, question.radix),
+        collectives=tuple(_compute_reach(cluster, collective) for collective in question.collectives),
+        paths=tuple(row for path in _list_kv_paths(cluster) for row in list_network_rows(machine, path)),
+        far_gpu=_find_far_gpu(cluster),
         parts=parts,
         cost=compute_cost(parts, question.prices) if question.prices is not None else None,
     )
 
 
-def _reach(cluster: Cluster, collective: str) -> Reach:
+def _compute_reach(cluster: Cluster, collective: str) -> Reach:
     found = collective_row(cluster, collective)
     return Reach(
         collective=found.collective,
@@ -131,32 +132,32 @@ def _reach(cluster: Cluster, collective: str) -> Reach:
     )
 
 
-def _fabric_words(cluster: Cluster, radix: int) -> str:
+def _describe_fabric(cluster: Cluster, radix: int) -> str:
     if cluster.fabric.tiers:
         rails = "rail-optimised, " if cluster.fabric.rail_optimised else ""
         return f"{rails}{len(cluster.fabric.tiers)} tiers from the cluster file"
     return f"non-blocking, rail-optimised leaves, switches of {radix} ports at the NIC ports' rate"
 
 
-def _kv_paths(cluster: Cluster) -> tuple[str, ...]:
+def _list_kv_paths(cluster: Cluster) -> tuple[str, ...]:
     """Return the paths of a KV cache to the next host: GPU to GPU, GPU to memory, and from a GPU far from all NICs."""
     gpus, memories = cluster.host.of_kind("gpu"), cluster.host.of_kind("memory")
     if not gpus:
         return ()
     first = gpus[0].id
     paths = [f"{first}:{first}@1", *(f"{first}:{memory.id}@1" for memory in memories[:1])]
-    far = _far_gpu(cluster)
+    far = _find_far_gpu(cluster)
     if far is not None and far.gpu != first:
         paths.append(f"{far.gpu}:{far.gpu}@1")
     return tuple(paths)
 
 
-def _far_gpu(cluster: Cluster) -> FarGpu | None:
+def _find_far_gpu(cluster: Cluster) -> FarGpu | None:
     far = far_gpus(cluster.host)
     return FarGpu(gpu=far[0][0], nearest_nic_kind=far[0][1], gpus=len(far)) if far else None
 
 
-def compare(designs: Sequence[Design]) -> tuple[Design, ...]:
+def compare_designs(designs: Sequence[Design]) -> tuple[Design, ...]:
     """Return the designs with losses, savings and Pareto marks; a single design is unchanged."""
     if len(designs) < 2:
         return tuple(designs)
@@ -169,32 +170,32 @@ def compare(designs: Sequence[Design]) -> tuple[Design, ...]:
         msgspec.structs.replace(
             design,
             collectives=tuple(
-                msgspec.structs.replace(reach, loss=_loss(reach.busbw_bytes_per_s.limit, most))
-                for reach, most in zip(design.collectives, best, strict=True)
+                msgspec.structs.replace(reach, loss=_loss(reach.busbw_bytes_per_s.limit, best_limit))
+                for reach, best_limit in zip(design.collectives, best, strict=True)
             ),
             saving=_saving(design, dearest),
-            pareto=not _is_dominated(design, designs),
-            beaten_by=_is_dominated(design, designs),
+            pareto=not _list_dominating(design, designs),
+            beaten_by=_list_dominating(design, designs),
         )
         for design in designs
     )
 
 
 def find_price(design: Design) -> float:
-    """Return the cost to compare, or the number of switch ports without prices."""
+    """Return the cost of a design, or its number of switch ports if it has no cost."""
     return design.cost.total if design.cost is not None else float(design.parts.switch_ports)
 
 
-def speed(design: Design, place: int = 0) -> float:
-    """Return the limit of a collective of the design, as busbw in bytes/s."""
+def busbw_limit(design: Design, place: int = 0) -> float:
+    """Return the limit of the design's collective number `place`, as busbw in bytes/s."""
     return design.collectives[place].busbw_bytes_per_s.limit
 
 
 def find_front(designs: Iterable[Design], place: int = 0) -> tuple[Design, ...]:
-    """Return the designs that no other beats in that collective, the cheapest first."""
+    """Return the Pareto front for collective number `place`, the cheapest design first."""
     candidates = tuple(designs)
     return tuple(
-        sorted((design for design in candidates if not _is_dominated(design, candidates, place)), key=find_price)
+        sorted((design for design in candidates if not _list_dominating(design, candidates, place)), key=find_price)
     )
 
 
@@ -203,11 +204,11 @@ def _loss(limit: float, best: float) -> float:
     return loss if loss > _SAME else 0.0
 
 
-def _is_dominated(design: Design, designs: Iterable[Design], place: int = 0) -> tuple[str, ...]:
+def _list_dominating(design: Design, designs: Iterable[Design], place: int = 0) -> tuple[str, ...]:
     found = []
     for other in designs:
-        faster = speed(other, place) > speed(design, place) * (1 + _SAME)
-        as_fast = speed(other, place) >= speed(design, place) * (1 - _SAME)
+        faster = busbw_limit(other, place) > busbw_limit(design, place) * (1 + _SAME)
+        as_fast = busbw_limit(other, place) >= busbw_limit(design, place) * (1 - _SAME)
         cheaper, no_dearer = find_price(other) < find_price(design), find_price(other) <= find_price(design)
         if as_fast and no_dearer and (faster or cheaper):
             found.append(other.name)
@@ -215,28 +216,30 @@ def _is_dominated(design: Design, designs: Iterable[Design], place: int = 0) -> 
 
 
 def _saving(design: Design, dearest: Design) -> Saving:
-    parts, most = design.parts, dearest.parts
+    parts, dearest_parts = design.parts, dearest.parts
     return Saving(
         against=dearest.name,
-        nics=most.nics - parts.nics,
-        cables=most.cables - parts.cables,
-        optics=most.optics - parts.optics,
-        leaf_ports=most.leaf_ports - parts.leaf_ports,
-        uplink_ports=most.leaf_uplink_ports - parts.leaf_uplink_ports,
-        spine_ports=most.spine_ports - parts.spine_ports,
+        nics=dearest_parts.nics - parts.nics,
+        cables=dearest_parts.cables - parts.cables,
+        optics=dearest_parts.optics - parts.optics,
+        leaf_ports=dearest_parts.leaf_ports - parts.leaf_ports,
+        uplink_ports=dearest_parts.leaf_uplink_ports - parts.leaf_uplink_ports,
+        spine_ports=dearest_parts.spine_ports - parts.spine_ports,
         share=1 - find_price(design) / find_price(dearest) if find_price(dearest) else 0.0,
         cost=find_price(dearest) - find_price(design) if design.cost is not None else None,
     )
 
 
-def cautions(designs: Sequence[Design], prices: Prices | None) -> tuple[str, ...]:
+def list_cautions(designs: Sequence[Design], prices: Prices | None) -> tuple[str, ...]:
     """Return the effects that the comparison ignores, a sentence each."""
     found = ["only ports in use are counted: switches are bought whole, and no redundancy is included"]
     rates = sorted({design.port_rate_bits_per_s or 0.0 for design in designs})
     if len(rates) > 1:
         words = " and ".join(format_line_rate(rate) if rate else "an unknown rate" for rate in rates)
         found.append(
-            f"the designs have ports of {words}: one radix" + (" and one price" if prices else "") + " for all"
+            f"the designs have ports of {words}, but one radix"
+            + (" and one price are" if prices else " is")
+            + " used for all"
         )
     shapes = {design.name.partition(" ")[0] for design in designs}
     if prices is not None and len(shapes) > 1:

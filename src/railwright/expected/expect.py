@@ -1,7 +1,7 @@
-"""The limit and band of any workload on a machine. The only place that computes them.
+"""The limit and band of any workload on a machine, computed only here.
 
-Our own runs, tables of other tools, limits of clusters and the curves of faults all call `expect`. A fault's curve is
-the same question for a machine with that fault.
+Our own runs, other tools' tables, the limits of clusters and the curves of faults all call `expect`. A fault's curve is
+computed for a machine with that fault.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from railwright.expected.memory import expect_memory
 from railwright.expected.messages import expect_message
 from railwright.expected.mpi_collectives import expect_by_mpi
 from railwright.expected.nccl_collectives import expect_by_nccl
-from railwright.expected.shared_memory import plain_socket
+from railwright.expected.shared_memory import bound_by_socket
 from railwright.limits.limit import Bounds, Limit
 from railwright.results.declarations import no_limit
 from railwright.results.workload import (
@@ -33,16 +33,16 @@ from railwright.results.workload import (
 
 
 def expect(workload: Workload, machine: Machine) -> Bounds:
-    """Return the limit with its reason, and the band of healthy machines at that size if it is known.
+    """Return the limit, or the reason why there is none, and the band of healthy machines at that size if known.
 
-    An unknown workload has no limit, with the reason. It never raises for the content of a record.
+    It never raises for the content of a record.
     """
     if isinstance(workload, Linpack):
         return expect_linpack(workload, machine)
     if isinstance(workload, Crossing):
         return expect_crossing(workload, machine)
     if isinstance(workload, Files) and workload.of in ("mount", "read ahead"):
-        return expect_files(workload, machine)  # its ranks are independent, on whatever hosts
+        return expect_files(workload, machine)  # its ranks are independent, on any hosts
     if workload.shares_cores:
         return no_limit(workload, f"functional run: its {workload.ranks} ranks shared cores")
     if is_between_hosts(workload):
@@ -70,13 +70,13 @@ def is_between_hosts(workload: Workload) -> bool:
 
 
 def _expect_between_hosts(workload: Workload, machine: Machine) -> Bounds:
-    """Return the bounds by the links between the hosts if they are known, else by plain sockets between the same
-    hosts.
+    """Return the bounds from the links between the hosts if known, else from plain sockets between the same hosts, else
+    from the ports of the cluster's hosts.
     """
     if machine.links is not None and (found := expect_over_links(machine.links, workload)) is not None:
         return found
     if isinstance(workload, Message) and workload.over == "tcp" and machine.measured is not None:
-        limit, band = plain_socket(machine.measured, workload)
+        limit, band = bound_by_socket(machine.measured, workload)
         if isinstance(limit, Limit):
             return limit, band
     if isinstance(workload, Message) and machine.cluster.hosts > 1:

@@ -21,25 +21,25 @@ FILE_SYSTEM_SHARE = Constant(0.8, "of the raw device, direct random reads", _FIL
 
 
 def expect_files(workload: Files, machine: Machine) -> Bounds:
-    """Return the bounds of reading or writing, from the known drive, file system and reader."""
+    """Return the bounds of reads and writes on a mount, a drive or files, and of decoding or reading ahead."""
     measured = machine.measured
     if workload.of == "mount":
         return mounts.mount_limit(workload)
     if workload.of == "read ahead" and measured is not None:
-        return overlapped.read_ahead(measured, workload)
+        return overlapped.bound_read_ahead(measured, workload)
     if workload.of == "decoded" and measured is not None:
-        return overlapped.fetch_and_decode(measured, workload)
+        return overlapped.bound_fetch_and_decode(measured, workload)
     if not workload.path:
         return _limit_all_drives(workload, machine)
     if workload.of == "drive" and not workload.upper_only:
-        return links(workload, machine)
+        return expect_links(workload, machine)
     if workload.of == "files" and measured is not None:
         return _expect_from_raw_drive(workload, machine, measured)
     return _upper_limit(workload, machine)
 
 
-def links(workload: Workload, machine: Machine) -> Bounds:
-    """Return the narrowest link of the path inside one host."""
+def expect_links(workload: Workload, machine: Machine) -> Bounds:
+    """Return the bounds of the narrowest link on the workload's path inside one host."""
     path = machine.find_path(workload.path)
     if path is None:
         return no_limit(workload, f"the topology has no path {workload.path}")
@@ -49,8 +49,8 @@ def links(workload: Workload, machine: Machine) -> Bounds:
 
 
 def is_best_read(workload: Workload, baselines: Baselines) -> bool:
-    """Report whether the workload is the best of the run's own reads, with the raw drive closed."""
-    return baselines.of("raw device", workload) is None and baselines.reads.is_best(workload)
+    """Report whether the workload is the best of the run's own reads and the raw drive was not measured."""
+    return baselines.find("raw device", workload) is None and baselines.reads.is_best(workload)
 
 
 def _limit_all_drives(workload: Files, machine: Machine) -> Bounds:
@@ -62,12 +62,12 @@ def _limit_all_drives(workload: Files, machine: Machine) -> Bounds:
 
 
 def _upper_limit(workload: Files, machine: Machine) -> Bounds:
-    """Return the links to a drive, only as an upper limit.
+    """Return the limit of the links to a drive, without a band.
 
-    The drive is usually narrower. Flash writes slower than it reads, and unevenly; its reads into host memory are
-    measured by another benchmark.
+    The drive is usually slower than its links. Flash writes slower than it reads, and unevenly; its reads into host
+    memory are measured by another benchmark.
     """
-    limit, _ = links(workload, machine)
+    limit, _ = expect_links(workload, machine)
     target = machine.host.device(workload.path.partition(">")[2])
     is_read = target is not None and target.kind in ("gpu", "memory")
     why = "no document gives the drive's own rate" if is_read else "the raw device was only read, not written"
@@ -77,10 +77,12 @@ def _upper_limit(workload: Files, machine: Machine) -> Bounds:
 
 
 def _expect_from_raw_drive(workload: Files, machine: Machine, baselines: Baselines) -> Bounds:
-    """Return the same reads of the raw drive, else the best reads of the run, else the links to the drive."""
-    device = baselines.of("raw device", workload)
+    """Return the bounds from the same reads of the raw drive, else from the best reads of the run, else from the
+    drive's links.
+    """
+    device = baselines.find("raw device", workload)
     if device is None:
-        limit, _ = links(workload, machine)
+        limit, _ = expect_links(workload, machine)
         best = baselines.reads.bounds(workload)
         if best is not None and not baselines.reads.is_best(workload):
             return best

@@ -1,7 +1,7 @@
 """The limits of ranks on several hosts over links of known rate, such as those of a lab.
 
-A connection takes one way, so plain sockets are held against its narrowest cable. A library may use all ports of a host
-at once or only one: its limit is all ports, its expected value is one port.
+A connection takes one path, so plain sockets are compared with the narrowest cable on it. A library may use all ports
+of a host at once or only one: its limit is the rate of all ports, and its band begins below the rate of one port.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from railwright.results.workload import Collective, Files, Linpack, Message, Unl
 from railwright.units import KIB, MIB
 
 _LAB = Source("Railwright docs/lab.md", "rates of cables, held by tbf")
-SHARE = Constant(0.5, "of the narrowest cable: packet headers never take that much", _LAB)
-CARRIED = Constant(125e6, "bytes/s of a cable, up to which two cores carry a lab without being the limit", _LAB)
+CABLE_SHARE = Constant(0.5, "of the narrowest cable's rate: packet headers never take half", _LAB)
+CARRIED_BYTES_PER_S = Constant(125e6, "bytes/s, the highest cable rate at which two cores do not limit a lab", _LAB)
 _SAME_RUN = Source("ports of these hosts, and the slowest pair of them", "this run")
-_FROM_BYTES = MIB
+_JUDGED_FROM_BYTES = MIB
 _ONE_PACKET_BYTES = KIB
 _BUCKET = "a link that was idle exceeds its rate for a moment, so its rate does not bound a single message"
 
 
 def expect_over_links(links: Fabric, workload: Workload) -> Bounds | None:
-    """Return the limit and band of a rate between hosts; None for a message of one packet, or for data that crosses no
-    link.
+    """Return the bounds of a rate between hosts; None for a single packet, GPU memory, NCCL, and data that stays inside
+    hosts.
 
-    Links do not bound a single packet. A library may use other ports than a plain socket, so a socket is no limit of
+    Links do not bound a single packet. A library may use other ports than a plain socket, so a socket does not limit
     larger messages.
     """
     if isinstance(workload, Unlimited | Files | Linpack):
         return None  # its bytes stay inside hosts
     size = workload.size_bytes
-    if workload.quantity != "bandwidth_bytes_per_s" or size is None or size < _FROM_BYTES:
+    if workload.quantity != "bandwidth_bytes_per_s" or size is None or size < _JUDGED_FROM_BYTES:
         is_packet = workload.quantity == "latency_s" and size is not None and size <= _ONE_PACKET_BYTES
         return None if is_packet else no_limit(workload, _BUCKET)
     if isinstance(workload, Collective) and workload.by == "mpi":
-        return _collective(links, workload)
+        return _expect_collective(links, workload)
     if not isinstance(workload, Message):
         return None
     if workload.by == "sockets":
@@ -48,7 +48,7 @@ def expect_over_links(links: Fabric, workload: Workload) -> Bounds | None:
     return expect_rate(links, times * links.ports_bytes_per_s, because, 1.0)
 
 
-def _collective(links: Fabric, workload: Collective) -> Bounds | None:
+def _expect_collective(links: Fabric, workload: Collective) -> Bounds | None:
     """Return the bounds by the bytes that must leave each host over its ports, whatever the algorithm.
 
     In an all_to_all every rank has bytes for every other; else a host needs its neighbours' data once. A linear
@@ -65,10 +65,13 @@ def _collective(links: Fabric, workload: Collective) -> Bounds | None:
 
 
 def expect_rate(links: Fabric, value: float, because: str, share_of_one: float) -> Bounds:
-    """Return a limit, and a band from a share of the rate of one connection."""
+    """Return `value` as a limit, and a band that begins at half of `share_of_one` x one connection's rate.
+
+    There is no band above the rate that two cores can carry, unless the rates of the links were measured.
+    """
     limit = bandwidth_limit(value, because, links.narrowest, (), (_LAB,) if not links.measured else (_SAME_RUN,))
-    if links.flow_bytes_per_s > CARRIED.value and not links.measured:
+    if links.flow_bytes_per_s > CARRIED_BYTES_PER_S.value and not links.measured:
         return limit, None
-    low = SHARE.value * share_of_one * links.flow_bytes_per_s
-    because = f"{SHARE.value:g} of the rate of one connection over {links.narrowest}"
-    return limit, bandwidth_band(low, None, because, SHARE.source)
+    low = CABLE_SHARE.value * share_of_one * links.flow_bytes_per_s
+    because = f"{CABLE_SHARE.value:g} of the rate of one connection over {links.narrowest}"
+    return limit, bandwidth_band(low, None, because, CABLE_SHARE.source)

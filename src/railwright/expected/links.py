@@ -1,7 +1,7 @@
 """The bands of links and of paths over them on healthy systems, for large transfers one way.
 
 Infinity Fabric and NVLink-C2C have no band: their overhead is not published, and there are no figures of healthy
-machines. TCP has none because a host's cores decide it; memory has none either.
+machines. TCP has none because the host's cores limit it, and memory has none either.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ from railwright.topology.devices import (
 )
 from railwright.units import BITS_PER_BYTE
 
-_NVLINK = Constant(0.8, "of links x rate, large copies", NCCL_TESTS_212)
-_RDMA = Constant(0.95, "of the payload rate, large messages", RDMA_MEASURED)
-_EFA = Constant(0.96, "of the line rate, large transfers over SRD", EFA_MEASURED)
-_LOCAL = Constant(0.8, "of half the memory's rate, copies within one GPU", NVBANDWIDTH_H200)
+_NVLINK_SHARE = Constant(0.8, "of links x rate, large copies", NCCL_TESTS_212)
+_RDMA_SHARE = Constant(0.95, "of the payload rate, large messages", RDMA_MEASURED)
+_EFA_SHARE = Constant(0.96, "of the line rate, large transfers over SRD", EFA_MEASURED)
+_LOCAL_SHARE = Constant(0.8, "of half the memory's rate, copies within one GPU", NVBANDWIDTH_H200)
 
 
 def expect_crossing(workload: Crossing, machine: Machine) -> Bounds:
-    """Return the narrowest link of a path; the limit of a copy inside it if both ends are one GPU or one memory."""
+    """Return the bounds of a path by its narrowest link, or of a copy inside one GPU or one memory if both ends are the
+    same.
+    """
     try:
         path = machine.inside(workload.path) if ">" in workload.path else machine.between(workload.path)
     except UsageError as error:
@@ -59,7 +61,7 @@ def expect_crossing(workload: Crossing, machine: Machine) -> Bounds:
 
 
 def expect_narrowest(host: Topology, path: Path) -> Bounds:
-    """Return the narrowest link of a path of that host, whose ids may end in `@host`, and its band.
+    """Return the bounds of a path of that host, whose ids may end in `@host`, by its narrowest link.
 
     A link of unknown rate may be narrower: then the limit holds, but there is no band.
     """
@@ -70,14 +72,14 @@ def expect_narrowest(host: Topology, path: Path) -> Bounds:
 
 
 def expect_within_gpu(gpu: Device) -> Bounds:
-    """Return the bounds of a copy within a GPU, bytes counted once: half of the memory's rate, as each is read and
-    written.
+    """Return the bounds of a copy within a GPU: half of the memory's rate, because each byte is counted once but read
+    and written.
     """
     limit = memory.copy_limit(memory.gpu_memory_limit(gpu))
     if isinstance(limit, NoLimit):
         return limit, None
-    low = _LOCAL.value * limit.value
-    return limit, bandwidth_band(low, limit.value, "an H200 reaches 0.85 of it", _LOCAL.source)
+    low = _LOCAL_SHARE.value * limit.value
+    return limit, bandwidth_band(low, limit.value, "an H200 reaches 0.85 of it", _LOCAL_SHARE.source)
 
 
 def find_band(link: Link, limit: Limit) -> Expected | None:
@@ -88,12 +90,12 @@ def find_band(link: Link, limit: Limit) -> Expected | None:
         return bandwidth_band(rates.with_dllps, value, because, PCIE_BENCH)
     if isinstance(protocol, NvlinkLink):
         because = "large copies reach 0.8 or more of links x rate on healthy machines"
-        return bandwidth_band(_NVLINK.value * value, value, because, NCCL_TESTS_212, H200_MEASURED)
+        return bandwidth_band(_NVLINK_SHARE.value * value, value, because, NCCL_TESTS_212, H200_MEASURED)
     if isinstance(protocol, EfaLink) and protocol.line_rate_bits_per_s is not None:
         because = "healthy EFA ports reach 0.969 of their line rate in large transfers"
-        low = _EFA.value * protocol.line_rate_bits_per_s / BITS_PER_BYTE
+        low = _EFA_SHARE.value * protocol.line_rate_bits_per_s / BITS_PER_BYTE
         return bandwidth_band(low, value, because, EFA_MEASURED)
     if isinstance(protocol, InfinibandLink) or (isinstance(protocol, EthernetLink) and protocol.rdma):
         because = "healthy RDMA ports reach their payload rate with large messages"
-        return bandwidth_band(_RDMA.value * value, value, because, RDMA_MEASURED)
+        return bandwidth_band(_RDMA_SHARE.value * value, value, because, RDMA_MEASURED)
     return None

@@ -1,7 +1,7 @@
-"""Linpack: the FP64 rate of GPUs, the range that peers reach of it, and matrix products by the same ranks.
+"""Linpack: the FP64 rate of GPUs, the range that peers reach, and matrix products by the same ranks.
 
-A band is the range of 9 of 10 systems of the TOP500 with that GPU. A matrix that fills less of the memory lowers its
-low end in proportion to the order. Nothing is extrapolated.
+A band is the range of 9 of 10 TOP500 systems with that GPU. A matrix that fills less of the memory lowers the low end
+of the band in proportion to the matrix's order. Nothing is extrapolated.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from railwright.results.workload import Linpack
 from railwright.topology.devices import Device, Topology
 from railwright.units import format_flops
 
-_FULL_MEMORY = Constant(0.7, "of the GPUs' memory in the matrix, from where runs are compared", TOP500)
-_LEAST_MEMORY = Constant(0.2, "of the GPUs' memory in the matrix: a smaller one is not comparable", TOP500)
-_LARGE_MEMORY = Constant(70e9, "bytes, between the 40 and 80 GB models", TOP500)
+_FULL_MEMORY_SHARE = Constant(
+    0.7, "of the GPUs' memory filled by the matrix, from which the whole band applies", TOP500
+)
+_MIN_MEMORY_SHARE = Constant(0.2, "of the GPUs' memory filled by the matrix, the minimum of a comparable run", TOP500)
+_LARGE_MEMORY_BYTES = Constant(70e9, "bytes of memory, between the 40 and 80 GB models", TOP500)
 
 
 class _Peers(NamedTuple):
-    """The GPUs of a band by words that their name has and lacks, with the range in flop/s a GPU."""
+    """The GPUs of a band, by words that their names must and must not contain, with the range in flop/s per GPU."""
 
     name: str
     has: tuple[str, ...]
@@ -44,8 +46,8 @@ _PEERS = tuple(
         has,
         has_not,
         large,
-        Constant(low, f"flop/s a GPU, {name}, low", TOP500),
-        Constant(high, f"flop/s a GPU, {name}, high", TOP500),
+        Constant(low, f"flop/s per GPU, {name}, low", TOP500),
+        Constant(high, f"flop/s per GPU, {name}, high", TOP500),
     )
     for name, has, has_not, large, low, high in (
         ("A100 80 GB", ("A100",), (), True, 10.0e12, 17.2e12),
@@ -62,7 +64,7 @@ _PEERS = tuple(
 
 
 def expect_linpack(workload: Linpack, machine: Machine) -> Bounds:
-    """Return the limit in flop/s, with a band only for the vendor's own program, which peers ran."""
+    """Return the limit in flop/s. Only the vendor's own program, which peers ran, has a band."""
     if workload.by_vendor:
         if min(workload.n, workload.p, workload.q) < 1 or workload.quantity != "flop_per_s":
             return no_limit(workload, "no limit is derived for this row")
@@ -71,10 +73,12 @@ def expect_linpack(workload: Linpack, machine: Machine) -> Bounds:
 
 
 def _expect_on_cores(workload: Linpack, machine: Machine) -> Bounds:
-    """Return dgemm of the same ranks, only as an upper limit: Linpack's share of it depends on its size."""
+    """Return the rate of dgemm on the same ranks as a limit without a band: Linpack's share of it depends on the
+    matrix's order.
+    """
     if workload.shares_cores:
         return no_limit(workload, f"functional run: the threads of its {workload.ranks} ranks shared cores")
-    product = machine.measured.of("dgemm", workload) if machine.measured is not None else None
+    product = machine.measured.find("dgemm", workload) if machine.measured is not None else None
     if product is None:
         return no_limit(workload, "dgemm was not measured in this run on the same ranks")
     because = "the best dgemm on all ranks at once in this run: only an upper limit, no peers of this CPU are known"
@@ -84,9 +88,11 @@ def _expect_on_cores(workload: Linpack, machine: Machine) -> Bounds:
 
 
 def _expect_on_gpus(workload: Linpack, machine: Machine) -> Bounds:
-    """Return the GPUs' FP64 rate, or dgemm of the same run if it is unknown. No band: peers used other solvers."""
+    """Return the GPUs' FP64 rate as a limit, or the rate of dgemm in the same run if that is unknown. There is no band,
+    because peers used other solvers.
+    """
     limit = fp64_limit(machine.host, workload.ranks or 1, workload.n)
-    product = machine.measured.of("dgemm", workload) if machine.measured is not None else None
+    product = machine.measured.find("dgemm", workload) if machine.measured is not None else None
     if product is None:
         return limit, None
     reached = f"dgemm of the same run reached {format_flops(product.best)}"
@@ -100,15 +106,15 @@ def expect_hpl(host: Topology, gpus: int, order: int) -> Bounds:
     limit, model = fp64_limit(host, gpus, order), first_gpu(host)
     if isinstance(limit, NoLimit) or model is None:
         return limit, None
-    peers, share = _peers(model), memory_share(model, gpus, order)
-    if incomparable := _incomparable(peers is not None, share):
+    peers, share = _find_peers(model), memory_share(model, gpus, order)
+    if incomparable := _explain_incomparable(peers is not None, share):
         return replace(limit, because=f"{limit.because}: only an upper limit, {incomparable}"), None
-    return limit, _band(peers, gpus, share, limit.value) if peers else None
+    return limit, _peer_band(peers, gpus, share, limit.value) if peers else None
 
 
-def _band(peers: _Peers, gpus: int, share: float, limit_flop_per_s: float) -> Expected:
+def _peer_band(peers: _Peers, gpus: int, share: float, limit_flop_per_s: float) -> Expected:
     """Return the range of peers, with its low end scaled by the order of the matrix."""
-    low, high = peers.low.value * min(1.0, math.sqrt(share / _FULL_MEMORY.value)), peers.high.value
+    low, high = peers.low.value * min(1.0, math.sqrt(share / _FULL_MEMORY_SHARE.value)), peers.high.value
     each = f"{format_flops(low)} to {format_flops(high)} a GPU"
     return Expected(
         quantity="flop_per_s",
@@ -119,21 +125,26 @@ def _band(peers: _Peers, gpus: int, share: float, limit_flop_per_s: float) -> Ex
     )
 
 
-def _incomparable(has_peers: bool, share: float) -> str:
-    """Return the reason why a run has no peers, or an empty text. `share` is of the GPUs' memory, 0 if unknown."""
+def _explain_incomparable(has_peers: bool, share: float) -> str:
+    """Return the reason why a run cannot be compared with peers, or an empty text.
+
+    `share` is the share of the GPUs' memory that the matrix takes, 0 if unknown.
+    """
     if not has_peers:
         return "no TOP500 systems with this GPU are recorded"
     if not share:
         return "the memory size of these GPUs is not known, and only runs that fill it are comparable"
-    if share < _LEAST_MEMORY.value:
-        text = f"the matrix fills {share:.0%} of the GPUs' memory, comparable runs {_FULL_MEMORY.value:.0%} and more"
+    if share < _MIN_MEMORY_SHARE.value:
+        text = (
+            f"the matrix fills {share:.0%} of the GPUs' memory, comparable runs {_FULL_MEMORY_SHARE.value:.0%} and more"
+        )
         return text.replace("%", " %")
     return ""
 
 
-def _peers(model: Device) -> _Peers | None:
+def _find_peers(model: Device) -> _Peers | None:
     for peer in _PEERS:
         named = any(word in model.name for word in peer.has) and not any(word in model.name for word in peer.has_not)
-        if named and (memory_bytes(model) >= _LARGE_MEMORY.value or not peer.large):
+        if named and (memory_bytes(model) >= _LARGE_MEMORY_BYTES.value or not peer.large):
             return peer
     return None

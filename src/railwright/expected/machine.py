@@ -20,11 +20,11 @@ from railwright.topology.routes import find_host_path, find_network_path
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The machine that workloads are held against. A fault is the same machine with another `case`."""
+    """The machine for which workloads are judged. A fault is the same machine with another `case`."""
 
     cluster: Cluster
     path: str = ""
-    """The path of messages that the user names: `gpu0:gpu0@1`."""
+    """The path of messages given by the user: `gpu0:gpu0@1`."""
     hosts_given: bool = True
     """Whether the user named the number of hosts; otherwise that of a table counts, without a contradiction."""
     measured: Baselines | None = None
@@ -32,7 +32,7 @@ class Machine:
     links: Fabric | None = None
     """The links between the hosts of that run, if their rates are known."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of the job, like NCCL_ALGO."""
+    """Environment variables of the job, such as NCCL_ALGO."""
     case: Case | None = None
     """The cluster with assumptions about its software; None for the defaults."""
     is_explained: bool = True
@@ -52,7 +52,7 @@ class Machine:
         return self.case if self.case is not None else Case(cluster=self.cluster)
 
     def algorithms(self, key: object, case: Case, collective: str) -> tuple[Algorithm, ...]:
-        """Return the algorithms of a collective, computed once for each `key`; cases that differ need another."""
+        """Return the algorithms of a collective, computed once for each `key`; different cases need different keys."""
         if key not in self._algorithms:
             self._algorithms[key] = compute_algorithms(case, collective, explained=self.is_explained)
         return self._algorithms[key]

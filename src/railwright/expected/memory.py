@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.expected.files import links
+from railwright.expected.files import expect_links
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, Source
 from railwright.limits.memory import gpu_memory_limit, limit_memory_copy
@@ -17,22 +17,24 @@ from railwright.units import format_size
 
 _EPYC_9684X = Source("AMD EPYC 9684X product page", "L3 cache 1,152 MB")
 LARGEST_CACHE = Constant(1.25 * 2**30, "bytes, above the largest last-level cache of a socket", _EPYC_9684X)
-_OF_CHANNELS = 0.7
+_CHANNEL_SHARE = 0.7
 """STREAM Triad with a thread for each core: 0.75 to 0.9 of the channels' rate in the vendors' own figures."""
-_OF_HBM, _HALF = 0.8, 0.5
+_HBM_SHARE, _HALF = 0.8, 0.5
 WHY_MEMORY = "the full rate needs a thread for each core on every socket, and arrays larger than the caches"
 
 
 def expect_memory(workload: Memory, machine: Machine) -> Bounds:
-    """Return the rate of the memory channels: of the path's memory, or of all memories of a host without a path."""
+    """Return the bounds from the memory channels of the path's memory, or without a path from those of all memories of
+    a host, or from a GPU's memory.
+    """
     if workload.copies:
-        return _copied(workload, machine)
+        return _expect_copy(workload, machine)
     if workload.path:
-        whole, _ = links(workload, machine)
+        whole, _ = expect_links(workload, machine)
         path = machine.find_path(workload.path)
         if isinstance(whole, NoLimit) or path is None or has_unknown_link(path):
             return whole, None
-        return whole, _band(whole, _OF_CHANNELS, 0.0)
+        return whole, _band(whole, _CHANNEL_SHARE, 0.0)
     if workload.quantity != "bandwidth_bytes_per_s":
         return no_limit(workload, "memory has a limit only for bandwidth")
     if workload.on_gpu:
@@ -40,7 +42,7 @@ def expect_memory(workload: Memory, machine: Machine) -> Bounds:
         limit = gpu_memory_limit(gpus[0]) if gpus else None
         if not isinstance(limit, Limit):
             return no_limit(workload, "the given machine lacks the memory rate of its GPU")
-        return limit, _band(limit, _OF_HBM, _HALF)
+        return limit, _band(limit, _HBM_SHARE, _HALF)
     found = [channels_limit(link) for link in machine.host.links if isinstance(link.protocol, MemoryLink)]
     known = [limit for limit in found if isinstance(limit, Limit)]
     if not known or len(known) < len(found):
@@ -48,11 +50,11 @@ def expect_memory(workload: Memory, machine: Machine) -> Bounds:
         return (none, None) if none is not None else no_limit(workload, "no memory is known")
     nodes = f"{len(known)} x " if len(known) > 1 else ""
     whole = replace(known[0], value=sum(limit.value for limit in known), because=f"{nodes}{known[0].because}")
-    return whole, _band(whole, _OF_CHANNELS, 0.0)
+    return whole, _band(whole, _CHANNEL_SHARE, 0.0)
 
 
-def _copied(workload: Memory, machine: Machine) -> Bounds:
-    """Return the bounds of a copy: the channels bound it only if no cache can hold it and one node's memory takes all
+def _expect_copy(workload: Memory, machine: Machine) -> Bounds:
+    """Return the bounds of a copy: the channels bound it only if no cache can hold it and one node's memory holds all
     of it.
 
     Between two nodes each byte is read from one memory and written to the other, so either's channels bound it.
@@ -60,7 +62,7 @@ def _copied(workload: Memory, machine: Machine) -> Bounds:
     memory, _, other = workload.path.partition(">")
     touched = 2 * (workload.size_bytes or 0) * workload.threads
     if memory != other:
-        limit = links(workload, machine)[0] if touched > LARGEST_CACHE.value else None
+        limit = expect_links(workload, machine)[0] if touched > LARGEST_CACHE.value else None
         none = no_limit(workload, "no document gives the rate between NUMA nodes")
         return (limit, None) if isinstance(limit, Limit) else none
     if touched <= LARGEST_CACHE.value:

@@ -1,6 +1,6 @@
 """The limit of messages between two devices: by baselines inside one host, by the ports between hosts.
 
-A stream of messages is held against the links. The size at which it reaches their rate depends on its latency.
+A stream of messages is compared with the links. The size at which it reaches their rate depends on its latency.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ RENDEZVOUS_ENDS = 1024 * 1024
 """Up to this size a message over MPI or UCX may pay a handshake that it cannot hide."""
 _BOTH_WAYS_SHARE = 0.95
 """Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation)."""
-_OF_SMALL = 0.5
-_OF_MPI, _OF_MPI_BOTH_WAYS, _OF_VERBS = 0.85, 0.7, 0.95
+_SMALL_SHARE = 0.5
+_MPI_SHARE, _MPI_BOTH_WAYS_SHARE, _VERBS_SHARE = 0.85, 0.7, 0.95
 SINGLE_MESSAGES_FROM = 2**20
 """From this size bytes decide the time of a message that waits for the one before it."""
 _TRANSFERS_JUDGED_FROM = 64 * MIB
 """Below this size the cost of each request counts, because UCX cuts a transfer into parts."""
-_SMALL_TRANSFER = 64 * KIB
-_OF_TCP = 0.9
+_SMALL_TRANSFER_BYTES = 64 * KIB
+_TCP_SHARE = 0.9
 """The share of a port that several flows get: 9.4 of 10 Gb/s, 94 of 100 (ESnet, fasterdata, iperf3 at 100 Gb/s)."""
-_ONE_FLOW = 0.9e9
-"""Bytes/s that a flow reaches with frames of 1500 bytes and without tuning: 7.24 of 10 Gb/s (wiki of the Hyades
-cluster, iperf3). A lower rate is a slow core, or a fault.
+_ONE_FLOW_BYTES_PER_S = 0.9e9
+"""Bytes/s that a flow reaches with frames of 1500 bytes and without tuning: 7.24 of 10 Gb/s (Hyades cluster wiki,
+iperf3). A lower rate means a slow core or a fault.
 """
 _STAGED_BYTES_PER_S = 16e9
 """The highest rate through host memory between NIC and GPU (NCCL issue 412)."""
-_NOT_HIDDEN = 2.0
-"""The share left to a library that does not overlap the two copies through host memory."""
+_STAGING_FACTOR = 2.0
+"""The factor that a library loses if it does not overlap the two copies through host memory."""
 _GPUDIRECT = "gpudirect_rdma"
 
 _WHY_SMALL = "the rate of messages of this size depends on protocol and handshake"
 _WHY_MPI = "MPI reaches some percent less than the link, depending on version and settings"
 _WHY_PAIRS = "the ports of the pairs are not known, and all pairs may have used one"
 _WHY_VERBS = "headers and MTU change the rate by some percent"
-_OF_EFA = 0.1
-"""The rate's share for one message at a time over EFA: osu_latency of 4 MiB had 0.2 of a healthy port (c5n, CI of Open
-MPI).
+_EFA_SHARE = 0.1
+"""The rate's share for one message at a time over EFA: osu_latency of 4 MiB had 0.2 of a healthy port (c5n, Open MPI's
+CI).
 """
 _WHY_TIMES = "switches, clocks and settings change the time of a message as much"
-_DOUBT_OF_TIMES = 2.5
+_TIME_DOUBT_FACTOR = 2.5
 """Extra hops, and TCP instead of RDMA, take tens of microseconds. A given machine does not record them."""
 _WHY_SOCKETS = "a core limits one flow of TCP: several flows (iperf3 -P 8) and an MTU of 9000 reach more"
 
@@ -96,12 +96,12 @@ def find_path(workload: Message, machine: Machine) -> str:
 
 
 def tcp_band(limit: Limit) -> Expected:
-    """Return the band of one flow of TCP on a port. It is doubtful on a fast port, where the host's cores decide."""
-    low = _OF_TCP * limit.value
+    """Return the band of one TCP flow on a port. It is doubtful on a fast port, where the host's cores decide."""
+    low = _TCP_SHARE * limit.value
     return Expected(
         quantity=limit.quantity,
         low=low,
-        doubtful_to=min(low, _ONE_FLOW),
+        doubtful_to=min(low, _ONE_FLOW_BYTES_PER_S),
         doubt=_WHY_SOCKETS,
         because="nine tenths of the port's rate for TCP",
         sources=limit.sources,
@@ -127,33 +127,35 @@ def _expect_sockets(workload: Message, machine: Machine) -> Bounds:
 
 
 def _expect_from_baselines(workload: Message, machine: Machine, measured: Baselines) -> Bounds:
-    """Return the bounds of messages inside one host: a time by a cache line and a copy, a rate by copies."""
+    """Return the bounds of messages inside one host: times from a cache line and a copy, rates from copies."""
     if workload.by == "sockets":
         why = "plain sockets are the baseline of TCP paths, and no document gives their rate"
         return no_limit(workload, why)
     if workload.crosses_gpu:
-        return _transfer(workload, machine, measured)
+        return _expect_transfer(workload, machine, measured)
     if workload.in_blocks:
-        return shared_memory.copied_blocks(measured, workload)
+        return shared_memory.bound_blocks(measured, workload)
     if workload.over == "tcp":
-        return shared_memory.plain_socket(measured, workload)
+        return shared_memory.bound_by_socket(measured, workload)
     if workload.quantity == "latency_s":
-        return (shared_memory.small_transfer if workload.one_sided else shared_memory.message)(measured, workload)
+        return (shared_memory.bound_small_transfer if workload.one_sided else shared_memory.bound_message)(
+            measured, workload
+        )
     if workload.quantity != "bandwidth_bytes_per_s":
         return no_limit(workload, "no document gives a rate of messages")
     copies = workload.pairs * workload.threads * (1 + workload.both_ways)
-    return shared_memory.thread_copies(measured, workload, copies)
+    return shared_memory.bound_by_copies(measured, workload, copies)
 
 
-def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bounds:
+def _expect_transfer(workload: Message, machine: Machine, measured: Baselines) -> Bounds:
     """Return the bounds of a library's transfer of GPU memory: large ones by the links, small ones by copies."""
     if workload.quantity == "latency_s":
-        alone, awaited = measured.of("gpu copy", workload), measured.of("awaited gpu copy", workload)
+        alone, awaited = measured.find("gpu copy", workload), measured.find("awaited gpu copy", workload)
         if alone is None or awaited is None:
             return no_limit(workload, "copies of a few bytes were not measured in this run")
-        is_small = (workload.size_bytes or 0) <= _SMALL_TRANSFER
+        is_small = (workload.size_bytes or 0) <= _SMALL_TRANSFER_BYTES
         both = ((ceiling.slowest, ceiling.fastest) for ceiling in (alone, awaited))
-        return gpu_copies.small_transfer(*both, is_small=is_small)
+        return gpu_copies.bound_small_transfer(*both, is_small=is_small)
     source, _, target = workload.path.partition(">")
     if source == target and (gpu := machine.gpu(source)) is not None:
         limit, band = expect_within_gpu(gpu)
@@ -168,7 +170,7 @@ def _transfer(workload: Message, machine: Machine, measured: Baselines) -> Bound
 def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     """Return the bounds of a stream over the links of a path, reduced by software and faults.
 
-    The band of one pair is that of one port, whatever the library stripes; several pairs are expected to spread.
+    The band of one pair is that of one port, even if the library stripes; several pairs are expected to spread.
     """
     way = machine.between(path)
     found, band = expect_narrowest(machine.host, way)
@@ -187,13 +189,13 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     start = find_start(workload, in_one_host=in_one_host, over_efa=over_efa)
     if workload.quantity == "latency_s":
         rate = band.low if band is not None else single.value
-        return _message_time(limit, rate, workload, start, _OF_EFA if over_efa else _OF_SMALL)
+        return _bound_message_time(limit, rate, workload, start, _EFA_SHARE if over_efa else _SMALL_SHARE)
     if band is None:
         return limit, half_band(single) if (workload.size_bytes or 0) >= RENDEZVOUS_ENDS else None
     return limit, _stream_band(band, workload, start, spread, in_one_host=in_one_host)
 
 
-def _message_time(limit: Limit, rate: float, workload: Message, start: Start, share: float) -> Bounds:
+def _bound_message_time(limit: Limit, rate: float, workload: Message, start: Start, share: float) -> Bounds:
     """Return the time of a message: at least its bytes over the limit; expected is the start plus its bytes over
     `rate`.
 
@@ -201,14 +203,14 @@ def _message_time(limit: Limit, rate: float, workload: Message, start: Start, sh
     """
     size = workload.size_bytes or 0
     if size < 1:
-        return no_limit(workload, "links give no least time for an empty message")
-    least = size / limit.value
+        return no_limit(workload, "links give no minimum time for an empty message")
+    minimum = size / limit.value
     because = f"{format_size(size)} at the rate of {limit.because}"
-    return replace(limit, quantity="latency_s", value=least, because=because), Expected(
+    return replace(limit, quantity="latency_s", value=minimum, because=because), Expected(
         quantity="latency_s",
-        low=least,
+        low=minimum,
         high=start.expected_s + size / rate,
-        doubtful_to=_DOUBT_OF_TIMES * start.doubtful_s + size / (rate * share),
+        doubtful_to=_TIME_DOUBT_FACTOR * start.doubtful_s + size / (rate * share),
         doubt=_WHY_TIMES,
         because=f"{format_duration(start.expected_s)} for the start of a message, and its bytes over the rate",
         sources=(start.source,),
@@ -247,10 +249,10 @@ def _stream_band(
 def _doubtful_share(workload: Message, size: int) -> tuple[float, str]:
     """Return the share of the low end down to which there is no verdict, and the reason."""
     if size < RENDEZVOUS_ENDS and workload.by != "verbs":
-        return _OF_SMALL, _WHY_SMALL
+        return _SMALL_SHARE, _WHY_SMALL
     if workload.by == "verbs":
-        return _OF_VERBS, _WHY_VERBS
-    return (_OF_MPI_BOTH_WAYS if workload.both_ways else _OF_MPI), _WHY_MPI
+        return _VERBS_SHARE, _WHY_VERBS
+    return (_MPI_BOTH_WAYS_SHARE if workload.both_ways else _MPI_SHARE), _WHY_MPI
 
 
 def _apply_assumptions(
@@ -265,11 +267,11 @@ def _apply_assumptions(
     low = min(low, high)
     if way.kind != "NET":
         high = min(high, case.gpu_cap_bytes_per_s)
-        low = min(low, high / _NOT_HIDDEN) if high < limit.value else low
+        low = min(low, high / _STAGING_FACTOR) if high < limit.value else low
     elif _is_over_sockets(machine):
         low, high = min(low, TCP_BAND[0].value), min(high, TCP_BAND[1].value)
     elif _is_staged(machine) and workload.crosses_gpu:
-        low, high = min(low, TCP_BAND[1].value) / _NOT_HIDDEN, min(high, _STAGED_BYTES_PER_S)
+        low, high = min(low, TCP_BAND[1].value) / _STAGING_FACTOR, min(high, _STAGED_BYTES_PER_S)
     because = band.because if band is not None else "by the assumptions about this machine"
     sources = band.sources if band is not None else limit.sources
     return replace(limit, value=high), Expected(

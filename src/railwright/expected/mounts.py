@@ -13,19 +13,19 @@ from railwright.topology.devices import Topology
 from railwright.topology.expand import expand
 from railwright.topology.shapes import split_name
 
-_MOST_HOSTS = 2**20
+_MAX_HOSTS = 2**20
 
 
 def mount_limit(workload: Files) -> Bounds:
     """Return the narrowest of drives, servers' NICs and clients' NICs, if the record names them."""
     client, servers = workload.client_host, workload.storage_servers or 0
-    if not client or not 0 <= servers <= _MOST_HOSTS:
+    if not client or not 0 <= servers <= _MAX_HOSTS:
         return no_limit(workload, "the servers of this mount are not known: give a cluster file, cluster=FILE")
     if workload.quantity != "bandwidth_bytes_per_s":
         return no_limit(workload, "no document gives a rate of file operations or their latency")
     try:
-        host = _machine(client)
-        storage = (servers, _machine(workload.storage_host)) if servers else None
+        host = _build_machine(client)
+        storage = (servers, _build_machine(workload.storage_host)) if servers else None
         cluster = build_cluster(host, max(1, workload.hosts), storage=storage)
     except UsageError as error:
         return no_limit(workload, error.message)
@@ -33,7 +33,7 @@ def mount_limit(workload: Files) -> Bounds:
     return limit, file_band(limit)
 
 
-def _machine(text: str) -> Topology:
+def _build_machine(text: str) -> Topology:
     """Build the machine of a shape with changes. Raises UsageError."""
     named = split_name(text.split())
     if named is None:

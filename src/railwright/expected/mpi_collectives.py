@@ -1,7 +1,7 @@
 """Collectives by MPI: copies inside one host, links between hosts.
 
-No document gives MPI's share of the links: libraries choose algorithms by size, and healthy ones differ by a factor of
-several. So there is a wide band, and only where bytes decide.
+No document gives MPI's share of the links: libraries choose algorithms by size, and healthy libraries differ several
+times. So the band is wide, and it exists only for sizes whose bytes decide the time.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from railwright.limits.limit import Bounds, Expected
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Collective
 
-_OF_LIMIT = 0.5
+_LIMIT_SHARE = 0.5
 _DOUBTFUL_TO = 0.1
 """osu_alltoall of 8 GPUs reaches 0.35 of the limit over Slingshot, and 0.03 over TCP (CSCS documentation, OpenMPI)."""
 _BYTES_DECIDE_S = 50e-6
-"""From this least time there is a band: the fixed time of a call between hosts is 10 to 50 us."""
+"""From this minimum time there is a band: the fixed time of a call between hosts is 10 to 50 us."""
 NEEDS_RANKS = "the text lacks the number of ranks and hosts: include its command line"
 WHY_EXCHANGE = "healthy MPI libraries differ by as much, because each chooses its own algorithms"
 
 
 def expect_by_mpi(workload: Collective, machine: Machine) -> Bounds:
-    """Return the least time that the machine allows, and the time of a healthy one."""
+    """Return the minimum time that the machine allows, and the band of healthy machines."""
     if machine.measured is not None:
-        return shared_memory.collective(machine.measured, workload)
-    if why := _lacks(workload, machine):
+        return shared_memory.bound_collective(machine.measured, workload)
+    if why := _explain_missing(workload, machine):
         return no_limit(workload, why)
     size = total_bytes(workload)
     if workload.quantity != "latency_s" or not size:
@@ -37,16 +37,16 @@ def expect_by_mpi(workload: Collective, machine: Machine) -> Bounds:
     found = machine.algorithms(workload.operation, machine.supposed, workload.operation)
     best = max(algorithm.algbw_bytes_per_s.limit for algorithm in found)  # MPI has algorithms that NCCL lacks
     rate = build_limit(found, best)
-    least = size / best
-    limit = replace(rate, quantity="latency_s", value=least)
-    if least < _BYTES_DECIDE_S:
+    minimum = size / best
+    limit = replace(rate, quantity="latency_s", value=minimum)
+    if minimum < _BYTES_DECIDE_S:
         return limit, None
     _, of_nccl, _ = choose_at_size(machine.supposed.cluster, workload.operation, found, None)
     low = size / (of_nccl.expected_high or best)
     return limit, Expected(
         quantity="latency_s",
         low=low,
-        high=max(low, least / _OF_LIMIT),
+        high=max(low, minimum / _LIMIT_SHARE),
         doubtful_to=size / min(of_nccl.expected_low or best, _DOUBTFUL_TO * best),
         doubt=WHY_EXCHANGE,
         because="half of the rate that the links allow",
@@ -60,7 +60,7 @@ def total_bytes(workload: Collective) -> int:
     return size * (workload.ranks or 1) if workload.of_each_rank else size
 
 
-def _lacks(workload: Collective, machine: Machine) -> str:
+def _explain_missing(workload: Collective, machine: Machine) -> str:
     """Return the reason why no limit is derived for that collective, or an empty text."""
     cluster = machine.cluster
     if workload.ranks is None:

@@ -26,35 +26,35 @@ from railwright.topology.gpus import usable_gpus
 from railwright.units import GIB, format_size
 
 NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
-_LEAST_RANKS = 2
+_MIN_RANKS = 2
 _DECIDES_FROM = 0.01
 """Our choice: if the bytes alone take less than this share of the shortest expected time, the start decides, and no
 document gives a floor for it.
 """
-_ONE_LEAF = 32
+_ONE_LEAF_HOSTS = 32
 """Hosts of one leaf of a non-blocking fabric: half of the 64 ports of 400 Gb/s (NVIDIA QM9700, Spectrum-4 SN5600)."""
 _TAPER = 1 / 3
 """Three links down for each link up, common between leaf and spine. all_reduce over 1,440 GB200 reaches half of its
 rate over 144 at 16 GiB, and 0.44 at 4 GiB (CoreWeave, nccl-tests README).
 """
-_OF_TCP = 0.5
+_TCP_SHARE = 0.5
 """The share of the low end over GPUDirect-TCPX: all_gather of 16 H100 on A3 High reached 71 GB/s at 512 MiB on one
 healthy network, and 50 GB/s from 128 MiB to 8 GiB on another (Google Cloud, GKE and cluster documentation).
 """
-_OF_PCIE_3 = 0.8
+_PCIE_3_SHARE = 0.8
 """Four V100 PCIe below one root complex, kept as a sound installation, reach 0.83 of the low end (9.4 GB/s)."""
-_PCIE_3 = 8.0
+_PCIE_3_GT_PER_S = 8.0
 """GT/s."""
-_WHY_RING = "within the band of the ring, which NCCL may have chosen or been told to use"
+_WHY_RING = "within the band of the ring, which NCCL may have chosen or been configured to use"
 _WHY_FABRIC = (
-    "the fabric of so many hosts is not described (give --cluster FILE): a taper of 2:1 or 3:1 takes half or more"
+    "the fabric between these hosts is not described (give --cluster FILE): a taper of 2:1 or 3:1 takes half or more"
 )
 _WHY_TCP = "healthy networks differ as much over GPUDirect-TCPX"
 _WHY_PCIE_3 = "healthy hosts differ as much in the rate of GPUs over PCIe 3.0"
 
 
 class Reached(NamedTuple):
-    """The algorithms that NCCL may take, and its rate by its choice of them."""
+    """The algorithms that NCCL may take, and the rate of its likely choice."""
 
     algorithms: tuple[Algorithm, ...]
     likely: Algorithm
@@ -69,7 +69,7 @@ def compute_reached(workload: Collective, machine: Machine) -> Reached:
     CannotJudge.
     """
     cluster = select_gpus(workload, machine)
-    found = _algorithms(workload, machine, cluster)
+    found = _find_algorithms(workload, machine, cluster)
     protocol = "Simple" if workload.protocol.lower() == "simple" else ""
     return Reached(found, *choose_at_size(cluster, workload.operation, found, workload.size_bytes, protocol))
 
@@ -97,13 +97,13 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
     is_forced = workload.protocol.lower() not in ("free", "simple")
     if workload.quantity == "latency_s" and time is not None:
         floor = replace(limit, quantity="latency_s", value=time.limit)
-        return _latency(floor, build_band(time, likely, "latency_s"), size, is_forced=is_forced)
+        return _bound_latency(floor, build_band(time, likely, "latency_s"), size, is_forced=is_forced)
     band = build_band(rate.times(scale), likely)
     if workload.quantity != "bandwidth_bytes_per_s" or is_forced or workload.in_buckets or band is None:
         return limit, None
     ring = tuple(algorithm for algorithm in found if algorithm.name == "ring")
     if ring and likely.name != "ring" and cluster.hosts > 1:
-        # Between hosts NCCL may take its ring even if another algorithm is faster, and is often told to.
+        # Between hosts NCCL may take its ring even if another algorithm is faster, and is often configured to.
         _, of_ring, _ = choose_at_size(cluster, workload.operation, ring, size)
         band = extend_doubt(band, scale * (of_ring.expected_low or band.low), _WHY_RING)
     return limit, _add_doubts(band, cluster)
@@ -118,7 +118,7 @@ def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
 
 def has_unknown_fabric(cluster: Cluster) -> bool:
     """Report whether the hosts exceed one leaf and their fabric is not described."""
-    return cluster.hosts > _ONE_LEAF and not cluster.fabric.tiers and domains(cluster) > 1
+    return cluster.hosts > _ONE_LEAF_HOSTS and not cluster.fabric.tiers and domains(cluster) > 1
 
 
 def _add_doubts(band: Expected, cluster: Cluster) -> Expected:
@@ -126,9 +126,9 @@ def _add_doubts(band: Expected, cluster: Cluster) -> Expected:
     if has_unknown_fabric(cluster):
         band = extend_doubt(band, band.low * _TAPER, _WHY_FABRIC)
     if _is_over_tcp(cluster):
-        band = extend_doubt(band, band.low * _OF_TCP, _WHY_TCP)
+        band = extend_doubt(band, band.low * _TCP_SHARE, _WHY_TCP)
     if _is_over_pcie_3(cluster):
-        band = extend_doubt(band, band.low * _OF_PCIE_3, _WHY_PCIE_3)
+        band = extend_doubt(band, band.low * _PCIE_3_SHARE, _WHY_PCIE_3)
     return band
 
 
@@ -144,10 +144,10 @@ def _is_over_pcie_3(cluster: Cluster) -> bool:
     slots = [link.protocol for link in cluster.host.links if gpus & {link.a, link.b}]
     rates = [slot.gt_per_s for slot in slots if isinstance(slot, PcieLink) and slot.gt_per_s]
     has_nvlink = any(isinstance(link.protocol, NvlinkLink) for link in cluster.host.links)
-    return cluster.hosts == 1 and not has_nvlink and bool(rates) and max(rates) <= _PCIE_3
+    return cluster.hosts == 1 and not has_nvlink and bool(rates) and max(rates) <= _PCIE_3_GT_PER_S
 
 
-def _algorithms(workload: Collective, machine: Machine, cluster: Cluster) -> tuple[Algorithm, ...]:
+def _find_algorithms(workload: Collective, machine: Machine, cluster: Cluster) -> tuple[Algorithm, ...]:
     """Return the algorithms that NCCL may take: those that the job requested, else all."""
     name = "auto" if workload.algorithm.lower() == "free" else workload.algorithm.lower()
     case = replace(machine.supposed, cluster=cluster)
@@ -181,7 +181,7 @@ def select_gpus(workload: Collective, machine: Machine) -> Cluster:
         all_gpus = [gpu.id for gpu in machine.host.of_kind("gpu")]
         gpus = [gpu.id for gpu in usable_gpus(machine.host)] or all_gpus  # a shape's GPUs have no address
         named = workload.gpus.split(",") if workload.gpus else gpus[: gpus.index(last) + 1] if last in gpus else []
-        if len(named) < _LEAST_RANKS or not set(named) <= set(gpus):
+        if len(named) < _MIN_RANKS or not set(named) <= set(gpus):
             raise UsageError(f"the topology has no GPUs {workload.path}")
         cluster = build_cluster(remove_devices(cluster.host, set(all_gpus) - set(named)), 1)
     if not nvls_is_off(workload.nvls, machine.environment):
@@ -189,7 +189,7 @@ def select_gpus(workload: Collective, machine: Machine) -> Cluster:
     return replace(cluster, host=disable_nvls(cluster.host))
 
 
-def _latency(floor: Limit, band: Expected | None, size_bytes: int, *, is_forced: bool) -> Bounds:
+def _bound_latency(floor: Limit, band: Expected | None, size_bytes: int, *, is_forced: bool) -> Bounds:
     """Return the time of an operation: a floor from its bytes alone, and the band. A forced LL or LL128 has no band."""
     if not decides_nothing(floor, band):
         return floor, None if is_forced else band

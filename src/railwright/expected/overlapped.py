@@ -14,11 +14,11 @@ from railwright.results.workload import Files
 from railwright.units import format_bandwidth
 
 
-def fetch_and_decode(baselines: Baselines, workload: Files) -> Bounds:
-    """Return the slower of both parts as the limit. A reader that overlaps nothing still reaches the rate of both in
-    turn.
+def bound_fetch_and_decode(baselines: Baselines, workload: Files) -> Bounds:
+    """Return the rate of the slower part as the limit. The band begins at the rate of both parts in turn, which a
+    reader without overlap reaches.
     """
-    fetch, decode = baselines.of("fetch", workload), baselines.of("decode", workload)
+    fetch, decode = baselines.find("fetch", workload), baselines.find("decode", workload)
     if fetch is None or decode is None:
         missing = "fetching" if fetch is None else "decoding"
         return no_limit(workload, f"{missing} the same bytes alone was not measured in this run")
@@ -49,12 +49,12 @@ def fetch_and_decode(baselines: Baselines, workload: Files) -> Bounds:
     )
 
 
-def read_ahead(baselines: Baselines, workload: Files) -> Bounds:
-    """Return the slower of the reader alone and all consumers.
+def bound_read_ahead(baselines: Baselines, workload: Files) -> Bounds:
+    """Return the rate of the reader alone or of all consumers, whichever is slower, as the limit.
 
-    A reader that reads nothing ahead still reaches the rate of both in turn.
+    The band begins at the rate of both in turn, which a reader that reads nothing ahead reaches.
     """
-    found = baselines.of("reader alone", replace(workload, quantity="bandwidth_bytes_per_s"))
+    found = baselines.find("reader alone", replace(workload, quantity="bandwidth_bytes_per_s"))
     if found is None:
         return no_limit(workload, "the reader alone was not measured in this run")
     pace, size, ranks = workload.pace, workload.sample_bytes, workload.ranks or 1

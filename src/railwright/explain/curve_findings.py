@@ -22,12 +22,12 @@ _COLLAPSE = 3.0
 
 def find_in_curve(file: ForeignFile, machine: Machine | None, rows: Sequence[Judged]) -> tuple[Finding, ...]:
     """Return all findings; none without a machine."""
-    return () if machine is None else tuple(_recognise(file, machine, rows))
+    return () if machine is None else tuple(_find_all(file, machine, rows))
 
 
-def _recognise(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
-    yield from _fewer_nics_named(file, machine)
-    yield from _copies_without_nvlink(file, machine, rows)
+def _find_all(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
+    yield from _find_too_few_nics(file, machine)
+    yield from _find_copies_without_nvlink(file, machine, rows)
     fall = find_fall(rows)
     slow = any(row.verdict.state == "slow" for row in rows)
     between = machine.cluster.hosts > 1 and file.workload.transport == "nccl"
@@ -44,7 +44,7 @@ def _recognise(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> I
         )
 
 
-def _copies_without_nvlink(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
+def _find_copies_without_nvlink(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:
     """Find copies between NVLink-joined GPUs that are all within the rate of PCIe."""
     host = machine.cluster.host
     pairs = [row for row in rows if row.value and _is_between_gpus(row.path)] if isinstance(file.workload, Copy) else []
@@ -68,8 +68,8 @@ def _is_between_gpus(path: str) -> bool:
     return source.startswith("gpu") and target.startswith("gpu") and source != target
 
 
-def _fewer_nics_named(file: ForeignFile, machine: Machine) -> Iterator[Finding]:
-    """Find an NCCL_IB_HCA that names fewer NICs than the host has and than GPUs take part."""
+def _find_too_few_nics(file: ForeignFile, machine: Machine) -> Iterator[Finding]:
+    """Find an NCCL_IB_HCA that names fewer NICs than the host has, and fewer than its GPUs in the job."""
     value = file.environment.get(_HCA, "")
     named = [word for word in value.lstrip("=").split(",") if word]
     ports = len(rdma_ports(machine.cluster.host))

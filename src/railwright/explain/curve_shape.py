@@ -1,4 +1,4 @@
-"""The shape of a table's curve in words: where it falls, where it ends, and the slow sizes."""
+"""Notes on the shape of a table's curve: where it falls, where it ends, and the slow sizes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from railwright.results.readers.pasted.log_lines import ENDED_BY_ERROR, ENDS_INS
 from railwright.results.records import find_size
 from railwright.units import format_bandwidth, format_duration, format_size
 
-_FALLS = 2.0
+_FALL_FACTOR = 2.0
 """A rate lower by this factor at a larger size is not noise."""
 _LARGE = 16 * 1024 * 1024
-_APART = 1.25
-_FLAT = 0.95
-_LEAST_FLAT = 4
-"""Sizes, each twice the previous: the same rate over eight times the bytes is not by chance."""
+_PLACEMENT_FACTOR = 1.25
+_FLAT_SHARE = 0.95
+_MIN_FLAT_SIZES = 4
+"""The minimum number of sizes, each twice the previous: one rate over eight times the bytes is not by chance."""
 _ENOUGH = 64 * 1024
 """Below this size the call determines the rate, and its variation means little."""
 
@@ -37,10 +37,10 @@ class Fall(NamedTuple):
 
 def find_fall(rows: Sequence[Judged]) -> Fall | None:
     """Return the largest fall between two consecutive sizes; None if there is none."""
-    rates = sorted(_rates(rows).items())
+    rates = sorted(_best_rates(rows).items())
     found = []
     for place, ((before, high), (size, low)) in enumerate(pairwise(rates)):
-        if size >= _ENOUGH // 4 and high >= _FALLS * low:
+        if size >= _ENOUGH // 4 and high >= _FALL_FACTOR * low:
             rest = [rate for _, rate in rates[place + 1 :]]
             found.append(Fall(size, before, high / low, lasts=max(rest) < high))
     return max(found, key=lambda fall: fall.factor, default=None)
@@ -55,10 +55,10 @@ _FALL_OF_FILES = (
     "a cache filled up there, or larger requests are split differently: drives are fastest with large requests"
 )
 _BETWEEN_GPUS = re.compile(r"gpu\d+>gpu\d+")
-_MOST_PAIRS = 6
+_MAX_PAIRS = 6
 
 
-def _rates(rows: Sequence[Judged]) -> dict[int, float]:
+def _best_rates(rows: Sequence[Judged]) -> dict[int, float]:
     """Map each size to the rate of the better placement, in bytes/s."""
     best: dict[int, float] = {}
     for row in rows:
@@ -69,7 +69,7 @@ def _rates(rows: Sequence[Judged]) -> dict[int, float]:
 
 
 def shape_notes(rows: Sequence[Judged], call: CallTime | None, *, of_files: bool = False) -> tuple[str, ...]:
-    """Return sentences for the notes, the most significant first; `call` explains all slow sizes."""
+    """Return sentences for the notes, the most significant first; `call` explains all slow sizes by a fixed time."""
     notes = []
     if of_files and any((row.fraction_of_limit or 0.0) > _SURELY_ABOVE for row in rows):
         notes.append(
@@ -93,11 +93,13 @@ def shape_notes(rows: Sequence[Judged], call: CallTime | None, *, of_files: bool
     judged = sorted({find_size(row.parameters) or 0 for row in rows if row.verdict.state in ("slow", "ok")})
     if slow and slow != judged and slow[-1] < judged[-1]:
         notes.append(f"slow from {format_size(slow[0])} to {format_size(slow[-1])}; larger sizes are normal")
-    notes += [note for note in (_placements(rows), _plateau(rows, fall), _joined_otherwise(rows)) if note]
+    notes += [
+        note for note in (_compare_placements(rows), _describe_plateau(rows, fall), _note_faster_pairs(rows)) if note
+    ]
     return tuple(notes)
 
 
-def _placements(rows: Sequence[Judged]) -> str:
+def _compare_placements(rows: Sequence[Judged]) -> str:
     """Report a placement that is much faster at large sizes, as with an unregistered or too small buffer."""
     rates: dict[int, dict[str, float]] = {}
     for row in rows:
@@ -105,7 +107,7 @@ def _placements(rows: Sequence[Judged]) -> str:
         if size >= _LARGE and row.value and isinstance(placement, str):
             rates.setdefault(size, {})[placement] = row.value
     pairs = {size: found for size, found in rates.items() if len(found) > 1}
-    apart = [size for size, found in pairs.items() if max(found.values()) > _APART * min(found.values())]
+    apart = [size for size, found in pairs.items() if max(found.values()) > _PLACEMENT_FACTOR * min(found.values())]
     if len(apart) < 2 or len(apart) * 2 < len(pairs):
         return ""
     last = pairs[max(apart)]
@@ -114,26 +116,26 @@ def _placements(rows: Sequence[Judged]) -> str:
     return f"at large sizes {fast} is {factor:.1f} times as fast as {slow}: the two differ only in their buffers"
 
 
-def _joined_otherwise(rows: Sequence[Judged]) -> str:
+def _note_faster_pairs(rows: Sequence[Judged]) -> str:
     """Report GPU pairs that are faster than the links between them on the given machine."""
     above = [row.path for row in rows if (row.fraction_of_limit or 0.0) > _SURELY_ABOVE]
     pairs = list(dict.fromkeys(path for path in above if _BETWEEN_GPUS.fullmatch(path)))
     if not pairs:
         return ""
-    more = f" and {len(pairs) - _MOST_PAIRS} more" if len(pairs) > _MOST_PAIRS else ""
+    more = f" and {len(pairs) - _MAX_PAIRS} more" if len(pairs) > _MAX_PAIRS else ""
     return (
-        f"{', '.join(pairs[:_MOST_PAIRS])}{more} are faster than their links on the given machine: its GPUs may be"
+        f"{', '.join(pairs[:_MAX_PAIRS])}{more} are faster than their links on the given machine: its GPUs may be"
         " numbered differently; give the output of nvidia-smi topo -m as --host FILE"
     )
 
 
-def _plateau(rows: Sequence[Judged], fall: Fall | None) -> str:
+def _describe_plateau(rows: Sequence[Judged], fall: Fall | None) -> str:
     """Report a slow rate that stays constant over the largest sizes, which is the rate of the narrowest link."""
-    rates = sorted(_rates(rows).items())
+    rates = sorted(_best_rates(rows).items())
     slow = {find_size(row.parameters) for row in rows if row.verdict.state == "slow"}
     top = max((rate for _, rate in rates), default=0.0)
-    flat = [size for size, rate in rates if rate >= _FLAT * top]
-    steady = len(flat) >= _LEAST_FLAT and flat == [size for size, _ in rates[-len(flat) :]]
+    flat = [size for size, rate in rates if rate >= _FLAT_SHARE * top]
+    steady = len(flat) >= _MIN_FLAT_SIZES and flat == [size for size, _ in rates[-len(flat) :]]
     if fall is not None or not steady or flat[-1] not in slow:
         return ""
     return (
@@ -143,8 +145,8 @@ def _plateau(rows: Sequence[Judged], fall: Fall | None) -> str:
 
 
 def missing_sizes(file: ForeignFile) -> tuple[str, ...]:
-    """Report sizes missing from the text: requested but not measured, or cut off inside a row."""
-    found = _never_ran(file)
+    """Report sizes missing from the text: not measured although requested, cut off in a row, or lost to an error."""
+    found = _find_unmeasured_sizes(file)
     if found is None and any(note.startswith(ENDS_INSIDE) for note in file.notes):
         found = "the text ends inside a row: it was cut off there, and the rest is unknown"
     if found is None:
@@ -152,7 +154,7 @@ def missing_sizes(file: ForeignFile) -> tuple[str, ...]:
     return () if found is None else (found,)
 
 
-def _never_ran(file: ForeignFile) -> str | None:
+def _find_unmeasured_sizes(file: ForeignFile) -> str | None:
     settings = file.results[0].settings if file.results else {}
     last = settings.get("last_size_bytes")
     factor, step = settings.get("step_factor"), settings.get("step_bytes")

@@ -1,7 +1,8 @@
 """Fits faults to a measured curve: predicts the curve of each fault, and its distance from the measurement.
 
-The distance is the factor between the two over the sizes, each weighted by the share of its time that the bytes take:
-the time of small messages depends on much that no fault changes.
+The distance is the typical factor between the two: e to the root mean square of the logarithms of measured over
+predicted. Each size of an NCCL collective is weighted by its predicted rate as a share of the rate at very large sizes,
+because the time of small messages depends on much that no fault changes.
 """
 
 from __future__ import annotations
@@ -30,24 +31,25 @@ from railwright.results.workload import Collective, Copy, Message
 from railwright.topology.gpus import format_runs
 
 HEALTHY = "healthy"
-_MOST_SHOWN = 5
-_CLEARLY_BETTER = 0.9
-"""A fault is shown if its distance (in logarithms) is at most this share of the healthy machine's."""
-_HALF_AS_FAR = 0.5
-"""A fault is shown if the table is at most this share as far outside its band as outside the healthy band: values
-that the healthy band explains need no fault."""
-_MUCH_FARTHER = 2.0
-"""A fault is left out if it is more than this factor farther from the table than the nearest."""
+_MAX_SHOWN = 5
+_MAX_SHARE_OF_DISTANCE = 0.9
+"""A fault is shown only if the logarithm of its distance is at most this share of the healthy machine's."""
+_MAX_SHARE_OUTSIDE = 0.5
+"""A fault is shown only if the table's distance outside its band, a logarithm, is at most this share of the distance
+outside the healthy band: values that the healthy band explains need no fault."""
+_MAX_DISTANCE_RATIO = 2.0
+"""A fault is left out if its distance is more than this multiple of the nearest fault's."""
 _MEASURED_ABOVE = 1.02
+"""A rate above this multiple of the highest that a fault allows excludes the fault."""
 _CLEARLY_ABOVE = 1.5
-"""For collectives, whose bands are less certain than rates of links."""
+"""The same for collectives, whose bands are less certain than rates of links."""
 _EXCHANGES_FROM = 2**20
 """The size in bytes from which bytes decide the time of an MPI collective on any network."""
 _ALL_BYTES = 2**40
 """A size at which only bytes decide the rate."""
 _BYTES_DECIDE = 0.5
-"""Share of that rate: a stream of messages that stays below it at its largest size reveals nothing about links."""
-_STREAM_WORDS = {
+"""Share of that rate: a stream of messages that is predicted to stay below it reveals nothing about links."""
+_STREAM_TEXTS = {
     "tcp_fallback": (
         "the data goes over TCP sockets instead of RDMA",
         "rdma link and ibv_devices in the job's container; UCX_LOG_LEVEL=info, or FI_LOG_LEVEL=info and fi_info",
@@ -57,7 +59,7 @@ _STREAM_WORDS = {
         "nvidia-smi topo -p2p r; UCX_PROTO_INFO=y (should list cuda_ipc), or FI_PROVIDER (should include shm or lnx)",
     ),
 }
-"""Maps a fault to its hypothesis and its command, for tools that send messages without NCCL."""
+"""Maps a fault to its hypothesis and its command, for messages and MPI collectives, which do not use NCCL."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -68,7 +70,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     distance: float
     """The typical factor between measured and predicted: 1.0 means equal, 2.0 twice or half."""
     predicted: tuple[tuple[int, float], ...]
-    """(size in bytes, algbw or bandwidth in bytes/s); for copies, which have one size, the row number replaces it."""
+    """(size in bytes, algbw or bandwidth in bytes/s); for copies the row number replaces the size."""
     tell_apart: str = ""
 
 
@@ -80,7 +82,7 @@ class Point(NamedTuple):
     high: float
     weight: float
 
-    def beyond(self, measured: float) -> float:
+    def distance_outside(self, measured: float) -> float:
         """Return the distance of a value from the band as a logarithm; 0 inside."""
         return max(0.0, math.log(self.low / measured), math.log(measured / self.high))
 
@@ -94,25 +96,25 @@ Curve = dict[int, Point]
 def fit(file: ForeignFile, machine: Machine) -> tuple[Fitted, ...]:
     """Return the healthy machine first, then the faults that fit the table clearly better, the nearest first."""
     case = Case(cluster=machine.cluster, to_memory=_is_copies(file) or _ends_in_memory(file, machine))
-    rows = _telling_rows(file, machine)
+    rows = _select_rows(file, machine)
     if not rows:
         return ()
     nothing = Hypothesis(fault=HEALTHY, says="nothing is wrong", case=case, tell_apart="")
-    healthy, doubt = _fitted(nothing, file, machine, rows)
+    healthy, doubt = _fit_hypothesis(nothing, file, machine, rows)
     if healthy is None:
         return ()
     found = [
         fitted
-        for supposed in _supposed(file, machine, case)
-        for fitted, beyond in [_fitted(supposed, file, machine, rows)]
+        for supposed in _list_hypotheses(file, machine, case)
+        for fitted, beyond in [_fit_hypothesis(supposed, file, machine, rows)]
         if fitted is not None
-        and math.log(fitted.distance) <= _CLEARLY_BETTER * math.log(healthy.distance)
-        and beyond <= _HALF_AS_FAR * doubt
+        and math.log(fitted.distance) <= _MAX_SHARE_OF_DISTANCE * math.log(healthy.distance)
+        and beyond <= _MAX_SHARE_OUTSIDE * doubt
         and not (_is_copies(file) and _is_refuted(file, machine, supposed.case, {row.path for row, _ in rows.values()}))
     ]
     nearest = min((fitted.distance for fitted in found), default=1.0)
-    near = [fitted for fitted in found if fitted.distance <= _MUCH_FARTHER * nearest]
-    return (healthy, *_merged(sorted(near, key=lambda fitted: fitted.distance))[:_MOST_SHOWN])
+    near = [fitted for fitted in found if fitted.distance <= _MAX_DISTANCE_RATIO * nearest]
+    return (healthy, *_merge_variants(sorted(near, key=lambda fitted: fitted.distance))[:_MAX_SHOWN])
 
 
 def _is_stream(file: ForeignFile) -> bool:
@@ -133,13 +135,13 @@ def _is_by_mpi(file: ForeignFile) -> bool:
     return isinstance(file.workload, Collective) and file.workload.by == "mpi"
 
 
-def _supposed(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Hypothesis]:
+def _list_hypotheses(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Hypothesis]:
     """Yield the hypotheses of all faults that can affect the tool, worded for the tool."""
     able = (fault for fault in FAULTS if fault.can_affect(file.workload.transport, collective_name(file)))
     only_slow = _find_slow_gpus(file, machine) if _is_copies(file) else ""
-    for supposed in (way for fault in able for way in fault.suppose(case)):
+    for supposed in (hypothesis for fault in able for hypothesis in fault.suppose(case)):
         if _is_stream(file) or _is_by_mpi(file):
-            says, tell_apart = _STREAM_WORDS.get(supposed.fault, (supposed.says, supposed.tell_apart))
+            says, tell_apart = _STREAM_TEXTS.get(supposed.fault, (supposed.says, supposed.tell_apart))
             yield replace(supposed, says=says, tell_apart=tell_apart)
         elif only_slow:
             yield replace(supposed, says=f"{supposed.says} (here only {only_slow})")
@@ -147,7 +149,7 @@ def _supposed(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Hypot
             yield supposed
 
 
-def _merged(found: list[Fitted]) -> list[Fitted]:
+def _merge_variants(found: list[Fitted]) -> list[Fitted]:
     """Merge variants of one fault with the same curve, which the measurement cannot distinguish."""
     merged: dict[tuple[str, object], Fitted] = {}
     for fitted in found:
@@ -156,22 +158,22 @@ def _merged(found: list[Fitted]) -> list[Fitted]:
     return list(merged.values())
 
 
-def _telling_rows(file: ForeignFile, machine: Machine) -> Rows:
+def _select_rows(file: ForeignFile, machine: Machine) -> Rows:
     """Select the significant rows: the best placement per size, large sizes of streams, slow copies."""
     if _is_copies(file):
-        return _slow_copies(file, machine)
+        return _select_slow_copies(file, machine)
     if not (_is_stream(file) or _is_by_mpi(file) or is_collective(file)):
         return {}
     best: dict[int, tuple[Result, float]] = {}
     for result in file.results:
         size, rate = _size_and_rate(result, file)
-        if size >= _least_bytes(file) and rate > best.get(size, (result, 0.0))[1]:
+        if size >= _min_bytes(file) and rate > best.get(size, (result, 0.0))[1]:
             best[size] = result, rate
     largest = max(best, default=0)
     return {size: row for size, row in best.items() if not _is_stream(file) or size * 4 >= largest}
 
 
-def _least_bytes(file: ForeignFile) -> int:
+def _min_bytes(file: ForeignFile) -> int:
     workload = file.workload
     if isinstance(workload, Message):
         return SINGLE_MESSAGES_FROM if workload.one_at_a_time else BYTES_DECIDE
@@ -192,17 +194,19 @@ def _is_rate(row: Result) -> bool:
     return row.quantity == "bandwidth_bytes_per_s"
 
 
-def _fitted(supposed: Hypothesis, file: ForeignFile, machine: Machine, rows: Rows) -> tuple[Fitted | None, float]:
+def _fit_hypothesis(
+    supposed: Hypothesis, file: ForeignFile, machine: Machine, rows: Rows
+) -> tuple[Fitted | None, float]:
     """Return the fitted hypothesis, and the table's distance from its band as a logarithm."""
     try:
-        curve = _curve(file, _suppose_case(machine, supposed.case), rows)
+        curve = _predict_curve(file, _suppose_case(machine, supposed.case), rows)
     except RailwrightError:
         return None, math.inf  # a machine with this fault cannot run the test, so the fault is excluded
     total = sum(point.weight for point in curve.values())
     if total <= 0:
         return None, math.inf
     squares = sum(point.weight * math.log(rows[size][1] / point.middle) ** 2 for size, point in curve.items())
-    beyond = sum(point.weight * point.beyond(rows[size][1]) ** 2 for size, point in curve.items())
+    beyond = sum(point.weight * point.distance_outside(rows[size][1]) ** 2 for size, point in curve.items())
     fitted = Fitted(
         fault=supposed.fault,
         says=supposed.says,
@@ -218,12 +222,12 @@ def _suppose_case(machine: Machine, case: Case) -> Machine:
     return dataclasses.replace(machine, cluster=case.cluster, case=case, environment={}, is_explained=False)
 
 
-def _curve(file: ForeignFile, machine: Machine, rows: Rows) -> Curve:
+def _predict_curve(file: ForeignFile, machine: Machine, rows: Rows) -> Curve:
     """Return the expected rates of the rows.
 
     No size can exceed the highest rate that a fault allows: if a row does, the result is empty and excludes the fault.
     """
-    points = {size: _point(row, file, machine) for size, (row, _) in rows.items()}
+    points = {size: _predict_point(row, file, machine) for size, (row, _) in rows.items()}
     curve = {size: point for size, point in points.items() if point is not None}
     if _is_copies(file) or _is_by_mpi(file) or not curve:
         return curve
@@ -231,14 +235,14 @@ def _curve(file: ForeignFile, machine: Machine, rows: Rows) -> Curve:
     fastest = max(row.summary.median for row in file.results if row.summary is not None and _is_rate(row))
     if fastest > highest * (_MEASURED_ABOVE if _is_stream(file) else _CLEARLY_ABOVE):
         return {}
-    large = _point(max(rows.items())[1][0], file, machine, size_bytes=_ALL_BYTES)
-    most = large.middle if large is not None else highest
+    large = _predict_point(max(rows.items())[1][0], file, machine, size_bytes=_ALL_BYTES)
+    full_rate = large.middle if large is not None else highest
     if _is_stream(file):  # below that share the message's overhead decides, and a slow link hardly shows
-        return curve if max(point.middle for point in curve.values()) >= _BYTES_DECIDE * most else {}
-    return {size: point._replace(weight=min(1.0, point.middle / most)) for size, point in curve.items()}
+        return curve if max(point.middle for point in curve.values()) >= _BYTES_DECIDE * full_rate else {}
+    return {size: point._replace(weight=min(1.0, point.middle / full_rate)) for size, point in curve.items()}
 
 
-def _point(row: Result, file: ForeignFile, machine: Machine, size_bytes: int = 0) -> Point | None:
+def _predict_point(row: Result, file: ForeignFile, machine: Machine, size_bytes: int = 0) -> Point | None:
     """Return the expected rates of a row, optionally at another size."""
     workload = row_workload(row, file)
     workload = replace(workload, size_bytes=size_bytes) if size_bytes else workload
@@ -254,14 +258,14 @@ def _point(row: Result, file: ForeignFile, machine: Machine, size_bytes: int = 0
     return Point(math.sqrt(low * high), low, high, 1.0)
 
 
-def _slow_copies(file: ForeignFile, machine: Machine) -> Rows:
+def _select_slow_copies(file: ForeignFile, machine: Machine) -> Rows:
     """Return the copies below the healthy band, which may be those of a single GPU."""
     rows = {
         number: (row, row.summary.median)
         for number, row in enumerate(file.results)
         if row.summary is not None and _is_one_way(row) and row.summary.median > 0
     }
-    healthy = {number: _point(row, file, machine) for number, (row, _) in rows.items()}
+    healthy = {number: _predict_point(row, file, machine) for number, (row, _) in rows.items()}
     return {
         number: rows[number] for number, point in healthy.items() if point is not None and rows[number][1] < point.low
     }
@@ -286,7 +290,7 @@ def _is_refuted(file: ForeignFile, machine: Machine, case: Case, slow: set[str])
 
 def _find_slow_gpus(file: ForeignFile, machine: Machine) -> str:
     """Return the GPUs that have only slow copies; empty if all GPUs do or none does."""
-    slow = _slow_copies(file, machine)
+    slow = _select_slow_copies(file, machine)
     ends = {
         number: {end for end in row.path.split(">") if end.startswith("gpu")} for number, row in enumerate(file.results)
     }

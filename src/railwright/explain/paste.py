@@ -36,7 +36,7 @@ class Paste(msgspec.Struct, frozen=True, kw_only=True):
             statuses.append(EXIT_UNJUDGED)
         judged = any(table.machine for table in self.tables)
         if self.log is not None and not judged:
-            statuses.append(_status(self.findings))
+            statuses.append(_exit_status(self.findings))
         return EXIT_SLOW if EXIT_SLOW in statuses else max(statuses, default=EXIT_OK)
 
 
@@ -69,7 +69,7 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
             log=log,
             findings=findings,
             files=files,
-            tables=_explained(files, machine, read_surroundings(texts[chosen[0]])),
+            tables=_explain_all(files, machine, read_surroundings(texts[chosen[0]])),
         )
     except RailwrightError as error:
         if log is None:
@@ -95,7 +95,9 @@ def _contradictions(log: NcclLog, machine: Machine | None) -> tuple[Finding, ...
     return contradictions(log, machine.cluster.host if machine is not None else None)
 
 
-def _explained(files: tuple[ForeignFile, ...], machine: Machine | None, around: Surroundings) -> tuple[Explained, ...]:
+def _explain_all(
+    files: tuple[ForeignFile, ...], machine: Machine | None, around: Surroundings
+) -> tuple[Explained, ...]:
     """Explain every run. Raises UsageError, with the run's number if there are several."""
     found = []
     for number, table in enumerate(files, 1):
@@ -108,7 +110,7 @@ def _explained(files: tuple[ForeignFile, ...], machine: Machine | None, around: 
     return tuple(found)
 
 
-def _status(findings: tuple[Finding, ...]) -> int:
+def _exit_status(findings: tuple[Finding, ...]) -> int:
     certainties = {finding.certainty for finding in findings}
     if certainties & {"seen", "likely"}:
         return EXIT_SLOW

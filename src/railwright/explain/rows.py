@@ -25,14 +25,15 @@ from railwright.topology.gpu_models import is_model
 from railwright.topology.shapes import SHAPES
 from railwright.units import format_count
 
-_MOST_MODELS = 8
+_MAX_MODELS = 8
 """The number of GPU names read from a table; a job has one or a few."""
 
 
 def fit_machine(file: ForeignFile, machine: Machine) -> Machine:
     """Return the machine with the table's number of hosts and GPUs. Raises UsageError if they do not fit.
 
-    A table without a number of hosts is assumed to be of all given hosts.
+    A table without a number of ranks is assumed to be of the whole given machine; a missing number of hosts is derived
+    from the ranks.
     """
     cluster = machine.cluster
     workload = file.workload
@@ -51,7 +52,7 @@ def fit_machine(file: ForeignFile, machine: Machine) -> Machine:
         return machine
     hosts = file.hosts or _count_hosts(file.ranks, cluster)
     if workload.by == "mpi" and (file.ranks % hosts or file.ranks > hosts * cluster.gpus_per_host):
-        return machine  # ranks of MPI need no GPU, and nothing is derived without
+        return machine  # MPI ranks need no GPU, so nothing can be derived from GPUs
     table = f"the table has {format_count(file.ranks, 'rank')} on {format_count(hosts, 'host')}"
     if file.ranks % hosts:
         raise UsageError(
@@ -89,14 +90,14 @@ def _count_hosts(ranks: int, cluster: Cluster) -> int:
 
 def differences(file: ForeignFile, given: Machine, placed: Machine) -> tuple[str, ...]:
     """Return notes on the differences between the table's run and the given machine."""
-    return tuple(_differences(file, given, placed.cluster))
+    return tuple(_list_differences(file, given, placed.cluster))
 
 
-def _differences(file: ForeignFile, machine: Machine, placed: Cluster) -> Iterator[str]:
+def _list_differences(file: ForeignFile, machine: Machine, placed: Cluster) -> Iterator[str]:
     given = machine.cluster
     if file.workload.pages and machine.measured is not None:
         yield (
-            f"compared with that run's copies on {file.workload.pages} pages, which {file.tool}'s buffers use:"
+            f"compared with copies of the given run on {file.workload.pages} pages, which {file.tool}'s buffers use:"
             " both processes are assumed to be on that host"
         )
     if file.ranks is None and is_collective(file):
@@ -115,14 +116,14 @@ def list_shapes(file: ForeignFile) -> tuple[str, ...]:
         for name, shape in SHAPES.items()
         if shape.gpu is not None
         and (gpus <= shape.layout.gpus or not file.hosts)
-        and any(is_model(seen, shape.gpu.name) for seen in file.gpus[:_MOST_MODELS])
+        and any(is_model(seen, shape.gpu.name) for seen in file.gpus[:_MAX_MODELS])
     )
 
 
 def judge_rows(file: ForeignFile, machine: Machine) -> tuple[Judged, ...]:
     """Judge every row. Tools that do not verify their data are judged without verification."""
     with_environment = dataclasses.replace(machine, environment=file.environment)
-    return tuple(_judged(result, file, with_environment) for result in file.results)
+    return tuple(_judge_row(result, file, with_environment) for result in file.results)
 
 
 def row_workload(result: Result, file: ForeignFile) -> Workload:
@@ -158,7 +159,7 @@ def _is_nccl(file: ForeignFile) -> bool:
     return isinstance(file.workload, Collective) and file.workload.by == "nccl" and file.test in OPERATIONS
 
 
-def _judged(result: Result, file: ForeignFile, machine: Machine) -> Judged:
+def _judge_row(result: Result, file: ForeignFile, machine: Machine) -> Judged:
     scale = busbw_scale(file)
     value = result.summary.median * scale if result.summary else None
     limit, expected = expect(row_workload(result, file), machine)

@@ -17,9 +17,9 @@ from railwright.units import format_bandwidth, format_count, format_line_rate
 
 _HCA = "NCCL_IB_HCA"
 _LINE_RATES = (10e9, 25e9, 40e9, 50e9, 56e9, 100e9, 200e9, 400e9)
-_FULL = (0.92, 0.998)
+_PAYLOAD_SHARES = (0.92, 0.998)
 """The payload's share of a line rate, from RoCE at MTU 1500 to InfiniBand."""
-_MOST_MODELS = 8
+_MAX_MODELS = 8
 """The number of GPU names read from a table; a job has one or a few."""
 _KINDS: dict[str, type] = {"ethernet": EthernetLink, "ib": InfinibandLink, "infiniband": InfinibandLink}
 _NAMES: dict[type, str] = {EthernetLink: "Ethernet", InfinibandLink: "InfiniBand"}
@@ -38,7 +38,7 @@ def contradictions(file: ForeignFile, machine: Machine, placed: Cluster, around:
 
 def _contradict_gpus(file: ForeignFile, given: Cluster) -> Iterator[str]:
     model = next((gpu.name for gpu in given.host.of_kind("gpu") if names_a_model(gpu.name)), "")
-    if model and file.gpus and not any(is_model(name, model) for name in file.gpus[:_MOST_MODELS]):
+    if model and file.gpus and not any(is_model(name, model) for name in file.gpus[:_MAX_MODELS]):
         yield f"the table is of {', '.join(file.gpus[:4])}, but the given machine has {model}: is it the right machine?"
 
 
@@ -70,9 +70,9 @@ def _contradict_links(file: ForeignFile, given: Cluster) -> Iterator[str]:
         yield f"the table ran over {_NAMES[link_type]}, but the given machine's NICs are {other}: is it the right one?"
     mtu = settings.get("mtu_bytes")
     allowed = {_rdma_mtu(link) for link in of_type}
-    least = min((mtu_bytes for mtu_bytes in allowed if mtu_bytes is not None), default=None)
-    if isinstance(mtu, int) and least is not None and None not in allowed and mtu < least:
-        yield f"the table ran with an MTU of {mtu} bytes, but the given machine has {least}: headers took more"
+    smallest = min((mtu_bytes for mtu_bytes in allowed if mtu_bytes is not None), default=None)
+    if isinstance(mtu, int) and smallest is not None and None not in allowed and mtu < smallest:
+        yield f"the table ran with an MTU of {mtu} bytes, but the given machine has {smallest}: headers took more"
 
 
 def _rdma_mtu(link: EthernetLink | InfinibandLink) -> int | None:
@@ -95,7 +95,11 @@ def suggest_line_rate(file: ForeignFile, rows: Sequence[Judged], given: Cluster)
     ):
         return ()
     bits = 8 * max(rates) / (2 if file.workload.both_ways else 1)
-    fitting = [rate for rate in _LINE_RATES if rate < max(line_rates) and _FULL[0] * rate <= bits <= _FULL[1] * rate]
+    fitting = [
+        rate
+        for rate in _LINE_RATES
+        if rate < max(line_rates) and _PAYLOAD_SHARES[0] * rate <= bits <= _PAYLOAD_SHARES[1] * rate
+    ]
     return tuple(
         f"{format_bandwidth(max(rates))} matches a port of {format_line_rate(rate)}: is it such a port, or did the link"
         f" come up at that rate? (nic-rate={rate / 1e9:g}Gb/s)"

@@ -7,7 +7,7 @@ import msgspec
 from railwright.checks.check import Check, Facts
 from railwright.checks.finding import Finding
 from railwright.diagnosis.nccl.paths import NO_MACHINE
-from railwright.diagnosis.verdicts.call_time import CallTime, call_time, match_healthy_machines
+from railwright.diagnosis.verdicts.call_time import CallTime, find_call_time, match_healthy_machines
 from railwright.diagnosis.verdicts.doubts import doubt_old_nccl, doubt_rows, largest_row
 from railwright.diagnosis.verdicts.judged import Judged, State, Verdict
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST
@@ -77,8 +77,8 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
             f"--path {machine.path[:80]!r} needs a test between two devices, got {file.test}", hint="omit --path"
         )
     fitting = fit_machine(file, machine) if machine is not None else None
-    placed, told = correct_machine(file, fitting) if fitting is not None else (None, ())
-    rows, headline, call = _judged_rows(file, placed, told, around.nccl)
+    placed, corrections = correct_machine(file, fitting) if fitting is not None else (None, ())
+    rows, headline, call = _judge_table(file, placed, corrections, around.nccl)
     verdict = _verdict(rows, headline)
     if verdict.state == "ok" and (missing := missing_sizes(file)):
         ended = ENDED_BY_ERROR if missing[0].startswith(ENDED_BY_ERROR) else "the text ends before the run does"
@@ -106,24 +106,24 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
             *(contradictions(file, machine, placed.cluster, around) if machine and placed else ()),
             *missing_sizes(file),
         ),
-        notes=(*notes, *told, *shape_notes(rows, call, of_files=isinstance(file.workload, Files)), *file.notes),
+        notes=(*notes, *corrections, *shape_notes(rows, call, of_files=isinstance(file.workload, Files)), *file.notes),
         bandwidths_are="busbw" if is_busbw(file) else "",
-        status=_status(verdict.state, rows, findings),
+        status=_exit_status(verdict.state, rows, findings),
     )
 
 
-def _judged_rows(
-    file: ForeignFile, placed: Machine | None, told: tuple[str, ...], nccl: tuple[int, ...]
+def _judge_table(
+    file: ForeignFile, placed: Machine | None, corrections: tuple[str, ...], nccl: tuple[int, ...]
 ) -> tuple[tuple[Judged, ...], int | None, CallTime | None]:
     """Return the rows, the headline's index, and the fixed call time that explains all slow rows."""
     if placed is None:
-        rows = tuple(_unjudged(file))
+        rows = tuple(_build_unjudged_rows(file))
         return rows, largest_row(rows), None
-    rows = doubt_corrected_rows(judge_rows(file, placed), told)
+    rows = doubt_corrected_rows(judge_rows(file, placed), corrections)
     headline = largest_row(rows)
     if not isinstance(file.workload, Collective) or file.workload.by != "nccl":
         return rows, headline, None
-    call = call_time(rows, busbw_scale(file))
+    call = find_call_time(rows, busbw_scale(file))
     known = match_healthy_machines(call, file, placed.cluster)
     if headline is not None and rows[headline].verdict.state == "slow":
         rows = doubt_old_nccl(rows, headline, placed.cluster.hosts, nccl)
@@ -157,7 +157,7 @@ def _is_setting(finding: Finding) -> bool:
     return any(seen.claim == "setting" for seen in finding.evidence)
 
 
-def _unjudged(file: ForeignFile) -> list[Judged]:
+def _build_unjudged_rows(file: ForeignFile) -> list[Judged]:
     none = NoLimit(quantity="bandwidth_bytes_per_s", why="no machine was given")
     scale = busbw_scale(file)
     return [
@@ -187,9 +187,9 @@ def _verdict(rows: tuple[Judged, ...], headline: int | None) -> Verdict:
         return Verdict(state="unknown", why="the table has no row")
     chosen = rows[headline]
     wrong = [row for row in rows if row.verdict.state == "failed"]
-    telling = [row for row in rows if row.verdict.state != "unknown"]
+    judged = [row for row in rows if row.verdict.state != "unknown"]
     order = {state: place for place, state in enumerate(WORST_FIRST)}
-    state = min((row.verdict.state for row in telling), key=order.__getitem__, default=chosen.verdict.state)
+    state = min((row.verdict.state for row in judged), key=order.__getitem__, default=chosen.verdict.state)
     state = "failed" if wrong else state
     if state == chosen.verdict.state or state not in ("slow", "suspicious", "failed"):
         return Verdict(state=chosen.verdict.state, why=_build_reason(chosen))
@@ -214,16 +214,16 @@ def _build_reason(row: Judged) -> str:
     size, placement = find_size(row.parameters), row.parameters.get("placement", "")
     if isinstance(row.limit, NoLimit) and row.verdict.state == "unknown":
         return row.verdict.why
-    words = [format_size(size)] if size is not None else []
-    words += [str(placement).replace("_", " ")] if placement else []
-    return f"{' '.join(words)}: {row.verdict.why}" if words else row.verdict.why
+    parts = [format_size(size)] if size is not None else []
+    parts += [str(placement).replace("_", " ")] if placement else []
+    return f"{' '.join(parts)}: {row.verdict.why}" if parts else row.verdict.why
 
 
-def _status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding, ...]) -> int:
-    """Return the exit status: 1 if slow or misconfigured, else 3 if something could not be judged."""
+def _exit_status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding, ...]) -> int:
+    """Return the exit status: 1 if slow or misconfigured, 0 if the verdict is ok or waived, otherwise 3."""
     slow = state == "slow" or any(row.verdict.state == "slow" for row in rows)
     # The possible cost of a setting does not matter if nothing is slow.
-    telling = (finding for finding in findings if state != "ok" or not _is_setting(finding))
-    if slow or any(finding.certainty in ("seen", "likely") for finding in telling):
+    relevant = (finding for finding in findings if state != "ok" or not _is_setting(finding))
+    if slow or any(finding.certainty in ("seen", "likely") for finding in relevant):
         return EXIT_SLOW
     return EXIT_OK if state in ("ok", "waived") else EXIT_UNJUDGED

@@ -16,9 +16,9 @@ from railwright.topology.cluster import Cluster
 from railwright.topology.matrix import Matrix, build_topology, parse_matrix
 from railwright.units import format_count
 
-SEEN = "nvidia-smi topo -m"
+SOURCE = "nvidia-smi topo -m"
 _NCCL = re.compile(r"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
-_LOOKED = (nic_across_sockets.FAULT,)
+_CHECKS = (nic_across_sockets.FAULT,)
 """The checks that need only the places of devices."""
 
 
@@ -32,12 +32,12 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 def read_surroundings(text: str) -> Surroundings:
-    """Read the machine facts around tables; findings are only possible, because the text's hosts are unknown."""
+    """Read the machine facts around tables; findings are at most `possible`, because the text's hosts are unknown."""
     matrix, version = parse_matrix(text), _find_nccl_version(text)
     if matrix is None:
         return Surroundings(nccl=version)
-    facts = Facts(topology=build_topology(matrix, SEEN))
-    found = (finding for check in _LOOKED for finding in check.look(facts))
+    facts = Facts(topology=build_topology(matrix, SOURCE))
+    found = (finding for check in _CHECKS for finding in check.look(facts))
     return Surroundings(matrix, tuple(_make_possible(finding) for finding in found), version)
 
 
@@ -47,7 +47,7 @@ def _find_nccl_version(text: str) -> tuple[int, ...]:
 
 
 def _make_possible(found: Finding) -> Finding:
-    evidence = tuple(Evidence(claim=SEEN, value=item.value, seen="the text") for item in found.evidence)
+    evidence = tuple(Evidence(claim=SOURCE, value=item.value, seen="the text") for item in found.evidence)
     return replace(found, certainty="possible", evidence=evidence)
 
 
@@ -60,10 +60,10 @@ def _contradictions(matrix: Matrix, given: Cluster) -> Iterator[str]:
     gpus, nics = len(given.host.of_kind("gpu")), len(given.host.of_kind("nic"))
     shown, near = len(matrix.gpus), len(matrix.nearest_nics)
     if shown and gpus != shown:
-        yield f"{SEEN} beside the table shows {format_count(shown, 'GPU')}, but the given machine has {gpus}"
+        yield f"{SOURCE} in the text shows {format_count(shown, 'GPU')}, but the given machine has {gpus}"
     elif near and nics != near:
-        yield f"{SEEN} beside the table shows {format_count(near, 'NIC')} near GPUs, but the given machine has {nics}"
+        yield f"{SOURCE} in the text shows {format_count(near, 'NIC')} near GPUs, but the given machine has {nics}"
     if shown > 1 and bool(matrix.nvlinks) != given.host.joins_gpus and gpus > 1:
         has = "joined by NVLink" if matrix.nvlinks else "not joined by NVLink"
         other = "are not" if matrix.nvlinks else "are"
-        yield f"{SEEN} beside the table shows GPUs {has}, but those of the given machine {other}"
+        yield f"{SOURCE} in the text shows GPUs {has}, but those of the given machine {other}"

@@ -1,7 +1,7 @@
 """ACS redirects peer-to-peer requests to the root complex, although GPU and NIC share a PCIe switch.
 
 nccl-tests issue 112 shows 9.84 GB/s where the direct path carries several times that. A VM cannot switch ACS off
-itself, and ATS decides instead.
+itself; there the path depends on ATS.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from railwright.checks.finding import PartPlace
 from railwright.checks.host_settings import IN_A_GUEST, is_virtual
 from railwright.checks.parts import links_below_switches
 from railwright.faults.cases import crosses_network, gpus_use_pcie, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.topology.changes import change_pcie
 from railwright.topology.devices import Link, PcieLink, Topology
@@ -71,7 +71,7 @@ def redirect_peers(case: Case) -> Case | None:
     return replace_host(case, host)
 
 
-def _ways(case: Case) -> Ways:
+def _hypotheses(case: Case) -> Hypotheses:
     if detour := redirect_peers(case):
         yield FAULT.supposed(
             "ACS redirects peer-to-peer requests below PCIe switches to the root complex",
@@ -88,5 +88,5 @@ FAULT = Fault(
     needs=(needs.settings, needs.pcie_switch),
     mend=_mend,
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -14,7 +14,7 @@ from railwright.errors import RailwrightError
 from railwright.expected.machine import Machine
 from railwright.expected.nccl_collectives import NVLS_VARIABLE, compute_reached, nvls_is_off
 from railwright.faults.cases import can_run
-from railwright.faults.fault import ONLY_NCCL, Fault, Ways
+from railwright.faults.fault import ONLY_NCCL, Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.traffic import domains, has_nvls
 from railwright.results.declarations import find_benchmarks
@@ -37,7 +37,9 @@ _COLLECTIVE = "all_reduce"
 
 
 def _signs(facts: Facts) -> Findings:
-    off = [result for result in _collectives(facts) if nvls_is_off(result.settings.get("nvls", ""), facts.environment)]
+    off = [
+        result for result in _list_collectives(facts) if nvls_is_off(result.settings.get("nvls", ""), facts.environment)
+    ]
     switched_off = bool(off) and has_nvls(facts.topology)
     if switched_off:  # a deliberate setting, so no fault
         benchmarks = ", ".join(dict.fromkeys(result.benchmark for result in off))
@@ -59,8 +61,8 @@ def _signs(facts: Facts) -> Findings:
     yield from FAULT.setting_findings(settings, facts)
 
 
-def _collectives(facts: Facts) -> list[Result]:
-    """Return the results of our NCCL collectives over enough GPUs for NVLS."""
+def _list_collectives(facts: Facts) -> list[Result]:
+    """Return the results of our NCCL collectives that ran on enough GPUs for NVLS."""
     ours = find_benchmarks(Collective, facts.declarations, by="nccl")
     enough = (result for result in facts.results if result.ranks > _TOO_FEW_FOR_NVLS)
     return [result for result in enough if result.benchmark in ours and result.outcome != "waived"]
@@ -72,7 +74,7 @@ def _could_use_nvls(facts: Facts) -> bool:
         return False
     # Tables of other tools have no declarations but record NCCL's variables as settings.
     with_variables = (result.settings.keys() & _NVLS_CAUSES.keys() for result in facts.results)
-    return not facts.results or any(with_variables) or bool(_collectives(facts))
+    return not facts.results or any(with_variables) or bool(_list_collectives(facts))
 
 
 def _may_have_nvls(topology: Topology) -> bool:
@@ -81,8 +83,8 @@ def _may_have_nvls(topology: Topology) -> bool:
     return not gpus or (gpus > _TOO_FEW_FOR_NVLS and has_nvls(topology))
 
 
-def _ways(case: Case) -> Ways:
-    """Suppose Ring or Tree where another algorithm is expected to be faster at large sizes."""
+def _hypotheses(case: Case) -> Hypotheses:
+    """Yield hypotheses with Ring or Tree forced, if NCCL is expected to choose another algorithm at large sizes."""
     if case.algorithm != "auto" or not can_run(case):
         return
     try:
@@ -94,14 +96,14 @@ def _ways(case: Case) -> Ways:
     for name in ("ring", "tree") if domains(case.cluster) > 1 else ("ring",):
         if name != found.likely.name and any(algorithm.name == name for algorithm in found.algorithms):
             yield FAULT.supposed(
-                _says(name, found.likely.name),
+                _format_hypothesis(name, found.likely.name),
                 replace(case, algorithm=name),
                 "env | grep -E 'NCCL_(ALGO|NVLS)' and /etc/nccl.conf; NCCL_DEBUG=INFO"
                 " NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING, then railwright explain LOG",
             )
 
 
-def _says(name: str, best: str) -> str:
+def _format_hypothesis(name: str, best: str) -> str:
     if best == "nvls":
         return f"NVLink SHARP (NVLS) is off or {name} is forced, so all_reduce runs as {name}"
     cause = "NCCL_ALGO, or NVLS is off" if best == "nvlstree" else "NCCL_ALGO"
@@ -115,5 +117,5 @@ FAULT = Fault(
     needs_results=True,
     transports=ONLY_NCCL,
     collectives=frozenset({_COLLECTIVE}),
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from railwright.checks.settings import Cause, Settings, is_below
 from railwright.faults.cases import crosses_network
-from railwright.faults.fault import ONLY_NCCL, Fault, Ways
+from railwright.faults.fault import ONLY_NCCL, Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant, Limit
 from railwright.limits.path import link_limit
@@ -21,11 +21,11 @@ _CEILING = Constant(13e9, "bytes/s of one connection, 128 KiB in flight", NCCL_2
 _BUFFER = Constant(4 * 2**20, "bytes, default of NCCL_BUFFSIZE", NCCL_BUFFSIZE)
 _CHUNK = Constant(128 * 1024, "bytes, default of NCCL_P2P_NET_CHUNKSIZE (src/init.cc)", NCCL_2409)
 _TWO_CONNECTIONS = 2
-"""The least number of channels for two connections."""
+"""The minimum number of channels for two connections."""
 
 
-def _ways(case: Case) -> Ways:
-    """Suppose the ceiling only if a port is faster than one connection."""
+def _hypotheses(case: Case) -> Hypotheses:
+    """Yield the ceiling as a hypothesis if a port is faster than one connection."""
     if not crosses_network(case) or case.port_cap_bytes_per_s <= _CEILING.value:
         return
     if any(_link_rate(link) > _CEILING.value for _, link in ports(case.cluster.host)):
@@ -60,5 +60,5 @@ FAULT = Fault(
     ),
     needs_results=True,
     transports=ONLY_NCCL,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -8,7 +8,7 @@ from railwright.checks.check import Check
 from railwright.checks.registry import CHECKS
 from railwright.faults.registry import FAULTS
 
-_STANDS_BEFORE = {
+_FOLLOWED_BY = {
     "pcie_below_maximum": "read_request_small",
     "nvlink_below_maximum": "read_request_small",
     "acs_redirect": "read_request_small",
@@ -31,9 +31,9 @@ _STANDS_BEFORE = {
 
 def _sort_checks() -> Iterator[Check]:
     for check in CHECKS:
-        yield from (fault for fault in FAULTS if _STANDS_BEFORE.get(fault.name) == check.name)
+        yield from (fault for fault in FAULTS if _FOLLOWED_BY.get(fault.name) == check.name)
         yield check
-    yield from (fault for fault in FAULTS if fault.name not in _STANDS_BEFORE)
+    yield from (fault for fault in FAULTS if fault.name not in _FOLLOWED_BY)
 
 
 EVERY_CHECK: tuple[Check, ...] = tuple(_sort_checks())

@@ -1,4 +1,4 @@
-"""The interface of a fault, which can degrade a healthy topology and be supposed in a cluster for `explain`."""
+"""The interface of a fault, which can degrade a healthy topology and yields hypotheses for `explain`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
     """The command that distinguishes it from other hypotheses."""
 
 
-Ways = Iterator[Hypothesis]
+Hypotheses = Iterator[Hypothesis]
 
 
 class Fault(Check, frozen=True, kw_only=True):
     """A fault, as its file defines it: a check together with the effect on a machine. All of its functions are pure."""
 
-    ways: Callable[[Case], Ways]
-    """Yields the variants of the fault, each with the case that predicts its curve."""
+    ways: Callable[[Case], Hypotheses]
+    """Yields hypotheses, one for each variant of the fault, with the case that predicts its curve."""
     degrade: Callable[[Topology, str], Topology] | None = None
     """Adds the fault to a topology at a device or link id; None if no topology can represent it."""
     transports: frozenset[str] = EVERY_TRANSPORT
@@ -51,9 +51,9 @@ class Fault(Check, frozen=True, kw_only=True):
         return known and (not self.collectives or not operation or operation in self.collectives)
 
     def suppose(self, case: Case) -> tuple[Hypothesis, ...]:
-        """Return the case in each variant of the fault."""
+        """Return the hypotheses that the case has this fault."""
         return tuple(self.ways(case))
 
     def supposed(self, says: str, case: Case, tell_apart: str) -> Hypothesis:
-        """Return a variant of this fault."""
+        """Return a hypothesis of this fault."""
         return Hypothesis(fault=self.name, says=says, case=case, tell_apart=tell_apart)

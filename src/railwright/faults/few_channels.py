@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from railwright.checks.settings import Cause, Settings, is_below
 from railwright.faults.cases import can_run
-from railwright.faults.fault import ONLY_NCCL, Fault, Ways
+from railwright.faults.fault import ONLY_NCCL, Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant
 from railwright.limits.sources import CHANNELS_MEASURED
@@ -26,8 +26,8 @@ _ENOUGH = 16
 _FEWER = Cause(is_below(_ENOUGH), "leaves fewer channels than NVLink needs")
 
 
-def _ways(case: Case) -> Ways:
-    """Suppose few channels only if NVLink joins Hopper GPUs: the rate of a channel elsewhere was not measured."""
+def _hypotheses(case: Case) -> Hypotheses:
+    """Yield hypotheses with few channels if NVLink joins Hopper GPUs; for others a channel's rate was not measured."""
     host = case.cluster.host
     if not can_run(case) or not host.joins_gpus or case.gpu_cap_bytes_per_s < math.inf:
         return
@@ -51,5 +51,5 @@ FAULT = Fault(
     ),
     needs_results=True,
     transports=ONLY_NCCL,
-    ways=_ways,
+    ways=_hypotheses,
 )

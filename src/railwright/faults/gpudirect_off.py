@@ -1,8 +1,8 @@
 """GPUDirect RDMA is not in use: data between NIC and GPU goes through host memory.
 
 NCCL uses GPUDirect RDMA if nvidia-peermem is loaded or the kernel can export GPU memory to the NIC as a dma-buf, and
-if NIC and GPU are close enough (NCCL src/graph/paths.cc, ncclTopoCheckGdr). NCCL issue 412: 16 GB/s is normal where
-their paths meet at the CPU.
+if NIC and GPU are close enough (NCCL src/graph/paths.cc, ncclTopoCheckGdr). NCCL issue 412: 16 GB/s is normal if
+the paths of NIC and GPU meet at the CPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from railwright.checks.parts import rdma_ports
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.checks.ways import is_older_version
 from railwright.faults.cases import crosses_network, replace_host
-from railwright.faults.fault import NOT_VERBS, Fault, Ways
+from railwright.faults.fault import NOT_VERBS, Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
 from railwright.topology.changes import add_host_facts
@@ -51,14 +51,14 @@ def _signs(facts: Facts) -> Findings:
     known_off = [host for host in hosts if host.facts.get(FACT) is False]
     for host in known_off:
         says = "NICs and GPUs do not use GPUDirect RDMA: data goes through host memory"
-        yield _off(host, says, Evidence(claim=FACT, value="off", seen="topology"))
+        yield _build_finding(host, says, Evidence(claim=FACT, value="off", seen="topology"))
     yield from FAULT.setting_findings(_SETTINGS, facts)
     if not known_off and hosts and not facts.topology.is_described and hosts[0].facts.get(FACT) is not True:
-        yield from _look_at_modules(facts.topology, hosts[0])
+        yield from _check_modules(facts.topology, hosts[0])
 
 
-def _look_at_modules(topology: Topology, host: Device) -> Findings:
-    """Check the loaded modules for peermem, and the CUDA driver's support of dma-buf as the alternative."""
+def _check_modules(topology: Topology, host: Device) -> Findings:
+    """Check the loaded modules for peermem, and the CUDA driver's support for dma-buf as the alternative."""
     gpus = [gpu for gpu in topology.of_kind("gpu") if is_nvidia(gpu)]
     modules = set(str(host.facts.get("modules", "")).split())
     shared = {gpu.facts.get("dma_buf") for gpu in gpus}
@@ -66,23 +66,23 @@ def _look_at_modules(topology: Topology, host: Device) -> Findings:
         return
     if modules and shared == {False}:
         seen = Evidence(claim="dma-buf", value=f"not supported by {gpus[0].id}", seen="CUDA device attribute")
-        says = "nvidia-peermem is not loaded, and the driver does not share GPU memory as a dma-buf"
-        yield _off(host, says, _NO_PEERMEM, seen)
+        says = "nvidia-peermem is not loaded, and the driver does not export GPU memory as a dma-buf"
+        yield _build_finding(host, says, _NO_PEERMEM, seen)
     elif modules and is_older_version(str(host.facts.get("kernel", "")), LINUX):
         kernel = str(host.facts["kernel"])[:80]
         says = f"nvidia-peermem is not loaded, and Linux {kernel} is older than 5.12, which dma-buf needs"
-        yield _off(host, says, _NO_PEERMEM, certainty="likely")
+        yield _build_finding(host, says, _NO_PEERMEM, certainty="likely")
     else:
         lack = "nvidia-peermem is not loaded" if modules else "the loaded kernel modules cannot be read"
         yield FAULT.blind(
             (host.id,),
-            f"{lack}, and the driver's support of dma-buf is unknown",
+            f"{lack}, and the driver's support for dma-buf is unknown",
             remedy="check for /GDRDMA in NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET; `modinfo -F license nvidia`"
             " prints Dual MIT/GPL for the open modules that dma-buf needs",
         )
 
 
-def _off(host: Device, says: str, *evidence: Evidence, certainty: Certainty = "seen") -> Finding:
+def _build_finding(host: Device, says: str, *evidence: Evidence, certainty: Certainty = "seen") -> Finding:
     return FAULT.finding((host.id,), says, *evidence, certainty=certainty)
 
 
@@ -95,7 +95,7 @@ def _mend(topology: Topology) -> tuple[Topology, Topology]:
     return add_host_facts(topology, **{FACT: False}), add_host_facts(topology, **{FACT: True})
 
 
-def _ways(case: Case) -> Ways:
+def _hypotheses(case: Case) -> Hypotheses:
     host = case.cluster.host
     known_off = any(device.facts.get(FACT) is False for device in host.of_kind("host"))
     if crosses_network(case) and rdma_ports(host) and not known_off:
@@ -118,5 +118,5 @@ FAULT = Fault(
     mend=_mend,
     transports=NOT_VERBS,
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -9,9 +9,9 @@ from __future__ import annotations
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.host_settings import IN_A_GUEST, is_arm, is_virtual, why_unread
-from railwright.checks.parts import grouped
+from railwright.checks.parts import group_ids
 from railwright.faults.acs_redirect import redirect_peers
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.topology.devices import Device, DeviceKind, Topology
 from railwright.topology.gpus import format_runs
@@ -29,7 +29,7 @@ def _signs(facts: Facts) -> Findings:
     devices = [
         device for device in topology.of_kind(*_KINDS) if not str(device.facts.get("pci_id", "")).startswith(_VIRTIO)
     ]
-    translated = {kind: names for kind, names in grouped(devices, _domain).items() if kind in _TRANSLATED}
+    translated = {kind: names for kind, names in group_ids(devices, _domain).items() if kind in _TRANSLATED}
     direct = {device.id for device in devices if device.kind != "drive"}
     for kind, names in translated.items():
         guest, peers = is_virtual(topology), direct & set(names)
@@ -57,8 +57,11 @@ def _no_pci_device(topology: Topology) -> str:
     return "" if any(device.address for device in topology.of_kind(*_KINDS)) else "no GPU, NIC or drive on PCI"
 
 
-def _ways(case: Case) -> Ways:
-    """Suppose the detour of ACS within one host; between hosts no measurement distinguishes the two, so ACS stands."""
+def _hypotheses(case: Case) -> Hypotheses:
+    """Yield the detour of acs_redirect as a hypothesis if there is one host.
+
+    Between hosts no measurement distinguishes the two, so only acs_redirect yields it.
+    """
     detour = redirect_peers(case) if case.cluster.hosts == 1 else None
     if detour is not None:
         yield FAULT.supposed(
@@ -76,5 +79,5 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.settings, _no_pci_device),
     asks=(_unread,),
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -15,7 +15,7 @@ from railwright.checks.check import Facts, Findings
 from railwright.checks.host_settings import is_virtual
 from railwright.checks.parts import find_uplink, list_pcie_uplinks
 from railwright.faults.cases import gpus_use_pcie, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.pcie import MAX_PAYLOAD_RANGE, payload_rate
 from railwright.topology.changes import change_pcie
@@ -24,16 +24,16 @@ from railwright.topology.gpus import format_runs
 
 _KINDS: tuple[DeviceKind, ...] = ("gpu", "nic", "drive")
 _USUAL_BYTES = 256
-"""The usual payload of servers; a smaller one loses more than 7 % of a link."""
+"""The usual payload of servers; a smaller one loses more than 7 % of a link's rate."""
 
 
 def _signs(facts: Facts) -> Findings:
     topology = facts.topology
     found: dict[tuple[int, int], dict[str, None]] = {}
     for device in topology.of_kind(*_KINDS):
-        way = _way_up(topology, device.id)
-        sizes = [link.protocol.max_payload_bytes for link in way if isinstance(link.protocol, PcieLink)]
-        able = [link.protocol.max_payload_supported_bytes for link in way if isinstance(link.protocol, PcieLink)]
+        links = _list_links_to_cpu(topology, device.id)
+        sizes = [link.protocol.max_payload_bytes for link in links if isinstance(link.protocol, PcieLink)]
+        able = [link.protocol.max_payload_supported_bytes for link in links if isinstance(link.protocol, PcieLink)]
         now, best = (min((size for size in some if size), default=0) for some in (sizes, able))
         if sizes and None not in able and 0 < now < best:
             found.setdefault((now, best), {})[device.id] = None
@@ -49,22 +49,22 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-def _way_up(topology: Topology, device_id: str) -> list[Link]:
+def _list_links_to_cpu(topology: Topology, device_id: str) -> list[Link]:
     """Return the links between a device and its CPU, nearest first."""
-    way: list[Link] = []
-    while (link := find_uplink(topology, device_id)) is not None and link not in way:
-        way.append(link)
+    links: list[Link] = []
+    while (link := find_uplink(topology, device_id)) is not None and link not in links:
+        links.append(link)
         device_id = link.a
-    return way
+    return links
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
     """Raise every link to the payload that all ports support."""
     able = (link.protocol.max_payload_supported_bytes for link in topology.links if isinstance(link.protocol, PcieLink))
-    least = min((size for size in able if size), default=0)
+    minimum = min((size for size in able if size), default=0)
 
     def change(link: PcieLink) -> PcieLink:
-        return replace(link, max_payload_bytes=max(link.max_payload_bytes or 0, least) or None)
+        return replace(link, max_payload_bytes=max(link.max_payload_bytes or 0, minimum) or None)
 
     return topology, change_pcie(topology, [link.id for link in topology.links], change)
 
@@ -75,8 +75,8 @@ def _unread(topology: Topology) -> str:
     return f"MaxPayload of {len(blind)} PCIe links cannot be read (root may read it)" if blind else ""
 
 
-def _ways(case: Case) -> Ways:
-    """Suppose small payloads only for GPU links inside a host: the loss at NICs is within their bands."""
+def _hypotheses(case: Case) -> Hypotheses:
+    """Yield small payloads as a hypothesis if GPUs of one host use PCIe; the loss at NICs is within their bands."""
     if not gpus_use_pcie(case) or case.cluster.hosts > 1:
         return
     links = list_pcie_uplinks(case.cluster.host, case.cluster.host.of_kind("gpu"))
@@ -100,5 +100,5 @@ FAULT = Fault(
     needs=(needs.settings, needs.pcie_link),
     asks=(_unread,),
     mend=_mend,
-    ways=_ways,
+    ways=_hypotheses,
 )

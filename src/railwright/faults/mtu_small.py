@@ -18,13 +18,13 @@ from railwright.checks.check import Facts, Findings
 from railwright.checks.finding import PartPlace
 from railwright.checks.parts import rdma_ports, speaks_iwarp
 from railwright.faults.cases import crosses_network, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.network import LINUX_ROCE_BYTES, RDMA_MTUS, find_payload, largest_rdma_mtu
 from railwright.topology.changes import change_links
 from railwright.topology.devices import EthernetLink, InfinibandLink, Link, Topology
 
-_BEST = max(int(mtu.value) for mtu in RDMA_MTUS)
+_MAX_PACKET_BYTES = max(int(mtu.value) for mtu in RDMA_MTUS)
 _JUMBO = 9000
 """The recommended MTU: any Ethernet MTU from 4192 gives RDMA packets of 4096 bytes, and switches support 9000."""
 
@@ -45,14 +45,14 @@ def _signs(facts: Facts) -> Findings:
     for nic, link in rdma_ports(facts.topology):
         protocol = link.protocol
         if nic.facts.get("state") == "down" or not isinstance(protocol, EthernetLink | InfinibandLink):
-            continue  # EFA segments by itself
+            continue  # EFA splits messages itself
         if speaks_iwarp(nic):
-            continue  # TCP segments
+            continue  # with iWARP, TCP splits messages
         where = [PartPlace(nic.id), PartPlace(link.id)]
-        packet = _packet(protocol)
+        packet = _packet_bytes(protocol)
         if protocol.mtu_bytes is None:
             unknown += where
-        elif packet < _BEST:
+        elif packet < _MAX_PACKET_BYTES:
             ethernet = isinstance(protocol, EthernetLink)
             leaves = f" limits RDMA to packets of {packet} bytes" if ethernet else ""
             change = f"set MTU {_JUMBO} on the port and on every switch on the path"
@@ -60,10 +60,10 @@ def _signs(facts: Facts) -> Findings:
                 change = "set MTU 4096 for the partition in the subnet manager"
             yield FAULT.finding(
                 where,
-                f"MTU {protocol.mtu_bytes} of {nic.id}{leaves}, {_BEST} is possible",
+                f"MTU {protocol.mtu_bytes} of {nic.id}{leaves}, but {_MAX_PACKET_BYTES} is possible",
                 ("mtu", str(protocol.mtu_bytes), "MTU of the port"),
                 certainty="seen" if _is_for_gpus(facts.topology, protocol) else "possible",
-                costs=_costs(protocol),
+                costs=_format_costs(protocol),
                 remedy=f"{change}, then check active_mtu with ibv_devinfo",
             )
     if unknown:
@@ -74,7 +74,7 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-def _packet(protocol: EthernetLink | InfinibandLink) -> int:
+def _packet_bytes(protocol: EthernetLink | InfinibandLink) -> int:
     """Return the payload of an RDMA packet on the port in bytes, 0 if not even the smallest fits."""
     mtu = protocol.mtu_bytes or 0
     if isinstance(protocol, InfinibandLink):
@@ -83,7 +83,7 @@ def _packet(protocol: EthernetLink | InfinibandLink) -> int:
 
 
 def _is_for_gpus(topology: Topology, protocol: EthernetLink | InfinibandLink) -> bool:
-    """Report whether the port serves GPUs; slower ports than the fastest are for management, with a small MTU."""
+    """Report whether the port serves GPUs; ports slower than the fastest are for management."""
     rates = [
         link.protocol.line_rate_bits_per_s or 0.0
         for _, link in rdma_ports(topology)
@@ -92,8 +92,10 @@ def _is_for_gpus(topology: Topology, protocol: EthernetLink | InfinibandLink) ->
     return bool(topology.of_kind("gpu")) and (protocol.line_rate_bits_per_s or 0.0) >= max(rates)
 
 
-def _costs(protocol: EthernetLink | InfinibandLink) -> str:
-    healthy = find_payload(replace(protocol, mtu_bytes=_JUMBO if isinstance(protocol, EthernetLink) else _BEST))
+def _format_costs(protocol: EthernetLink | InfinibandLink) -> str:
+    healthy = find_payload(
+        replace(protocol, mtu_bytes=_JUMBO if isinstance(protocol, EthernetLink) else _MAX_PACKET_BYTES)
+    )
     now = find_payload(protocol)
     assert healthy is not None
     assert now is not None
@@ -126,13 +128,13 @@ def _raise_mtu(link: Link) -> Link:
     """Raise the MTU of an RDMA port to allow the largest packets."""
     protocol = link.protocol
     if isinstance(protocol, InfinibandLink) and protocol.mtu_bytes:
-        return replace(link, protocol=replace(protocol, mtu_bytes=_BEST))
+        return replace(link, protocol=replace(protocol, mtu_bytes=_MAX_PACKET_BYTES))
     if isinstance(protocol, EthernetLink) and protocol.rdma and protocol.mtu_bytes:
         return replace(link, protocol=replace(protocol, mtu_bytes=max(protocol.mtu_bytes, _JUMBO)))
     return link
 
 
-def _ways(case: Case) -> Ways:
+def _hypotheses(case: Case) -> Hypotheses:
     host = case.cluster.host
     if not crosses_network(case):
         return
@@ -155,5 +157,5 @@ FAULT = Fault(
     needs=(needs.rdma_nic,),
     mend=_mend,
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

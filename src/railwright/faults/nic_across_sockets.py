@@ -14,7 +14,7 @@ from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import find_uplink, rdma_ports
 from railwright.faults.cases import crosses_network, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.software import nearest_nic_kind
 from railwright.topology.changes import remove_devices
@@ -37,7 +37,7 @@ def _signs(facts: Facts) -> Findings:
     near = Affinity(remove_devices(topology, {nic.id for nic in topology.of_kind("nic")} - nics))
     far = [gpu.id for gpu in near.gpus if nearest_nic_kind(near, gpu.id) == "SYS"]
     if far:
-        avoidable = len(nics) >= len({_socket(topology, gpu.id) for gpu in near.gpus})
+        avoidable = len(nics) >= len({_find_socket(topology, gpu.id) for gpu in near.gpus})
         yield FAULT.finding(
             far,
             f"{len(far)} GPUs reach every NIC only across sockets: {', '.join(far[:8])}",
@@ -60,7 +60,7 @@ def _degrade(topology: Topology, where: str) -> Topology:
     If the NICs of both sockets were swapped, each socket's GPUs would find the other's NICs nearby. Every GPU must keep
     its own NIC, so each side gets a copy of the other socket that only forwards data.
     """
-    moves = _moves(topology, where)
+    moves = _list_moves(topology, where)
     devices = {device.id: device for device in topology.devices}
     links = list(topology.links)
     for move in moves:
@@ -75,13 +75,13 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return replace(topology, devices=tuple(devices.values()), links=tuple(links))
 
 
-def _moves(topology: Topology, where: str) -> tuple[_Move, ...]:
+def _list_moves(topology: Topology, where: str) -> tuple[_Move, ...]:
     known = {device.id: device for device in topology.devices}
     everything = where in known and known[where].kind == "host"
     found: dict[str, _Move] = {}
     for nic, _ in ports(topology):
         link, home = find_uplink(topology, nic.id), _find_cpu(topology, nic.id)
-        away = _other_socket(topology, home)
+        away = _find_other_socket(topology, home)
         if link is not None and home is not None and away is not None and (everything or nic.id == where):
             found[link.id] = _Move(link, home, away)
     return tuple(found.values())
@@ -99,12 +99,12 @@ def _find_cpu(topology: Topology, device_id: str) -> Device | None:
     return None
 
 
-def _socket(topology: Topology, device_id: str) -> object:
+def _find_socket(topology: Topology, device_id: str) -> object:
     cpu = _find_cpu(topology, device_id)
     return cpu.facts.get("package", cpu.id) if cpu is not None else None
 
 
-def _other_socket(topology: Topology, home: Device | None) -> Device | None:
+def _find_other_socket(topology: Topology, home: Device | None) -> Device | None:
     if home is None or "package" not in home.facts:
         return None
     known = (cpu for cpu in topology.of_kind("cpu") if "package" in cpu.facts)
@@ -117,7 +117,7 @@ def _find_smp_link(topology: Topology, move: _Move) -> SmpLink:
     return next((protocol for protocol in found if isinstance(protocol, SmpLink)), SmpLink())
 
 
-def _ways(case: Case) -> Ways:
+def _hypotheses(case: Case) -> Hypotheses:
     host = case.cluster.host
     hosts = host.of_kind("host")
     changed = _degrade(host, hosts[0].id) if crosses_network(case) and hosts else host
@@ -139,5 +139,5 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.gpu, needs.rdma_nic),
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -7,14 +7,14 @@ from msgspec.structs import replace
 from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.faults.cases import crosses_network, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.topology.changes import change_links, remove_devices
 from railwright.topology.cluster import ports
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Topology
 
-_MANY = 4
-"""With at least this many NICs, half of them unused is a further hypothesis: one port of each card, or one rail."""
+_SEVERAL_NICS = 4
+"""From this number of NICs on, a further hypothesis is that half of them are unused: one port per card, or one rail."""
 
 
 def _signs(facts: Facts) -> Findings:
@@ -56,19 +56,19 @@ def _mend(topology: Topology) -> tuple[Topology, Topology]:
     return remove_devices(topology, down.keys()), mended
 
 
-def _ways(case: Case) -> Ways:
-    nics = _fastest(case.cluster.host)
+def _hypotheses(case: Case) -> Hypotheses:
+    nics = _list_fastest_nics(case.cluster.host)
     if not crosses_network(case) or len(nics) < 2:
         return
-    ways = [("one NIC of each host carries nothing", nics[-1:])]
-    if len(nics) >= _MANY:
+    variants = [("one NIC of each host carries nothing", nics[-1:])]
+    if len(nics) >= _SEVERAL_NICS:
         # Repeated halving: instances and pods often have the number of NICs of a smaller size.
         left = nics[::2]
         while left:
             unused = [nic for nic in nics if nic not in left]
-            ways.append((f"{len(unused)} of {len(nics)} NICs of each host carry nothing", unused))
+            variants.append((f"{len(unused)} of {len(nics)} NICs of each host carry nothing", unused))
             left = left[: len(left) // 2]
-    for says, unused in ways:
+    for says, unused in variants:
         yield FAULT.supposed(
             says,
             replace_host(case, remove_devices(case.cluster.host, unused)),
@@ -77,7 +77,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-def _fastest(host: Topology) -> list[str]:
+def _list_fastest_nics(host: Topology) -> list[str]:
     """Return the NICs at the highest line rate: slower ones are for management, and NCCL does not use them."""
     rates = {
         nic.id: link.protocol.line_rate_bits_per_s or 0.0
@@ -90,11 +90,11 @@ def _fastest(host: Topology) -> list[str]:
 FAULT = Fault(
     name="nic_unused",
     summary="a NIC that could carry data carries none",
-    costs="the NIC's share: large collectives over N equal NICs lose 1/N for each (NCCL issue 687)",
+    costs="the NIC's share: large collectives over N equal NICs lose 1/N for each idle one (NCCL issue 687)",
     remedy="check the cable, optics and switch port (rdma link, ibstat, mlxlink -d mlx5_N), then bring the link up",
     signs=_signs,
     needs=(needs.gpu, needs.nic),
     mend=_mend,
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -8,7 +8,7 @@ from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import nvlink_not_read
 from railwright.faults.cases import can_run, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.topology.changes import change_links
 from railwright.topology.devices import Link, NvlinkLink, Topology
@@ -52,32 +52,32 @@ def _signs(facts: Facts) -> Findings:
 
 def _degrade(topology: Topology, where: str) -> Topology:
     """Halve the NVLinks of the GPU or link `where`."""
-    return change_links(topology, lambda link: _halved(link) if where in (link.id, link.a, link.b) else link)
+    return change_links(topology, lambda link: _halve_links(link) if where in (link.id, link.a, link.b) else link)
 
 
-def _halved(link: Link) -> Link:
+def _halve_links(link: Link) -> Link:
     protocol = link.protocol
     if not isinstance(protocol, NvlinkLink) or protocol.links < 2:
         return link
-    most = protocol.max_links or protocol.links
-    return replace(link, protocol=replace(protocol, links=protocol.links // 2, max_links=most))
+    maximum = protocol.max_links or protocol.links
+    return replace(link, protocol=replace(protocol, links=protocol.links // 2, max_links=maximum))
 
 
 def _mend(topology: Topology) -> tuple[Topology, Topology]:
-    return topology, change_links(topology, _whole)
+    return topology, change_links(topology, _restore_links)
 
 
-def _whole(link: Link) -> Link:
+def _restore_links(link: Link) -> Link:
     protocol = link.protocol
     if not isinstance(protocol, NvlinkLink) or protocol.max_links is None:
         return link
     return replace(link, protocol=replace(protocol, links=max(protocol.links, protocol.max_links)))
 
 
-def _ways(case: Case) -> Ways:
+def _hypotheses(case: Case) -> Hypotheses:
     host = case.cluster.host
     gpus = host.of_kind("gpu")
-    all_halved = change_links(host, _halved)
+    all_halved = change_links(host, _halve_links)
     for says, changed in (
         ("one GPU of a host has half of its NVLinks", _degrade(host, gpus[0].id) if gpus else host),
         ("the GPUs of a host have half of their NVLinks", all_halved),
@@ -99,5 +99,5 @@ FAULT = Fault(
     needs=(needs.nvlink,),
     mend=_mend,
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

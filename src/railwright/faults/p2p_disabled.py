@@ -14,7 +14,7 @@ from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import nvlink_not_read
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.faults.cases import can_run, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.groups import group_by_key
 from railwright.limits.case import Case
 from railwright.limits.limit import Constant
@@ -25,7 +25,7 @@ from railwright.topology.gpus import format_runs
 
 _SHARED_MEMORY = Constant(28e9, "bytes/s of a GPU through host memory", NO_P2P_MEASURED)
 _SOCKETS = Constant(3.5e9, "bytes/s of a GPU over loopback sockets", NO_P2P_MEASURED)
-_ACROSS_HOSTS = "nvlink_domain_hosts"
+_DOMAIN_HOSTS = "nvlink_domain_hosts"
 _PEERS = "peer_to_peer"
 _COSTS = (
     "the NVLink rate: GPUs of a host share PCIe and, across sockets, the 6 to 40 GB/s that NCCL plans there"
@@ -35,8 +35,8 @@ _LOG = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explai
 
 
 def _signs(facts: Facts) -> Findings:
-    yield from _refused(facts.topology)
-    yield from _not_in_fabric(facts.topology)
+    yield from _find_refused_access(facts.topology)
+    yield from _find_gpus_outside_fabric(facts.topology)
     gpus = facts.topology.of_kind("gpu")
     known = any({"peers", "peers_refused"} & set(gpu.facts) for gpu in gpus)
     if len(gpus) > 1 and nvlink_not_read(facts.topology) and not known:
@@ -47,8 +47,8 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-def _refused(topology: Topology) -> Findings:
-    """Find GPUs without peer access according to the driver, which is a fault if NVLink joins them."""
+def _find_refused_access(topology: Topology) -> Findings:
+    """Find GPUs to which the driver refuses peer access, which is certainly a fault if NVLink joins them."""
     linked = {end for link in topology.links if isinstance(link.protocol, GPU_LINKS) for end in (link.a, link.b)}
     refusing = [gpu for gpu in topology.of_kind("gpu") if gpu.facts.get("peers_refused")]
     for is_linked, gpus in group_by_key(refusing, lambda gpu: gpu.id in linked):
@@ -65,7 +65,7 @@ def _refused(topology: Topology) -> Findings:
 
 
 def _format_refusals(gpus: list[Device]) -> Iterator[str]:
-    """Yield a clause per reason if all of its GPUs refuse each other, otherwise a clause per set of refused GPUs."""
+    """Yield a clause per reason if all GPUs with it refuse each other, otherwise a clause per set of refused GPUs."""
     refused: dict[str, dict[str, tuple[str, ...]]] = {}  # reason -> GPU -> GPUs that it may not access
     for gpu in gpus:
         for part in str(gpu.facts["peers_refused"]).split("; "):
@@ -81,7 +81,7 @@ def _format_refusals(gpus: list[Device]) -> Iterator[str]:
             yield f"{alike} may not access the memory of {format_runs(others)}{reason}"
 
 
-def _not_in_fabric(topology: Topology) -> Findings:
+def _find_gpus_outside_fabric(topology: Topology) -> Findings:
     """Find GPUs that have not joined the NVLink fabric; `completed` with a problem means refused."""
     out = {
         gpu.id: str(gpu.facts.get("nvlink_fabric_problem") or gpu.facts["nvlink_fabric"])
@@ -95,8 +95,8 @@ def _not_in_fabric(topology: Topology) -> Findings:
             f"{', '.join(out)} did not join the NVLink fabric: {states}",
             ("NVLink fabric", states, "NVML"),
             costs=_COSTS,
-            remedy="systemctl status nvidia-fabricmanager: it must run in the driver's version, and for a VM on the"
-            " host; then nvidia-smi -q | grep -A3 Fabric",
+            remedy="systemctl status nvidia-fabricmanager: it must have the driver's version and, for a VM, run on"
+            " the host; then nvidia-smi -q | grep -A3 Fabric",
         )
 
 
@@ -104,15 +104,18 @@ def _degrade(topology: Topology, _: str) -> Topology:
     """Return the machine without NVLink or Infinity Fabric between its GPUs."""
     lone = remove_devices(topology, {switch.id for switch in topology.of_kind("nvswitch")})
     devices = tuple(
-        replace(device, facts={key: value for key, value in device.facts.items() if key != _ACROSS_HOSTS})
+        replace(device, facts={key: value for key, value in device.facts.items() if key != _DOMAIN_HOSTS})
         for device in lone.devices
     )
     links = tuple(link for link in lone.links if not isinstance(link.protocol, GPU_LINKS))
     return replace(lone, devices=devices, links=links)
 
 
-def _ways(case: Case) -> Ways:
-    """Suppose measured rates if NVLink joins the GPUs; GPUs with only PCIe fall back to copies through host memory."""
+def _hypotheses(case: Case) -> Hypotheses:
+    """Yield two hypotheses without peer access: over sockets, at a measured rate, and through host memory.
+
+    The rate through host memory is a measured one only if NVLink joins the GPUs.
+    """
     without = replace_host(case, _degrade(case.cluster.host, "host0"))
     joined = case.cluster.host.joins_gpus
     # Between hosts the network limits GPUs that have only PCIe.
@@ -123,18 +126,18 @@ def _ways(case: Case) -> Ways:
         replace(without, gpu_cap_bytes_per_s=_SOCKETS.value, through_memory=True),
         f"{_LOG} NET/Socket; df /dev/shm in the container; env | grep NCCL_SHM",
     )
-    tell = f"{_LOG} SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P"
+    tell_apart = f"{_LOG} SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P"
     if joined:
         yield FAULT.supposed(
             "GPUs of a host have no peer-to-peer access and do not use NVLink",
             replace(without, gpu_cap_bytes_per_s=_SHARED_MEMORY.value, through_memory=True),
-            tell,
+            tell_apart,
         )
     elif not any(host.facts.get(_PEERS) is False for host in case.cluster.host.of_kind("host")):
         yield FAULT.supposed(
             "GPUs of a host have no peer-to-peer access and copy through host memory",
             replace_host(replace(case, through_memory=True), add_host_facts(case.cluster.host, **{_PEERS: False})),
-            tell,
+            tell_apart,
         )
 
 
@@ -154,5 +157,5 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.two_gpus,),
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -15,7 +15,7 @@ from railwright.checks import needs
 from railwright.checks.check import Facts, Findings
 from railwright.checks.parts import list_pcie_uplinks
 from railwright.faults.cases import crosses_network, gpus_use_pcie, replace_host
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.pcie import raw_rate
 from railwright.topology.changes import change_pcie
@@ -44,7 +44,7 @@ def _signs(facts: Facts) -> Findings:
             may_be_idle = bool(gpus & {link.a, link.b}) and not pcie.width < width
             yield FAULT.finding(
                 (link.id,),
-                f"{link.id} runs at {trained}, both ends support {rate:g} GT/s x{width}",
+                f"{link.id} runs at {trained}, but both ends support {rate:g} GT/s x{width}",
                 ("link", trained, "current_link_speed, current_link_width"),
                 certainty="possible" if may_be_idle else "seen",
                 costs=f"{1 - now / best:.0%} of the link's raw rate" if now and best else "",
@@ -70,41 +70,49 @@ def _restore_maximum(link: PcieLink) -> PcieLink:
     return replace(link, width=link.max_width or link.width, gt_per_s=link.max_gt_per_s or link.gt_per_s)
 
 
-def _ways(case: Case) -> Ways:
-    """Suppose slower links of all GPUs or NICs: a collective waits for the slowest, so one such link costs as much."""
+def _hypotheses(case: Case) -> Hypotheses:
+    """Yield hypotheses with slower links of all GPUs or NICs.
+
+    A collective waits for the slowest, so a single slow link costs as much.
+    """
     host = case.cluster.host
     if crosses_network(case) or gpus_use_pcie(case):
-        yield from _list_ways(case, "GPUs", host.of_kind("gpu"), _PARTS if gpus_use_pcie(case) else (1,))
+        yield from _list_variants(case, "GPUs", host.of_kind("gpu"), _PARTS if gpus_use_pcie(case) else (1,))
     if crosses_network(case):
-        yield from _list_ways(case, "NICs", tuple(nic for nic, _ in ports(host)), (1,))
+        yield from _list_variants(case, "NICs", tuple(nic for nic, _ in ports(host)), (1,))
 
 
-def _list_ways(case: Case, parts: str, devices: tuple[Device, ...], steps: Iterable[int]) -> Ways:
+def _list_variants(case: Case, parts: str, devices: tuple[Device, ...], steps: Iterable[int]) -> Hypotheses:
     links = [link.id for link in list_pcie_uplinks(case.cluster.host, devices)]
     for step in steps:
         for says, change in (
-            (f"the {parts} have {_PARTS[step]} of their PCIe lanes", partial(_narrower, by=2**step)),
-            (f"the PCIe links of the {parts} run {format_count(step, 'generation')} lower", partial(_slower, by=step)),
+            (f"the {parts} have {_PARTS[step]} of their PCIe lanes", partial(_narrow_link, by=2**step)),
+            (
+                f"the PCIe links of the {parts} run {format_count(step, 'generation')} lower",
+                partial(_lower_generation, by=step),
+            ),
         ):
             host = change_pcie(case.cluster.host, links, change)
             if host != case.cluster.host:
-                tell = "under load: lspci -vv -s ADDRESS | grep LnkSta (Speed, Width, downgraded), or railwright audit"
-                yield FAULT.supposed(says, replace_host(case, host), tell)
+                tell_apart = (
+                    "under load: lspci -vv -s ADDRESS | grep LnkSta (Speed, Width, downgraded), or railwright audit"
+                )
+                yield FAULT.supposed(says, replace_host(case, host), tell_apart)
 
 
-def _narrower(link: PcieLink, *, by: int) -> PcieLink:
-    """Divide the maximum width of a link; a link that is already narrower stays unchanged."""
-    most = link.max_width or link.width
-    if not most or most < by:
+def _narrow_link(link: PcieLink, *, by: int) -> PcieLink:
+    """Set a link to its maximum width divided by `by`; a link that is already narrower stays unchanged."""
+    maximum = link.max_width or link.width
+    if not maximum or maximum < by:
         return link
-    part = most // by
+    part = maximum // by
     return link if link.width is not None and link.width <= part else replace(link, width=part)
 
 
-def _slower(link: PcieLink, *, by: int) -> PcieLink:
-    """Lower a link by generations below its maximum; a link that is already slower stays unchanged."""
-    most = link.max_gt_per_s or link.gt_per_s
-    below = sorted(rate for rate in GT_PER_S.values() if most and rate < most)
+def _lower_generation(link: PcieLink, *, by: int) -> PcieLink:
+    """Set a link `by` generations below its maximum; a link that is already slower stays unchanged."""
+    maximum = link.max_gt_per_s or link.gt_per_s
+    below = sorted(rate for rate in GT_PER_S.values() if maximum and rate < maximum)
     if len(below) < by or (link.gt_per_s is not None and link.gt_per_s <= below[-by]):
         return link
     return replace(link, gt_per_s=below[-by])
@@ -119,5 +127,5 @@ FAULT = Fault(
     needs=(needs.pcie_link,),
     mend=_mend,
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -9,7 +9,7 @@ from railwright.errors import RailwrightError
 from railwright.expected.machine import Machine
 from railwright.expected.nccl_collectives import compute_reached
 from railwright.faults.cases import crosses_network
-from railwright.faults.fault import ONLY_NCCL, Fault, Ways
+from railwright.faults.fault import ONLY_NCCL, Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.results.workload import Collective
 
@@ -19,13 +19,13 @@ _NOTICEABLE = 0.99
 """A smaller loss than 1 % is within noise."""
 
 
-def _ways(case: Case) -> Ways:
-    """Suppose PXN off only if it slows all_to_all: in most fabrics the receivers decide, which PXN never helps."""
+def _hypotheses(case: Case) -> Hypotheses:
+    """Yield PXN off as a hypothesis if it slows all_to_all; usually the receivers decide, which PXN never helps."""
     if case.relay == "none" or not crosses_network(case) or not case.cluster.host.joins_gpus:
         return
     without = replace(case, relay="none")
     try:
-        slower = _expected(without) < _NOTICEABLE * _expected(case)
+        slower = _expected_rate(without) < _NOTICEABLE * _expected_rate(case)
     except RailwrightError:
         return  # without an expected rate no collective can be slower
     if slower:
@@ -37,7 +37,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-def _expected(case: Case) -> float:
+def _expected_rate(case: Case) -> float:
     """Return the middle of the expected algbw of all_to_all in bytes/s, or its limit if there is no expected band."""
     machine = Machine(cluster=case.cluster, case=replace(case, algorithm="auto"), is_explained=False)
     rate = compute_reached(Collective(operation="all_to_all"), machine).rate
@@ -59,5 +59,5 @@ FAULT = Fault(
     needs_results=True,
     transports=ONLY_NCCL,
     collectives=_PAIRWISE,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -22,15 +22,15 @@ Mend = Callable[[Topology], tuple[Topology, Topology]]
 _COLLECTIVES = ("all_reduce", "all_to_all")
 _HOSTS = (1, 2)
 """A single machine, and two of them, where NICs decide."""
-_SAME = 1 - 1e-6
+_SAME_RATE = 1 - 1e-6
 
 
 def find_slowed(mend: Mend, topology: Topology) -> tuple[Slowed, ...]:
     """Return the slowed paths, those with the same loss together and the largest loss first."""
     now, without = mend(topology)
     losses: dict[tuple[float, float], list[str]] = {}
-    for name, is_now, could_be in (*_paths(now, without), *_collectives(now, without)):
-        if is_now < could_be * _SAME:
+    for name, is_now, could_be in (*_compare_paths(now, without), *_compare_collectives(now, without)):
+        if is_now < could_be * _SAME_RATE:
             losses.setdefault((is_now, could_be), []).append(name)
     return tuple(
         Slowed(what=tuple(names), with_fault_bytes_per_s=is_now, without_bytes_per_s=could_be)
@@ -38,7 +38,7 @@ def find_slowed(mend: Mend, topology: Topology) -> tuple[Slowed, ...]:
     )
 
 
-def _paths(now: Topology, without: Topology) -> Iterator[tuple[str, float, float]]:
+def _compare_paths(now: Topology, without: Topology) -> Iterator[tuple[str, float, float]]:
     both = [path for path in list_main_paths(without) if path in set(list_main_paths(now))]
     rows = (list_host_rows(Machine(cluster=build_cluster(host, 1)), both) for host in (now, without))
     for row, other in zip(*rows, strict=True):
@@ -53,16 +53,16 @@ def _rate(limit: Limit | NoLimit) -> float | None:
     return None
 
 
-def _collectives(now: Topology, without: Topology) -> Iterator[tuple[str, float, float]]:
+def _compare_collectives(now: Topology, without: Topology) -> Iterator[tuple[str, float, float]]:
     for hosts in _HOSTS:
         for name in _COLLECTIVES:
-            rates = [_busbw(machine, hosts, name) for machine in (now, without)]
+            rates = [_busbw_limit(machine, hosts, name) for machine in (now, without)]
             if None not in rates:
                 where = "on this host" if hosts == 1 else f"over {hosts} such hosts"
                 yield f"{name} {where} (busbw)", rates[0] or 0.0, rates[1] or 0.0
 
 
-def _busbw(machine: Topology, hosts: int, collective: str) -> float | None:
+def _busbw_limit(machine: Topology, hosts: int, collective: str) -> float | None:
     """Return the busbw limit in bytes/s; None if the machine's limits do not determine it."""
     if not machine.of_kind("gpu"):
         return None

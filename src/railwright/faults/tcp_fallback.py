@@ -2,9 +2,9 @@
 
 Between hosts NCCL falls back to sockets if it finds no usable RDMA device: 4 GB/s instead of 340, and 5.4 instead of
 122 (GKE A3 and Alps, nccl-tests).
-Between two processes of one host UCX falls back.
-Without ptrace rights (containers with Docker's default seccomp profile, `kernel.yama.ptrace_scope` of 1 or more) UCX
-cannot use CMA on anonymous memory and falls back to TCP emulation, at ten times the latency.
+Between two processes of one host UCX falls back to TCP emulation, at ten times the latency of CMA, if it may not use
+CMA on anonymous memory. CMA needs ptrace rights, which Docker's default seccomp profile and a
+`kernel.yama.ptrace_scope` of 1 or more withhold.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from railwright.checks.finding import BenchmarkPlace, PathPlace
 from railwright.checks.parts import is_rdma, rdma_ports
 from railwright.checks.settings import Cause, Settings, is_one_of
 from railwright.faults.cases import crosses_network, replace_host
-from railwright.faults.fault import NOT_VERBS, Fault, Ways
+from railwright.faults.fault import NOT_VERBS, Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.results.records import Evidence
 from railwright.topology.changes import change_links, convert_to_tcp, remove_devices
@@ -46,17 +46,17 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return change_links(topology, lambda link: convert_to_tcp(link) if where in (link.id, link.a, link.b) else link)
 
 
-def _ways(case: Case) -> Ways:
+def _hypotheses(case: Case) -> Hypotheses:
     host = case.cluster.host
     found = [nic.id for nic, _ in rdma_ports(host)]
     if not crosses_network(case) or not found:
         return
     sockets = change_links(host, lambda link: convert_to_tcp(link) if is_rdma(link) else link)
-    ways = [("NCCL uses TCP sockets instead of RDMA", sockets)]
+    variants = [("NCCL uses TCP sockets instead of RDMA", sockets)]
     if len(found) > 1:
         # A pod has one interface, and NCCL uses the interfaces that it finds (NCCL_SOCKET_IFNAME).
-        ways.append(("NCCL uses TCP sockets of one interface instead of RDMA", remove_devices(sockets, found[1:])))
-    for says, changed in ways:
+        variants.append(("NCCL uses TCP sockets of one interface instead of RDMA", remove_devices(sockets, found[1:])))
+    for says, changed in variants:
         yield FAULT.supposed(
             says,
             replace_host(case, changed),
@@ -83,5 +83,5 @@ FAULT = Fault(
     needs_results=True,
     transports=NOT_VERBS,
     degrade=_degrade,
-    ways=_ways,
+    ways=_hypotheses,
 )

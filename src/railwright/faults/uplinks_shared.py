@@ -9,17 +9,17 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.faults.cases import crosses_network
-from railwright.faults.fault import Fault, Ways
+from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.traffic import domain_hosts, domains
 from railwright.topology.cluster import Cluster, Fabric, Tier
 
 _FLOWS_ON_A_LINK = 2.0
-"""The smallest collision."""
+"""The number of flows in the smallest collision."""
 
 
-def _ways(case: Case) -> Ways:
-    fabric = _shared(case.cluster) if crosses_network(case) else None
+def _hypotheses(case: Case) -> Hypotheses:
+    fabric = _share_uplinks(case.cluster) if crosses_network(case) else None
     if fabric is not None:
         yield FAULT.supposed(
             "two flows share each uplink of the leaf switches (hashing, or too few uplinks)",
@@ -29,7 +29,7 @@ def _ways(case: Case) -> Ways:
         )
 
 
-def _shared(cluster: Cluster) -> Fabric | None:
+def _share_uplinks(cluster: Cluster) -> Fabric | None:
     """Return the fabric with half the uplink rate at its lowest tier; None if no traffic leaves that tier.
 
     If the tiers are unknown, each NVLink domain gets its own leaf, because it is unknown whether hosts share one.
@@ -52,5 +52,5 @@ FAULT = Fault(
     name="uplinks_shared",
     summary="flows collide on the uplinks of switches",
     needs_results=True,
-    ways=_ways,
+    ways=_hypotheses,
 )

@@ -30,7 +30,8 @@ def up(plan: LabPlan, say: Say | None = None, settle_within_s: float = SETTLE_WI
     """Build the lab and wait until the kernel of every node has all its routes.
 
     On any failure, an interrupt included, everything built so far is removed; after a SIGKILL `remove` finds it.
-    Raises UsageError if this machine cannot build the lab, CannotJudge if routes are missing after the timeout.
+    Raises UsageError if this machine cannot build the lab, RailwrightError if a command fails, and CannotJudge if
+    routes are missing after the timeout.
     """
     state.require_root()
     _check_tools(plan)
@@ -82,10 +83,10 @@ def _check_tools(plan: LabPlan) -> None:
 
 
 def _batch(lab: Lab, step: str, tool: list[str], lines: Iterable[str]) -> None:
-    """Run many lines of `ip` or `tc` in one child process."""
+    """Run many lines of `ip` or `tc` in one child process. Raises RailwrightError if one fails."""
     file = lab.folder / f"{step}.batch"
     file.write_text("\n".join([*lines, ""]), encoding="ascii")
-    check_succeeded(run([*tool, "-batch", str(file)], timeout_s=_TIMEOUT_S), f"{step} failed", _HINT)
+    check_succeeded(run([*tool, "-batch", str(file)], timeout_s=_TIMEOUT_S), f"cannot set up {step}", _HINT)
     file.unlink()
 
 
@@ -107,7 +108,7 @@ def _set_kernel(lab: Lab, node: Node) -> None:
         "net.ipv4.fib_multipath_hash_seed": lab.plan.nodes.index(node) + 1,
         "net.ipv6.conf.all.keep_addr_on_down": 1,
         "net.ipv6.conf.default.keep_addr_on_down": 1,
-        # A cable has no other hosts, and a BGP session has to wait until DAD frees the link-local address.
+        # A cable has no other hosts, and a BGP session would wait until DAD frees the link-local address.
         "net.ipv6.conf.default.accept_dad": 0,
         "net.ipv6.conf.default.accept_ra": 0,
         # Users examine a lab with traceroute and ping.
@@ -119,7 +120,7 @@ def _set_kernel(lab: Lab, node: Node) -> None:
     file = folder / "sysctl.conf"
     file.write_text("".join(f"{name} = {value}\n" for name, value in settings.items()), encoding="ascii")
     argv = ["sysctl", "--quiet", "--ignore", "--load", str(file)]
-    check_succeeded(lab.run(node.name, argv), f"kernel settings of {node.name} failed", _HINT)
+    check_succeeded(lab.run(node.name, argv), f"cannot set the kernel settings of {node.name}", _HINT)
 
 
 def _cable_lines(lab: Lab) -> Iterable[str]:
@@ -141,11 +142,14 @@ def _set_ports(lab: Lab, node: Node) -> None:
 
 
 def _start_ovs(lab: Lab, node: Node) -> None:
-    """Start Open vSwitch and turn off checksum offload, which the userspace datapath does not fill in."""
+    """Turn off checksum offload towards Open vSwitch hosts, and start Open vSwitch if the node has it.
+
+    Its userspace datapath does not fill in the checksums that an offload leaves out.
+    """
     for cable in lab.plan.cables_of(node.name):
         if lab.plan.node(cable.a).ovs:
             argv = ["ethtool", "-K", cable.port_of(node.name), "tx", "off"]
-            check_succeeded(lab.run(node.name, argv), f"checksums of {node.name} failed", _HINT)
+            check_succeeded(lab.run(node.name, argv), f"cannot turn off checksum offload on {node.name}", _HINT)
     if node.ovs:
         ovs.start(lab, node.name)
 
@@ -169,4 +173,4 @@ def _start_frr(lab: Lab, node: Node) -> None:
         shutil.chown(outside, "frr", "frr")
     for daemon, program in programs(node.frr).items():
         argv = frr.start_argv(program, daemon, str(folder), pathspace)
-        check_succeeded(lab.run(node.name, argv), f"{daemon} of {node.name} failed", _HINT)
+        check_succeeded(lab.run(node.name, argv), f"cannot start {daemon} on {node.name}", _HINT)

@@ -39,7 +39,7 @@ def main() -> None:
         if role == "head":
             sys.exit(_head(first, second, words))
         if role == "enter":
-            _go(first, second)
+            _enter_namespaces(first, second)
             os.execvp(words[0], words)  # noqa: S606 - no shell is wanted
         _become_agent(first, second, words)
     except OSError as error:
@@ -53,40 +53,40 @@ def _become_agent(hosts: str, host: str, words: list[str]) -> None:
     if host not in namespaces:
         sys.stderr.write(f"{host}: not a host of this launch\n")
         sys.exit(_CANNOT)
-    _go(namespaces[host], host)
+    _enter_namespaces(namespaces[host], host)
     # Like ssh: mpirun passes one line for the remote shell, with quotes and variables of its own.
     os.execv("/bin/sh", ["sh", "-c", " ".join(words)])  # noqa: S606
 
 
-def _go(network: str, hostname: str, others: int = 0) -> None:
+def _enter_namespaces(network: str, hostname: str, others: int = 0) -> None:
     """Move this process into the network namespace, and into new mount and UTS namespaces."""
     handle = os.open(network, os.O_RDONLY | os.O_CLOEXEC)
-    _must(_libc.setns(handle, _CLONE_NEWNET))
+    _check_status(_libc.setns(handle, _CLONE_NEWNET))
     os.close(handle)
-    _must(_libc.unshare(_CLONE_NEWNS | _CLONE_NEWUTS | others))
+    _check_status(_libc.unshare(_CLONE_NEWNS | _CLONE_NEWUTS | others))
     socket.sethostname(hostname)
     # Like `ip netns exec`: later mounts stay private to this process.
-    _must(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None))
+    _check_status(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None))
     _libc.umount2(b"/sys", _MNT_DETACH)
-    _must(_libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None))
+    _check_status(_libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None))
 
 
-def _must(status: int) -> None:
+def _check_status(status: int) -> None:
     if status:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def _head(network: str, hostname: str, words: list[str]) -> int:
-    _go(network, hostname, _CLONE_NEWPID)
+    _enter_namespaces(network, hostname, _CLONE_NEWPID)
     first = os.fork()
     if not first:
-        _be_first(words)
+        _run_as_init(words)
     status = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
     return status if status >= 0 else 128 - status
 
 
-def _be_first(words: list[str]) -> None:
+def _run_as_init(words: list[str]) -> None:
     """Run as process 1 of the new process-id namespace. When it ends, the kernel kills all others in it."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     program = os.fork()

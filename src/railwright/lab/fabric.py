@@ -11,11 +11,11 @@ from railwright.units import format_line_rate
 
 
 def build_fabric(plan: LabPlan, hosts: Sequence[str], rails: Sequence[RailPort]) -> Fabric | None:
-    """Return the fabric between the hosts over the ports of those rails; None if a port has no rate."""
+    """Return the fabric between the hosts over the ports of those rails; None without a path or a rate."""
     ports = {rail.port for rail in rails}
     host_rates = [sum(_rate(cable) for cable in _select_cables(plan, host, ports)) for host in hosts]
     bottlenecks = [
-        _widest(plan, port, other)
+        _find_bottleneck(plan, port, other)
         for host in hosts[1:]
         for port in _select_cables(plan, hosts[0], ports)
         for other in _select_cables(plan, host, ports)
@@ -43,8 +43,8 @@ def _select_cables(plan: LabPlan, host: str, ports: Iterable[str]) -> list[Cable
     return [cable for cable in plan.cables_of(host) if cable.port_of(host) in ports]
 
 
-def _widest(plan: LabPlan, start: Cable, end: Cable) -> Cable | None:
-    """Return the narrowest cable on the widest path that starts and ends with those cables of two hosts.
+def _find_bottleneck(plan: LabPlan, start: Cable, end: Cable) -> Cable | None:
+    """Return the narrowest cable on the widest path that starts and ends with these cables; None without a path.
 
     The path grows by the widest cable that leaves the switches reached so far (Prim's order), until it reaches the end.
     """

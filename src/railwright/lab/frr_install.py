@@ -19,7 +19,7 @@ _LIBRARIES = ("usr/lib/x86_64-linux-gnu/frr", "usr/lib/x86_64-linux-gnu", "lib/x
 
 
 def programs(version: FrrVersion) -> dict[str, list[str]]:
-    """Return the first words of each daemon's argument list, in starting order. Raises UsageError if FRR is missing."""
+    """Return the first words of each daemon's argument list, in start order. Raises UsageError if FRR is missing."""
     if version == "8":
         if not (_INSTALLED / "bgpd").exists():
             raise UsageError("FRR is not installed", hint="apt-get install frr")
@@ -27,7 +27,7 @@ def programs(version: FrrVersion) -> dict[str, list[str]]:
     root = Path(os.environ.get(FRR10_VARIABLE, "/opt/railwright/frr10"))
     loader = next((root / path for path in (_LOADER, f"usr/{_LOADER}") if (root / path).exists()), None)
     if loader is None or not (root / "usr/lib/frr/bgpd").exists():
-        hint = f"make test-deps unpacks it; {FRR10_VARIABLE} names its folder"
+        hint = f"unpack it with make test-deps, or set {FRR10_VARIABLE} to its folder"
         raise UsageError(f"FRR 10 is not in {root}", hint=hint)
     libraries = ":".join(str(root / path) for path in _LIBRARIES)
     words = [str(loader), "--library-path", libraries]

@@ -16,7 +16,7 @@ from railwright.process import query
 
 PREFIX = "netns:"
 """The prefix of a host in `--hosts` that is a network namespace."""
-_MOST_NAME_BYTES = 64  # the ranks' hostname, which the kernel limits to this
+_MAX_NAME_BYTES = 64  # the ranks' hostname, which the kernel limits to this
 _ASK_S = 10.0
 
 
@@ -55,13 +55,13 @@ class NetnsReach(NamespaceReach):
     def __post_init__(self) -> None:
         if os.geteuid() != 0:
             raise UsageError("entering network namespaces requires root", hint="run it with sudo")
-        existing = _there()
+        existing = _list_namespaces()
         for host in self.hosts:
-            if self._name(host) not in existing:
-                raise unknown_name("network namespace", self._name(host), existing)
-            if len(host.encode()) > _MOST_NAME_BYTES:
-                hint = f"give the namespace a name of at most {_MOST_NAME_BYTES} bytes: ip netns attach NAME PID"
-                raise UsageError(f"host names must have at most {_MOST_NAME_BYTES} bytes, got {host}", hint=hint)
+            if self._namespace_name(host) not in existing:
+                raise unknown_name("network namespace", self._namespace_name(host), existing)
+            if len(host.encode()) > _MAX_NAME_BYTES:
+                hint = f"give the namespace a name of at most {_MAX_NAME_BYTES} bytes: ip netns attach NAME PID"
+                raise UsageError(f"host names must have at most {_MAX_NAME_BYTES} bytes, got {host}", hint=hint)
 
     @property
     def interfaces(self) -> tuple[str, ...]:
@@ -77,22 +77,22 @@ class NetnsReach(NamespaceReach):
 
     def argv_in(self, node: str, argv: Sequence[str]) -> list[str]:
         """Return the argument list that runs `argv` in a namespace."""
-        return ["ip", "netns", "exec", self._name(node), *argv]
+        return ["ip", "netns", "exec", self._namespace_name(node), *argv]
 
     def address(self) -> str:
         """Return the first namespace's address on the first interface in use."""
         interfaces = self._interfaces(self.hosts[0])
         return next(interfaces[name][0].local for name in self.interfaces if name in interfaces)
 
-    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+    def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """Return the address of each namespace on the first of these interfaces."""
         return tuple(self._interfaces(host)[interfaces[0]][0].local for host in self.hosts)
 
     def check(self) -> None:
         """Send packets from the first host to every other. Raises CannotJudge, naming the hosts that received none."""
         for host in self.hosts:
-            if not any("LOOPBACK" in interface.flags for interface in self._up(host)):
-                hint = f"ip -n {self._name(host)} link set lo up"
+            if not any("LOOPBACK" in interface.flags for interface in self._list_up(host)):
+                hint = f"ip -n {self._namespace_name(host)} link set lo up"
                 raise CannotJudge(
                     f"{host}: lo is down, and MPI ranks connect to their local daemon through it", hint=hint
                 )
@@ -100,12 +100,12 @@ class NetnsReach(NamespaceReach):
 
     def _trouble(self, host: str, port: int) -> str:
         """Return why no interface in use reaches a host, trying IPv4 before IPv6; empty if one does."""
-        ways = self._ways(host)
+        ways = self._list_routes(host)
         no_interface = f"{' or '.join(self.interfaces)} must be up with an address"
         reason = try_routes(self, ways, port) if ways else no_interface
         return f"{host} cannot be reached from {self.hosts[0]}: {reason}" if reason else ""
 
-    def _ways(self, host: str) -> list[Route]:
+    def _list_routes(self, host: str) -> list[Route]:
         first, other = self._interfaces(self.hosts[0]), self._interfaces(host)
         found = []
         for name in self.interfaces:
@@ -120,15 +120,15 @@ class NetnsReach(NamespaceReach):
     def _interfaces(self, host: str) -> dict[str, list[_Address]]:
         """Return the global addresses, IPv4 first, of each interface that is up and has any."""
         found = {}
-        for interface in self._up(host):
+        for interface in self._list_up(host):
             known = [address for address in interface.addr_info if address.scope == "global"]
             if known and "LOOPBACK" not in interface.flags:
                 found[interface.ifname] = sorted(known, key=lambda address: address.family != "inet")
         return found
 
-    def _up(self, host: str) -> list[_Interface]:
+    def _list_up(self, host: str) -> list[_Interface]:
         """Return the interfaces that are up. Raises CannotJudge if they cannot be read."""
-        ended = query(["ip", "-netns", self._name(host), "-json", "address"], timeout_s=_ASK_S)
+        ended = query(["ip", "-netns", self._namespace_name(host), "-json", "address"], timeout_s=_ASK_S)
         try:
             if ended.returncode != 0:
                 raise CannotJudge(f"the interfaces of {host} cannot be read: {' '.join(ended.output)[:200]}")
@@ -138,13 +138,13 @@ class NetnsReach(NamespaceReach):
         return [interface for interface in found if "UP" in interface.flags]
 
     def _namespace(self, name: str) -> str:
-        return str(NETNS / self._name(name))
+        return str(NETNS / self._namespace_name(name))
 
-    def _name(self, host: str) -> str:
+    def _namespace_name(self, host: str) -> str:
         return self.namespaces.get(host, host)
 
 
-def _there() -> list[str]:
+def _list_namespaces() -> list[str]:
     try:
         return sorted(path.name for path in NETNS.iterdir())
     except OSError:

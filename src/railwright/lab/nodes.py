@@ -84,7 +84,7 @@ class Cable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The rail of a host's cable, or of a cable above a leaf that serves one rail."""
 
     def port_of(self, node: str) -> str:
-        """Return the name of the interface at that node's end."""
+        """Return the name of the cable's interface in that node."""
         return self.a_port if node == self.a else self.b_port
 
     def peer_of(self, node: str) -> str:

@@ -25,11 +25,11 @@ from railwright.errors import UsageError
 from railwright.lab.nodes import Cable, FrrVersion, Kind, LabPlan, Node, RailPort
 from railwright.topology.cluster import Cluster, Fabric, Tier, ports
 
-MOST_RAILS = 16
-MOST_CABLES = 2048
-MOST_OF_A_KIND = 250  # the last byte of an address
+MAX_RAILS = 16
+MAX_CABLES = 2048
+MAX_NODES_OF_A_KIND = 250  # the last byte of an address
 _RATE_BITS_PER_S = (1e6, 100e9)
-_MTU_BYTES = (1280, 65535)  # IPv6's least (RFC 8200); a veth's most
+_MTU_BYTES = (1280, 65535)  # IPv6's minimum (RFC 8200) and a veth's maximum
 _LEVELS: tuple[Kind, ...] = ("leaf", "spine", "superspine")
 _FIRST_ASN = {"host": 4_200_000_000, "leaf": 4_210_000_000, "spine": 4_220_000_000, "superspine": 4_230_000_000}
 _NUMBER_OF_KIND = {"host": 0, "leaf": 1, "spine": 2, "superspine": 3}
@@ -64,8 +64,8 @@ def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
     """Plan the lab of a cluster. Raises UsageError for a lab that one machine cannot hold."""
     _check_options(options)
     rails = len(ports(cluster.host))
-    if not 1 <= rails <= MOST_RAILS:
-        reason = f"a lab's host must have 1 to {MOST_RAILS} NIC ports, {cluster.host.name[:80]} has {rails}"
+    if not 1 <= rails <= MAX_RAILS:
+        reason = f"a lab's host must have 1 to {MAX_RAILS} NIC ports, {cluster.host.name[:80]} has {rails}"
         raise UsageError(reason, hint="set the NICs, for example nics=2")
     fabric = _fabric(cluster, rails, options)
     counts = _switches(fabric, cluster.hosts, rails, options)
@@ -76,9 +76,9 @@ def plan(cluster: Cluster, options: PlanOptions) -> LabPlan:
         for kind, groups, each in counts
     ]
     cables = _cables(hosts, tiers, fabric, options)
-    if len(cables) > MOST_CABLES:
+    if len(cables) > MAX_CABLES:
         raise UsageError(
-            f"a lab must have at most {MOST_CABLES} cables, got {len(cables)}", hint="give fewer hosts or NICs"
+            f"a lab must have at most {MAX_CABLES} cables, got {len(cables)}", hint="give fewer hosts or NICs"
         )
     nodes = (*hosts, *(node for tier in tiers for node in tier))
     return LabPlan(name=options.name, nodes=nodes, cables=tuple(cables), ipv6_only=options.ipv6_only, ssh=options.ssh)
@@ -97,12 +97,13 @@ def _check_options(options: PlanOptions) -> None:
     low, high = _RATE_BITS_PER_S
     if options.rate_bits_per_s is not None and not low <= options.rate_bits_per_s <= high:
         raise UsageError(
-            f"rate must be 1Mb/s to 100Gb/s, got {options.rate_bits_per_s:g} bit/s", hint="give --rate, or none"
+            f"rate must be 1Mb/s to 100Gb/s, got {options.rate_bits_per_s:g} bit/s",
+            hint="give --rate in that range, or --rate none",
         )
-    least, most = _MTU_BYTES
-    if not least <= options.mtu_bytes <= most:
+    minimum, maximum = _MTU_BYTES
+    if not minimum <= options.mtu_bytes <= maximum:
         raise UsageError(
-            f"MTU must be {least} to {most} bytes, got {options.mtu_bytes}", hint="give --mtu in that range"
+            f"MTU must be {minimum} to {maximum} bytes, got {options.mtu_bytes}", hint="give --mtu in that range"
         )
     for name, value in (("leaf hosts", options.leaf_hosts), ("spines", options.spines)):
         if value is not None and value < 1:
@@ -146,9 +147,10 @@ def _check_size(hosts: int, counts: list[tuple[Kind, int, int]], options: PlanOp
         hint = "give a smaller --count, or a larger --most-nodes on many cores"
         reason = f"a lab must have at most {options.most_nodes} nodes, got {nodes} ({hosts} of them hosts)"
         raise UsageError(reason, hint=hint)
-    if max(hosts, *(groups * each for _, groups, each in counts)) > MOST_OF_A_KIND:
+    largest = max(hosts, *(groups * each for _, groups, each in counts))
+    if largest > MAX_NODES_OF_A_KIND:
         raise UsageError(
-            f"a lab must have at most {MOST_OF_A_KIND} nodes of a kind, got {nodes} in all", hint="give fewer hosts"
+            f"a lab must have at most {MAX_NODES_OF_A_KIND} nodes of a kind, got {largest}", hint="give fewer hosts"
         )
 
 

@@ -42,7 +42,7 @@ class NamespaceReach(ABC):
         """Return the reach to a part of the hosts."""
         return replace(self, hosts=hosts)
 
-    def around(self, argv: Sequence[str]) -> list[str]:
+    def wrap_command(self, argv: Sequence[str]) -> list[str]:
         """Return the command line that runs `argv` on the first host and ends its children with it."""
         return [*ENTER, "head", self._namespace(self.hosts[0]), self.hosts[0], *argv]
 
@@ -76,7 +76,7 @@ class NamespaceReach(ABC):
 
 
 def try_routes(ends: Ends, ways: Sequence[Route], port: int) -> str:
-    """Return why no packet arrives by any of the ways; empty if one arrives."""
+    """Return why no packet arrives by any of the routes; empty if one arrives."""
     refused = 0
     for way in ways:
         (seen,) = send_packets(ends, way, (port,), packets=_PACKETS, interval_s=_INTERVAL_S)
@@ -119,7 +119,7 @@ class LabReach(NamespaceReach):
 
     @property
     def host_cpus(self) -> float | None:
-        """The most CPUs that a host may use, by its cgroup; None if a host has no limit."""
+        """The maximum number of CPUs that a host may use, by its cgroup; None if a host has no limit."""
         quotas = [cpu.read_quota(self.lab, name) for name in self.hosts]
         held = [quota for quota in quotas if quota is not None]
         return max(held) if len(held) == len(quotas) else None
@@ -134,7 +134,7 @@ class LabReach(NamespaceReach):
         """Return the address of the first host, for the daemons of the others: IPv4 if it has one."""
         return self.lab.plan.node(self.hosts[0]).rails[0].addresses[0]
 
-    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+    def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
         """Return the address of each host on the first given port, or on its first rail: IPv4 if it has one."""
         wanted = next(iter(interfaces or self.interfaces))
         ports = (port for host in self.hosts for port in self.lab.plan.node(host).rails if port.port == wanted)

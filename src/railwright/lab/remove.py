@@ -38,7 +38,7 @@ def down(name: str) -> None:
 def remove(name: str, folder: Path) -> None:
     """Remove the lab in that folder. The caller holds its lock."""
     (folder / "ready").unlink(missing_ok=True)
-    made = Lab(name=name, folder=folder).made()
+    made = Lab(name=name, folder=folder).journal_entries()
     # The names come from the journal; they are still checked against a lab's pattern.
     namespaces = [entry.name for entry in made if entry.kind == "namespace" and _is_ours(entry.name, name)]
     _end_processes(namespaces)
@@ -84,8 +84,9 @@ def _end_processes(namespaces: list[str]) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         if found and time.monotonic() > deadline:
-            hint = "they may be waiting for a device: see ps -o wchan"
-            raise RailwrightError(f"processes {found[:8]} do not end", hint=hint)
+            hint = f"one may be waiting for a device: ps -o pid,wchan,args -p {found[0]}"
+            pids = ", ".join(map(str, found[:8]))
+            raise RailwrightError(f"processes did not end after SIGKILL: {pids}", hint=hint)
         time.sleep(0.02)
 
 
@@ -106,7 +107,7 @@ def _remove_cgroup(path: Path) -> None:
     if _CGROUPS not in path.parents or ".." in path.parts:
         return
     if not remove_cgroup(path, lambda process: os.kill(int(process), signal.SIGKILL), _WITHIN_S):
-        raise RailwrightError(f"{path} cannot be removed", hint="see its cgroup.procs")
+        raise RailwrightError(f"{path} cannot be removed", hint=f"end the processes in {path}/cgroup.procs")
 
 
 def _remove_folder(folder: Path) -> None:

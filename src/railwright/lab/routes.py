@@ -20,7 +20,7 @@ def expected_routes(plan: LabPlan) -> dict[str, Routes]:
     hosts = {node.name for node in plan.of_kind("host")}
     found: dict[str, Routes] = {node.name: {} for node in plan.nodes}
     for owner in plan.nodes:
-        for addresses, port in _announced(owner):
+        for addresses, port in _announcements(owner):
             distance = _distances(owner.name, port, cables, hosts)
             for node in plan.nodes:
                 # Switches of one autonomous system reject each other's paths, which would lead down and up again.
@@ -32,7 +32,7 @@ def expected_routes(plan: LabPlan) -> dict[str, Routes]:
     return found
 
 
-def _announced(owner: Node) -> list[tuple[tuple[str, ...], str | None]]:
+def _announcements(owner: Node) -> list[tuple[tuple[str, ...], str | None]]:
     """Return the addresses of a node, each with the port that announces it, or None if every port does."""
     return [(owner.loopbacks, None), *((rail.addresses, rail.port) for rail in owner.rails)]
 
@@ -65,5 +65,5 @@ def _ports(
             ways.append((distance[peer], cable.port_of(node.name)))
     if port is not None and node.kind == "host":
         ways = [way for way in ways if way[1] == port] or ways
-    least = min(ways, default=(0, ""))[0]
-    return frozenset(name for distance_there, name in ways if distance_there == least)
+    nearest = min(ways, default=(0, ""))[0]
+    return frozenset(name for distance_there, name in ways if distance_there == nearest)

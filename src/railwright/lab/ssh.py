@@ -127,7 +127,7 @@ def config_text(plan: LabPlan, folder: Path) -> str:
 
 def _make_key(path: Path, comment: str) -> None:
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
-    check_succeeded(run(argv, timeout_s=_TIMEOUT_S), f"the key {path.name} could not be made", _HINT)
+    check_succeeded(run(argv, timeout_s=_TIMEOUT_S), f"cannot make the key {path.name}", _HINT)
 
 
 def _write(path: Path, text: str) -> None:

@@ -4,10 +4,12 @@
 
     lock          held (flock) while a process changes the lab; the kernel releases it when the process ends
     plan.json     the LabPlan
+    identity      the random word in the names of namespaces and cgroups; written last, it marks the lab as existing
     made.jsonl    a line for each thing outside this folder, written before the thing is made
     ready         exists once all routes were in place
     faults.json   the faults that are applied now
     nodes/NODE/   configuration, sockets, pid files and logs of the node's daemons
+    ssh/          keys and configuration of every host's sshd, if the lab has one
 
 Nothing outside this folder is touched unless `made.jsonl` names it.
 """
@@ -38,6 +40,7 @@ NETNS = Path("/run/netns")
 ENTER = (sys.executable, "-I", str(Path(__file__).with_name("enter.py")))
 """The command that runs `enter.py`; its arguments follow."""
 _MAX_FILE_BYTES = 16 * 2**20
+_MAKE_ONE = "make one: railwright lab up hgx-h100 nics=2 --count 4"
 
 MadeKind = Literal["namespace", "cgroup", "folder"]
 
@@ -96,7 +99,7 @@ class Lab:
         with (self.folder / "made.jsonl").open("ab") as file:
             file.write(b"".join(msgspec.json.encode(JournalEntry(kind=kind, name=name)) + b"\n" for name in names))
 
-    def made(self) -> list[JournalEntry]:
+    def journal_entries(self) -> list[JournalEntry]:
         """Return all entries in order, without a truncated last line: its thing was not made yet."""
         found = []
         with contextlib.suppress(FileNotFoundError):
@@ -133,10 +136,10 @@ def open_lab(name: str | None) -> Lab:
     if name is None and len(existing) > 1:
         raise UsageError(f"this machine has {len(existing)} labs", hint=f"give --name {' or '.join(existing[:8])}")
     if name is None and not existing:
-        raise UsageError("this machine has no lab", hint="make one: railwright lab up hgx-h100 nics=2 --count 4")
+        raise UsageError("this machine has no lab", hint=_MAKE_ONE)
     name = check_name(existing[0] if name is None else name)
     if name not in existing:
-        missing = UsageError(f"there is no lab {name!r}", hint="see railwright lab up")
+        missing = UsageError(f"there is no lab {name!r}", hint=_MAKE_ONE)
         raise unknown_name("lab", name, existing) if existing else missing
     return Lab(name=name, folder=LABS / name)
 
@@ -187,7 +190,7 @@ def _lock(folder: Path) -> int:
             except FileNotFoundError:
                 pass
             os.close(lock)
-    raise UsageError(f"lab {folder.name} is being made and removed by others", hint="try again")
+    raise UsageError(f"lab {folder.name} is being created and removed by other commands", hint="try again")
 
 
 def read(path: Path) -> bytes:

@@ -38,7 +38,10 @@ class LabStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
 
     name: str
     state: State
-    """`up`: every route is in place. `interrupted`: the lab never came up; `lab down` removes its remains."""
+    """`up`: every route is in place. `incomplete`: routes are missing. `interrupted`: the lab never came up.
+
+    `lab down` removes the remains of an interrupted lab.
+    """
     folder: str
     ssh_config: str | None
     """The file for `ssh -F` from a host to another; None if the lab has no sshd."""

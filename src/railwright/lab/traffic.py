@@ -26,18 +26,18 @@ from railwright.lab.state import Lab
 from railwright.process import Child, ChildResult, run
 
 FIRST_SOURCE_PORT = 40_000
-MOST_FLOWS = 128
-MOST_PACKETS = 100_000
-MOST_DURATION_S = 60.0
+MAX_FLOWS = 128
+MAX_PACKETS = 100_000
+MAX_DURATION_S = 60.0
 _PROBE_PORT = 39_000  # closed between probes, so that a host answers a traced packet
-_MOST_HOPS = 10
+_MAX_HOPS = 10
 _STAMP_BYTES = 12
 _FLOW_END = Path(flow_end.__file__)
 _READY = "ready"
 _START_S = 10.0
 _CONNECT_S = 3.0  # TCP resends a lost SYN after 1 s
 _END_S = 15.0
-_HINT = "is the lab up? railwright lab status"
+_HINT = "check that the lab is up: railwright lab status"
 
 
 class Ends(Protocol):
@@ -47,7 +47,7 @@ class Ends(Protocol):
         """The argument list that runs `argv` in the node's namespace."""
 
 
-class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
+class UdpFlowResult(msgspec.Struct, frozen=True, kw_only=True):
     """The packets of a UDP flow. Delays are one-way, None if nothing arrived."""
 
     source_port: int
@@ -64,7 +64,7 @@ class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
         return self.sent - self.received
 
 
-class RateSeen(msgspec.Struct, frozen=True, kw_only=True):
+class TcpFlowResult(msgspec.Struct, frozen=True, kw_only=True):
     """A TCP flow, measured at its receiver."""
 
     source_port: int
@@ -75,7 +75,7 @@ class RateSeen(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why there was no connection."""
 
 
-Flow = TypeVar("Flow", FlowSeen, RateSeen)
+Flow = TypeVar("Flow", UdpFlowResult, TcpFlowResult)
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +88,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     rail: int
 
 
-class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """The amount of traffic that a probe sends."""
+class ProbeLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """The traffic that a probe sends: UDP packets and TCP streams, over the same number of flows."""
 
     flows: int = 16
     packets: int = 40
@@ -134,25 +134,28 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_ports(flows: int) -> tuple[int, ...]:
-    """Return a distinct source port for each of so many flows. Raises UsageError for too many."""
-    _check("flows", flows, 1, MOST_FLOWS)
+    """Return a distinct source port for each flow. Raises UsageError unless `flows` is 1 to MAX_FLOWS."""
+    _check("flows", flows, 1, MAX_FLOWS)
     return tuple(range(FIRST_SOURCE_PORT, FIRST_SOURCE_PORT + flows))
 
 
-def probe(lab: Lab, way: Route, sizes: Sizes) -> Probe:
-    """Send packets, then streams, trace each flow, and group the results by path. Raises as `send_packets`."""
+def probe(lab: Lab, way: Route, sizes: ProbeLoad) -> Probe:
+    """Send packets, then streams, trace each flow, and group the results by path.
+
+    Raises the same errors as `send_packets`.
+    """
     ports = source_ports(sizes.flows)
     packets = send_packets(lab, way, ports, packets=sizes.packets, size_bytes=sizes.size_bytes)
     streams = {one.source_port: one for one in send_stream(lab, way, ports, duration_s=sizes.duration_s)}
-    ways: dict[tuple[str, ...], list[FlowSeen]] = {}
+    ways: dict[tuple[str, ...], list[UdpFlowResult]] = {}
     traced = trace(lab, way, ports)
     for flow in packets:
         ways.setdefault(traced.get(flow.source_port, ()), []).append(flow)
-    found = tuple(_way_seen(nodes, flows, streams) for nodes, flows in sorted(ways.items()))
+    found = tuple(_summarize_path(nodes, flows, streams) for nodes, flows in sorted(ways.items()))
     return Probe(route=way, ways=found)
 
 
-def _way_seen(nodes: tuple[str, ...], flows: list[FlowSeen], streams: dict[int, RateSeen]) -> WaySeen:
+def _summarize_path(nodes: tuple[str, ...], flows: list[UdpFlowResult], streams: dict[int, TcpFlowResult]) -> WaySeen:
     ports = tuple(flow.source_port for flow in flows)
     medians = [flow.delay_median_s for flow in flows if flow.delay_median_s is not None]
     return WaySeen(
@@ -184,29 +187,29 @@ def route(plan: LabPlan, source: str, destination: str, *, rail: int = 0, ipv6: 
 
 def send_packets(
     lab: Ends, way: Route, ports: Sequence[int], *, packets: int = 40, size_bytes: int = 200, interval_s: float = 0.02
-) -> tuple[FlowSeen, ...]:
+) -> tuple[UdpFlowResult, ...]:
     """Send `packets` from each source port, one per `interval_s`, never fragmented. `size_bytes` is the UDP payload.
 
     Raises UsageError for numbers out of range, CannotJudge if an end cannot run.
     """
-    _check("packets", packets * len(ports), 1, MOST_PACKETS)
+    _check("packets", packets * len(ports), 1, MAX_PACKETS)
     _check("bytes", size_bytes, _STAMP_BYTES, 65_000)
-    _check("seconds", interval_s * packets, 0, MOST_DURATION_S)
+    _check("seconds", interval_s * packets, 0, MAX_DURATION_S)
     settings = {**_settings(way, ports), "packets": packets, "size_bytes": size_bytes, "interval_s": interval_s}
-    return _exchange(lab, way, "udp", settings, interval_s * packets, FlowSeen)
+    return _exchange(lab, way, "udp", settings, interval_s * packets, UdpFlowResult)
 
 
-def send_stream(lab: Ends, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[RateSeen, ...]:
-    """Send a TCP flow from each source port, all at once, at full speed. Raises as `send_packets`."""
-    _check("seconds", duration_s, 0.05, MOST_DURATION_S)
+def send_stream(lab: Ends, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[TcpFlowResult, ...]:
+    """Send a TCP flow from each source port, all at once, at full speed. Raises what `send_packets` does."""
+    _check("seconds", duration_s, 0.05, MAX_DURATION_S)
     settings = {**_settings(way, ports), "duration_s": duration_s, "connect_timeout_s": _CONNECT_S}
-    return _exchange(lab, way, "tcp", settings, duration_s + len(ports) * _CONNECT_S, RateSeen)
+    return _exchange(lab, way, "tcp", settings, duration_s + len(ports) * _CONNECT_S, TcpFlowResult)
 
 
 def trace(lab: Lab, way: Route, ports: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the nodes that each UDP flow crosses, by source port, the destination last; `?` for a silent node."""
-    settings = {**_settings(way, ports), "max_hops": _MOST_HOPS}
-    ended = lab.run(way.source, _argv("trace", settings), _MOST_HOPS * 2.0 + _END_S)
+    settings = {**_settings(way, ports), "max_hops": _MAX_HOPS}
+    ended = lab.run(way.source, _argv("trace", settings), _MAX_HOPS * 2.0 + _END_S)
     names = {address: node.name for node in lab.plan.nodes for address in (*node.addresses, node.router_id)}
     return {
         port: tuple("?" if hop is None else names.get(hop, hop) for hop in record["hops"])
@@ -221,15 +224,15 @@ def _host(plan: LabPlan, name: str) -> Node:
     return node
 
 
-def _check(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
+def _check(name: str, value: float, minimum: float, maximum: float) -> None:
+    if not minimum <= value <= maximum:
         raise UsageError(
-            f"{name} in a probe must be {least:g} to {most:g}, got {value:g}", hint="give a number in that range"
+            f"{name} in a probe must be {minimum:g} to {maximum:g}, got {value:g}", hint="give a number in that range"
         )
 
 
 def _settings(way: Route, ports: Sequence[int]) -> dict[str, Any]:
-    _check("flows", len(ports), 1, MOST_FLOWS)
+    _check("flows", len(ports), 1, MAX_FLOWS)
     return {
         "source": way.source_address,
         "destination": way.destination_address,

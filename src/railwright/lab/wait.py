@@ -48,19 +48,19 @@ def missing_routes(lab: Lab, expected: dict[str, Routes], executor: Executor) ->
 
 
 def kernel_routes(lab: Lab, node: str) -> Routes:
-    """Return the routes that BGP put into the kernel of a node."""
+    """Return the BGP routes in the kernel of a node."""
     found: Routes = {}
     for family in ("-6",) if lab.plan.ipv6_only else ("-4", "-6"):
         argv = ["ip", family, "-n", lab.namespace(node), "-j", "route", "show", "proto", _BGP]
         # `ip` prints one long line, which arrives in pieces.
-        for route in _decoded("".join(query(argv, timeout_s=30).output)):
+        for route in _decode_routes("".join(query(argv, timeout_s=30).output)):
             hops = route.get("nexthops") or [route]
             address = str(route.get("dst", "")).partition("/")[0]
             found[address] = frozenset(str(hop.get("dev", "")) for hop in hops)
     return found
 
 
-def _decoded(text: str) -> list[dict[str, Any]]:
+def _decode_routes(text: str) -> list[dict[str, Any]]:
     try:
         return msgspec.json.decode(text or "[]", type=list[dict[str, Any]])
     except msgspec.DecodeError:

@@ -1,1 +1,1 @@
-"""Launching of ranks: start, supervision and end."""
+"""Launch of ranks: start, supervision and end."""

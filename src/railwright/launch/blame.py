@@ -16,15 +16,15 @@ from railwright.process import ChildResult, describe_status
 
 _GONE = "gone"
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
-_NAMES_A_RANK = re.compile(r"process rank (\d+) with PID \d+ .*exited on signal")
-_NAMES_A_HOST = re.compile(r"(?:Remote host:|RUNNING AT|Remote daemon:.* on node)\s+(\S+)")
-"""The messages of PRRTE and Hydra that name the rank or host that ended first. They kill the other ranks."""
-_TELLS_A_SIGNAL = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
+_RANK_PATTERN = re.compile(r"process rank (\d+) with PID \d+ .*exited on signal")
+_HOST_PATTERN = re.compile(r"(?:Remote host:|RUNNING AT|Remote daemon:.* on node)\s+(\S+)")
+"""The messages in which PRRTE and Hydra name the rank or host that ended first. Both then kill the other ranks."""
+_SIGNAL_PATTERN = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
 
 
 @dataclass
 class RankState:
-    """The state of a rank, by its messages and by the kernel."""
+    """The state of a rank, from its messages and from the kernel."""
 
     host: str = "?"
     pid: int = 0
@@ -42,19 +42,19 @@ class RankState:
         return f"rank {rank} (host {self.host}, pid {self.pid}) at step {self.step!r}"
 
     def describe_activity(self) -> str:
-        """Return the kernel's process state of a local rank, since a stopped or sleeping rank holds up the others."""
-        letter = self._letter()
+        """Return the kernel's state of the rank as a suffix, such as `, stopped`. Empty if it runs on another host."""
+        letter = self._state_letter()
         return f", {_STATES.get(letter, letter)}" if letter else ""
 
     def is_stopped(self) -> bool:
         """Report whether a local rank is stopped, traced or gone."""
-        return self._letter() in ("T", "t", _GONE)
+        return self._state_letter() in ("T", "t", _GONE)
 
     def has_ended(self) -> bool:
-        """Report whether no more messages will come from the rank."""
+        """Report whether the rank will send no more messages."""
         return self.said_bye or self.was_asked or self.is_lost
 
-    def _letter(self) -> str:
+    def _state_letter(self) -> str:
         """Return the state letter of proc_pid_stat(5), or an empty string for a rank on another host."""
         if not self.is_here:
             return ""
@@ -71,8 +71,8 @@ class Placement:
     ranks: int
     hosts: Sequence[str]
 
-    def on(self, host: str) -> set[int]:
-        """Return the ranks of a host."""
+    def find_ranks(self, host: str) -> set[int]:
+        """Return the ranks on a host. Empty for a host that is not part of the launch."""
         hosts = self.hosts
         return {n for n in range(self.ranks) if hosts and hosts[n * len(hosts) // self.ranks] == host}
 
@@ -81,15 +81,15 @@ class Placement:
         hosts = set(self.hosts)
         found: set[int] = set()
         for part in why.split("; "):
-            found |= self.on(next((word for word in part.replace(":", " ").split() if word in hosts), ""))
+            found |= self.find_ranks(next((word for word in part.replace(":", " ").split() if word in hosts), ""))
         return found
 
     def find_first_ended(self, output: Iterable[str]) -> set[int]:
-        """Find the ranks that ended first according to the launcher's output."""
+        """Find the ranks that ended first according to the launcher's output. Empty if it names none."""
         for line in output:
-            if found := _NAMES_A_RANK.search(line):
+            if found := _RANK_PATTERN.search(line):
                 return {int(found[1])}
-            if (found := _NAMES_A_HOST.search(line)) and (ranks := self.on(found[1])):
+            if (found := _HOST_PATTERN.search(line)) and (ranks := self.find_ranks(found[1])):
                 return ranks
         return set()
 
@@ -103,7 +103,7 @@ def summarize_end(finished: ChildResult) -> str:
     """Return a launcher's status, with the output line that names a signal or a host, or else the last line."""
     lines = [line.strip(" -*=\t\0") for line in reversed(finished.output)]
     lines = [line for line in lines if line]
-    patterns = (_TELLS_A_SIGNAL, _NAMES_A_HOST)
+    patterns = (_SIGNAL_PATTERN, _HOST_PATTERN)
     matches = (next((line for line in lines if pattern.search(line)), "") for pattern in patterns)
     message = next((line for line in matches if line), lines[0] if lines else "")
     status = describe_status(finished.returncode)

@@ -39,7 +39,7 @@ class Endpoint:
         self.listening = listening
         self.address = address
         self.token = token
-        """The first line that a peer on another host must send. The answer is the job."""
+        """The first line that a peer on another host must send. The job is sent in reply. Empty for local peers."""
         self._job = job
 
     def admit(self, connection: socket.socket) -> int | None:
@@ -55,7 +55,10 @@ class Endpoint:
         return pid if user == os.getuid() else None
 
     def greet(self, connection: socket.socket, line: bytes) -> bool:
-        """Check the first line of a peer, and answer it with the job as one line."""
+        """Check a peer's first line, and answer with the job as one line.
+
+        Returns False if the line is not the token or the job cannot be sent.
+        """
         if not hmac.compare_digest(line, self.token.encode()):
             return False
         connection.settimeout(_GREET_S)
@@ -111,7 +114,7 @@ def connect(address: str) -> tuple[socket.socket, bytes | None]:
         stream.settimeout(_GREET_S)
         with contextlib.suppress(OSError):
             stream.sendall(token.encode() + b"\n")
-            job = _line(stream)
+            job = _read_line(stream)
             stream.settimeout(None)
             return stream, job
         troubles.append(f"{host}: rejected the token of this launch")
@@ -120,8 +123,11 @@ def connect(address: str) -> tuple[socket.socket, bytes | None]:
     raise CannotJudge(reason, hint="open that port in any firewall between the hosts")
 
 
-def _line(stream: socket.socket) -> bytes:
-    """Read one line and no byte after it. Raises OSError if the peer disconnects first."""
+def _read_line(stream: socket.socket) -> bytes:
+    """Read the job's line, the only data that is sent before the rank's first message.
+
+    Raises OSError if the peer disconnects first, or if the line is too long.
+    """
     found = bytearray()
     while not found.endswith(b"\n"):
         data = stream.recv(1 << 16)

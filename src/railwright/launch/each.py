@@ -5,7 +5,7 @@ to the parent, so that a faulty network can be examined.
 
     python -m railwright.launch.each FILE
 
-starts the ranks and exits after the last one. The first rank that fails is named, and ends the others.
+starts the ranks and exits after the last one. If a rank fails, its host is printed and the other ranks are ended.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class EachLauncher(LocalLauncher):
         self.name = self.reach.name
 
     def check(self) -> None:
-        """Probe hosts that are separate machines. Raises CannotJudge, which names host and cause.
+        """Probe hosts that are separate machines. Raises CannotJudge, which names each unreachable host with the cause.
 
         A namespace of this machine can always be entered, even if its network is broken.
         """

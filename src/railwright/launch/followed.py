@@ -21,7 +21,7 @@ class FollowedFile:
         self._known_bytes = 0
 
     def lines(self) -> list[bytes]:
-        """Return the complete lines that were added since the last call. Raises OSError."""
+        """Return the complete lines that were added since the last call. Raises OSError if the file cannot be read."""
         with self._path.open("rb") as file:
             file.seek(self._known_bytes)
             *lines, half = file.read().split(b"\n")
@@ -37,7 +37,7 @@ class FollowedFolder:
         self._files: dict[Path, FollowedFile] = {}
 
     def records(self) -> Iterator[tuple[str, bytes]]:
-        """Yield each file name and record that was completed since the last call."""
+        """Yield the file name and the content of each record that was completed since the last call. Raises OSError."""
         for path in sorted(path for pattern in _RECORDS for path in self._folder.glob(pattern)):
             for line in self._files.setdefault(path, FollowedFile(path)).lines():
                 yield str(path.relative_to(self._folder)), line

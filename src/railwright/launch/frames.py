@@ -20,8 +20,8 @@ _PIECE = 3000
 _FILE = r"(?:hosts/[A-Za-z0-9._%-]{1,253}/)?[a-z]+(?:\.jsonl)?"
 _FRAME = re.compile(rf"{_MARK}:(\d{{1,9}}):({_FILE}):([=<>-]):([A-Za-z0-9+/=]*)")
 _END = "end"
-_MOST_BYTES = 512 * 2**20
-_MOST_RECORD_BYTES = 64 * 2**20
+_MAX_BYTES = 512 * 2**20
+_MAX_RECORD_BYTES = 64 * 2**20
 
 
 @dataclass
@@ -47,12 +47,12 @@ class FrameWriter:
 
 @dataclass
 class FrameReader:
-    """Reassembles records. Lines may come in any order, and repeatedly after a lost connection."""
+    """Reassembles records. Lines may arrive in any order, and again after a lost connection."""
 
     status: int | None = field(default=None, init=False)
     """The exit status of the recorded program. None until the end line has come."""
     damaged: int = field(default=0, init=False)
-    """The number of records whose pieces do not fit together."""
+    """The number of records that cannot be decoded."""
     _frames: dict[int, tuple[str, str, str]] = field(default_factory=dict, init=False)
     _seen: set[int] = field(default_factory=set, init=False)
     _cursor: int = field(default=0, init=False)
@@ -60,13 +60,13 @@ class FrameReader:
     _last: int | None = field(default=None, init=False)
 
     def read(self, line: str) -> bool:
-        """Take a line of the log. Returns False if it is text."""
+        """Process a line of the log. Returns False if the line is text."""
         found = _FRAME.fullmatch(line)
         if found is None:
             # A truncated frame is lost, but it is not text either.
             return line.startswith(f"{_MARK}:")
         number, file, kind, piece = int(found[1]), found[2], found[3], found[4]
-        if number not in self._seen and self._size + len(piece) <= _MOST_BYTES:
+        if number not in self._seen and self._size + len(piece) <= _MAX_BYTES:
             self._seen.add(number)
             self._frames[number] = (file, kind, piece)
             self._size += len(piece)
@@ -75,15 +75,15 @@ class FrameReader:
         return True
 
     def records(self) -> Iterator[tuple[str, bytes]]:
-        """Yield each file name and record that is complete and follows the previous ones without a gap."""
-        while (after := self._whole(self._cursor)) is not None:
+        """Yield the file name and content of each complete record that follows the previous ones without a gap."""
+        while (after := self._find_record_end(self._cursor)) is not None:
             yield from self._unpack(self._cursor, after)
             self._cursor = after
 
-    def rest(self) -> Iterator[tuple[str, bytes]]:
+    def records_after_gaps(self) -> Iterator[tuple[str, bytes]]:
         """Yield the complete records after gaps. Call it when no more lines will come."""
         for number in sorted(self._frames):
-            if number >= self._cursor and (after := self._whole(number)) is not None:
+            if number >= self._cursor and (after := self._find_record_end(number)) is not None:
                 yield from self._unpack(number, after)
 
     @property
@@ -98,11 +98,11 @@ class FrameReader:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether a frame before the last one is missing or damaged."""
+        """Whether a frame before the last received one is missing, or a record is damaged."""
         return bool(self.damaged) or len(self._seen) < max(self._seen, default=-1) + 1
 
-    def lost(self) -> str:
-        """Describe the missing lines. Empty if all have come."""
+    def describe_loss(self) -> str:
+        """Describe the missing lines, the damaged records and a missing end. Empty if the log is complete."""
         if self.is_complete:
             return ""
         known = (max(self._seen) if self._seen else -1) + 1
@@ -112,8 +112,11 @@ class FrameReader:
         words += ["the end is missing"] * (self._last is None)
         return ", and ".join(words)
 
-    def _whole(self, number: int) -> int | None:
-        """Return the number after the record that begins with a frame. None while the record is incomplete."""
+    def _find_record_end(self, number: int) -> int | None:
+        """Return the number of the frame after the record that begins at `number`.
+
+        None if the record is incomplete, or if no record begins there.
+        """
         first = self._frames.get(number)
         if first is None or first[1] not in "=<":
             return None
@@ -132,7 +135,7 @@ class FrameReader:
         unpacker = zlib.decompressobj()
         try:
             packed = base64.b64decode("".join(piece for _, _, piece in frames), validate=True)
-            record = unpacker.decompress(packed, _MOST_RECORD_BYTES)
+            record = unpacker.decompress(packed, _MAX_RECORD_BYTES)
             if not unpacker.eof or unpacker.unused_data:
                 raise ValueError("the record is truncated")
             if frames[0][0] == _END:

@@ -15,10 +15,10 @@ from typing import Protocol, Self
 from railwright.errors import UsageError
 from railwright.results.records import Fabric
 
-MOST_HOSTS = 512
-"""The number of connections that `stream` can serve with one rank on each host."""
+MAX_HOSTS = 512
+"""The maximum number of hosts, since `stream` can serve this number of connections, one per host."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%A-Za-z0-9]*")
-_MOST_NAME_CHARACTERS = 253  # RFC 1035
+_MAX_NAME_CHARACTERS = 253  # RFC 1035
 _INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
 
 
@@ -43,7 +43,7 @@ class PlannedReach(Protocol):
 
     @property
     def rate_bytes_per_s(self) -> float | None:
-        """The rate at which a host can send, if known. Plans use it to estimate their length."""
+        """The rate at which a host can send, if known. Plans estimate their duration by it."""
 
     def fabric(self, interfaces: Sequence[str]) -> Fabric | None:
         """Return the links between the hosts over the interfaces or the defaults. None if their rates are unknown."""
@@ -62,11 +62,11 @@ class Reach(PlannedReach, Protocol):
     def check(self) -> None:
         """Raise CannotJudge, with host and cause, if a host cannot be reached. Takes bounded time."""
 
-    def around(self, argv: Sequence[str]) -> list[str]:
-        """Return the command line that runs mpirun, given by `argv`."""
+    def wrap_command(self, argv: Sequence[str]) -> list[str]:
+        """Return the command line that runs `argv`, an mpirun command, where mpirun must be started."""
 
     def agent(self, scratch: Path) -> list[str]:
-        """Return the program that mpirun calls with a host and a command line, and its leading arguments."""
+        """Return the agent's program and its leading arguments. mpirun appends a host and a command line."""
 
     def address(self) -> str:
         """Return the address of mpirun as the other hosts see it. Call `check` first."""
@@ -74,8 +74,8 @@ class Reach(PlannedReach, Protocol):
     def addresses(self) -> tuple[str, ...]:
         """Return our own addresses as the hosts see them. Empty if they see our files. Call `check` first."""
 
-    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
-        """Return the address of each host on the first interface, or without any, the one at which it is reached.
+    def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+        """Return each host's address on the first of the interfaces. Without interfaces, that at which it is reached.
 
         Raises UsageError for a host that has no address there. Call `check` first.
         """
@@ -108,7 +108,7 @@ class PlannedHosts:
     reach: PlannedReach
     interfaces: tuple[str, ...] = ()
     first: int = 0
-    """In a group that merges two others, the number of names that belong to the first. 0 in any other group."""
+    """In a group that merges two others, the number of hosts of the first. 0 in any other group."""
     grows_to: int = 0
     """The number of hosts that groups may grow to. 0 means that groups do not grow."""
     _parts: dict[tuple[str, ...], Self] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -129,7 +129,7 @@ class PlannedHosts:
         return self.interfaces or self.reach.interfaces
 
     def part(self, names: tuple[str, ...]) -> Self:
-        """Return some of the hosts. The result is cached, so that each host is probed only once."""
+        """Return the named hosts only. The result is cached, so that each host is probed only once."""
         if names == self.names:
             return self
         if names not in self._parts:
@@ -145,22 +145,26 @@ class Hosts(PlannedHosts):
 
 
 def parse_hosts(text: str) -> tuple[str, ...]:
-    """Parse `host0,host1`. Raises UsageError for duplicates, and for names that ssh could read as an option."""
+    """Parse `host0,host1`.
+
+    Raises UsageError for duplicates, for fewer than 2 or more than `MAX_HOSTS` hosts, and for an invalid name, such as
+    one that ssh could read as an option.
+    """
     names = tuple(part.strip() for part in text.split(","))
     for name in names:
-        if not _NAME.fullmatch(name) or len(name) > _MOST_NAME_CHARACTERS:
+        if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_CHARACTERS:
             raise UsageError(f"host must be a name or an address, got {name[:60]!r}", hint="write --hosts host0,host1")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"{twice[0]} is given twice", hint="use --ranks-per-host for several ranks on a host")
-    if not 2 <= len(names) <= MOST_HOSTS:
-        raise UsageError(f"--hosts must name 2 to {MOST_HOSTS} hosts, got {len(names)}",
+    if not 2 <= len(names) <= MAX_HOSTS:
+        raise UsageError(f"--hosts must name 2 to {MAX_HOSTS} hosts, got {len(names)}",
                          hint="leave out --hosts to measure this host alone")  # fmt: skip
     return names
 
 
 def parse_interfaces(text: str) -> tuple[str, ...]:
-    """Parse `eth0,eth1`. Raises UsageError."""
+    """Parse `eth0,eth1`. Empty for an empty text. Raises UsageError for an invalid name."""
     names = tuple(part.strip() for part in text.split(",")) if text else ()
     for name in names:
         if not _INTERFACE.fullmatch(name):

@@ -19,8 +19,8 @@ from railwright.launch import ending
 from railwright.launch.ending import ended_by_signal
 
 RECORDS = "run/railwright/changed"
-_MOST_BYTES = 4096
-_MOST_RECORD_BYTES = 2**22
+_MAX_BYTES = 4096
+_MAX_RECORD_BYTES = 2**22
 
 
 class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,15 +34,18 @@ class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def plan_writes(change: Change, root: Path) -> tuple[Write, ...]:
     """List the writes of a change; unchanged files are left out. Raises CannotJudge for an unreadable file."""
     files = [str(path.relative_to(root)) for path in sorted(root.glob(change.files))]
-    writes = (Write(file, _value(root, file), change.value) for file in files)
+    writes = (Write(file, _read_value(root, file), change.value) for file in files)
     return tuple(write for write in writes if write.before != write.after)
 
 
-def _value(root: Path, file: str) -> str:
-    """Return the word in brackets if the kernel lists all choices, or else the whole line."""
+def _read_value(root: Path, file: str) -> str:
+    """Return the word in brackets if the kernel lists all choices, or else the whole content.
+
+    Raises CannotJudge if the file cannot be read.
+    """
     try:
         with (root / file).open("rb") as opened:
-            content = opened.read(_MOST_BYTES).decode("ascii")
+            content = opened.read(_MAX_BYTES).decode("ascii")
     except (OSError, ValueError) as error:
         raise CannotJudge(f"/{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from error
     chosen = re.search(r"\[([\w+-]{1,40})\]", content)
@@ -58,13 +61,19 @@ def _write(root: Path, file: str, value: str) -> None:
             os.close(descriptor)
     except OSError as error:
         hint = "" if os.geteuid() == 0 else "run it as root"
-        raise RailwrightError(f"/{file} does not take {value!r}: {error.strerror}", hint=hint) from error
-    if (now := _value(root, file)) != value:
-        raise RailwrightError(f"/{file} took {value!r} and has {now[:80]!r}", hint="see the kernel's log: dmesg")
+        raise RailwrightError(f"/{file} rejects {value!r}: {error.strerror}", hint=hint) from error
+    if (now := _read_value(root, file)) != value:
+        raise RailwrightError(
+            f"/{file} must be {value!r} after the write, got {now[:80]!r}", hint="see the kernel's log: dmesg"
+        )
 
 
 def apply(fault: str, writes: tuple[Write, ...], root: Path) -> None:
-    """Apply all writes or none. If a file rejects its value, restore the old values and raise RailwrightError."""
+    """Apply all writes or none.
+
+    Raises UsageError if the fault is already changed, and RailwrightError if the record cannot be written or if a file
+    rejects its value, after the old values have been restored.
+    """
     record = root / RECORDS / f"{fault}.json"
     try:
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,15 +95,15 @@ def apply(fault: str, writes: tuple[Write, ...], root: Path) -> None:
 
 
 def undo(fault: str, root: Path) -> tuple[tuple[Write, ...], tuple[Write, ...]]:
-    """Restore the old values. Returns the restored writes, and those that others have changed since, which stay.
+    """Restore the old values. Returns the restored writes, and those whose files others have changed since.
 
-    Raises UsageError if nothing was changed, and RailwrightError if a file rejects its old value. The record stays
-    in that case.
+    Such files keep their values. Raises UsageError if nothing was changed, and RailwrightError if the record cannot be
+    read or a file rejects its old value. In both cases the record stays.
     """
     record = root / RECORDS / f"{fault}.json"
     try:
         with record.open("rb") as opened:
-            writes = msgspec.json.decode(opened.read(_MOST_RECORD_BYTES), type=tuple[Write, ...])
+            writes = msgspec.json.decode(opened.read(_MAX_RECORD_BYTES), type=tuple[Write, ...])
     except FileNotFoundError as error:
         raise UsageError(f"{fault} is not changed: {record} does not exist") from error
     except (OSError, msgspec.MsgspecError) as error:
@@ -106,20 +115,20 @@ def undo(fault: str, root: Path) -> tuple[tuple[Write, ...], tuple[Write, ...]]:
     return restored.back, restored.others
 
 
-class _Restored(NamedTuple):
-    """The outcome of a restoration: files restored, files changed by others since, and errors of files that refused."""
+class _Restoration(NamedTuple):
+    """The outcome of a restoration: writes undone, writes that others have changed since, and errors."""
 
     back: tuple[Write, ...]
     others: tuple[Write, ...]
     refused: tuple[RailwrightError, ...]
 
 
-def _restore(writes: tuple[Write, ...], root: Path) -> _Restored:
-    """Restore each file independently: a file that refuses its old value does not affect the others."""
+def _restore(writes: tuple[Write, ...], root: Path) -> _Restoration:
+    """Restore each file independently: a file that rejects its old value does not affect the others."""
     back, others, refused = [], [], []
     for write in reversed(writes):
         try:
-            now = _value(root, write.file)
+            now = _read_value(root, write.file)
             if now == write.after:
                 _write(root, write.file, write.before)
                 back.append(write)
@@ -128,11 +137,11 @@ def _restore(writes: tuple[Write, ...], root: Path) -> _Restored:
         except RailwrightError as error:
             if (root / write.file).exists():
                 refused.append(error)
-    return _Restored(tuple(back), tuple(others), tuple(refused))
+    return _Restoration(tuple(back), tuple(others), tuple(refused))
 
 
 def hold(fault: str, writes: tuple[Write, ...], root: Path, tell: Callable[[], None]) -> None:
-    """Apply, call `tell`, wait for Ctrl-C, SIGTERM or SIGHUP, and restore.
+    """Apply the writes, call `tell`, wait for Ctrl-C, SIGTERM or SIGHUP, and restore the old values.
 
     If the process is killed by SIGKILL, the record stays for `undo`.
     """

@@ -1,4 +1,4 @@
-"""The launcher of a single rank on this machine, without MPI. It is the base class of all launchers."""
+"""The launcher for a single rank on this machine, without MPI. It is the base class of all launchers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railwright.launch.doors import Endpoint, open_local_endpoint, open_network_
 from railwright.launch.hosts import Reach
 
 RANK_PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.rank")
-"""`-P` keeps Python files in the working directory from shadowing ours."""
+"""The command line of a rank. `-P` keeps Python files in the working directory from shadowing ours."""
 
 
 class LocalLauncher:
@@ -24,7 +24,7 @@ class LocalLauncher:
         return ""
 
     def check(self) -> None:
-        """Raise CannotJudge, with name and cause, for a host that cannot be reached."""
+        """Raise CannotJudge, with host and cause, if a host cannot be reached."""
 
     def door(self, _scratch: Path, _job: bytes) -> Endpoint:
         """Open the socket that the ranks connect to."""

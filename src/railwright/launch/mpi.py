@@ -24,12 +24,15 @@ _LIBRARY_NAMES = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
 
 
 class MpiLauncher(LocalLauncher):
-    """Starts ranks with an mpirun and its MPI library. Raises CannotJudge if there is no mpirun."""
+    """Starts ranks with an mpirun and its MPI library.
+
+    Raises UsageError if the given mpirun is not a program, and CannotJudge if none is installed or its MPI is unknown.
+    """
 
     name = "mpirun"
 
     def __init__(self, mpirun: str | None = None) -> None:
-        self.mpirun = _find(mpirun)
+        self.mpirun = _find_mpirun(mpirun)
         self.flavour, self.version = _identify(str(self.mpirun))
 
     def command(self, ranks: int, _scratch: Path, _environment: Mapping[str, str]) -> list[str]:
@@ -41,7 +44,7 @@ class MpiLauncher(LocalLauncher):
 
     def environment(self, scratch: Path) -> dict[str, str]:
         """Return variables that put MPI's files into `scratch` and bind mpi4py to this MPI library."""
-        library = self._library()
+        library = self._find_library()
         variables = {"MPI4PY_LIBMPI": str(library)} if library else {}
         if self.flavour == "mpich":
             # Hydra passes the topology to its ranks in a file of /tmp, which stays there if Hydra is killed. If this
@@ -70,7 +73,7 @@ class MpiLauncher(LocalLauncher):
                 if found.st_uid == os.getuid() and found.st_mtime >= started and not _is_mapped(str(segment)):
                     segment.unlink()
 
-    def _library(self) -> Path | None:
+    def _find_library(self) -> Path | None:
         """Find the libmpi next to this mpirun by its versioned name: the wheel's plain libmpi.so is a text file."""
         folder = self.mpirun.parent.parent / "lib"
         return next((path for name in _LIBRARY_NAMES if (path := folder / name).exists()), None)
@@ -85,10 +88,10 @@ def _is_mapped(path: str) -> bool:
     return False
 
 
-def _find(mpirun: str | None) -> Path:
-    beside = Path(sys.executable).with_name("mpirun")
-    if mpirun is None and beside.exists():
-        return beside
+def _find_mpirun(mpirun: str | None) -> Path:
+    sibling = Path(sys.executable).with_name("mpirun")
+    if mpirun is None and sibling.exists():
+        return sibling
     if found := shutil.which(mpirun or "mpirun"):
         return Path(found)
     if mpirun is not None:
@@ -98,7 +101,7 @@ def _find(mpirun: str | None) -> Path:
 
 @functools.cache
 def _identify(mpirun: str) -> tuple[Flavour, str]:
-    """Identify the MPI and version of an mpirun by its --version output."""
+    """Identify the MPI and version of an mpirun by its --version output. Raises CannotJudge for an unknown MPI."""
     finished = run([mpirun, "--version"], timeout_s=_VERSION_TIMEOUT_S)
     text = "\n".join(finished.output)
     if "Open MPI" in text or "PRTE" in text or "prterun" in text.lower():
@@ -107,5 +110,5 @@ def _identify(mpirun: str) -> tuple[Flavour, str]:
         version = next((line.split()[-1] for line in finished.output if "Version" in line), "")
         return "mpich", f"MPICH {version}".strip()
     first = finished.output[0][:80] if finished.output else finished.describe()
-    reason = f"{mpirun} must belong to Open MPI or MPICH, its version is {first!r}"
+    reason = f"{mpirun} must belong to Open MPI or MPICH, got version {first!r}"
     raise CannotJudge(reason, hint="give --mpirun the path of one of them")

@@ -1,7 +1,7 @@
-"""The launcher for `mpirun` over several hosts. Its remote agent is that of the reach: ssh, or a lab's own.
+"""The launcher for `mpirun` over several hosts. The reach supplies its remote agent: ssh, or a lab's own.
 
-mpirun starts one daemon on each other host through the agent, and each daemon starts that host's ranks. The variables
-for the ranks are named to mpirun, because ssh does not forward them.
+mpirun starts one daemon on each other host through the agent, and each daemon starts that host's ranks. mpirun gets a
+list of the variables to pass to the ranks, because ssh does not forward them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from railwright.launch.mpi import MpiLauncher
 
 _HOSTS_FILE = "hosts"
 _PASSED_PREFIXES = ("RAILWRIGHT_", "MPI4PY_", "UCX_", "NIXL_", "NCCL_", "CUDA_", "FI_", "MPIR_", "MPICH_")
-_OF_SHARED_FILES = ("TMPDIR", "HWLOC_XMLFILE")
-_IN_SCRATCH = ("PRTE_MCA_prte_tmpdir_base", "OMPI_MCA_btl_sm_backing_directory")
-_OF_ONE_MACHINE = {
+_SHARED_FILE_VARIABLES = ("TMPDIR", "HWLOC_XMLFILE")
+_SCRATCH_VARIABLES = ("PRTE_MCA_prte_tmpdir_base", "OMPI_MCA_btl_sm_backing_directory")
+_ONE_MACHINE_SETTINGS = {
     # UCX sees that all hosts are one machine, and would bypass the network.
     "UCX_TLS": "tcp,self",
     # Open MPI sees free cores on each host, and would let every rank poll for its whole time slice.
@@ -31,7 +31,7 @@ _OF_ONE_MACHINE = {
 
 @dataclass
 class HostsLauncher(LocalLauncher):
-    """Starts ranks on `hosts` with `mpi`. Raises CannotJudge if this mpirun cannot reach them."""
+    """Starts ranks on `hosts` with `mpi`. Raises CannotJudge for MPICH and an address with colons."""
 
     mpi: MpiLauncher
     hosts: Hosts
@@ -42,13 +42,13 @@ class HostsLauncher(LocalLauncher):
         if self.mpi.flavour == "mpich":
             found = [address for address in (self.hosts.reach.address(), *self.hosts.names) if ":" in address]
             if found:
-                reason = f"address must be without colons for MPICH's launcher, got {found[0]}"
+                reason = f"address must not contain colons for MPICH's launcher, got {found[0]}"
                 raise CannotJudge(reason, hint="use Open MPI's mpirun in a network with IPv6 only")
 
     @property
     def runs_on(self) -> str:
         """The first host if mpirun is started inside it, as in a namespace. Empty if mpirun runs on this machine."""
-        return self.hosts.names[0] if self.hosts.reach.around(["true"]) != ["true"] else ""
+        return self.hosts.names[0] if self.hosts.reach.wrap_command(["true"]) != ["true"] else ""
 
     def check(self) -> None:
         """Raise CannotJudge, with host and cause, if a host cannot be reached."""
@@ -63,14 +63,14 @@ class HostsLauncher(LocalLauncher):
         if ranks != self.hosts.ranks:
             raise ValueError(f"ranks must be {self.hosts.ranks}, got {ranks}")
         passed = sorted(name for name in environment if self._is_passed(name))
-        choose = self._openmpi if self.mpi.flavour == "openmpi" else self._mpich
+        choose = self._openmpi_options if self.mpi.flavour == "openmpi" else self._mpich_options
         options = choose(scratch, passed)
-        return self.hosts.reach.around([str(self.mpi.mpirun), "-n", str(ranks), *options, *RANK_PROGRAM])
+        return self.hosts.reach.wrap_command([str(self.mpi.mpirun), "-n", str(ranks), *options, *RANK_PROGRAM])
 
     def _is_passed(self, name: str) -> bool:
-        return name.startswith(_PASSED_PREFIXES) or (self.hosts.reach.shares_files and name in _OF_SHARED_FILES)
+        return name.startswith(_PASSED_PREFIXES) or (self.hosts.reach.shares_files and name in _SHARED_FILE_VARIABLES)
 
-    def _openmpi(self, scratch: Path, passed: list[str]) -> list[str]:
+    def _openmpi_options(self, scratch: Path, passed: list[str]) -> list[str]:
         file = scratch / _HOSTS_FILE  # not --host, which splits an IPv6 address at its colons
         lines = (f"{name} slots={self.hosts.ranks_per_host}\n" for name in self.hosts.names)
         file.write_text("".join(lines), encoding="ascii")
@@ -83,7 +83,7 @@ class HostsLauncher(LocalLauncher):
             options += ["--wdir", "/"]
         return options + [word for name in passed for word in ("-x", name)]
 
-    def _mpich(self, scratch: Path, passed: list[str]) -> list[str]:
+    def _mpich_options(self, scratch: Path, passed: list[str]) -> list[str]:
         options = ["-launcher", "rsh", "-launcher-exec", self._agent(scratch)[0]]
         options += ["-localhost", self.hosts.reach.address()]
         options += ["-hosts", ",".join(self.hosts.names), "-ppn", str(self.hosts.ranks_per_host)]
@@ -95,39 +95,42 @@ class HostsLauncher(LocalLauncher):
         words = self.hosts.reach.agent(scratch)
         for word in words:
             if any(character.isspace() or character == ":" for character in word):
-                reason = f"mpirun's agent must be without spaces and colons, got {word[:200]!r}"
+                reason = f"mpirun's agent must not contain spaces or colons, got {word[:200]!r}"
                 hint = "move railwright or ssh's configuration to a path without them"
                 raise CannotJudge(reason, hint=hint)
         return words
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """Return the environment of `mpi`, and the variables that select the interfaces of MPI and UCX."""
-        found = self.mpi.environment(scratch) | _interfaces(self.hosts.used_interfaces)
+        """Return the environment of `mpi`, with the variables that select interfaces and adapt MPI to the reach."""
+        found = self.mpi.environment(scratch) | _interface_variables(self.hosts.used_interfaces)
         if self.hosts.reach.shares_cpus:
-            found |= _unless_set(_OF_ONE_MACHINE)
+            found |= _keep_user_settings(_ONE_MACHINE_SETTINGS)
         if not self.hosts.reach.shares_files:  # mpirun forwards these to hosts that have no such folder
-            found = {name: value for name, value in found.items() if name not in _IN_SCRATCH}
+            found = {name: value for name, value in found.items() if name not in _SCRATCH_VARIABLES}
         if self.mpi.flavour == "mpich":
             found["HYDRA_LAUNCHER_EXTRA_ARGS"] = " ".join(self._agent(scratch)[1:])
         return found
 
     def clean_up(self, started: float) -> None:
-        """Clean up on this host. The next launch on another host removes leftovers there."""
+        """Clean up on this host. On other hosts, their next launch removes leftovers."""
         self.mpi.clean_up(started)
 
 
-def _interfaces(names: tuple[str, ...]) -> dict[str, str]:
-    """Return the variables that select interfaces in each library. A user's own settings are kept."""
+def _interface_variables(names: tuple[str, ...]) -> dict[str, str]:
+    """Return the variables that select interfaces in each library, or exclude the loopback without `names`.
+
+    A user's own settings are kept.
+    """
     if not names:
         # A host may have routed addresses on its loopback interface, which Open MPI would try to use.
         wanted = {"OMPI_MCA_btl_tcp_if_exclude": "lo"}
-        return {} if "OMPI_MCA_btl_tcp_if_include" in os.environ else _unless_set(wanted)
-    return _unless_set({
+        return {} if "OMPI_MCA_btl_tcp_if_include" in os.environ else _keep_user_settings(wanted)
+    return _keep_user_settings({
         "OMPI_MCA_btl_tcp_if_include": ",".join(names),
         "UCX_NET_DEVICES": ",".join(names),
         "FI_TCP_IFACE": names[0],  # it accepts a single interface
     })  # fmt: skip
 
 
-def _unless_set(wanted: dict[str, str]) -> dict[str, str]:
+def _keep_user_settings(wanted: dict[str, str]) -> dict[str, str]:
     return {name: os.environ.get(name, value) for name, value in wanted.items()}

@@ -1,4 +1,4 @@
-"""A user's program that takes the place of a launch's ranks: mpirun starts it, and its output is parsed."""
+"""A user's program that replaces the ranks of a launch: mpirun starts it, and its output is parsed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from railwright.results.records import Result
 from railwright.units import format_duration
 
 _TICK_S = 0.1
-_MOST_OUTPUT_BYTES = 16 * 2**20
+_MAX_OUTPUT_BYTES = 16 * 2**20
 
 
 def run_program(
@@ -49,12 +49,12 @@ def run_program(
                 trouble = trouble or f"{program.argv[0]}: mpirun ended ({summarize_end(finished)})"
         finally:
             launcher.clean_up(started)
-        texts = ["\n".join(finished.output), *(_text(scratch / name) for name in program.outputs)]
-    yield from _read(planned, program, texts, trouble)
+        texts = ["\n".join(finished.output), *(_read_output(scratch / name) for name in program.outputs)]
+    yield from _parse_results(planned, program, texts, trouble)
 
 
 def _wait(child: Child, silence_s: float) -> str:
-    """Wait until the program ends. Returns why we ended it, or an empty string if it exited by itself."""
+    """Wait until the program exits. Returns why we ended it, or an empty string if it exited by itself."""
     heard, last = time.monotonic(), ("", 0)
     while child.poll() is None:
         now = (child.output[-1] if child.output else "", len(child.output))
@@ -68,15 +68,15 @@ def _wait(child: Child, silence_s: float) -> str:
     return ""
 
 
-def _text(path: Path) -> str:
+def _read_output(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(_MOST_OUTPUT_BYTES).decode("utf-8", "replace")
+            return file.read(_MAX_OUTPUT_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
 
 
-def _read(planned: PlannedLaunch, program: Program, texts: list[str], trouble: str) -> Iterator[Result]:
+def _parse_results(planned: PlannedLaunch, program: Program, texts: list[str], trouble: str) -> Iterator[Result]:
     found: list[Result] = []
     reasons = []
     for text in texts:

@@ -16,7 +16,7 @@ import msgspec
 
 from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, decode_name
 from railwright.benchmarks.host_name import host_name
-from railwright.benchmarks.probes import probe_named
+from railwright.benchmarks.probes import find_probe
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Bye, Emitted, Failure, Hello, Sender, Step
@@ -37,7 +37,7 @@ RANK_VARIABLES = (RANK_OF_EACH, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
 """Ours comes first: if each rank is a separate Slurm step, Slurm numbers every one of them 0."""
 FROM_INPUT = "--environment-from-input"
 """With this option a rank reads its environment as JSON from standard input, since all users can read command lines."""
-_MOST_INPUT_BYTES = 2**20
+_MAX_INPUT_BYTES = 2**20
 
 
 class LaunchedRank:
@@ -53,7 +53,7 @@ class LaunchedRank:
 
     @property
     def comm(self) -> Intracomm:
-        """The world communicator. The first access initialises MPI."""
+        """The world communicator. The first access initialises MPI. Raises CannotJudge if MPI has other ranks."""
         if self._comm is None:
             from railwright.native import mpi
 
@@ -73,37 +73,37 @@ class LaunchedRank:
         self._sender.send(Step(text))
 
     def meet(self) -> None:
-        """Sleep until all ranks have called this. Only the connection to the parent is used."""
+        """Sleep until all ranks have called this. Uses only the connection to the parent, not MPI."""
         self._sender.meet()
 
 
 def main() -> None:
-    """Run the job that the environment names. The exit status is 0 only if the whole job was done."""
+    """Run the job that the environment or the stream provides. Exits with 0 only if the whole job is done."""
     die_with_parent()
     faulthandler.enable()
     if FROM_INPUT in sys.argv:
-        os.environ |= msgspec.json.decode(sys.stdin.buffer.read(_MOST_INPUT_BYTES), type=dict[str, str])
+        os.environ |= msgspec.json.decode(sys.stdin.buffer.read(_MAX_INPUT_BYTES), type=dict[str, str])
     # Must be set before CUDA is loaded: its default order is "fastest first", but device numbers must match ours.
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     try:
         sender = Sender(os.environ[STREAM_VARIABLE])
     except CannotJudge as error:  # there is no stream, so the launcher's output carries the message
         sys.stderr.write(f"{error.message}\n")
-        _leave(1)
+        _exit_now(1)
     if sender.job is None:
         scratch = Path(os.environ[SCRATCH_VARIABLE])
-        _leave(_work((scratch / JOB_FILE).read_bytes(), sender, scratch))
+        _exit_now(_run_job((scratch / JOB_FILE).read_bytes(), sender, scratch))
     with scratch_folder() as scratch:
         sender.end_with_parent(scratch)
         # The folders for MPI's files: those in the parent's variables exist only on the parent's host.
         os.environ |= {"TMPDIR": str(scratch), "OMPI_MCA_btl_sm_backing_directory": str(scratch)}
-        status = _work(sender.job, sender, scratch)
-    _leave(status)
+        status = _run_job(sender.job, sender, scratch)
+    _exit_now(status)
 
 
-def _work(given: bytes, sender: Sender, scratch: Path) -> int:
+def _run_job(given: bytes, sender: Sender, scratch: Path) -> int:
     """Run the job and return the exit status."""
-    benchmark = _find(decode_name(given))
+    benchmark = _find_benchmark(decode_name(given))
     job = benchmark.read_job(given)
     rank = LaunchedRank(job, sender, scratch)
     sender.send(Hello(rank.index, host_name(), os.getpid()))
@@ -128,8 +128,8 @@ def _work(given: bytes, sender: Sender, scratch: Path) -> int:
     return 0
 
 
-def _find(name: str) -> AnyBenchmark:
-    probe = probe_named(name)
+def _find_benchmark(name: str) -> AnyBenchmark:
+    probe = find_probe(name)
     if probe is not None:
         return probe
     from railwright.benchmarks.registry import find  # imports every benchmark
@@ -137,7 +137,7 @@ def _find(name: str) -> AnyBenchmark:
     return find(name)
 
 
-def _leave(status: int) -> NoReturn:
+def _exit_now(status: int) -> NoReturn:
     """Exit without running the exit handlers of vendor libraries, some of which crash (NIXL with libefa)."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -36,7 +36,7 @@ class Answer(msgspec.Struct, frozen=True):
     boot: str
     """The kernel's boot id, which is random and new at each boot."""
     host: str
-    """The host's name in Slurm. Empty if it was reached by ssh."""
+    """The host's Slurm node name. Empty if the host was reached by ssh."""
     seen: tuple[str, ...]
     """Our address as the host sees it. With ssh, the address at which the host was reached follows."""
     has: tuple[tuple[str, str], ...]
@@ -48,8 +48,8 @@ class Answer(msgspec.Struct, frozen=True):
             return f"railwright must be {__version__}, got {self.version[:40]}"
         return ""
 
-    def address_on(self, host: str, interfaces: Sequence[str]) -> str:
-        """Return the host's address on the first of the interfaces. Raises UsageError if it has none there."""
+    def find_address(self, host: str, interfaces: Sequence[str]) -> str:
+        """Return the host's first address on the first of the interfaces. Raises UsageError if there is none."""
         found = [address for name, address in self.has if name == interfaces[0]]
         if not found:
             names = ", ".join(dict.fromkeys(name for name, _ in self.has if name != "lo"))
@@ -72,7 +72,7 @@ def parse_answers(lines: Iterable[str]) -> list[Answer]:
 
 @dataclass
 class RemoteReach(ABC):
-    """The common part of all ways to reach separate machines."""
+    """The base class of reaches to separate machines."""
 
     hosts: tuple[str, ...]
     _answers: dict[str, Answer] = field(default_factory=dict, init=False)
@@ -81,7 +81,7 @@ class RemoteReach(ABC):
     interfaces = ()
     host_cpus = None
     rate_bytes_per_s = 1e9 / 8
-    """The assumed rate of an unknown network. Plans use it to estimate their length and when silence means a hang."""
+    """The assumed rate of an unknown network. Plans estimate their duration by it, and how long silence may last."""
 
     @abstractmethod
     def check(self) -> None:
@@ -95,24 +95,24 @@ class RemoteReach(ABC):
         return replace(self, hosts=hosts)
 
     def answers(self) -> dict[str, Answer]:
-        """Return the answer of each host, and probe the hosts if that has not been done. Raises as `check`."""
+        """Return the answer of each host. Probes the hosts on the first call. Raises as `check`."""
         if not self._answers:
             self.check()
         return self._answers
 
     @property
     def shares_cpus(self) -> bool:
-        """Whether two names are the same machine, by boot id. Probes the hosts if needed. Raises as `check`."""
+        """Whether two of the names are the same machine, by boot id. Probes the hosts if needed. Raises as `check`."""
         answers = self.answers()
         return len({answer.boot for answer in answers.values()}) < len(answers)
 
-    def around(self, argv: Sequence[str]) -> list[str]:
+    def wrap_command(self, argv: Sequence[str]) -> list[str]:
         """Return the command line unchanged, since it runs on this machine."""
         return list(argv)
 
     @abstractmethod
     def addresses(self) -> tuple[str, ...]:
-        """Return our own addresses as the hosts see them."""
+        """Return our own addresses as the hosts see them. Raises as `check`."""
 
     def address(self) -> str:
         """Return the first of our addresses."""

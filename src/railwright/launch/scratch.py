@@ -38,7 +38,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def sweep() -> None:
-    """Remove the folders of our own runs that have died."""
+    """Remove the folders of this user's runs that have died."""
     for folder in _base().glob(f"{_PREFIX}*-*"):
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):

@@ -26,11 +26,12 @@ from railwright.results.records import Outcome, Result
 from railwright.units import format_duration
 
 _TICK_S = 0.2
-_LOOK_EVERY_S = 10.0
+_PROBE_EVERY_S = 10.0
 """The interval at which the hosts of a silent launch are probed. A probe uses a little of their CPU and links."""
-_BELIEVED_AT = 2
+_FAILED_PROBES = 2
+"""The number of consecutive failed probes after which a host counts as unreachable."""
 _LEAVING_S = 10.0
-"""The time that a launcher has to exit after all its ranks have finished."""
+"""The time that a launcher has to exit after its ranks have ended."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,14 @@ class Session:
     on_step: Callable[[str], None] = field(default=lambda _text: None)
 
     def results(self) -> Iterator[Result]:
-        """Yield the results as they come. The last one has outcome `failed` if a rank did not finish."""
+        """Yield the results as they arrive. The last one has outcome `failed` if the launch failed."""
         self._ranks: dict[int, RankState] = {}
-        self._placed = Placement(self.planned.job.ranks, self.planned.job.hosts)
+        self._placement = Placement(self.planned.job.ranks, self.planned.job.hosts)
         self._first_lost: int | None = None
         self._trouble = ""
-        self._looks = self._unreachable = 0
+        self._probes = self._unreachable = 0
         self.crashed = False
-        """Whether a rank ended silently, because the measured library crashed or the rank was killed."""
+        """Whether a rank ended without a message, because the measured library crashed or the rank was killed."""
         self.blamed: set[int] = set()
         """The ranks that ended too early or kept the others waiting."""
         self._waiting: set[int] = set()
@@ -131,13 +132,13 @@ class Session:
             messages = list(listener.wait(0.0 if exited else _TICK_S))
             for number, message in messages:
                 heard = time.monotonic()
-                yield from self._take(number, message)
+                yield from self._process(number, message)
             if self._all_done():
                 return
             if not self._trouble:
                 silent_s = time.monotonic() - heard
                 ended = exited and not messages
-                self._trouble = self._ended_early(child) if ended else self._judge_silence(silent_s)
+                self._trouble = self._describe_early_end(child) if ended else self._judge_silence(silent_s)
 
     def _judge_silence(self, silent_s: float) -> str:
         """Return the reason to end a silent launch, or an empty string if it may continue.
@@ -146,32 +147,32 @@ class Session:
         second failure, because packets are also lost when a benchmark fills the links.
         """
         hung = silent_s > self.silence_s
-        if not hung and (not self.planned.job.hosts or silent_s < _LOOK_EVERY_S * (self._looks + 1)):
-            if silent_s < _LOOK_EVERY_S:
-                self._looks = self._unreachable = 0
+        if not hung and (not self.planned.job.hosts or silent_s < _PROBE_EVERY_S * (self._probes + 1)):
+            if silent_s < _PROBE_EVERY_S:
+                self._probes = self._unreachable = 0
             return ""
-        self._looks += 1
-        why = self._look_at_hosts()
+        self._probes += 1
+        why = self._probe_hosts()
         self._unreachable = self._unreachable + 1 if why else 0
-        if not hung and self._unreachable < _BELIEVED_AT:
+        if not hung and self._unreachable < _FAILED_PROBES:
             return ""
         waiting = [(n, state) for n, state in sorted(self._ranks.items()) if not state.said_bye]
-        self.blamed |= self._placed.find_named(why) or self._stopped() or self._late()
+        self.blamed |= self._placement.find_named(why) or self._find_stopped() or self._find_late()
         stuck = [state.describe(n) + state.describe_activity() for n, state in waiting]
         names = "; ".join(stuck) or "no rank had started"
         return f"hung: silent for {format_duration(silent_s)}, ended by us: {names}{why}"
 
-    def _late(self) -> set[int]:
+    def _find_late(self) -> set[int]:
         """Return the ranks that have neither finished nor reached the barrier."""
         done = {number for number, state in self._ranks.items() if state.said_bye}
         return set(range(self.planned.job.ranks)) - self._waiting - done
 
-    def _stopped(self) -> set[int]:
+    def _find_stopped(self) -> set[int]:
         """Return the stopped ranks of this machine, which hold up the others."""
         return {number for number, state in self._ranks.items() if not state.said_bye and state.is_stopped()}
 
-    def _look_at_hosts(self) -> str:
-        """Return the hosts that cannot be reached now, as the end of a sentence."""
+    def _probe_hosts(self) -> str:
+        """Probe the hosts. Returns `; ` and the hosts that cannot be reached, with the causes. Empty if all can be."""
         try:
             self.launcher.check()
         except CannotJudge as error:
@@ -179,12 +180,12 @@ class Session:
         return ""
 
     def _drain(self, listener: Listener, wait_s: float = 0.0) -> Iterator[Result]:
-        """Yield the results that were sent before the failure. Later reports of the failure are consequences."""
+        """Yield the results that have been sent. Messages after the first failure are its consequences."""
         while messages := list(listener.wait(wait_s)):
             for number, message in messages:
-                yield from self._take(number, message)
+                yield from self._process(number, message)
 
-    def _take(self, number: int | None, message: Message | Lost) -> Iterator[Result]:
+    def _process(self, number: int | None, message: Message | Lost) -> Iterator[Result]:
         """Process a message of a rank, or its loss, and yield its result. A rank without a number can only be lost."""
         if number is None:
             self._lose(None, RankState())
@@ -204,7 +205,7 @@ class Session:
                     settings = {**placed.settings, "hosts": ",".join(job.hosts), "reached_by": job.machine.reached_by}
                     settings["started_by"] = self.launcher.name
                     placed = msgspec.structs.replace(placed, settings=settings)
-                yield self._watch.joined(placed)
+                yield self._watch.add_samples(placed)
             case Meet():
                 self._meet(number)
             case Bye():
@@ -227,11 +228,11 @@ class Session:
             self._release()
 
     def _lose(self, number: int | None, state: RankState) -> None:
-        """Record a socket that closed silently: its rank crashed, was killed, or was ended by the launcher."""
+        """Record a socket that closed without `Bye`: its rank crashed, was killed, or was ended by the launcher."""
         state.is_lost = True
         if not self._trouble:
             self._first_lost, self.crashed = number, True
-            self._trouble = f"{_name(number, state)} ended without a message"
+            self._trouble = f"{_describe_rank(number, state)} ended without a message"
             self._trouble += f", and the run was interrupted before {self.launcher.name} ended"
 
     def _explain_loss(self, listener: Listener, child: Child) -> Iterator[Result]:
@@ -242,34 +243,34 @@ class Session:
             yield from self._drain(listener, _TICK_S)
         yield from self._drain(listener)
         if finished.returncode < 0 and not finished.timed_out and self.planned.job.ranks > 1:
-            self._trouble = self._ended_early(child)  # the launcher was killed, and its ranks died with it
+            self._trouble = self._describe_early_end(child)  # the launcher was killed, and its ranks died with it
             return
         first = self._first_lost
-        named = self._placed.find_named(
+        named = self._placement.find_named(
             "".join(finished.output[-1:])
         )  # for a rank that dies before it sends its number
-        silent = self._placed.find_silent(self._ranks)
+        silent = self._placement.find_silent(self._ranks)
         lost = {first} if first is not None else set()
-        self.blamed = self._placed.find_first_ended(finished.output) or silent or named or lost
+        self.blamed = self._placement.find_first_ended(finished.output) or silent or named or lost
         blamed = first if first in self.blamed else min(self.blamed, default=None)
         state = self._ranks.get(blamed, RankState()) if blamed is not None else RankState()
         ending = "received SIGTERM" if state.was_asked else "ended without a message"
-        self._trouble = f"{_name(blamed, state)} {ending}; {self.launcher.name}: {summarize_end(finished)}"
+        self._trouble = f"{_describe_rank(blamed, state)} {ending}; {self.launcher.name}: {summarize_end(finished)}"
 
-    def _ended_early(self, child: Child) -> str:
+    def _describe_early_end(self, child: Child) -> str:
         finished = child.wait(_LEAVING_S)
         missing = set(range(self.planned.job.ranks)) - self._ranks.keys()
         unfinished = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
         before = "; ".join(unfinished) or "any rank had started"
-        why = self._look_at_hosts() if finished.returncode >= 0 else ""  # if mpirun was killed, that is the cause
-        named = self._placed.find_named(why) or self._placed.find_named("".join(finished.output[-1:]))
-        gone = self._placed.on(self.launcher.runs_on) if finished.returncode < 0 else set()
-        self.blamed |= gone or named or missing or self._late()
+        why = self._probe_hosts() if finished.returncode >= 0 else ""  # if mpirun was killed, that is the cause
+        named = self._placement.find_named(why) or self._placement.find_named("".join(finished.output[-1:]))
+        gone = self._placement.find_ranks(self.launcher.runs_on) if finished.returncode < 0 else set()
+        self.blamed |= gone or named or missing or self._find_late()
         return f"{self.launcher.name} ended ({summarize_end(finished)}) before {before}{why}"
 
     def _all_done(self) -> bool:
         return len(self._ranks) == self.planned.job.ranks and all(state.said_bye for state in self._ranks.values())
 
 
-def _name(number: int | None, state: RankState) -> str:
+def _describe_rank(number: int | None, state: RankState) -> str:
     return state.describe(number) if number is not None else "a rank that had not sent its number"

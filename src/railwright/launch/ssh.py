@@ -1,8 +1,8 @@
-"""Hosts reached by ssh with keys and without prompts, as MPI needs it anyway.
+"""Hosts reached by ssh with keys and without prompts, as MPI requires anyway.
 
 Before each launch all hosts are probed in parallel. The probe checks that ssh can log in and that Python and railwright
 have the same paths there. It returns our address as the host sees it (SSH_CONNECTION), to which its ranks will connect,
-and the boot id, which tells whether two names are one machine.
+and the boot id, which is the same for two names of one machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from railwright.launch.remote import PROBE_COMMAND, Answer, RemoteReach, parse_a
 from railwright.process import ChildResult, run
 
 _CONNECT_S = 5
-_WITHIN_S = 20.0
+_TIMEOUT_S = 20.0
 _ASKED_AT_ONCE = 16
 _SSH_FAILED = 255  # ssh's own status if it could not connect; any other is that of the remote program
 
@@ -41,7 +41,7 @@ class SshReach(RemoteReach):
             raise UsageError("ssh is not installed", hint="apt-get install openssh-client")
         self._ssh = found
         if self.config is not None and not os.access(self.config, os.R_OK):
-            raise UsageError(f"{self.config[:200]} cannot be read", hint="--ssh-config takes a file like ~/.ssh/config")
+            raise UsageError(f"{self.config[:200]} cannot be read", hint="give --ssh-config a file like ~/.ssh/config")
 
     def agent(self, _scratch: Path | None = None) -> list[str]:
         """Return the ssh command line, which never prompts, and gives up in time on a host that does not answer."""
@@ -53,16 +53,18 @@ class SshReach(RemoteReach):
         return [self._ssh, *config, *(word for option in options for word in ("-o", option))]
 
     def addresses(self) -> tuple[str, ...]:
-        """Return all addresses at which hosts see us, without duplicates."""
+        """Return all addresses at which hosts see us, without duplicates. Raises as `check`."""
         return tuple(dict.fromkeys(answer.seen[0] for answer in self.answers().values()))
 
-    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
-        """Return the address of each host on the first interface, or without any, the one at which ssh reached it.
+    def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+        """Return each host's address on the first of the interfaces. Without interfaces, that at which ssh reached it.
 
         Raises UsageError for a host that has no address there.
         """
         answers = self.answers().items()
-        return tuple(answer.address_on(host, interfaces) if interfaces else answer.seen[1] for host, answer in answers)
+        return tuple(
+            answer.find_address(host, interfaces) if interfaces else answer.seen[1] for host, answer in answers
+        )
 
     def check(self) -> None:
         """Probe every host. Raises CannotJudge, which names each host without a valid answer, with the cause."""
@@ -76,20 +78,20 @@ class SshReach(RemoteReach):
 
     def _ask(self, host: str) -> Answer | str:
         """Return the answer of a host, or the reason why there is none."""
-        # ssh passes a single line to the remote shell, so the words are quoted for it.
-        finished = run([*self.agent(), host, shlex.join(PROBE_COMMAND)], timeout_s=_WITHIN_S)
+        # ssh passes a single line to the remote shell, so the command is quoted.
+        finished = run([*self.agent(), host, shlex.join(PROBE_COMMAND)], timeout_s=_TIMEOUT_S)
         answer = next(iter(parse_answers(finished.output)), None)
         if answer is None or finished.returncode != 0:
-            return _trouble(finished)
+            return _explain_failure(finished)
         if not answer.trouble() and len(answer.seen) < 2:
             return "its sshd does not set SSH_CONNECTION"
         return answer.trouble() or answer
 
 
-def _trouble(finished: ChildResult) -> str:
+def _explain_failure(finished: ChildResult) -> str:
     message = next((line.strip() for line in reversed(finished.output) if line.strip()), "")
     if finished.timed_out:
-        return f"no answer within {_WITHIN_S:.0f} s"
+        return f"no answer within {_TIMEOUT_S:.0f} s"
     if finished.returncode == _SSH_FAILED:
         return message or "ssh failed without a message"
     return f"{sys.executable} cannot import railwright ({message[:200] or finished.describe()})"

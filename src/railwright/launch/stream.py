@@ -27,13 +27,13 @@ from railwright.launch.doors import Endpoint, connect, open_local_endpoint
 from railwright.results.records import Result
 
 _MAX_LINE_BYTES = 64 * 2**20
-_MOST_TOKEN_BYTES = 256
+_MAX_TOKEN_BYTES = 256
 _PROVE_WITHIN_S = 10.0
-_MOST_UNPROVEN = 1024
+_MAX_UNPROVEN = 1024
 _DAEMON_ENDS_S = 2.0
 _GO = b"\n"
 _SAY_WITHIN_S = 0.3
-"""Launchers kill ranks that still run one second after SIGTERM."""
+"""The time limit for sending `Asked`: launchers kill ranks that still run one second after SIGTERM."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -85,7 +85,7 @@ class Sender:
 
     def __init__(self, address: str) -> None:
         self._socket, self.job = connect(address)
-        """The job as JSON if it comes over the stream. None if it is in the scratch folder."""
+        """The job as JSON if the parent sends it over the stream. None if it is in the scratch folder."""
         self._sending = threading.Lock()
         self._released: threading.Semaphore | None = None
         """Released by the thread that reads from the parent. None if the waiting thread reads itself."""
@@ -154,7 +154,7 @@ def _launcher_daemon() -> int | None:
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A rank's socket closed without `Bye`. `rank` is None if no `Hello` had come."""
+    """A rank's socket closed without `Bye`. `rank` is None if it closed before `Hello`."""
 
     rank: int | None
 
@@ -166,7 +166,7 @@ class _Peer:
     process: int
     """The peer's process id in our namespace. 0 on another host."""
     proves_until: float | None
-    """The deadline for the token. None once it has come, or if none is required."""
+    """The deadline for the token. None if the token has arrived or is not required."""
     buffer: bytearray = field(default_factory=bytearray)
     rank: int | None = None
     has_ended: bool = False
@@ -201,7 +201,10 @@ class Listener:
                     connection.sendall(_GO)
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int | None, Message | Lost]]:
-        """Yield the messages that arrive within `timeout_s`."""
+        """Wait at most `timeout_s` for messages, and yield those that have arrived, each with the rank that sent it.
+
+        A rank is None if its connection was lost before `Hello`.
+        """
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._door.listening:
                 self._accept()
@@ -216,7 +219,7 @@ class Listener:
         connection, _ = self._door.listening.accept()
         process = self._door.admit(connection)
         unproven = sum(peer.proves_until is not None for peer in self._peers.values())
-        if process is None or unproven >= _MOST_UNPROVEN:
+        if process is None or unproven >= _MAX_UNPROVEN:
             connection.close()
             return
         self._peers[connection] = _Peer(process, time.monotonic() + _PROVE_WITHIN_S if self._door.token else None)
@@ -230,7 +233,7 @@ class Listener:
     def _receive(self, connection: socket.socket, peer: _Peer) -> Iterator[tuple[int | None, Message | Lost]]:
         unproven = peer.proves_until is not None
         try:
-            data = connection.recv(_MOST_TOKEN_BYTES if unproven else 1 << 20)
+            data = connection.recv(_MAX_TOKEN_BYTES if unproven else 1 << 20)
         except OSError:
             data = b""
         if not data:
@@ -251,7 +254,7 @@ class Listener:
     def _prove(self, connection: socket.socket, peer: _Peer) -> None:
         """Check the first line, which must be the token. No message is decoded before that."""
         line, end, rest = bytes(peer.buffer).partition(b"\n")
-        if not end and len(peer.buffer) < _MOST_TOKEN_BYTES:
+        if not end and len(peer.buffer) < _MAX_TOKEN_BYTES:
             return
         if not end or rest or not self._door.greet(connection, line):
             self._drop(connection)

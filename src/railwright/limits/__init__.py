@@ -1,1 +1,1 @@
-"""Limits of paths, collectives, files and solvers, computed from facts of the hardware. Pure."""
+"""Limits of paths, collectives, files and solvers, computed from hardware facts without I/O."""

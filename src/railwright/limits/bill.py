@@ -23,7 +23,7 @@ from railwright.units import format_line_rate
 Optics = Literal["all", "switches", "none"]
 """The cables that are optical: all, only those between switches, or none."""
 
-MOST_PRICE = 1e9
+MAX_PRICE = 1e9
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,7 +56,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.leaf_ports + self.leaf_uplink_ports + self.spine_ports
 
     def count_priced_parts(self) -> dict[str, int]:
-        """The number of parts for each key of the price list."""
+        """Return the number of parts for each key of the price list."""
         return {
             "gpu_host": self.gpu_hosts,
             "nic": self.nics,
@@ -104,7 +104,7 @@ def count_parts(cluster: Cluster, radix: int, optics: Optics = "all") -> Parts:
     optical = {"all": hosts * rails + between, "switches": between, "none": 0}[optics]
     return Parts(
         gpu_hosts=hosts,
-        nics=hosts * _cards(cluster.host),
+        nics=hosts * _count_cards(cluster.host),
         nic_ports=hosts * rails,
         nic_cables=hosts * rails,
         switch_cables=between,
@@ -130,7 +130,7 @@ def port_rate_bits_per_s(host: Topology) -> float | None:
     return next(iter(rates), None)
 
 
-def _cards(host: Topology) -> int:
+def _count_cards(host: Topology) -> int:
     nics = {nic.id for nic, _ in ports(host)}
     cards = {card.id for card in host.of_kind("card")}
     above = {link.b: link.a for link in host.links if link.a in cards and link.b in nics}
@@ -140,9 +140,9 @@ def _cards(host: Topology) -> int:
 def check_prices(prices: Prices) -> None:
     """Check that every price is a number in range. Raises UsageError."""
     for key, price in asdict(prices).items():
-        if isinstance(price, int | float) and not (isfinite(price) and 0 <= price <= MOST_PRICE):
+        if isinstance(price, int | float) and not (isfinite(price) and 0 <= price <= MAX_PRICE):
             raise UsageError(
-                f"the price of {key} must be 0 to {MOST_PRICE:g}, got {price}", hint="correct it in the price list"
+                f"the price of {key} must be 0 to {MAX_PRICE:g}, got {price}", hint="correct it in the price list"
             )
 
 

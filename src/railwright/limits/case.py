@@ -17,11 +17,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     algorithm: str = "auto"
     """`ring`, `tree` ..., or `auto` for NCCL's best algorithm there."""
     relay: Relay = "sender"
-    """The GPUs that may hand data to a peer nearer to a NIC: `sender` with NCCL's PXN, `none` with PXN off."""
+    """The side whose GPUs may hand data to a peer nearer to a NIC: `sender` with NCCL's PXN, `none` with PXN off."""
     port_cap_bytes_per_s: float = math.inf
-    """The most that software lets one NIC carry, whatever its line rate."""
+    """The maximum rate at which software lets one NIC port run, whatever its line rate."""
     gpu_cap_bytes_per_s: float = math.inf
-    """The most that software lets one GPU carry to others of its host."""
+    """The maximum rate at which software lets one GPU exchange data with others of its host."""
     through_memory: bool = False
     """Whether data between GPUs of a host passes through host memory, as it does without peer-to-peer access."""
     to_memory: bool = False

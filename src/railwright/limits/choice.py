@@ -15,16 +15,18 @@ from railwright.limits.sources import NCCL_LATENCY, NCCL_TOPO, NCCL_TUNING, OFI_
 from railwright.limits.traffic import domain_hosts, domains, find_protocol
 from railwright.topology.cluster import Cluster
 
-_NEARLY_EQUAL = Constant(1.1, "times as fast, from where NCCL's choice is not clear", NCCL_LATENCY)
-_LARGE_BYTES = Constant(64 * 2**20, "bytes, from where no tree is taken in one domain", NCCL_LATENCY)
-_ALIKE = Constant(1.05, "times, by which two bands differ at one end at most to count as one", NCCL_LATENCY)
-_RING_BYTES = Constant(32 * 2**20, "bytes, from where the ring was seen on two hosts", RING_SEEN)
-_TABLES_APART = Constant(1.6, "times as fast, where a plugin chooses by its own tables", OFI_LATENCY)
+_NEARLY_EQUAL_FACTOR = Constant(1.1, "times as fast, up to which NCCL's choice is not clear", NCCL_LATENCY)
+_LARGE_BYTES = Constant(64 * 2**20, "bytes, from which NCCL takes no tree in one domain", NCCL_LATENCY)
+_ALIKE_FACTOR = Constant(1.05, "times, the maximum difference at one end between bands that count as one", NCCL_LATENCY)
+_RING_BYTES = Constant(32 * 2**20, "bytes, from which the ring was seen on two hosts", RING_SEEN)
+_PLUGIN_FACTOR = Constant(
+    1.6, "times as fast, up to which a plugin with its own tables may choose another", OFI_LATENCY
+)
 
 
 def find_best(found: tuple[Algorithm, ...]) -> Algorithm:
     """Return the algorithm with the highest limit, from those in NCCL if there are any."""
-    return max(_usable(found), key=lambda algorithm: algorithm.algbw_bytes_per_s.limit)
+    return max(_select_usable(found), key=lambda algorithm: algorithm.algbw_bytes_per_s.limit)
 
 
 def build_band(rate: Rate, likely: Algorithm, quantity: Quantity = "bandwidth_bytes_per_s") -> Expected | None:
@@ -55,8 +57,8 @@ def choose_at_size(
     protocol = protocol or find_protocol(cluster)
     limit = find_best(found).algbw_bytes_per_s.limit
     ranked = [
-        (_middle(cluster, collective, choice, size_bytes, protocol), choice)
-        for choice in _choices(cluster, _usable(found), size_bytes)
+        (_middle_rate(cluster, collective, choice, size_bytes, protocol), choice)
+        for choice in _list_choices(cluster, _select_usable(found), size_bytes)
     ]
     best, likely = max(ranked, key=lambda pair: pair[0])
     ways = []
@@ -67,7 +69,7 @@ def choose_at_size(
     rate = Rate(limit=limit)
     if ways:
         low, high = min(way.low for way in ways), max(way.high for way in ways)
-        differ = any(max(way.low / low, high / way.high) > _ALIKE.value for way in ways)
+        differ = any(max(way.low / low, high / way.high) > _ALIKE_FACTOR.value for way in ways)
         rate = Rate(limit=limit, expected_low=low, expected_high=high, ways=tuple(ways) if differ else ())
     return likely, rate, None if size_bytes is None else rate.to_time(size_bytes)
 
@@ -78,7 +80,7 @@ def compute_large_rate(cluster: Cluster, collective: str, algorithm: Algorithm) 
     return Rate(limit=algorithm.algbw_bytes_per_s.limit, expected_low=low, expected_high=high)
 
 
-def _usable(found: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
+def _select_usable(found: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
     return tuple(algorithm for algorithm in found if algorithm.in_nccl) or found
 
 
@@ -92,8 +94,8 @@ def _find_band(
     if size_bytes is None:
         return latency.large_band(cluster, collective, algorithm.name, low, high, protocol)
     if collective == "send_recv":
-        least, most = nccl_channels.band_bytes_per_s(cluster, size_bytes)
-        low, high = min(low, least), min(high, most)
+        channels_low, channels_high = nccl_channels.band_bytes_per_s(cluster, size_bytes)
+        low, high = min(low, channels_low), min(high, channels_high)
     shortest, longest = latency.band_s(cluster, collective, algorithm.name, size_bytes, low, high, protocol)
     return size_bytes / longest, size_bytes / shortest
 
@@ -106,7 +108,7 @@ def _find_candidates(
     On two hosts the ring was seen where the tree would be faster, and EFA's plugin chooses by tables of its own. Over
     racks some run at exactly NCCL's cap on trees, where NVLSTree would be twice as fast (docs/calibration.md).
     """
-    far = _TABLES_APART.value if any(tuning.network_us(cluster)) else _NEARLY_EQUAL.value
+    far = _PLUGIN_FACTOR.value if any(tuning.network_us(cluster)) else _NEARLY_EQUAL_FACTOR.value
     seen = size_bytes is None or size_bytes >= _RING_BYTES.value
     also = {"ring"} if seen and domains(cluster) == 2 and domain_hosts(cluster) == 1 else set()
     if domain_hosts(cluster) > 1 and domains(cluster) > 1:
@@ -116,7 +118,7 @@ def _find_candidates(
     return [choice for middle, choice in ranked if best <= far * middle or choice.name in also]
 
 
-def _choices(cluster: Cluster, usable: tuple[Algorithm, ...], size_bytes: int | None) -> tuple[Algorithm, ...]:
+def _list_choices(cluster: Cluster, usable: tuple[Algorithm, ...], size_bytes: int | None) -> tuple[Algorithm, ...]:
     """Return the algorithms that NCCL chooses from.
 
     Inside one domain it takes no tree for large sizes, because it plans a tree with a share of the ring's rate. A tree
@@ -128,7 +130,9 @@ def _choices(cluster: Cluster, usable: tuple[Algorithm, ...], size_bytes: int | 
     return tuple(algorithm for algorithm in usable if algorithm.name != skipped)
 
 
-def _middle(cluster: Cluster, collective: str, algorithm: Algorithm, size_bytes: int | None, protocol: str) -> float:
+def _middle_rate(
+    cluster: Cluster, collective: str, algorithm: Algorithm, size_bytes: int | None, protocol: str
+) -> float:
     """Return the middle of an algorithm's band at a size, by which algorithms are ranked; 0 without a band."""
     middle = algorithm.algbw_bytes_per_s.middle
     if middle is None:

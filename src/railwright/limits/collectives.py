@@ -22,7 +22,11 @@ from railwright.limits.traffic import NOT_IN_NCCL, build_problem, find_protocol,
 
 
 def compute_algorithms(case: Case, collective: str, *, explained: bool = True) -> tuple[Algorithm, ...]:
-    """Compute every algorithm that can run there at large sizes; without `explained`, skip the bottlenecks."""
+    """Compute every algorithm that can run there at large sizes; without `explained`, skip the bottlenecks.
+
+    Raises UsageError for fewer than two GPUs or an algorithm that cannot run there, and CannotJudge if no limit
+    follows.
+    """
     cluster = case.cluster
     if cluster.ranks < 2:
         raise UsageError(
@@ -30,11 +34,11 @@ def compute_algorithms(case: Case, collective: str, *, explained: bool = True) -
         )
     name = case.algorithm.lower()
     names = list_algorithms(cluster, collective) if name == "auto" else (name,)
-    return tuple(_algorithm(case, collective, name, explained=explained) for name in names)
+    return tuple(_compute_algorithm(case, collective, name, explained=explained) for name in names)
 
 
 def build_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
-    """Return the limit of a point of a collective; its reason is the narrowest link of the best algorithm."""
+    """Return `bytes_per_s` as the limit of a collective, whose reason is the narrowest link of the best algorithm."""
     best = find_best(found)
     narrowest = best.bottleneck[0] if best.bottleneck else None
     return Limit(
@@ -47,25 +51,25 @@ def build_limit(found: tuple[Algorithm, ...], bytes_per_s: float) -> Limit:
     )
 
 
-def _algorithm(case: Case, collective: str, name: str, *, explained: bool) -> Algorithm:
+def _compute_algorithm(case: Case, collective: str, name: str, *, explained: bool) -> Algorithm:
     flows = Flows(build_problem(case.cluster, collective, name, case.relay))
     flow = flows.solve_under(lambda resource: resource.limit_bytes_per_s)
-    low, high = _expected(case, collective, name, flows, flow) or (None, None)
+    low, high = _compute_band(case, collective, name, flows, flow) or (None, None)
     sent = tuning.data_share(find_protocol(case.cluster)) if name in latency.WITH_PROTOCOLS else 1.0
     rate = Rate(limit=flow.rate_bytes_per_s * sent, expected_low=low, expected_high=high)
     return Algorithm(
         name=name,
         algbw_bytes_per_s=rate,
         busbw_bytes_per_s=rate.times(float(busbw_factor(collective, case.cluster.ranks))),
-        bottleneck=_bottleneck(flows, flow, sent) if explained else (),
+        bottleneck=_find_bottleneck(flows, flow, sent) if explained else (),
         in_nccl=name not in NOT_IN_NCCL,
     )
 
 
-def _expected(case: Case, collective: str, name: str, flows: Flows, flow: Flow) -> tuple[float, float] | None:
+def _compute_band(case: Case, collective: str, name: str, flows: Flows, flow: Flow) -> tuple[float, float] | None:
     """Return the band: the same flow over the rates that NCCL reaches; None if a link in use has no band."""
     bands = nccl.Bands(case, collective, name)
-    found = {key: bands.of(resource) for key, resource in flows.problem.graph.resources.items()}
+    found = {key: bands.find(resource) for key, resource in flows.problem.graph.resources.items()}
     if any(found[key].low is None for key in flow.shares):
         return None
     high = flows.solve_rate(lambda resource: found[resource.id].high)
@@ -79,7 +83,7 @@ def _expected(case: Case, collective: str, name: str, flows: Flows, flow: Flow) 
     return min(low, cap[0] / share), min(high, cap[1] / share)
 
 
-def _bottleneck(flows: Flows, flow: Flow, sent: float) -> tuple[Share, ...]:
+def _find_bottleneck(flows: Flows, flow: Flow, sent: float) -> tuple[Share, ...]:
     """Return the resources that decide the limit, by kind, greatest share first. `sent` is the share of bytes that is
     data.
     """
@@ -87,11 +91,11 @@ def _bottleneck(flows: Flows, flow: Flow, sent: float) -> tuple[Share, ...]:
     kinds: dict[str, list[Resource]] = defaultdict(list)
     for name in flow.shares:
         kinds[known[name].kind].append(known[name])
-    found = [_share(flows, flow, kind, resources, sent) for kind, resources in kinds.items()]
+    found = [_compute_share(flows, flow, kind, resources, sent) for kind, resources in kinds.items()]
     return tuple(sorted(found, key=lambda share: -share.share))
 
 
-def _share(flows: Flows, flow: Flow, kind: str, resources: list[Resource], sent: float) -> Share:
+def _compute_share(flows: Flows, flow: Flow, kind: str, resources: list[Resource], sent: float) -> Share:
     known = flows.problem.graph.resources
     doubled = flows.solve_under(lambda resource: resource.limit_bytes_per_s * (2 if resource.kind == kind else 1))
     following = max(doubled.shares, key=lambda name: doubled.shares[name], default="")

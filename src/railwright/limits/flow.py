@@ -76,11 +76,11 @@ class Flows:
         rate = self._program.add_variable(objective=1)
         self._loads: dict[str, dict[int, float]] = defaultdict(dict)
         crossing: dict[int, list[int]] = defaultdict(list)
-        ways: dict[int | None, _Ways] = {}
+        ways: dict[int | None, _TierArcs] = {}
         for commodity in problem.commodities:
             if commodity.tier not in ways:
-                ways[commodity.tier] = _ways(problem.graph.arcs, commodity.tier)
-            useful = _useful(commodity, ways[commodity.tier], problem.graph.arcs)
+                ways[commodity.tier] = _find_tier_arcs(problem.graph.arcs, commodity.tier)
+            useful = _find_useful_arcs(commodity, ways[commodity.tier], problem.graph.arcs)
             self._add(rate, commodity, useful, problem.graph.arcs, crossing)
         for cut in problem.cuts:
             terms = dict.fromkeys((column for arc in cut.arcs for column in crossing[arc]), 1.0)
@@ -108,7 +108,7 @@ class Flows:
         return Flow(best * _SCALE, {name: share for name, share in shares.items() if share > 1e-6})
 
     def solve_rate(self, capacity: Callable[[Resource], float]) -> float:
-        """Return only the rate of `solve_under`, which costs less after another solution."""
+        """Return only the rate of `solve_under`, which costs less after another solve."""
         return self._solve(self._bounds(capacity), anew=False).objective * _SCALE
 
     def _bounds(self, capacity: Callable[[Resource], float]) -> dict[str, float]:
@@ -148,7 +148,7 @@ class Flows:
             self._program.add_equality(f"{commodity.name} at {node}", {**terms, rate: -needed} if needed else terms, 0)
 
 
-class _Ways(NamedTuple):
+class _TierArcs(NamedTuple):
     """The arcs that a tier allows, by number, and the nodes that they join, forwards and backwards."""
 
     allowed: list[int]
@@ -156,23 +156,23 @@ class _Ways(NamedTuple):
     behind: dict[str, list[str]]
 
 
-def _ways(arcs: tuple[Arc, ...], tier: int | None) -> _Ways:
+def _find_tier_arcs(arcs: tuple[Arc, ...], tier: int | None) -> _TierArcs:
     allowed = [number for number, arc in enumerate(arcs) if arc.within is None or tier is None or tier <= arc.within]
     ahead, behind = defaultdict(list), defaultdict(list)
     for number in allowed:
         ahead[arcs[number].tail].append(arcs[number].head)
         behind[arcs[number].head].append(arcs[number].tail)
-    return _Ways(allowed, ahead, behind)
+    return _TierArcs(allowed, ahead, behind)
 
 
-def _useful(commodity: Commodity, ways: _Ways, arcs: tuple[Arc, ...]) -> list[int]:
+def _find_useful_arcs(commodity: Commodity, ways: _TierArcs, arcs: tuple[Arc, ...]) -> list[int]:
     """Return the arcs on any way from a source to a sink."""
-    reached = reach(commodity.sources, ways.ahead)
-    reaching = reach(commodity.sinks, ways.behind)
+    reached = find_reachable(commodity.sources, ways.ahead)
+    reaching = find_reachable(commodity.sinks, ways.behind)
     return [number for number in ways.allowed if arcs[number].tail in reached and arcs[number].head in reaching]
 
 
-def reach(starts: Iterable[str], edges: Mapping[str, list[str]]) -> set[str]:
+def find_reachable(starts: Iterable[str], edges: Mapping[str, list[str]]) -> set[str]:
     """Return the nodes that can be reached over the edges."""
     seen, todo = set(starts), list(starts)
     while todo:

@@ -50,7 +50,7 @@ class Resource(NamedTuple):
     id: str
     kind: ResourceKind
     words: str
-    """The reason of the limit: `400 Gb/s port of nic0, InfiniBand MTU 4096: 99.4% payload`."""
+    """The reason for the limit: `400 Gb/s port of nic0, InfiniBand MTU 4096: 99.4% payload`."""
     limit_bytes_per_s: float
     """Infinite if no document gives a rate."""
     link: Link
@@ -70,8 +70,8 @@ class Arc(NamedTuple):
 class FlowGraph(NamedTuple):
     """Arcs and resources.
 
-    Node names: `s:` sending copy, `r:` receiving copy (`t:` and `q:` between memory and NIC where data bounces there),
-    `.src`, `.dst`, `.relay` of a GPU.
+    Node names: `s:` sending copy, `r:` receiving copy (`t:` and `q:` between memory and NIC if data is staged in host
+    memory), `.src`, `.dst`, `.relay` of a GPU.
     """
 
     arcs: tuple[Arc, ...]
@@ -100,7 +100,7 @@ def flow_graph(cluster: Cluster, relay: Relay = "sender") -> FlowGraph:
         relay=relay,
         joined=_all_joined(topology),
         direct=not any(device.facts.get("gpudirect_rdma") is False for device in topology.of_kind("host")),
-        redirecting=_redirecting(topology),
+        redirecting=_find_redirecting_switches(topology),
     )
     resources: dict[str, Resource] = {}
     arcs: list[Arc] = []
@@ -108,12 +108,12 @@ def flow_graph(cluster: Cluster, relay: Relay = "sender") -> FlowGraph:
         if {host.devices[link.a].kind, host.devices[link.b].kind} & _NOT_ON_THE_WAY:
             continue
         for tail, head in ((link.a, link.b),) if link.one_way else ((link.a, link.b), (link.b, link.a)):
-            resource = _resource(f"{link.id}:{tail}>{head}", _kind(link), link)
+            resource = _build_resource(f"{link.id}:{tail}>{head}", _resource_kind(link), link)
             resources[resource.id] = resource
-            arcs += _sending(host, tail, head, link, resource.id)
-            arcs += _receiving(host, tail, head, link, resource.id)
+            arcs += _sending_arcs(host, tail, head, link, resource.id)
+            arcs += _receiving_arcs(host, tail, head, link, resource.id)
             if not host.direct:
-                arcs += _bouncing(host, tail, head, link, resource.id)
+                arcs += _bouncing_arcs(host, tail, head, link, resource.id)
     if not host.direct:
         for cpu in topology.of_kind("cpu"):
             arcs += [Arc(f"s:{cpu.id}", f"t:{cpu.id}"), Arc(f"q:{cpu.id}", f"r:{cpu.id}")]
@@ -125,7 +125,7 @@ def flow_graph(cluster: Cluster, relay: Relay = "sender") -> FlowGraph:
     return FlowGraph(tuple(arcs), resources, tuple(device.id for device in topology.of_kind("gpu")))
 
 
-def _redirecting(topology: Topology) -> frozenset[str]:
+def _find_redirecting_switches(topology: Topology) -> frozenset[str]:
     switches = {device.id for device in topology.of_kind("pcie_switch")}
     return frozenset(
         link.a for link in topology.links
@@ -133,7 +133,7 @@ def _redirecting(topology: Topology) -> frozenset[str]:
     )  # fmt: skip
 
 
-def _ends(host: _Host, phase: str, tail: str, head: str, link: Link) -> tuple[str, str]:
+def _end_nodes(host: _Host, phase: str, tail: str, head: str, link: Link) -> tuple[str, str]:
     """Return the nodes of both ends. A redirecting switch is two nodes: data from below must first go up, then back
     down.
     """
@@ -143,14 +143,14 @@ def _ends(host: _Host, phase: str, tail: str, head: str, link: Link) -> tuple[st
     return tail_node, other
 
 
-def _resource(name: str, kind: ResourceKind, link: Link) -> Resource:
+def _build_resource(name: str, kind: ResourceKind, link: Link) -> Resource:
     limit = link_limit(link)
     if isinstance(limit, Limit):
         return Resource(name, kind, limit.because, limit.value, link)
     return Resource(name, kind, limit.why, math.inf, link)
 
 
-def _kind(link: Link) -> ResourceKind:
+def _resource_kind(link: Link) -> ResourceKind:
     return next((kind for protocols, kind in _KINDS if isinstance(link.protocol, protocols)), "inside the CPU")
 
 
@@ -166,7 +166,7 @@ def _all_joined(host: Topology) -> bool:
     return all(peers[gpu] & switches or len(peers[gpu]) == len(gpus) - 1 for gpu in gpus)
 
 
-def _sending(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
+def _sending_arcs(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
     """Yield arcs on the way out of a GPU: to a peer in the host, or to a NIC.
 
     NCCL takes the nearest way between two GPUs: if NVLink joins them all, PCIe leads to no peer.
@@ -177,7 +177,7 @@ def _sending(host: _Host, tail_id: str, head_id: str, link: Link, resource: str)
         return
     if head.kind == "nic" and not host.direct:
         return
-    node, other = _ends(host, "s", tail_id, head_id, link)
+    node, other = _end_nodes(host, "s", tail_id, head_id, link)
     tails, heads = [node], [other]
     if tail.kind == "gpu":
         tails = [f"{node}.src"]
@@ -192,22 +192,22 @@ def _sending(host: _Host, tail_id: str, head_id: str, link: Link, resource: str)
             yield Arc(start, end, resource)
 
 
-def _receiving(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
+def _receiving_arcs(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
     """Yield arcs on the way from a NIC to a GPU; no other GPU relays there."""
     tail, head = host.devices[tail_id], host.devices[head_id]
     if head.kind != "nic" and tail.kind != "gpu" and not isinstance(link.protocol, GPU_LINKS):
-        node, other = _ends(host, "r", tail_id, head_id, link)
+        node, other = _end_nodes(host, "r", tail_id, head_id, link)
         yield Arc(node, f"{other}.dst" if head.kind == "gpu" else other, resource)
 
 
-def _bouncing(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
+def _bouncing_arcs(host: _Host, tail_id: str, head_id: str, link: Link, resource: str) -> Iterator[Arc]:
     """Yield the second way through the PCIe tree without GPUDirect: memory to NIC (t), NIC to memory (q)."""
     if isinstance(link.protocol, GPU_LINKS) or "gpu" in (host.devices[tail_id].kind, host.devices[head_id].kind):
         return
     if host.devices[tail_id].kind != "nic":
-        yield Arc(*_ends(host, "t", tail_id, head_id, link), resource)
+        yield Arc(*_end_nodes(host, "t", tail_id, head_id, link), resource)
     if host.devices[head_id].kind != "nic":
-        yield Arc(*_ends(host, "q", tail_id, head_id, link), resource)
+        yield Arc(*_end_nodes(host, "q", tail_id, head_id, link), resource)
 
 
 def _port_arcs(cluster: Cluster, *, direct: bool) -> tuple[list[Arc], list[Resource]]:
@@ -219,13 +219,13 @@ def _port_arcs(cluster: Cluster, *, direct: bool) -> tuple[list[Arc], list[Resou
             ("tx", f"{out}:{nic.id}", f"tx:{rail}"),
             ("rx", f"rx:{rail}", f"{into}:{nic.id}"),
         ):
-            resource = _resource(f"{nic.id}:{direction}", "NIC port", link)
+            resource = _build_resource(f"{nic.id}:{direction}", "NIC port", link)
             resources.append(resource)
             arcs.append(Arc(tail, head, resource.id))
     return arcs, resources
 
 
-def _levels(cluster: Cluster) -> int:
+def _count_levels(cluster: Cluster) -> int:
     """Return the number of tiers that traffic between the hosts can use.
 
     They end at the tier that joins all hosts. If rails end at their leaf, one more tier joins the rails.
@@ -237,20 +237,20 @@ def _levels(cluster: Cluster) -> int:
 
 
 def _fabric_arcs(cluster: Cluster, rails: int) -> Iterator[Arc]:
-    levels = _levels(cluster)
+    levels = _count_levels(cluster)
     for rail in range(rails):
-        leaf = _leaf(cluster, rail)
+        leaf = _leaf_suffix(cluster, rail)
         yield Arc(f"tx:{rail}", f"up:0{leaf}")
         yield Arc(f"down:0{leaf}" if levels else "up:0", f"rx:{rail}")
     for level in range(levels):
-        for leaf in dict.fromkeys(_leaf(cluster, rail) for rail in range(rails)) if level == 0 else ("",):
+        for leaf in dict.fromkeys(_leaf_suffix(cluster, rail) for rail in range(rails)) if level == 0 else ("",):
             yield Arc(f"up:{level}{leaf}", f"down:{level}{leaf}", None, level)
             if level + 1 < levels:
                 yield Arc(f"up:{level}{leaf}", f"up:{level + 1}", f"uplinks:{level}{leaf}:up")
                 yield Arc(f"down:{level + 1}", f"down:{level}{leaf}", f"uplinks:{level}{leaf}:down")
 
 
-def _leaf(cluster: Cluster, rail: int) -> str:
+def _leaf_suffix(cluster: Cluster, rail: int) -> str:
     """Return the suffix of the lowest tier's switch: the rail, if each has a leaf of its own."""
     return f":{rail}" if cluster.fabric.tiers and cluster.fabric.rail_optimised else ""
 
@@ -258,19 +258,19 @@ def _leaf(cluster: Cluster, rail: int) -> str:
 def _uplinks(cluster: Cluster, port_resources: list[Resource]) -> Iterator[Resource]:
     """Yield each host's share of the uplinks of each tier, per rail if the lowest tier has a leaf for each rail."""
     tiers = cluster.fabric.tiers
-    for level in range(_levels(cluster) - 1):
+    for level in range(_count_levels(cluster) - 1):
         share = math.prod(1 / tier.oversubscription for tier in tiers[: level + 1])
         for direction, ports_there in (("up", port_resources[::2]), ("down", port_resources[1::2])):
             below: dict[str, list[Resource]] = {}
             for rail, port in enumerate(ports_there):
-                below.setdefault(_leaf(cluster, rail) if level == 0 else "", []).append(port)
+                below.setdefault(_leaf_suffix(cluster, rail) if level == 0 else "", []).append(port)
             for leaf, of_leaf in below.items():
                 rate = sum(port.limit_bytes_per_s for port in of_leaf) * share
                 name = f"uplinks:{level}{leaf}:{direction}"
-                yield Resource(name, "uplinks", _uplink_words(tiers[level], share), rate, of_leaf[0].link)
+                yield Resource(name, "uplinks", _describe_uplinks(tiers[level], share), rate, of_leaf[0].link)
 
 
-def _uplink_words(tier: Tier, share: float) -> str:
+def _describe_uplinks(tier: Tier, share: float) -> str:
     ratio = f"oversubscribed {1 / share:.3g}:1" if share < 1 else "non-blocking"
     return f"uplinks of the {tier.name} tier, {ratio}"
 
@@ -280,7 +280,7 @@ def _refuse_unknown(host: Topology, resources: dict[str, Resource]) -> None:
 
     A PCIe link of unknown rate is not counted: the limit still holds, it may only be lower (`list_uncounted`).
     """
-    missing = [fact for kind, facts in _missing(resources).items() if kind != "PCIe" for fact in facts]
+    missing = [fact for kind, facts in _group_missing_facts(resources).items() if kind != "PCIe" for fact in facts]
     if missing:
         raise CannotJudge(
             f"{host.name} lacks facts: {'; '.join(missing[:8])}{' ...' if len(missing) > 8 else ''}",
@@ -290,10 +290,10 @@ def _refuse_unknown(host: Topology, resources: dict[str, Resource]) -> None:
 
 def list_uncounted(graph: FlowGraph) -> tuple[str, ...]:
     """Return the PCIe links of unknown rate, as `link: fact`."""
-    return tuple(_missing(graph.resources).get("PCIe", ()))
+    return tuple(_group_missing_facts(graph.resources).get("PCIe", ()))
 
 
-def _missing(resources: dict[str, Resource]) -> dict[str, list[str]]:
+def _group_missing_facts(resources: dict[str, Resource]) -> dict[str, list[str]]:
     missing: dict[str, list[str]] = {}
     for link, kind in dict.fromkeys((resource.link, resource.kind) for resource in resources.values()):
         limit = link_limit(link)

@@ -1,6 +1,6 @@
 """The time of a small collective by algorithm and protocol: t = latency + S / bandwidth.
 
-Latencies and bandwidths of protocols are NCCL's own (`tuning`); the least time over its protocols counts. The launch
+Latencies and bandwidths of protocols are NCCL's own (`tuning`); the minimum over the protocols is used. The launch
 overhead of an operation and the spread of the model were measured inside one host and are estimates over hosts.
 """
 
@@ -24,26 +24,26 @@ from railwright.topology.cluster import Cluster
 
 US = 1e-6
 WITH_PROTOCOLS = ("ring", "tree", "nvls", "nvlstree")
-_PEER_US = Constant(14.0, "us for one message of a pair over the network", NCCL_TUNING)
+_PEER_US = Constant(14.0, "us for one message between a pair over the network", NCCL_TUNING)
 _START_US = Constant(8.4, "us, start of a kernel with Simple", NCCL_TUNING)
-_PEERS_AT_ONCE = Constant(8, "pairs of a rank in flight", NCCL_LATENCY)
+_MAX_PEERS_IN_FLIGHT = Constant(8, "pairs in flight per rank", NCCL_LATENCY)
 _CHUNK_BYTES = Constant(4 * 1024 * 1024 / 8, "bytes of a step: NCCL_BUFFSIZE / 8 steps", NCCL_BUFFSIZE)
-_LAUNCH_US = Constant(12.0, "us from one operation's start to the next's, besides", HOST_SMALL_MEASURED)
-_OF_MODEL = Constant(0.35, "of NCCL's latency, in one host", HOST_SMALL_MEASURED)
-_RAMP = Constant(0.036, "of the bandwidth lost at most for each halving below 8 GiB", RAMP_MEASURED)
-_RAMP_PCIE = Constant(0.01, "of the bandwidth lost at most for each halving, PCIe alone", PCIE_RAMP_MEASURED)
+_LAUNCH_US = Constant(12.0, "us from one operation's start to the next, besides its latency", HOST_SMALL_MEASURED)
+_MODEL_SHARE = Constant(0.35, "of NCCL's latency, in one host", HOST_SMALL_MEASURED)
+_RAMP = Constant(0.036, "of the bandwidth, the maximum loss per halving below 8 GiB", RAMP_MEASURED)
+_RAMP_PCIE = Constant(0.01, "of the bandwidth, the maximum loss per halving, PCIe alone", PCIE_RAMP_MEASURED)
 _RAMP_FROM_BYTES = Constant(8 * 2**30, "bytes", RAMP_MEASURED)
-_MOST_HALVINGS = Constant(10, "halvings that are counted", RAMP_MEASURED)
+_MAX_HALVINGS = Constant(10, "halvings, the maximum that is counted", RAMP_MEASURED)
 _SPREAD_INSIDE = (
     Constant(1.35, "times shorter, in one host", HOST_SMALL_MEASURED),
     Constant(2.1, "times longer, in one host", HOST_SMALL_MEASURED),
 )
 # Clocks, cables and the proxy thread add to NCCL's figures more often than they take away.
 _SPREAD_BETWEEN = (Constant(1.35, "times shorter", NCCL_LATENCY), Constant(2.1, "times longer", NCCL_LATENCY))
-_SPREAD_OF_PLUGIN = Constant(1.15, "times, either way, where network and plugin bound the latency", NCCL_LATENCY)
+_SPREAD_OF_PLUGIN = Constant(1.15, "times, shorter or longer, if network and plugin bound the latency", NCCL_LATENCY)
 
 
-class _End(NamedTuple):
+class _BandEnd(NamedTuple):
     """An end of the band or its middle: latencies times `times`, and NCCL's caps as in `tuning.algbw`."""
 
     times: float = 1.0
@@ -57,8 +57,8 @@ def time_s(
     """Return the seconds of an operation of a size, by `protocol` or the fastest one, when large operations run at
     `algbw_bytes_per_s`.
     """
-    least, announced = tuning.network_us(cluster)
-    middle = _End(plugin_us=math.sqrt(least * announced))
+    real, announced = tuning.network_us(cluster)
+    middle = _BandEnd(plugin_us=math.sqrt(real * announced))
     return _time_s(cluster, collective, algorithm, size_bytes, algbw_bytes_per_s, protocol, middle)
 
 
@@ -77,29 +77,29 @@ def band_s(
     latency and bandwidth are independent, so the distance of each end from the middle is the root of the sum of their
     squares, not their sum. On EFA it is the sum, because it is unknown which of two latencies counts there.
     """
-    halvings = min(max(math.log2(_RAMP_FROM_BYTES.value / size_bytes), 0.0), _MOST_HALVINGS.value)
+    halvings = min(max(math.log2(_RAMP_FROM_BYTES.value / size_bytes), 0.0), _MAX_HALVINGS.value)
     over_pcie = cluster.hosts == 1 and not cluster.host.joins_gpus
     slow *= 1 - (_RAMP_PCIE if over_pcie else _RAMP).value * halvings
-    least, announced = tuning.network_us(cluster)
+    real, announced = tuning.network_us(cluster)
     shorter, longer = (spread.value for spread in (_SPREAD_BETWEEN if cluster.hosts > 1 else _SPREAD_INSIDE))
     if cluster.hosts > 1 and rccl.is_used(cluster):
         shorter, longer = 1 / rccl.LONGER[0].value, rccl.LONGER[1].value
     if announced:
         shorter = longer = _SPREAD_OF_PLUGIN.value
 
-    def seconds(rate: float, end: _End) -> float:
+    def seconds(rate: float, end: _BandEnd) -> float:
         return _time_s(cluster, collective, algorithm, size_bytes, rate, protocol, end)
 
-    shortest, longest = seconds(fast, _End(1 / shorter, least, 1)), seconds(slow, _End(longer, announced, -1))
+    shortest, longest = seconds(fast, _BandEnd(1 / shorter, real, 1)), seconds(slow, _BandEnd(longer, announced, -1))
     if not protocol and "LL" in tuning.protocols(cluster, algorithm) and tuning.may_be_ll(cluster, size_bytes):
-        end = _End(longer, announced, -1)
+        end = _BandEnd(longer, announced, -1)
         longest = max(longest, _time_s(cluster, collective, algorithm, size_bytes, slow, "LL", end))
     if announced:
         return shortest, longest
     usual = math.sqrt(fast * slow)
-    middle = seconds(usual, _End())
-    sooner = math.hypot(middle - seconds(fast, _End(passed=1)), middle - seconds(usual, _End(1 / shorter)))
-    later = math.hypot(seconds(slow, _End(passed=-1)) - middle, seconds(usual, _End(longer)) - middle)
+    middle = seconds(usual, _BandEnd())
+    sooner = math.hypot(middle - seconds(fast, _BandEnd(passed=1)), middle - seconds(usual, _BandEnd(1 / shorter)))
+    later = math.hypot(seconds(slow, _BandEnd(passed=-1)) - middle, seconds(usual, _BandEnd(longer)) - middle)
     return max(shortest, middle - sooner), min(longest, middle + later)
 
 
@@ -123,13 +123,13 @@ def latency_s(cluster: Cluster, collective: str, algorithm: str, protocol: str, 
 
 
 def _time_s(
-    cluster: Cluster, collective: str, algorithm: str, size_bytes: float, large: float, protocol: str, end: _End
+    cluster: Cluster, collective: str, algorithm: str, size_bytes: float, large: float, protocol: str, end: _BandEnd
 ) -> float:
     if algorithm not in WITH_PROTOCOLS:
         # Filling depends on the rate alone, so the spread of the latency does not apply to it.
         filling = _filling_s(cluster, collective, size_bytes, large)
         return end.times * _direct_latency_s(cluster, collective) + filling + size_bytes / large
-    share = 1.0 if cluster.hosts > 1 or algorithm == "nvls" else _OF_MODEL.value  # measured for rings only
+    share = 1.0 if cluster.hosts > 1 or algorithm == "nvls" else _MODEL_SHARE.value  # measured for rings only
     times = []
     for name in tuning.protocols(cluster, algorithm):
         if protocol not in ("", name):
@@ -143,8 +143,10 @@ def _time_s(
 def _direct_latency_s(cluster: Cluster, collective: str) -> float:
     """Return the start of the kernel plus a message for each remote peer, several of them in flight."""
     one_host = cluster.hosts == 1
-    steps = 0.0 if one_host else math.ceil(_peers(cluster, collective) / _PEERS_AT_ONCE.value) * _PEER_US.value
-    start = _START_US.value * (_OF_MODEL.value if one_host else 1.0)
+    steps = (
+        0.0 if one_host else math.ceil(_count_peers(cluster, collective) / _MAX_PEERS_IN_FLIGHT.value) * _PEER_US.value
+    )
+    start = _START_US.value * (_MODEL_SHARE.value if one_host else 1.0)
     return (_LAUNCH_US.value + start + steps) * US
 
 
@@ -156,11 +158,11 @@ def _filling_s(cluster: Cluster, collective: str, size_bytes: float, algbw_bytes
     """
     if domains(cluster) == 1:
         return 0.0
-    at_once = min(_peers(cluster, collective), _PEERS_AT_ONCE.value)
+    at_once = min(_count_peers(cluster, collective), _MAX_PEERS_IN_FLIGHT.value)
     message = size_bytes if collective == "send_recv" else size_bytes / cluster.ranks
     return 2 * at_once * min(message, _CHUNK_BYTES.value) / algbw_bytes_per_s
 
 
-def _peers(cluster: Cluster, collective: str) -> int:
+def _count_peers(cluster: Cluster, collective: str) -> int:
     """Return the number of peers that a rank sends to over the network, or at all inside one host."""
     return 1 if collective == "send_recv" else cluster.ranks - cluster.gpus_per_host * domain_hosts(cluster)

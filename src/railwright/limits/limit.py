@@ -29,7 +29,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Constant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A number from a source. A test holds that every number in `limits` is a Constant."""
+    """A number from a source. A test checks that every number in `limits` is a Constant."""
 
     value: float
     unit: str
@@ -44,7 +44,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="limit", forbid_unknown_fields=True):
-    """The best value a path can reach: a bandwidth from above, a latency from below."""
+    """The best value that a path can reach: an upper bound of a rate, a lower bound of a latency."""
 
     quantity: Quantity
     value: float
@@ -54,13 +54,15 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     bottleneck: str = ""
     """The id of that link or device; empty for a measured ceiling."""
     varies: float = 1.0
-    """The factor by which the next launch of a measured ceiling may be better, from their spread; at least 1."""
+    """The factor by which the next launch of a measured ceiling may be better, from the spread of its launches; at
+    least 1.
+    """
     derivation: tuple[Step, ...] = ()
     sources: tuple[Source, ...] = ()
 
 
 class AlgorithmBand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The band if one of several algorithms is taken, in the unit of the band that it belongs to."""
+    """The band of one of several algorithms, in the unit of the whole band."""
 
     algorithm: str
     low: float
@@ -93,7 +95,7 @@ class NoLimit(msgspec.Struct, frozen=True, kw_only=True, tag="no_limit", forbid_
 
 
 Bounds = tuple[Limit | NoLimit, Expected | None]
-"""A limit, and the band that healthy systems reach of it if known."""
+"""A limit or the reason why there is none, and the band of healthy systems if known."""
 
 
 def bandwidth_limit(

@@ -19,7 +19,7 @@ WHOLE_CORES = Constant(
     "of the time of a rank's cores, in which it computes or polls",
     Source("Railwright docs/limits.md", "files and Linpack"),
 )
-_BEYOND_MEMORY = Constant(1.05, "of the GPUs' memory in the matrix", TOP500)
+_BEYOND_MEMORY = Constant(1.05, "of the GPUs' memory filled by the matrix", TOP500)
 
 
 _MODEL = re.compile(r"\b(?:[A-Z]{1,4}[0-9]{2,4}[A-Z]?|PCIE|NVL)\b")
@@ -65,8 +65,8 @@ def memory_bytes(model: Device) -> int:
 
 
 def fp64_rate(gpu: Device) -> float | None:
-    """Return the FP64 rate of a GPU in flop/s: the topology's fact, else that of the one known model with the same
-    words.
+    """Return the FP64 rate of a GPU in flop/s: the topology's fact, else the rate of the shapes' GPUs of the same model
+    and form factor; None if they differ.
     """
     fact = gpu.facts.get("fp64_tensor_flop_per_s")
     if isinstance(fact, int | float):
@@ -78,6 +78,6 @@ def fp64_rate(gpu: Device) -> float | None:
 
 
 def _parse_kind(name: str) -> frozenset[str]:
-    """Return the model and form in a name, as `H100` and `PCIE` of `NVIDIA H100 PCIe`; empty without a model."""
+    """Return the model and form factor in a name: `H100` and `PCIE` for `NVIDIA H100 PCIe`; empty without a model."""
     words = set(_MODEL.findall(name.upper()))
     return frozenset(words) if any(any(letter.isdigit() for letter in word) for word in words) else frozenset()

@@ -9,7 +9,7 @@ from railwright.limits.sources import CUDA_ATTRIBUTES, JEDEC_DDR, SMBIOS
 from railwright.topology.devices import Device, Link, MemoryLink, Topology
 from railwright.topology.gpus import TRANSFERS_A_MEMORY_CLOCK, memory_rate
 
-TRANSFERS_A_CLOCK = Constant(TRANSFERS_A_MEMORY_CLOCK, "transfers a memory clock: double data rate", CUDA_ATTRIBUTES)
+TRANSFERS_A_CLOCK = Constant(TRANSFERS_A_MEMORY_CLOCK, "transfers per memory clock: double data rate", CUDA_ATTRIBUTES)
 
 
 def limit(link: Link) -> Limit | NoLimit:

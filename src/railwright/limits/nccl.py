@@ -1,7 +1,8 @@
-"""The rates that NCCL reaches of each link on healthy machines: experience and NCCL's planning figures, never a limit.
+"""The bands of rates that NCCL reaches on each kind of link, from measurements of healthy machines and NCCL's own
+planning figures. They are never limits.
 
 Each resource of the flow program has a band (low, high) in bytes/s. The program is solved with all lows and with all
-highs. So the band of a collective follows from its links and is fitted to no system.
+highs. So the band of a collective follows from its links and is not fitted to any system.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from railwright.topology.devices import Device, EthernetLink, NvlinkLink, PcieLi
 
 # NVLink generation -> NCCL's planning rate of one link
 _NVLINK: dict[int, Constant] = {
-    1: Constant(18.0e9, "bytes/s a link and direction, SM60", sources.NCCL_TOPO),
-    2: Constant(20.0e9, "bytes/s a link and direction, SM70", sources.NCCL_TOPO),
-    3: Constant(20.0e9, "bytes/s a link and direction, SM80", sources.NCCL_TOPO),
-    4: Constant(20.6e9, "bytes/s a link and direction, SM90", sources.NCCL_TOPO),
-    5: Constant(40.1e9, "bytes/s a link and direction, SM100", sources.NCCL_TOPO),
+    1: Constant(18.0e9, "bytes/s per link and direction, SM60", sources.NCCL_TOPO),
+    2: Constant(20.0e9, "bytes/s per link and direction, SM70", sources.NCCL_TOPO),
+    3: Constant(20.0e9, "bytes/s per link and direction, SM80", sources.NCCL_TOPO),
+    4: Constant(20.6e9, "bytes/s per link and direction, SM90", sources.NCCL_TOPO),
+    5: Constant(40.1e9, "bytes/s per link and direction, SM100", sources.NCCL_TOPO),
 }
 _NVLINK_OTHERS_LOW = Constant(0.77, "of NCCL's planning rate, all_gather and others", sources.H200_GATHERS)
 _NVLINK_SHARE = (
@@ -36,7 +37,7 @@ _NVLS: dict[int, Constant] = {
     10: Constant(0.74, "of NVLink's planning rate, NVLS", sources.NCCL_TUNING),
 }
 _NVLS_OVER_HOSTS = Constant(0.594 / 0.74, "of NVLS in one host, over a rack, low", sources.NVL72_MEASURED)
-_CAP_SPARE = Constant(0.1, "of NCCL's caps on trees, either way", sources.NCCL_LATENCY)
+_CAP_UNCERTAINTY = Constant(0.1, "of NCCL's caps on trees, up and down", sources.NCCL_LATENCY)
 _STEADY = ("all_reduce", "send_recv")
 TREE_SHARE = Constant(0.92, "of the ring's rate on the same links", sources.NCCL_TUNING)
 _XGMI_SHARE = (
@@ -48,8 +49,8 @@ _NIC_SHARE = (
     Constant(0.98, "of a port's payload rate, high", sources.NCCL_ON_NICS),
 )
 TCP_BAND = (
-    Constant(1.2e9, "bytes/s a port over sockets, low", sources.NCCL_SOCKETS),
-    Constant(6e9, "bytes/s a port over sockets, high", sources.NCCL_SOCKETS),
+    Constant(1.2e9, "bytes/s per port over sockets, low", sources.NCCL_SOCKETS),
+    Constant(6e9, "bytes/s per port over sockets, high", sources.NCCL_SOCKETS),
 )
 _ALL_TO_ALL_LOW = Constant(0.75, "of a port's payload rate, many peers at once", sources.P5_ALL_TO_ALL)
 # NCCL plans PCIe with 12, 24, 48 GB/s for Gen3, 4, 5 x16: this share of its raw rate
@@ -119,7 +120,7 @@ class Bands:
         slower = algorithm == "tree" and case.cluster.hosts > 1 and rccl.is_used(case.cluster)
         self._low = rccl.TREE_LOW.value / TREE_SHARE.value if slower else 1.0
 
-    def of(self, resource: Resource) -> Band:
+    def find(self, resource: Resource) -> Band:
         """Return the band of a resource."""
         at_a_gpu = self._gpus & {resource.link.a, resource.link.b}
         cap = self._case.gpu_cap_bytes_per_s if at_a_gpu else math.inf
@@ -127,10 +128,10 @@ class Bands:
         if at_a_gpu and self._no_peers and low is not None:
             rate = resource.limit_bytes_per_s
             low, high = min(low, _WITHOUT_PEERS[0].value * rate), min(high, _WITHOUT_PEERS[1].value * rate)
-        most = resource.limit_bytes_per_s
+        maximum = resource.limit_bytes_per_s
         return Band(
-            None if low is None else min(min(low, cap) * self._share * self._low, most),
-            min(min(high, cap) * self._share, most),
+            None if low is None else min(min(low, cap) * self._share * self._low, maximum),
+            min(min(high, cap) * self._share, maximum),
         )
 
     def _find_band(self, resource: Resource) -> Band:
@@ -142,7 +143,7 @@ class Bands:
             low = _ALL_TO_ALL_LOW if self._collective == "all_to_all" else _NIC_SHARE[0]
             return Band(min(low.value * rate, cap), min(_NIC_SHARE[1].value * rate, cap))
         if isinstance(protocol, NvlinkLink):
-            return self._nvlink(protocol)
+            return self._nvlink_band(protocol)
         if isinstance(protocol, XgmiLink):
             return Band(_XGMI_SHARE[0].value * rate, _XGMI_SHARE[1].value * rate)
         if isinstance(protocol, PcieLink):
@@ -155,7 +156,7 @@ class Bands:
         return self._socket_band(resource) if isinstance(protocol, SmpLink) else self._cpu_band(resource)
 
     def _bypasses_kernel(self, resource: Resource) -> bool:
-        """Whether NCCL's plugin for that NIC takes TCP out of the kernel and into GPU memory (GPUDirect-TCPX)."""
+        """Report whether NCCL's plugin for that NIC moves TCP data past the kernel into GPU memory (GPUDirect-TCPX)."""
         nic = self._host.device(resource.link.a)
         return nic is not None and nic.facts.get("gpudirect_tcp") is True
 
@@ -167,16 +168,16 @@ class Bands:
         known = [end for end in ends if end is not None]
         return any(end.kind in ("nic", "card") or end.facts.get("integrated") is True for end in known)
 
-    def _nvlink(self, protocol: NvlinkLink) -> Band:
-        planned, reached = _NVLINK.get(protocol.generation), self._nvls() if self._reducing else (1.0, 1.0)
+    def _nvlink_band(self, protocol: NvlinkLink) -> Band:
+        planned, reached = _NVLINK.get(protocol.generation), self._nvls_shares() if self._reducing else (1.0, 1.0)
         if planned is None or reached is None:
             return _UNKNOWN
         rate = planned.value * protocol.links
         low = _NVLINK_SHARE[0] if self._collective in _STEADY else _NVLINK_OTHERS_LOW
         return Band(low.value * rate * reached[0], _NVLINK_SHARE[1].value * rate * reached[1])
 
-    def _nvls(self) -> tuple[float, float] | None:
-        """Return (low, high) of NVLS; low is less over the hosts of a rack, by the one rack that was measured."""
+    def _nvls_shares(self) -> tuple[float, float] | None:
+        """Return the shares (low, high) of NVLS; low is lower over the hosts of a rack, from the one rack measured."""
         found = _NVLS.get(compute_major(self._host))
         if found is None:
             return None
@@ -202,7 +203,7 @@ class Bands:
         return Band(max(_ACROSS_CPU_LOW.value, self._peer_rate()) if crosses else math.inf, math.inf)
 
     def _peer_rate(self) -> float:
-        """Return the least rate between GPUs through a CPU, a share of their links; 0 if NICs' data crosses it too."""
+        """Return the minimum rate between GPUs through a CPU, from their slowest link; 0 if NICs' data crosses it."""
         if self._case.cluster.hosts > 1 and not self._nics_below_switches:
             return 0.0
         links = [link.protocol for link in self._host.links if link.b in self._gpus]
@@ -212,12 +213,16 @@ class Bands:
 
 def tree_cap(cluster: Cluster, algorithm: str) -> tuple[float, float] | None:
     """Return NCCL's own cap on the busbw of trees over domains as (low, high) in bytes/s; None without a cap."""
-    most = tuning.channel_most(cluster, algorithm) if algorithm in ("tree", "nvlstree") else math.inf
-    return None if math.isinf(most) else ((1 - _CAP_SPARE.value) * most, (1 + _CAP_SPARE.value) * most)
+    maximum = tuning.channel_cap(cluster, algorithm) if algorithm in ("tree", "nvlstree") else math.inf
+    return (
+        None
+        if math.isinf(maximum)
+        else ((1 - _CAP_UNCERTAINTY.value) * maximum, (1 + _CAP_UNCERTAINTY.value) * maximum)
+    )
 
 
 def _every_gpu_has_a_nic_at_its_switch(host: Topology) -> bool:
-    """Report whether no GPU needs a CPU to reach a NIC."""
+    """Report whether every GPU is below a PCIe switch that has a NIC."""
     switches = {switch.id for switch in host.of_kind("pcie_switch")}
     near = {kind: {link.a for link in host.links if link.b in ids} for kind, ids in (
         ("gpu", {gpu.id for gpu in host.of_kind("gpu")}),
@@ -237,11 +242,11 @@ def _cpu_class(cpu: Device) -> str:
         return next(
             (
                 name
-                for name, least in _AMD_MODELS.items()
-                if known and (family, model) >= tuple(number.value for number in least)
+                for name, lowest in _AMD_MODELS.items()
+                if known and (family, model) >= tuple(number.value for number in lowest)
             ),
             "AMD",
         )
     if facts.get("vendor") != "GenuineIntel" or not isinstance(model, int):
         return ""
-    return next(name for name, least in _INTEL_MODELS.items() if model >= least.value)
+    return next(name for name, lowest in _INTEL_MODELS.items() if model >= lowest.value)

@@ -1,8 +1,8 @@
 """The number of channels for a message between GPUs of one host, and their rate.
 
 A message to one peer gets few channels, because NCCL shares them out as if every rank sent to all others at once. Only
-parts of more than 16 MiB a channel double them. So the channels limit a ring of sends that is large enough to fill a
-link, and more so with more ranks.
+parts of more than 16 MiB per channel double their number. So the channels limit a ring of sends that is large enough to
+fill a link, and more so with more ranks.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from railwright.limits.sources import NCCL_P2P, P2P_MEASURED
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import NvlinkLink
 
-_FOR_EACH_LINK = Constant(2, "channels a peer for each NVLink to it", NCCL_P2P)
-_MOST = Constant(32, "channels, of the 24 of collectives rounded up to a power of two", NCCL_P2P)
-_LEAST_PART = Constant(64 * 1024, "bytes for one channel, an eighth of a chunk", NCCL_P2P)
-_MOST_PART = Constant(16 * 1024 * 1024, "bytes for one channel, 32 chunks", NCCL_P2P)
-_CHANNEL = Constant(19.0e9, "bytes/s a channel, copied through NCCL's own buffers, low", P2P_MEASURED)
-_CHANNEL_HIGH = Constant(1.1 * 20.4e9, "bytes/s a channel, high: a tenth above the measured rate", P2P_MEASURED)
+_CHANNELS_PER_LINK = Constant(2, "channels to a peer per NVLink to it", NCCL_P2P)
+_MAX_CHANNELS = Constant(32, "channels, of the 24 of collectives rounded up to a power of two", NCCL_P2P)
+_MIN_PART_BYTES = Constant(64 * 1024, "bytes for one channel, an eighth of a chunk", NCCL_P2P)
+_MAX_PART_BYTES = Constant(16 * 1024 * 1024, "bytes for one channel, 32 chunks", NCCL_P2P)
+_CHANNEL_LOW = Constant(19.0e9, "bytes/s per channel, copied through NCCL's own buffers, low", P2P_MEASURED)
+_CHANNEL_HIGH = Constant(
+    1.1 * 20.4e9, "bytes/s per channel, high: a tenth above the highest measured rate", P2P_MEASURED
+)
 
 
 def band_bytes_per_s(cluster: Cluster, size_bytes: int) -> tuple[float, float]:
@@ -26,18 +28,18 @@ def band_bytes_per_s(cluster: Cluster, size_bytes: int) -> tuple[float, float]:
     if cluster.hosts > 1 or not links:
         return float("inf"), float("inf")
     used = channels(cluster.ranks, min(links), size_bytes)
-    return used * _CHANNEL.value, used * _CHANNEL_HIGH.value
+    return used * _CHANNEL_LOW.value, used * _CHANNEL_HIGH.value
 
 
 def channels(ranks: int, links: int, size_bytes: int) -> int:
     """Return the number of channels of a message between GPUs joined by `links` NVLinks, in one host with `ranks`
     ranks.
     """
-    most = 1 << (min(int(_FOR_EACH_LINK.value) * links, int(_MOST.value)) - 1).bit_length()
-    found = most
-    while found * ranks > most and found > 1:
+    maximum = 1 << (min(int(_CHANNELS_PER_LINK.value) * links, int(_MAX_CHANNELS.value)) - 1).bit_length()
+    found = maximum
+    while found * ranks > maximum and found > 1:
         found //= 2
-    found = min(found, -(-size_bytes // int(_LEAST_PART.value)))
-    while size_bytes > found * _MOST_PART.value and 2 * found <= most:
+    found = min(found, -(-size_bytes // int(_MIN_PART_BYTES.value)))
+    while size_bytes > found * _MAX_PART_BYTES.value and 2 * found <= maximum:
         found *= 2
     return found

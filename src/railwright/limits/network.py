@@ -1,6 +1,11 @@
 """The payload rate of a NIC's port: RoCEv2 and TCP over Ethernet, InfiniBand, and SRD of AWS's EFA.
 
-payload share = MTU / (MTU + headers of one packet), for full packets of a long transfer.
+The payload's share of the line rate, for full packets of a long transfer and an MTU in bytes:
+
+RoCEv2        MTU / (MTU + 82), where MTU is the largest RDMA MTU that fits into the Ethernet MTU.
+TCP           (MTU - 52) / (MTU + 38)
+InfiniBand    MTU / (MTU + 26)
+EFA           MTU / (MTU + 38): Ethernet's framing alone, because SRD's headers are not public.
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ def largest_rdma_mtu(room_bytes: float) -> int:
 
 
 def rdma_mtu(ethernet_mtu_bytes: int) -> int:
-    """Return the RDMA MTU for an Ethernet MTU: the largest of 256 to 4096 that leaves room for the headers."""
+    """Return the RDMA MTU for an Ethernet MTU: the largest of 256 to 4096 that leaves room for headers, else 256."""
     return largest_rdma_mtu(ethernet_mtu_bytes - ROCE_BYTES.value) or int(RDMA_MTUS[0].value)
 
 
@@ -60,7 +65,7 @@ def find_payload(protocol: EthernetLink | InfinibandLink | EfaLink) -> Payload |
 
 
 def limit(link: Link) -> Limit | NoLimit:
-    """Return the limit of a port, each direction."""
+    """Return the limit of a port, in each direction."""
     protocol = link.protocol
     assert isinstance(protocol, EthernetLink | InfinibandLink | EfaLink)
     payload = find_payload(protocol)

@@ -1,4 +1,4 @@
-"""NVLink, NVLink-C2C and AMD's Infinity Fabric: active links times the rate of one link, each direction."""
+"""NVLink, NVLink-C2C and AMD's Infinity Fabric: active links times the rate of one link, in each direction."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from railwright.topology.gpus import is_nvidia
 from railwright.units import format_bandwidth
 
 LINK_RATE: dict[int, Constant] = {
-    1: Constant(20e9, "bytes/s a link and direction", sources.NVLINK_PASCAL),
-    2: Constant(25e9, "bytes/s a link and direction", sources.NVLINK_VOLTA),
-    3: Constant(25e9, "bytes/s a link and direction", sources.NVLINK_AMPERE),
-    4: Constant(25e9, "bytes/s a link and direction", sources.NVLINK_HOPPER),
-    5: Constant(50e9, "bytes/s a link and direction", sources.NVLINK_BLACKWELL),
+    1: Constant(20e9, "bytes/s per link and direction", sources.NVLINK_PASCAL),
+    2: Constant(25e9, "bytes/s per link and direction", sources.NVLINK_VOLTA),
+    3: Constant(25e9, "bytes/s per link and direction", sources.NVLINK_AMPERE),
+    4: Constant(25e9, "bytes/s per link and direction", sources.NVLINK_HOPPER),
+    5: Constant(50e9, "bytes/s per link and direction", sources.NVLINK_BLACKWELL),
 }
 XGMI_RATE: dict[int, Constant] = {
-    3: Constant(50e9, "bytes/s a link and direction", sources.CDNA2),
-    4: Constant(64e9, "bytes/s a link and direction", sources.CDNA3),
-    5: Constant(76.8e9, "bytes/s a link and direction", sources.CDNA4),
+    3: Constant(50e9, "bytes/s per link and direction", sources.CDNA2),
+    4: Constant(64e9, "bytes/s per link and direction", sources.CDNA3),
+    5: Constant(76.8e9, "bytes/s per link and direction", sources.CDNA4),
 }
-C2C_RATE = Constant(450e9, "bytes/s a direction", sources.GRACE_HOPPER)
+C2C_RATE = Constant(450e9, "bytes/s per direction", sources.GRACE_HOPPER)
 _NOT_KNOWN = "NVLink of "
 _CUT_SHORT = " more"
 """The end of a list of devices in `Topology.unknown` that was cut to its first entries."""
@@ -40,7 +40,7 @@ def find_unknown_gpus(machine: Topology) -> tuple[str, ...]:
 
 
 def limit(link: Link) -> Limit | NoLimit:
-    """Return the limit of the links between two devices, each direction."""
+    """Return the limit of the links between two devices, in each direction."""
     protocol = link.protocol
     if isinstance(protocol, C2cLink):
         return _limit(link, C2C_RATE.value, "NVLink-C2C", C2C_RATE)

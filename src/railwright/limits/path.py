@@ -33,7 +33,7 @@ _WIDE_ENOUGH = frozenset({"", "root complex", "card", "namespace", "drive contro
 
 @cache  # each collective, algorithm and fault needs the same links again
 def link_limit(link: Link) -> Limit | NoLimit:
-    """Return the limit of a link of any protocol, each direction."""
+    """Return the limit of a link of any protocol, in each direction."""
     match link.protocol:
         case PcieLink():
             return pcie.limit(link)
@@ -61,7 +61,7 @@ def path_limit(path: Path) -> Limit | NoLimit:
 
 
 def limit_over_nics(path: Path, count: int) -> Limit | NoLimit:
-    """Return the limit of a path over `count` NICs of each end at once: their links count so often, others once."""
+    """Return the limit of a path over `count` NICs at each end: their links count `count` times, others once."""
     nics = {device for device in path.devices if device.startswith("nic")}
     found = []
     for link in path.links:

@@ -33,8 +33,8 @@ _DLLP_INTERVAL: dict[int, Constant] = {
     512: Constant(182, "byte times", PCIE_BENCH),
 }
 MAX_PAYLOAD_RANGE = (
-    Constant(128, "bytes, the least MaxPayload", PCIE_SPEC),
-    Constant(4096, "bytes, the largest MaxPayload", PCIE_SPEC),
+    Constant(128, "bytes, the minimum MaxPayload", PCIE_SPEC),
+    Constant(4096, "bytes, the maximum MaxPayload", PCIE_SPEC),
 )
 
 
@@ -65,19 +65,21 @@ def payload_rate(raw: float, max_payload_bytes: float) -> float:
 
 
 def payload_rate_with_dllps(raw: float, max_payload_bytes: int) -> float:
-    """Return `payload_rate` less acknowledgements and flow control as specified (512 B rate above 512 B)."""
+    """Return `payload_rate` less acknowledgements and flow control as specified; a MaxPayload above 512 B counts as 512
+    B.
+    """
     interval = _DLLP_INTERVAL[min(max_payload_bytes, max(_DLLP_INTERVAL))]
     return payload_rate(raw, max_payload_bytes) * (1 - DLLP_BYTES.value / interval.value)
 
 
 class Rates(NamedTuple):
-    """The rates of a link in bytes/s, each direction."""
+    """The rates of a link in bytes/s, in each direction."""
 
     raw: float
     payload: float
-    """The payload rate; with the largest MaxPayload if it cannot be read."""
+    """The payload rate; with the maximum MaxPayload if it cannot be read."""
     with_dllps: float
-    """The same less acknowledgements and flow control; with the least MaxPayload if it cannot be read."""
+    """The same less acknowledgements and flow control; with the minimum MaxPayload if it cannot be read."""
     payload_bytes: int
 
 
@@ -86,14 +88,14 @@ def rates(protocol: PcieLink) -> Rates | None:
     raw = raw_rate(protocol.gt_per_s, protocol.width) if protocol.gt_per_s and protocol.width else None
     if raw is None:
         return None
-    least, most = (int(bound.value) for bound in MAX_PAYLOAD_RANGE)
-    known = protocol.max_payload_bytes if protocol.max_payload_bytes in range(least, most + 1) else None
-    low = payload_rate_with_dllps(raw, _specified_payload(known or least))
-    return Rates(raw, payload_rate(raw, known or most), low, known or most)
+    minimum, maximum = (int(bound.value) for bound in MAX_PAYLOAD_RANGE)
+    known = protocol.max_payload_bytes if protocol.max_payload_bytes in range(minimum, maximum + 1) else None
+    low = payload_rate_with_dllps(raw, _specified_payload(known or minimum))
+    return Rates(raw, payload_rate(raw, known or maximum), low, known or maximum)
 
 
 def limit(link: Link) -> Limit | NoLimit:
-    """Return the limit of a PCIe link, each direction."""
+    """Return the limit of a PCIe link, in each direction."""
     protocol = link.protocol
     assert isinstance(protocol, PcieLink)
     if (found := rates(protocol)) is None:

@@ -25,26 +25,26 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def to_time(self, size_bytes: int) -> Rate:
         """Return the seconds for `size_bytes` at these rates: the limit is the least time."""
-        least = size_bytes / self.limit
+        minimum = size_bytes / self.limit
         if self.expected_low is None or self.expected_high is None:
-            return Rate(limit=least)
+            return Rate(limit=minimum)
         ways = tuple(replace(way, low=size_bytes / way.high, high=size_bytes / way.low) for way in self.ways)
-        shortest = max(size_bytes / self.expected_high, least)
-        return Rate(limit=least, expected_low=shortest, expected_high=size_bytes / self.expected_low, ways=ways)
+        shortest = max(size_bytes / self.expected_high, minimum)
+        return Rate(limit=minimum, expected_low=shortest, expected_high=size_bytes / self.expected_low, ways=ways)
 
     @property
     def middle(self) -> float | None:
-        """The geometric mean of the band; None without a band."""
+        """The mean of the band's two ends; None without a band."""
         if self.expected_low is None or self.expected_high is None:
             return None
         return (self.expected_low + self.expected_high) / 2
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The part of the limit that one kind of link decides, and the gain from relaxing it."""
+    """The share of the limit that one kind of link decides, and the rate if that kind were twice as fast."""
 
     what: str
-    """The kind of resource, as `NIC port`."""
+    """The kind of resource, such as `NIC port`."""
     where: tuple[str, ...]
     """Ids of links, or of NIC ports with their direction."""
     share: float

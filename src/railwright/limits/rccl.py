@@ -29,7 +29,7 @@ LL_SHARE = {
     "ring": Constant(0.08, "of the bandwidth, Ring and LL", RCCL_TUNING),
 }
 TREE_LOW = Constant(0.59, "of the ring's rate on the same links", RCCL_TUNING)
-TREE_UP_TO_BYTES = Constant(256 * 2**20, "bytes, up to where a ring over hosts counts a tenth and the tree is taken",
+TREE_UP_TO_BYTES = Constant(256 * 2**20, "bytes, up to which a ring over hosts counts a tenth and RCCL takes the tree",
                             RCCL_TUNING)  # fmt: skip
 LONGER = (
     Constant(1.8, "times longer over hosts, at least", RCCL_MEASURED),

@@ -12,11 +12,11 @@ from railwright.topology.paths import KIND_ORDER, Affinity
 from railwright.units import format_bandwidth
 
 _STEP_US = (
-    Constant(10, "us a step of one connection, fast", NCCL_2409),
-    Constant(12, "us a step of one connection, slow", NCCL_2409),
+    Constant(10, "us per step of one connection, fast", NCCL_2409),
+    Constant(12, "us per step of one connection, slow", NCCL_2409),
 )
 _CHUNK_BYTES = Constant(128 * 1024, "bytes in flight for each step of a connection", NCCL_2409)
-_NEAR = KIND_ORDER[: KIND_ORDER.index("P2C") + 1]
+_NEAR_KINDS = KIND_ORDER[: KIND_ORDER.index("P2C") + 1]
 """The path kinds over which NCCL uses GPUDirect RDMA by default."""
 
 
@@ -26,11 +26,11 @@ def software_limits(cluster: Cluster, collective: str, algorithm: str) -> tuple[
         return ()
     found = []
     affinity = Affinity(cluster.host)
-    far = [gpu.id for gpu in affinity.gpus if nearest_nic_kind(affinity, gpu.id) not in _NEAR]
+    far = [gpu.id for gpu in affinity.gpus if nearest_nic_kind(affinity, gpu.id) not in _NEAR_KINDS]
     if far and algorithm == "direct":
         found.append(
-            f"receivers with no NIC under their PCIe switch ({_named(far)}) take their data through the CPU: PXN helps"
-            f" the sender only ({NCCL_PXN}); expect less there than the limit"
+            f"receivers with no NIC under their PCIe switch ({_format_names(far)}) take their data through the CPU: PXN"
+            f" helps the sender only ({NCCL_PXN}); expect less there than the limit"
         )
     if algorithm == "direct":
         without = solve(build_problem(cluster, collective, "direct", relay="none")).rate_bytes_per_s
@@ -54,8 +54,8 @@ def far_gpus(host: Topology) -> list[tuple[str, PathKind]]:
     """Return the GPUs whose nearest NIC is beyond the CPU, each with the kind of the path to it."""
     affinity = Affinity(host)
     kinds = ((gpu.id, nearest_nic_kind(affinity, gpu.id)) for gpu in affinity.gpus)
-    return [(gpu, kind) for gpu, kind in kinds if kind is not None and kind not in _NEAR]
+    return [(gpu, kind) for gpu, kind in kinds if kind is not None and kind not in _NEAR_KINDS]
 
 
-def _named(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 8 else f"{', '.join(names[:8])} ..."

@@ -26,7 +26,7 @@ NVBANDWIDTH_H200 = Source(
 )
 NVBANDWIDTH_24 = Source(
     "NVIDIA nvbandwidth issue 24",
-    "by kernel on hosts of eight H100: host to device 35.0 to 35.4 GB/s, device to host 52.8; alike with H20 and H800",
+    "by kernel on hosts of eight H100: host to device 35.0 to 35.4 GB/s, device to host 52.8; similar with H20, H800",
 )
 COPIES_MEASURED = Source(
     "Railwright docs/measured/1xh100, 2xh200, 4xh200 and 8xh200",
@@ -35,16 +35,18 @@ COPIES_MEASURED = Source(
 )
 LOADS_MEASURED = Source(
     COPIES_MEASURED.title,
-    "a load of the own memory 138 to 143 ns, over NVLink 792 to 855, of host memory over PCIe 1180 to 1300",
+    "a load from the GPU's own memory takes 138 to 143 ns, over NVLink 792 to 855, from host memory over PCIe 1180"
+    " to 1300",
 )
 SMALL_COPIES = Source(
     COPIES_MEASURED.title,
-    "a copy of 8 bytes by the GPU's clock 19 to 41 loads of its own memory, by the host's 38 to 67; NIXL 1.0 to 1.6",
+    "a copy of 8 bytes takes as long as 19 to 41 loads from the GPU's own memory by the GPU's clock, 38 to 67 by the"
+    " host's; NIXL takes 1.0 to 1.6 times the latter",
 )
 CUDA_ATTRIBUTES = Source("NVIDIA CUDA Driver API", "memory clock rate and global memory bus width; double data rate")
 CDNA3 = Source("AMD CDNA 3 Architecture white paper", "Infinity Fabric between GPUs: 64 GB/s a link and direction")
 CDNA4 = Source(
-    "AMD's page of MI355X, as others quote it",
+    "AMD's MI355X page, as others quote it",
     "Infinity Fabric: 153 GB/s a link both ways, 76.8 GB/s a direction: 16 lanes of 38.4 GT/s",
 )
 CDNA2 = Source(
@@ -61,7 +63,8 @@ ROCE = Source("InfiniBand Architecture Specification 1.5, Annex A17 RoCEv2", "pa
 IBTA = Source("InfiniBand Architecture Specification 1.5", "sections 7 and 9, packet headers")
 NCCL_LINES = Source(_NCCL, "src/device/prims_ll.h and prims_ll128.h: 4 of 8 bytes and 120 of 128 are data")
 LL_MEASURED = Source(
-    "Railwright docs/measured/2xh200, 4xh200 and 8xh200", "NCCL_PROTO=LL at 1 GiB and more: 121 to 158 GB/s of 141"
+    "Railwright docs/measured/2xh200, 4xh200 and 8xh200",
+    "NCCL_PROTO=LL at 1 GiB and more: 121 to 158 GB/s, NCCL's cap is 141",
 )
 RFC_IP_TCP = Source("RFC 791, RFC 8200, RFC 9293, RFC 7323", "header lengths, time-stamp option")
 JEDEC_DDR = Source("JEDEC JESD79", "data rate and 64-bit data bus of a channel")
@@ -76,11 +79,12 @@ NVLINK_RINGS = Source(
 )
 NCCL_ON_NICS = Source(
     "nccl-tests issues 175 and 152, stas00/ml-engineering network/README.md",
-    "all_reduce 86, 93.3 and 92 GB/s over 4x 200 Gb/s: 0.88 to 0.95 of payload; 5 % below, 3 % above",
+    "all_reduce 86, 93.3 and 92 GB/s over 4x 200 Gb/s: 0.88 to 0.95 of payload;"
+    " the band extends 5 % below that and 3 % above",
 )
 P5_ALL_TO_ALL = Source(
     "crazyguitar/aws-gpu-communication-benchmark, nccl_alltoall.csv",
-    "2 to 32 hosts reach 0.79 to 0.88 of the limit; 5 % below",
+    "2 to 32 hosts reach 0.79 to 0.88 of the limit; the low end is 5 % below 0.79",
 )
 NCCL_412 = Source("NCCL issue 412", "16 GB/s is normal where NIC and GPU meet at the CPU")
 CROSS_NUMA_MEASURED = Source(
@@ -90,34 +94,34 @@ CROSS_NUMA_MEASURED = Source(
 )
 ROME_SOCKETS_MEASURED = Source(
     "p2pBandwidthLatencyTest of 8 A40, two EPYC 7302, nccl-tests issue 74",
-    "across sockets 19.6 to 20.8 GB/s each way at once; a fifth above",
+    "across sockets 19.6 to 20.8 GB/s each way at once; the high end is a fifth above 20.8",
 )
 LINUX_ZEN = Source("Linux 6.12", "arch/x86/kernel/cpu/amd.c, families and models of Zen 1 to 5")
 PCIE_RAMP_MEASURED = Source(
     "NCCL ring of 8 RTX PRO 6000 below two switches, testdata/calibration/pcie.csv",
-    "45.6 GB/s at 64 MiB, 46.4 at 1 GiB: 0.5 % a halving; twice that",
+    "45.6 GB/s at 64 MiB, 46.4 at 1 GiB: 0.5 % per halving; the model allows twice as much",
 )
 AMD_XGMI = Source(
     "AMD ROCm blog 2025-03-02, RCCL Bandwidth and xGMI Performance on MI300X",
-    "protocol and CRC leave about 48 of 64 GB/s a link; 13 % below that for the algorithm",
+    "protocol and CRC leave about 48 of 64 GB/s a link; the low end is 13 % below that, for the algorithm",
 )
 P2C_MEASURED = Source(
     "Measured on GH200 (NCCL issues)", "96.1 GB/s of 100 through the Grace CPU with GPUDirect, 79.7 without"
 )
-NCCL_2409 = Source("NCCL issue 2409", "128 KiB chunks, 10 to 12 us a step: 13 GB/s beside a full line rate")
+NCCL_2409 = Source("NCCL issue 2409", "128 KiB chunks, 10 to 12 us a step: 13 GB/s per NIC, whatever its line rate")
 NCCL_PXN = Source(_NCCL, "src/transport/net.cc, recvSetup: PXN is not used on receive")
 NCCL_BUFFSIZE = Source("NCCL user guide, Environment Variables", "NCCL_BUFFSIZE, 4 MiB by default, in 8 steps")
 NVL72_MEASURED = Source(
     "nccl-tests of 72 GB200 in one NVLink domain", "all_reduce 835 GB/s busbw: 429 GB/s a GPU in the switches"
 )
 NCCL_SOCKETS = Source(
-    "nccl-tests over sockets by mistake, GKE A3 and Alps", "4 and 5.4 GB/s where RDMA makes 340 and 122"
+    "nccl-tests over sockets by mistake, GKE A3 and Alps", "4 and 5.4 GB/s where RDMA reaches 340 and 122"
 )
 HOST_SMALL_MEASURED = Source(
     "Railwright testdata/external/nccl_tests, 2, 4 and 8 H200 of one host, NCCL 2.28.9",
-    "small operations take 13 to 30 us: 12 us and 0.35 of NCCL's model, within a factor of 1.8",
+    "small operations take 13 to 30 us: 12 us plus 0.35 of NCCL's model, within a factor of 1.8",
 )
-NCCL_LATENCY = Source("Railwright docs/calibration.md", "latency over hosts: an estimate, held against no row")
+NCCL_LATENCY = Source("Railwright docs/calibration.md", "latency over hosts: an estimate, not compared with any row")
 OFI_LATENCY = Source(
     "aws-ofi-nccl 2daf7d3", "src/platform-aws.cpp, the latency that the plugin reports to NCCL, by platform"
 )
@@ -139,16 +143,17 @@ FP64_TENSOR = Source("The GPU's datasheet", "FP64 rate, on tensor or matrix core
 SYMMETRIC_MEASURED = Source("Railwright, measured on 2 H200", "docs/measured/2xh200, symmetric buffers")
 RAMP_MEASURED = Source(_TWO_H200, "reduce_scatter 237 GB/s at 128 MiB and 313 at 8 GiB, all_reduce 284 and 347")
 H200_GATHERS = Source(
-    _TWO_H200, "all_gather, reduce_scatter 291 to 326 GB/s, 0.785 of the planning rate and up; 2 % below"
+    _TWO_H200,
+    "all_gather, reduce_scatter 291 to 326 GB/s, 0.785 of the planning rate and up; the low end is 2 % below 0.785",
 )
 RDMA_MEASURED = Source(
     "NCCL issue 2409, perftest of Oracle Cloud and DGX Spark",
-    "392.1 Gb/s of 392.2, 98.01 of 98.04, 97.28 of 98: full messages reach the payload rate; 5 % below",
+    "392.1 Gb/s of 392.2, 98.01 of 98.04, 97.28 of 98: full messages reach the payload rate; the low end is 5 % below",
 )
 NO_P2P_MEASURED = Source(
     f"{_TWO_H200}, and 8 RTX 5090 on two Xeon 8480+, NCCL issue 1639",
-    "without peer-to-peer all_reduce 28 GB/s, 28 with 8 and 35 with 4 GPUs, of 57.5; with NCCL_SHM_DISABLE=1 too"
-    " 3.5 GB/s over loopback sockets",
+    "all_reduce without peer-to-peer 28 GB/s on H200; on RTX 5090 28 with 8 and 35 with 4 GPUs, of 57.5; 3.5 GB/s over"
+    " loopback sockets if NCCL_SHM_DISABLE=1 is also set",
 )
 CHANNELS_MEASURED = Source(_TWO_H200, "all_reduce with NCCL_MAX_NCHANNELS=2: 41.7 GB/s")
 NCCL_P2P = Source(

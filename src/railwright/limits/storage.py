@@ -1,7 +1,7 @@
 """The limit of reading and writing files: the drives, the links to them, and the links into the reading machine.
 
 A path over the network passes the servers' drives, the servers' NICs and the clients' NICs. Each is a sum over the
-devices that work at once; the least sum is the limit.
+devices that work at once; the smallest sum is the limit.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from railwright.units import format_bandwidth
 
 
 class Stage(NamedTuple):
-    """A stage that all data pass: its devices, how many work at once, the limit of the slowest, the rate of all."""
+    """A stage that all data pass: kind and number of its devices, the limit of the slowest, and their total rate."""
 
     what: str
     number: int
     limit: Limit
     rate: float
-    """The rate of all of them, in bytes/s."""
+    """The total rate in bytes/s."""
 
 
 def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit | NoLimit:
@@ -34,23 +34,23 @@ def file_limit(cluster: Cluster, clients: int = 1, *, to_gpus: int = 0) -> Limit
 
     Storage servers in the cluster file provide the drives, else each client's own drives count.
     """
-    found = [_stage(what, links, times) for what, links, times in _ways(cluster, clients, to_gpus)]
+    found = [_build_stage(what, links, times) for what, links, times in _list_stages(cluster, clients, to_gpus)]
     stages = [stage for stage in found if isinstance(stage, Stage)]
     if not stages:
         why = f"{cluster.host.name} has no drive whose rate is known, and there are no storage servers"
         if cluster.storage is not None:
             why = f"the storage servers, {cluster.storage[1].name}, have no drive whose rate is known"
         return no_bandwidth(why, "a drive, or [storage] in the cluster file")
-    least = min(stages, key=lambda stage: stage.rate)
-    others = [f"{stage.what} {format_bandwidth(stage.rate)}" for stage in stages if stage is not least]
+    narrowest = min(stages, key=lambda stage: stage.rate)
+    others = [f"{stage.what} {format_bandwidth(stage.rate)}" for stage in stages if stage is not narrowest]
     unknown = [name for name in found if isinstance(name, str)]
-    because = f"{least.number} {_words(least.what, least.number)}, each: {least.limit.because}"
-    because += f" (beside {', '.join(others)})" if others else ""
+    because = f"{narrowest.number} {_stage_noun(narrowest.what, narrowest.number)}, each: {narrowest.limit.because}"
+    because += f" (other stages: {', '.join(others)})" if others else ""
     because += f"; not known and not counted: {', '.join(unknown)}" if unknown else ""
-    return replace(least.limit, value=least.rate, because=because)
+    return replace(narrowest.limit, value=narrowest.rate, because=because)
 
 
-def _ways(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, list[Link], int]]:
+def _list_stages(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, list[Link], int]]:
     """Yield (stage, the links of one machine, the number of machines) for all stages that the data pass."""
     if cluster.storage is not None:
         servers, server = cluster.storage
@@ -63,17 +63,17 @@ def _ways(cluster: Cluster, clients: int, to_gpus: int) -> Iterable[tuple[str, l
         yield "PCIe links of GPUs", _find_links(cluster.host, "gpu")[:to_gpus], clients
 
 
-def _stage(what: str, links: list[Link], times: int) -> Stage | str:
-    """Return the stage of a machine's links, `times` over; only its name if the rate of one is unknown."""
+def _build_stage(what: str, links: list[Link], times: int) -> Stage | str:
+    """Return the stage of a machine's links in `times` machines; only its name if the rate of a link is unknown."""
     limits = [limit for limit in map(link_limit, links) if isinstance(limit, Limit)]
     if not limits or len(limits) < len(links):
         return what
-    least = min(limits, key=lambda limit: limit.value)
-    return Stage(what, len(links) * times, least, sum(limit.value for limit in limits) * times)
+    narrowest = min(limits, key=lambda limit: limit.value)
+    return Stage(what, len(links) * times, narrowest, sum(limit.value for limit in limits) * times)
 
 
-def _words(what: str, number: int) -> str:
-    """Return the words of a stage in the singular or plural: `drive of the servers` for one."""
+def _stage_noun(what: str, number: int) -> str:
+    """Return the name of a stage in the singular or plural: `drive of the servers` for one."""
     if number > 1:
         return what
     return what.replace("drives", "drive").replace("ports", "port").replace("links", "link")

@@ -7,11 +7,11 @@ one tier      K N <= R: one switch holds every NIC port.
 leaves        groups of h hosts, the last group takes the rest. In a group of m hosts a leaf takes floor(h / m) whole
               rails (in a full group one), so it has d <= h ports to NICs. NVIDIA calls a full group a scalable unit.
 two tiers     S spines, each joined to each leaf by ceil(d / S) links, so all ways are equal. S is the
-              least number for which the links to all leaves fit on one spine (sum of ceil(d / S) <= R) and those to
+              smallest number for which the links to all leaves fit on one spine (sum of ceil(d / S) <= R) and those to
               all spines on a leaf (d + S ceil(d / S) <= R). More than R leaves need a third tier.
-three tiers   pods of h leaves in order. S spines in every pod, the same number in all: the least for which the links
+three tiers   pods of h leaves in order. S spines in every pod, the same number in all: the smallest for which the links
               to the leaves of each pod fit on half a spine (u = sum of ceil(d / S) <= h). Spine s of every pod is in
-              plane s, whose C cores are each joined to it by ceil(u / C) links: the least C for which those of all
+              plane s, whose C cores are each joined to it by ceil(u / C) links: the smallest C for which those of all
               pods fit on one core (sum of ceil(u / C) <= R) and u + C ceil(u / C) <= R. More than R pods: refused.
 
 The result is NVIDIA's own table of larger fabrics to the switch and the cable (DGX SuperPOD Reference Architecture,
@@ -54,9 +54,9 @@ def count_non_blocking(hosts: int, rails: int, radix: int) -> tuple[SwitchTier, 
     if half < 2:
         raise UsageError(f"a switch must have at least 4 ports, got {radix}", hint="give --radix 4 or more")
     if hosts * rails <= radix:
-        return _tiers((1, hosts * rails, 0))
-    leaves = _leaves(hosts, rails, half)
-    found = _two_tiers(leaves, radix) if leaves.total() <= radix else _three_tiers(leaves, radix)
+        return _build_tiers((1, hosts * rails, 0))
+    leaves = _count_leaves(hosts, rails, half)
+    found = _count_two_tiers(leaves, radix) if leaves.total() <= radix else _count_three_tiers(leaves, radix)
     if not found:
         raise UsageError(
             f"{hosts} hosts of {rails} NIC ports need more than three tiers of switches of {radix} ports",
@@ -65,7 +65,7 @@ def count_non_blocking(hosts: int, rails: int, radix: int) -> tuple[SwitchTier, 
     return found
 
 
-def _leaves(hosts: int, rails: int, half: int) -> Counter[int]:
+def _count_leaves(hosts: int, rails: int, half: int) -> Counter[int]:
     """Count leaves by their number of ports to NICs, the fullest first."""
     found: Counter[int] = Counter()
     groups, rest = divmod(hosts, half)
@@ -78,31 +78,33 @@ def _leaves(hosts: int, rails: int, half: int) -> Counter[int]:
     return +Counter({ports: number for ports, number in found.items() if ports})
 
 
-def _least(first: int, last: int, fits: Callable[[int], bool]) -> int:
-    """Return the least number from `first` to `last` that fits; the last always does."""
+def _find_minimum(first: int, last: int, fits: Callable[[int], bool]) -> int:
+    """Return the smallest number from `first` to `last` that fits, or `last` if none below it does."""
     return next((number for number in range(max(1, first), last) if fits(number)), last)
 
 
-def _links(ports: int, above: int) -> int:
+def _links_per_switch(ports: int, above: int) -> int:
     """Return the links from a switch with `ports` ports down to each of the switches above."""
     return ceil(Fraction(ports, above))
 
 
-def _even(ports: Iterable[int], above: int, radix: int, most: int) -> bool:
+def _fits_evenly(ports: Iterable[int], above: int, radix: int, maximum: int) -> bool:
     """Report whether switches with those ports down can be joined evenly to `above` switches of `most` ports down."""
     each = list(ports)
-    upwards = all(down + above * _links(down, above) <= radix for down in set(each))
-    return upwards and sum(_links(down, above) for down in each) <= most
+    upwards = all(down + above * _links_per_switch(down, above) <= radix for down in set(each))
+    return upwards and sum(_links_per_switch(down, above) for down in each) <= maximum
 
 
-def _two_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
+def _count_two_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
     down = sum(ports * number for ports, number in leaves.items())
-    spines = _least(down // radix, radix // 2, lambda number: _even(leaves.elements(), number, radix, radix))
-    up = sum(number * spines * _links(ports, spines) for ports, number in leaves.items())
-    return _tiers((leaves.total(), down, up), (spines, up, 0))
+    spines = _find_minimum(
+        down // radix, radix // 2, lambda number: _fits_evenly(leaves.elements(), number, radix, radix)
+    )
+    up = sum(number * spines * _links_per_switch(ports, spines) for ports, number in leaves.items())
+    return _build_tiers((leaves.total(), down, up), (spines, up, 0))
 
 
-def _three_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
+def _count_three_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
     half = radix // 2
     if leaves.total() > radix * half:
         return ()
@@ -110,19 +112,19 @@ def _three_tiers(leaves: Counter[int], radix: int) -> tuple[SwitchTier, ...]:
     pods = [ports[start : start + half] for start in range(0, len(ports), half)]  # ports to NICs, leaf by leaf
     down = sum(ports * number for ports, number in leaves.items())
     kinds = set(pods)  # nearly all pods are alike
-    spines = _least(1, half, lambda number: all(_even(pod, number, radix, half) for pod in kinds))
-    of_spine = [sum(_links(ports, spines) for ports in pod) for pod in pods]
-    cores = _least(1, half, lambda number: _even(of_spine, number, radix, radix))
+    spines = _find_minimum(1, half, lambda number: all(_fits_evenly(pod, number, radix, half) for pod in kinds))
+    of_spine = [sum(_links_per_switch(ports, spines) for ports in pod) for pod in pods]
+    cores = _find_minimum(1, half, lambda number: _fits_evenly(of_spine, number, radix, radix))
     leaf_up = spines * sum(of_spine)
-    spine_up = spines * sum(cores * _links(ports, cores) for ports in of_spine)
-    return _tiers(
+    spine_up = spines * sum(cores * _links_per_switch(ports, cores) for ports in of_spine)
+    return _build_tiers(
         (leaves.total(), down, leaf_up),
         (spines * len(pods), leaf_up, spine_up),
         (spines * cores, spine_up, 0),
     )
 
 
-def _tiers(*counts: tuple[int, int, int]) -> tuple[SwitchTier, ...]:
+def _build_tiers(*counts: tuple[int, int, int]) -> tuple[SwitchTier, ...]:
     """Return tiers from the leaves up; each count is (switches, ports down, ports up)."""
     return tuple(
         SwitchTier(name=name, switches=switches, ports_down=down, ports_up=up)
@@ -146,26 +148,26 @@ def count_described(fabric: Fabric, hosts: int, rails: int) -> tuple[SwitchTier,
             SwitchTier(
                 name=tier.name,
                 switches=(groups + (rest > 0)) * each,
-                ports_down=sum(number * _ports_down(fabric, level, size, rails) for size, number in sizes),
-                ports_up=sum(number * _ports_up(fabric, level, size, rails) for size, number in sizes),
+                ports_down=sum(number * _count_ports_down(fabric, level, size, rails) for size, number in sizes),
+                ports_up=sum(number * _count_ports_up(fabric, level, size, rails) for size, number in sizes),
             )
         )
     return tuple(found)
 
 
-def _ports_down(fabric: Fabric, level: int, hosts: int, rails: int) -> int:
+def _count_ports_down(fabric: Fabric, level: int, hosts: int, rails: int) -> int:
     """Return the ports down of a group of that tier with `hosts` hosts: to NICs, or to uplinks from below."""
     if level == 0:
         return hosts * rails
     groups, rest = divmod(hosts, fabric.tiers[level - 1].hosts)
-    whole = groups * _ports_up(fabric, level - 1, fabric.tiers[level - 1].hosts, rails) if groups else 0
-    return whole + (_ports_up(fabric, level - 1, rest, rails) if rest else 0)
+    whole = groups * _count_ports_up(fabric, level - 1, fabric.tiers[level - 1].hosts, rails) if groups else 0
+    return whole + (_count_ports_up(fabric, level - 1, rest, rails) if rest else 0)
 
 
-def _ports_up(fabric: Fabric, level: int, hosts: int, rails: int) -> int:
+def _count_ports_up(fabric: Fabric, level: int, hosts: int, rails: int) -> int:
     if level == len(fabric.tiers) - 1:
         return 0
     ratio = Fraction(str(fabric.tiers[level].oversubscription))
     if level == 0 and fabric.rail_optimised:
         return rails * ceil(hosts / ratio)
-    return ceil(_ports_down(fabric, level, hosts, rails) / ratio)
+    return ceil(_count_ports_down(fabric, level, hosts, rails) / ratio)

@@ -45,11 +45,11 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
 NOT_IN_NCCL = ("hierarchical",)
 _WORDS = {"".join(name.split("_")): name for name in ALGORITHMS}
 _WORDS |= {"a2a": "all_to_all", "all2all": "all_to_all", "bcast": "broadcast"}
-_NAMED_AT_MOST = 8
+_MAX_NAMED = 8
 NVLS_CAPABILITY = Constant(9, "compute capability (major) from which NVSwitches reduce", NCCL_TUNING)
 _MULTICAST = "multicast"
 """Fact of a GPU: whether CUDA's driver can make multicast objects on it, which NVLS needs."""
-_TREES_ALIKE = Constant(64, "domains: from there the busiest one's load stays 2", NCCL_TREES)
+_MAX_TREE_DOMAINS = Constant(64, "domains, from which the load of the busiest stays 2", NCCL_TREES)
 
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collective_name(written: str) -> str:
-    """Return our name of a collective for any spelling, like `allreduce` and `alltoall_perf`; unknown names are
+    """Return our name of a collective for any spelling, such as `allreduce` or `alltoall_perf`; unknown names are
     unchanged.
     """
     letters = "".join(letter for letter in written.lower().removesuffix("_perf") if letter.isalnum())
@@ -75,8 +75,8 @@ def domain_hosts(cluster: Cluster) -> int:
     """Return the number of hosts that share their NVSwitches; 1 if each has its own or none."""
     host = cluster.host.device("host0")
     size = host.facts.get("nvlink_domain_hosts", 1) if host else 1
-    most = size if isinstance(size, int) and size > 0 else 1
-    return min(most, cluster.hosts)
+    maximum = size if isinstance(size, int) and size > 0 else 1
+    return min(maximum, cluster.hosts)
 
 
 def find_protocol(cluster: Cluster) -> str:
@@ -163,7 +163,7 @@ def _btree_parent(number: int, count: int) -> int | None:
     return parent if parent < count else number ^ bit
 
 
-def _refuse(collective: str, algorithm: str, cluster: Cluster) -> None:
+def _check_algorithm(collective: str, algorithm: str, cluster: Cluster) -> None:
     can = list_algorithms(cluster, collective)
     if algorithm not in can:
         known = ALGORITHMS[collective]
@@ -173,7 +173,7 @@ def _refuse(collective: str, algorithm: str, cluster: Cluster) -> None:
 
 def demands(collective: str, algorithm: str, cluster: Cluster) -> Demands:
     """Return the traffic of the algorithm. Raises UsageError if it cannot run on that cluster."""
-    _refuse(collective, algorithm, cluster)
+    _check_algorithm(collective, algorithm, cluster)
     n, k = cluster.ranks, domains(cluster)
     gpus = cluster.gpus_per_host * domain_hosts(cluster)
     chain = Fraction(2 * (gpus - 1), gpus)
@@ -185,7 +185,7 @@ def demands(collective: str, algorithm: str, cluster: Cluster) -> Demands:
         return Demands(per_gpu=passed, per_group=passed, per_domain=passed if k > 1 else Fraction(0))
     if algorithm == "nvls":
         return Demands(per_gpu=Fraction(0), nvswitch=1 + Fraction(1, gpus))
-    busiest = tree_load(min(k, int(_TREES_ALIKE.value))) if k > 1 else Fraction(0)
+    busiest = tree_load(min(k, int(_MAX_TREE_DOMAINS.value))) if k > 1 else Fraction(0)
     leaving = {
         "tree": busiest,
         "nvlstree": busiest,
@@ -208,7 +208,7 @@ def build_problem(cluster: Cluster, collective: str, algorithm: str, relay: Rela
         raise UsageError(
             f"a collective needs at least two GPUs, got {cluster.ranks}", hint="give --count, or a machine with GPUs"
         )
-    _refuse_unknown_nvlink(cluster)
+    _check_nvlink_known(cluster)
     graph = flow_graph(cluster, relay)
     if not graph.arcs:
         raise CannotJudge(
@@ -216,24 +216,28 @@ def build_problem(cluster: Cluster, collective: str, algorithm: str, relay: Rela
             hint="save or capture the machine again, or name a shape",
         )
     if algorithm == "direct":
-        _refuse(collective, algorithm, cluster)
-        pairs = _all_to_all(cluster, graph) if collective == "all_to_all" else _send_recv(cluster, graph)
+        _check_algorithm(collective, algorithm, cluster)
+        pairs = (
+            _all_to_all_commodities(cluster, graph)
+            if collective == "all_to_all"
+            else _send_recv_commodities(cluster, graph)
+        )
         return Problem(graph, tuple(pairs))
-    return _symmetric(cluster, graph, demands(collective, algorithm, cluster))
+    return _build_symmetric_problem(cluster, graph, demands(collective, algorithm, cluster))
 
 
-def _refuse_unknown_nvlink(cluster: Cluster) -> None:
+def _check_nvlink_known(cluster: Cluster) -> None:
     """Raise an error if NVLink may join GPUs of a single host, because then PCIe gives no limit between them."""
     unknown = nvlink.find_unknown_gpus(cluster.host) if cluster.gpus_per_host > 1 else ()
     if unknown:
-        named = ", ".join(unknown) if len(unknown) <= _NAMED_AT_MOST else f"{len(unknown)} GPUs"
+        named = ", ".join(unknown) if len(unknown) <= _MAX_NAMED else f"{len(unknown)} GPUs"
         raise CannotJudge(
             f"whether NVLink joins {named} to other GPUs is not known",
             hint="capture the machine where NVIDIA's library (libnvidia-ml) answers, or name a shape",
         )
 
 
-def _symmetric(cluster: Cluster, graph: FlowGraph, needs: Demands) -> Problem:
+def _build_symmetric_problem(cluster: Cluster, graph: FlowGraph, needs: Demands) -> Problem:
     """Return a single commodity: every GPU gives and takes the same, from any neighbour; cuts keep the ring whole."""
     has_domains, shared = domains(cluster) > 1, domain_hosts(cluster) > 1
     commodities: tuple[Commodity, ...] = ()
@@ -274,8 +278,8 @@ def _is_uplink(resource: str | None, level: int) -> bool:
     return bool(resource) and str(resource).startswith(f"uplinks:{level}") and str(resource).endswith(":up")
 
 
-def _places(cluster: Cluster) -> Iterator[tuple[str, int | None, int]]:
-    """Yield the places of other hosts as seen from one: (kind of sink, tier that joins them, how many)."""
+def _list_places(cluster: Cluster) -> Iterator[tuple[str, int | None, int]]:
+    """Yield the places of other hosts as seen from one: (kind of sink, tier that joins them, number of hosts)."""
     inside = domain_hosts(cluster)
     if inside > 1:
         yield "d", None, inside - 1
@@ -289,20 +293,20 @@ def _places(cluster: Cluster) -> Iterator[tuple[str, int | None, int]]:
         yield "r", None, cluster.hosts - known
 
 
-def _all_to_all(cluster: Cluster, graph: FlowGraph) -> Iterator[Commodity]:
+def _all_to_all_commodities(cluster: Cluster, graph: FlowGraph) -> Iterator[Commodity]:
     """Yield a commodity for each destination and each distance: S/n from every rank to every other."""
     share = 1 / cluster.ranks
     for target in graph.gpus:
         others = {f"s:{gpu}.src": share for gpu in graph.gpus if gpu != target}
         if others:
             yield Commodity(f"to {target}", others, {f"s:{target}.dst": share * len(others)})
-        for kind, tier, hosts in _places(cluster):
+        for kind, tier, hosts in _list_places(cluster):
             sources = {f"s:{gpu}.src": share * hosts for gpu in graph.gpus}
             sinks = {f"{kind}:{target}.dst": share * hosts * len(graph.gpus)}
             yield Commodity(f"to {target} of {hosts} hosts, {kind} {tier}", sources, sinks, tier)
 
 
-def _send_recv(cluster: Cluster, graph: FlowGraph) -> Iterator[Commodity]:
+def _send_recv_commodities(cluster: Cluster, graph: FlowGraph) -> Iterator[Commodity]:
     """Yield rank i to rank i + 1, and the last GPU of a host to the first of the next."""
     gpus = graph.gpus
     for source, target in itertools.pairwise(gpus):

@@ -72,22 +72,22 @@ _BLACKWELL = Constant(10, "compute capability (major)", NCCL_TUNING)
 _OVERHEAD_US = {
     amd: Constant(us, "us to post one step to the network", NCCL_TUNING) for amd, us in ((False, 1.0), (True, 2.0))
 }
-_SIMPLE_POSTS = Constant(3, "times as much with Simple", NCCL_TUNING)
+_SIMPLE_POSTS = Constant(3, "times the posting time with Simple", NCCL_TUNING)
 # compute capability (major) -> GB/s of LL in one domain; AMD CPU -> in 2 domains, in more
-_LL_MOST_ONE = {
+_LL_CAP_ONE_DOMAIN = {
     major: Constant(rate * 1e9, "bytes/s busbw of LL, one domain", NCCL_TUNING)
     for major, rate in ((7, 39.0), (8, 87.7), (9, 141.0), (10, 282.0))
 }
-_LL_MOST = {
+_LL_CAP = {
     amd: tuple(Constant(rate * 1e9, "bytes/s busbw of LL over domains", NCCL_TUNING) for rate in rates)
     for amd, rates in ((False, (39.0, 20.4)), (True, (22.5, 19.0)))
 }
 # (algorithm, protocol or "") -> compute capability (major) -> bytes/s busbw a channel in 2 domains, in more
-_CHANNEL_MOST: dict[tuple[str, str], dict[int, tuple[Constant, Constant]]] = {
+_CHANNEL_CAP: dict[tuple[str, str], dict[int, tuple[Constant, Constant]]] = {
     key: {
         major: (
-            Constant(two * 1e9, "bytes/s busbw a channel, 2 domains", NCCL_TUNING),
-            Constant(more * 1e9, "bytes/s busbw a channel, more domains", NCCL_TUNING),
+            Constant(two * 1e9, "bytes/s busbw per channel, 2 domains", NCCL_TUNING),
+            Constant(more * 1e9, "bytes/s busbw per channel, more domains", NCCL_TUNING),
         )
         for major, two, more in rates
     }
@@ -98,12 +98,12 @@ _CHANNEL_MOST: dict[tuple[str, str], dict[int, tuple[Constant, Constant]]] = {
         (("nvlstree", ""), ((9, 57.7, 45.5), (10, 96.0, 80.0))),
     )
 }
-_SPARE = Constant(0.1, "of NCCL's caps, either way", NCCL_LATENCY)
-_LL_SPARE = Constant(0.15, "of NCCL's cap on LL, either way", LL_MEASURED)
-_MOST_HEADS = Constant(32, "channels of NVLSTree", NCCL_TOPO)
+_CAP_UNCERTAINTY = Constant(0.1, "of NCCL's caps, up and down", NCCL_LATENCY)
+_LL_CAP_UNCERTAINTY = Constant(0.15, "of NCCL's cap on LL, up and down", LL_MEASURED)
+_MAX_HEADS = Constant(32, "channels of NVLSTree", NCCL_TOPO)
 # NCCL doubles channels if they are few and fast (src/graph/search.cc).
-_DOUBLED_FROM = Constant(25e9, "bytes/s a channel", NCCL_TOPO)
-_ALWAYS_FROM = Constant(50e9, "bytes/s a channel", NCCL_TOPO)
+_DOUBLED_FROM = Constant(25e9, "bytes/s per channel", NCCL_TOPO)
+_ALWAYS_DOUBLED_FROM = Constant(50e9, "bytes/s per channel", NCCL_TOPO)
 _FEW = Constant(4, "channels", NCCL_TOPO)
 # compute capability (major) -> channels over racks: all of a GPU's NVLinks at 45 GB/s a channel, the next speed below a
 # port of 400 Gb/s (src/graph/search.cc)
@@ -111,7 +111,7 @@ _RACK_CHANNELS = {
     major: Constant(number, "channels that a GPU's NVLinks carry", NCCL_TOPO) for major, number in ((9, 8), (10, 16))
 }
 # protocol -> a tree's share of its bandwidth at 64 B, 128 B ... 256 MiB
-_TREE_REACHES = {
+_TREE_SHARE = {
     protocol: tuple(Constant(tenths / 10, "of a tree's bandwidth", NCCL_TUNING) for tenths in found)
     for protocol, found in (
         ("LL", (10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10)),
@@ -128,14 +128,14 @@ _EFA_US = {
 _FAST_EFA = Constant(200e9, "bits/s a port, EFA of the third generation", OFI_LATENCY)
 _TCP_US = (
     Constant(43.0, "us of the network, GPUDirect-TCPXO, low", TCPXO_MEASURED),
-    Constant(1.25 * 51.0, "us of the network, GPUDirect-TCPXO, high: a quarter above", TCPXO_MEASURED),
+    Constant(1.25 * 51.0, "us of the network, GPUDirect-TCPXO, high: a quarter above 51 us", TCPXO_MEASURED),
 )
-_TCP_LL_BYTES = Constant(16 * 2**20, "bytes, up to where the plugin's tables were seen to choose LL", TCPXO_MEASURED)
+_TCP_LL_BYTES = Constant(16 * 2**20, "bytes, up to which the plugin's tables were seen to choose LL", TCPXO_MEASURED)
 _SRD_US = Constant(14.6, "us, the network alone", SRD_LATENCY)
 
 
 def network_us(cluster: Cluster) -> tuple[float, float]:
-    """Return the network plugin's latency of each step between domains, us: (real, as reported to NCCL).
+    """Return the network plugin's latency per step between domains in us: (real, as reported to NCCL).
 
     The plugins of InfiniBand and RoCE report nothing (src/transport/net_ib), so both are 0.
     """
@@ -172,13 +172,16 @@ def _latencies(cluster: Cluster) -> dict[tuple[str, str, str], Constant]:
 def latency_us(
     cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float, plugin_us: float
 ) -> float:
-    """Return NCCL's latency of an operation without its bytes, us; each step between domains adds `plugin_us`."""
+    """Return NCCL's latency of an operation without its bytes, in us; each step between domains adds `plugin_us`."""
     count, ranks = domains(cluster), cluster.ranks
     gpus = cluster.gpus_per_host * domain_hosts(cluster)
     known = _latencies(cluster)
     inside = known[(algorithm, _medium(cluster, algorithm), protocol)].value
     lone = "tree" if gpus == 1 else algorithm  # with one GPU in a domain the network is not hidden
-    network, start = _us(known, lone, "network", protocol), _us(known, algorithm, "base", protocol)
+    network, start = (
+        _find_latency_us(known, lone, "network", protocol),
+        _find_latency_us(known, algorithm, "base", protocol),
+    )
     outside = network + plugin_us * (2 if protocol == "Simple" else 1)
     levels = int(math.log2(count))
     if algorithm == "tree":
@@ -187,7 +190,7 @@ def latency_us(
         return start + inside + 2 * levels * outside
     rounds = 2 if collective == "all_reduce" else 1
     if count > 1:
-        posts = _OVERHEAD_US[_amd(cluster.host)].value
+        posts = _OVERHEAD_US[_has_amd_cpu(cluster.host)].value
         inside = max(inside, posts * (_SIMPLE_POSTS.value if protocol == "Simple" else 1))
     times = 1.0
     if protocol == "Simple" and count > 1 and collective == "all_reduce" and known is _LATENCY_US:
@@ -202,16 +205,16 @@ def algbw(
 ) -> float:
     """Return the rate of the protocol at that size over links that carry `large`, both bytes/s algbw.
 
-    `passed` tells whether NCCL's own caps are exceeded by their uncertainty (1), missed by it (-1), or exact (0).
+    `passed` is 1 to raise NCCL's own caps by their uncertainty, -1 to lower them by it, and 0 to leave them.
     """
     if rccl.is_used(cluster):
         return large * (rccl.LL_SHARE[algorithm].value if protocol == "LL" else 1.0)
     share = _SHARE.get((algorithm, protocol))
     rate = large * (share[domains(cluster) > 1].value if share else 1.0)
-    of_ll = (1 + passed * _LL_SPARE.value) * _ll_most(cluster, protocol)
-    most = min(of_ll, (1 + passed * _SPARE.value) * channel_most(cluster, algorithm, protocol))
-    rate = min(rate, most / float(busbw_factor(collective, cluster.ranks)))
-    return rate * _tree_reaches(cluster, collective, algorithm, protocol, size_bytes)
+    of_ll = (1 + passed * _LL_CAP_UNCERTAINTY.value) * _ll_cap(cluster, protocol)
+    maximum = min(of_ll, (1 + passed * _CAP_UNCERTAINTY.value) * channel_cap(cluster, algorithm, protocol))
+    rate = min(rate, maximum / float(busbw_factor(collective, cluster.ranks)))
+    return rate * _tree_share(cluster, collective, algorithm, protocol, size_bytes)
 
 
 def data_share(protocol: str) -> float:
@@ -220,15 +223,15 @@ def data_share(protocol: str) -> float:
     return share.value if share else 1.0
 
 
-def channel_most(cluster: Cluster, algorithm: str, protocol: str = "") -> float:
+def channel_cap(cluster: Cluster, algorithm: str, protocol: str = "") -> float:
     """Return NCCL's cap on the rate of all channels together over domains, bytes/s busbw; inf without a cap."""
     count, major = domains(cluster), min(compute_major(cluster.host), int(_BLACKWELL.value))
     if count < 2:
         return math.inf
-    found = [_CHANNEL_MOST.get((algorithm, name), {}).get(major) for name in {protocol, ""}]
+    found = [_CHANNEL_CAP.get((algorithm, name), {}).get(major) for name in {protocol, ""}]
     used = channels(cluster)
     if algorithm == "nvlstree":
-        used = min(_links_out(cluster), int(_MOST_HEADS.value))
+        used = min(_count_links_out(cluster), int(_MAX_HEADS.value))
     return min((used * pair[count > 2].value for pair in found if pair is not None), default=math.inf)
 
 
@@ -236,42 +239,45 @@ def channels(cluster: Cluster) -> int:
     """Return the channels over domains that NCCL's search finds: one a NIC, at most one a GPU; few fast ones are
     doubled.
     """
-    found = _links_out(cluster)
+    found = _count_links_out(cluster)
     if domain_hosts(cluster) > 1:
-        most = _RACK_CHANNELS.get(min(compute_major(cluster.host), int(_BLACKWELL.value)))
-        return min(found, int(most.value)) if most else found
+        maximum = _RACK_CHANNELS.get(min(compute_major(cluster.host), int(_BLACKWELL.value)))
+        return min(found, int(maximum.value)) if maximum else found
     rates = [getattr(link.protocol, "line_rate_bits_per_s", None) or 0.0 for _, link in ports(cluster.host)]
     each = sum(rates) * domain_hosts(cluster) / found / BITS_PER_BYTE
     newer = compute_major(cluster.host) > _AMPERE.value
-    if each < _DOUBLED_FROM.value or (newer and each < _ALWAYS_FROM.value and found > _FEW.value):
+    if each < _DOUBLED_FROM.value or (newer and each < _ALWAYS_DOUBLED_FROM.value and found > _FEW.value):
         return found
     return 2 * found
 
 
-def _links_out(cluster: Cluster) -> int:
-    """Return the ways out of a domain: its NIC ports, or its GPUs if they are fewer."""
+def _count_links_out(cluster: Cluster) -> int:
+    """Return the number of links out of a domain: its NIC ports, or its GPUs if there are fewer."""
     return max(1, min(len(ports(cluster.host)), cluster.gpus_per_host)) * domain_hosts(cluster)
 
 
-def _ll_most(cluster: Cluster, protocol: str) -> float:
+def _ll_cap(cluster: Cluster, protocol: str) -> float:
     if protocol != "LL":
         return math.inf
-    count, major = domains(cluster), min(max(compute_major(cluster.host), min(_LL_MOST_ONE)), max(_LL_MOST_ONE))
-    return _LL_MOST_ONE[major].value if count < 2 else _LL_MOST[_amd(cluster.host)][count > 2].value
+    count, major = (
+        domains(cluster),
+        min(max(compute_major(cluster.host), min(_LL_CAP_ONE_DOMAIN)), max(_LL_CAP_ONE_DOMAIN)),
+    )
+    return _LL_CAP_ONE_DOMAIN[major].value if count < 2 else _LL_CAP[_has_amd_cpu(cluster.host)][count > 2].value
 
 
-def _tree_reaches(cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float) -> float:
-    known = _TREE_REACHES[protocol]
+def _tree_share(cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float) -> float:
+    known = _TREE_SHARE[protocol]
     place = int(math.log2(size_bytes)) - int(_FIRST_BITS.value) if size_bytes >= 1 else -1
-    blackwell = compute_major(cluster.host) >= _BLACKWELL.value and not _arm(cluster.host)
+    blackwell = compute_major(cluster.host) >= _BLACKWELL.value and not _has_arm_cpu(cluster.host)
     is_tree = algorithm == "tree" or (algorithm == "nvlstree" and blackwell)
     if collective != "all_reduce" or not is_tree or not 0 <= place < len(known):
         return 1.0
     return known[place].value
 
 
-def _us(known: dict[tuple[str, str, str], Constant], algorithm: str, medium: str, protocol: str) -> float:
-    """Return a latency of the model; 0 if it has none."""
+def _find_latency_us(known: dict[tuple[str, str, str], Constant], algorithm: str, medium: str, protocol: str) -> float:
+    """Return a latency of the model in us; 0 if the model does not have it."""
     found = known.get((algorithm, medium, protocol))
     return found.value if found else 0.0
 
@@ -280,9 +286,9 @@ def _medium(cluster: Cluster, algorithm: str) -> str:
     return "NVLink" if cluster.host.joins_gpus or algorithm in ("nvls", "nvlstree") else "PCIe"
 
 
-def _amd(host: Topology) -> bool:
+def _has_amd_cpu(host: Topology) -> bool:
     return any(cpu.facts.get("vendor") == "AuthenticAMD" for cpu in host.of_kind("cpu"))
 
 
-def _arm(host: Topology) -> bool:
+def _has_arm_cpu(host: Topology) -> bool:
     return any(cpu.facts.get("architecture") == "arm64" for cpu in host.of_kind("cpu"))

@@ -1,4 +1,4 @@
-"""The fabric for localisation of hosts whose leaf switch alone is known, or not even that. Pure."""
+"""The fabric of a search among hosts of which at most the leaf switch is known. Pure."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ def build_host_fabric(
 
 
 def read_cluster_tree(names: Sequence[str], cluster: Cluster) -> SwitchTree | None:
-    """Return the hosts below the leaves of a cluster file's lowest tier, in order; None if they share a leaf.
+    """Return the hosts below the leaves of a cluster file's lowest tier, in order.
+
+    None if the file has no tiers, or if the hosts share a leaf.
 
     Raises UsageError for more hosts than the file has.
     """
     if len(names) > cluster.hosts:
-        raise UsageError(f"at most the {cluster.hosts} hosts of {cluster.name[:60]} can be given, got {len(names)}",
+        raise UsageError(f"there must be at most {cluster.hosts} hosts, as in {cluster.name[:60]}, got {len(names)}",
                          hint="describe the cluster with all of them")  # fmt: skip
     tiers = cluster.fabric.tiers
     if not tiers or len(names) <= tiers[0].hosts:
@@ -65,7 +67,7 @@ def select_above_leaves(suspects: Iterable[Suspect]) -> list[Suspect]:
 
 
 def _leaves(names: Iterable[str], tree: SwitchTree) -> dict[str, str]:
-    """Return the leaf of each host; a host may have its full name where the file has the short one."""
+    """Return the leaf of each host. A full name also matches the short name in the tree."""
     found = {name: tree.leaf_of.get(name) or tree.leaf_of.get(name.partition(".")[0], "") for name in names}
     missing = [name for name, leaf in found.items() if not leaf]
     if missing:

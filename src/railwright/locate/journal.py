@@ -17,7 +17,7 @@ from railwright.diagnosis.localise.procedure import Phase
 from railwright.errors import UsageError
 from railwright.locate.probes import PhaseResult
 
-_MOST_BYTES = 2**30
+_MAX_BYTES = 2**30
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -30,7 +30,10 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """A context manager; without a path it keeps nothing. Raises UsageError for the file of another search."""
+    """A context manager that reads and appends results by phase; without a path it keeps nothing.
+
+    Raises UsageError for a file that cannot be used, or that belongs to another search.
+    """
 
     def __init__(self, path: Path | None, question: object) -> None:
         self.read = 0
@@ -64,7 +67,7 @@ class Journal:
         if not path.exists() or not path.stat().st_size:
             return 0
         with path.open("rb") as file:
-            head, *rest = file.read(_MOST_BYTES).splitlines(keepends=True)
+            head, *rest = file.read(_MAX_BYTES).splitlines(keepends=True)
         if not head.endswith(b"\n") and head.startswith(b"{"):
             return 0
         try:
@@ -86,7 +89,10 @@ class Journal:
         return whole
 
     def next(self, phase: Phase) -> PhaseResult | None:
-        """Return the recorded results of the next phase; None if it must be measured."""
+        """Return the recorded results of the next phase; None if it must be measured.
+
+        Raises UsageError if the file holds another phase there.
+        """
         if self.read >= len(self._entries):
             return None
         entry = self._entries[self.read]

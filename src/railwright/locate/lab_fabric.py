@@ -1,4 +1,4 @@
-"""The fabric for localisation of a lab, from its plan. Pure."""
+"""The fabric of a search in a lab, from the lab's plan. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railwright.lab.nodes import LabPlan
 def build_lab_fabric(plan: LabPlan, hosts: Sequence[str] = ()) -> Fabric:
     """Return the fabric of these hosts, or of all, with switches and cables.
 
-    Raises UsageError for a lab without rates, where slow has no meaning.
+    Raises UsageError for a lab without rates, in which no link can be called slow.
     """
     rate = nic_rate_bits_per_s(plan)
     chosen = [plan.node(name) for name in hosts] or plan.of_kind("host")
@@ -37,7 +37,7 @@ def nic_rate_bits_per_s(plan: LabPlan) -> float:
 
 
 def find_path(fabric: Fabric, source: int, destination: int, nodes: tuple[str, ...]) -> Path | None:
-    """Return the classes that a flow crosses, given its traced nodes; None if the trace has a gap."""
+    """Return the classes that a flow crosses, given its traced nodes; None if the path is incomplete."""
     numbers = {name: fabric.nics + number for number, name in enumerate(fabric.switches)}
     switches = [numbers.get(name) for name in nodes[:-1]]
     host = fabric.hosts[fabric.nic_host[destination]]

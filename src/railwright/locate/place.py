@@ -46,7 +46,10 @@ class Place:
     mtu_bytes: int | None
     """The MTU of the fabric; None if unknown."""
     busy: Callable[[Iterable[int]], dict[int, float]] = _observe_nothing
-    """Returns the load of each class by other traffic while no probe runs, over its rate, where it can be read."""
+    """Returns, for each class whose counters can be read, the share of its rate that other traffic takes.
+
+    It must be called while no probe runs.
+    """
     cannot_tell: tuple[str, ...] = ()
     """Questions that no search can answer here, each with the reason."""
     uplinks_assumed: bool = False
@@ -69,7 +72,7 @@ def make_lab_place(lab: Lab, hosts: Sequence[str] = ()) -> Place:
         names={address: node.name for node in plan.nodes for address in (*node.addresses, node.router_id)},
         rate_bits_per_s=nic_rate_bits_per_s(plan),
         mtu_bytes=plan.cables[0].mtu_bytes,
-        busy=lambda classes: _busy(lab, fabric, classes),
+        busy=lambda classes: _measure_load(lab, fabric, classes),
     )
 
 
@@ -80,7 +83,7 @@ def _rails(plan: LabPlan, fabric: Fabric) -> list[int]:
 
 
 def make_subnet_place(hosts: Hosts, subnet: Subnet, routing: str = "unknown", adapter: str = "") -> Place:
-    """Return the place of a port of each host in an InfiniBand subnet, by IP over InfiniBand.
+    """Return the place that consists of one port of each host in an InfiniBand subnet, reached by IP over InfiniBand.
 
     Packets follow the subnet's forwarding tables.
 
@@ -94,7 +97,7 @@ def make_subnet_place(hosts: Hosts, subnet: Subnet, routing: str = "unknown", ad
         described=f"{len(hosts.names)} hosts by {hosts.reach.name}, {len(fabric.switches)} switches by their tables",
         routing=routing,
         reach=hosts.reach,
-        addresses=hosts.reach.addresses_on(hosts.used_interfaces),
+        addresses=hosts.reach.find_addresses(hosts.used_interfaces),
         names={},
         rate_bits_per_s=None,
         mtu_bytes=None,
@@ -105,7 +108,7 @@ def make_subnet_place(hosts: Hosts, subnet: Subnet, routing: str = "unknown", ad
 def make_hosts_place(
     hosts: Hosts, routing: str = "unknown", tree: SwitchTree | None = None, oversubscription: float = 1.0, gpus: int = 0
 ) -> Place:
-    """Return the place of a port or of `gpus` GPUs of each host, on a single switch or below known leaves.
+    """Return the place that consists of one port, or `gpus` GPUs, of each host, on one switch or below known leaves.
 
     The network above the leaves counts as a single switch; a leaf's uplink has the rate of all its hosts over the
     oversubscription. Raises CannotJudge, UsageError.
@@ -128,7 +131,7 @@ def make_hosts_place(
         + (f", {format_count(gpus, 'GPU')} of each" if gpus else ""),
         routing=routing,
         reach=reach,
-        addresses=_name_hosts(fabric) if gpus else reach.addresses_on(hosts.used_interfaces),
+        addresses=_name_hosts(fabric) if gpus else reach.find_addresses(hosts.used_interfaces),
         names={},
         rate_bits_per_s=None,
         mtu_bytes=None,
@@ -142,7 +145,7 @@ def _name_hosts(fabric: Fabric) -> tuple[str, ...]:
     return tuple(fabric.node_name(nic) for nic in range(fabric.nics))
 
 
-def _busy(lab: Lab, fabric: Fabric, classes: Iterable[int]) -> dict[int, float]:
+def _measure_load(lab: Lab, fabric: Fabric, classes: Iterable[int]) -> dict[int, float]:
     """Return the load of each class, from the byte counters of its sending port."""
     ports = {}
     for number in classes:

@@ -33,7 +33,7 @@ _SILENCE_S = 25.0
 _STEP_S = 10.0
 _FASTEST = 0.9
 """The quantile of the first phase's flows that counts as the rate if none is known."""
-_MOST_SET_ASIDE = 0.5
+_MAX_SET_ASIDE = 0.5
 """If a larger share of the hosts is silent, the fault is not in the hosts."""
 NOT_ASKED = "an end was set aside"
 
@@ -67,7 +67,7 @@ class PhaseResult(msgspec.Struct, kw_only=True):
     """The hosts that were silent by the end of the launch, with the reason."""
 
 
-def _each_once(tell: Callable[[str], None]) -> Callable[[str], None]:
+def _suppress_repeats(tell: Callable[[str], None]) -> Callable[[str], None]:
     """Wrap `tell` so that it passes each text once: every rank reports the same steps."""
     passed: set[str] = set()
 
@@ -81,7 +81,7 @@ def _each_once(tell: Callable[[str], None]) -> Callable[[str], None]:
 
 @dataclass
 class RankProbes:
-    """Measures phases and keeps all results."""
+    """The phases of a search, measured by launches of ranks, with all results."""
 
     place: Place
     way: ProbeKind
@@ -93,15 +93,17 @@ class RankProbes:
     _rate_bytes_per_s: float | None = None
 
     def measure(self, phase: Phase) -> PhaseResult:
-        """Launch until no host is silent. Raises CannotJudge if too many are."""
+        """Launch until no host is silent. Raises CannotJudge if too many are, or if a launch fails otherwise."""
         while True:
             found, blamed, why = self._launch(phase)
             if not why:
                 return PhaseResult(rounds=found, set_aside=self.set_aside)
             before, hosts = len(self.set_aside), self.place.fabric.hosts
             self.set_aside |= dict.fromkeys(blamed, why)
-            if len(self.set_aside) == before or len(self.set_aside) > _MOST_SET_ASIDE * len(hosts):
-                raise CannotJudge(why, hint="check that the hosts reach each other: railwright run tcp_stream --hosts")
+            if len(self.set_aside) == before or len(self.set_aside) > _MAX_SET_ASIDE * len(hosts):
+                raise CannotJudge(
+                    why, hint="check that the hosts reach each other: railwright run tcp_stream --hosts HOST,HOST"
+                )
             self.tell(f"without {', '.join(blamed)}: {why}")
 
     def take(self, phase: Phase, found: PhaseResult) -> None:
@@ -160,7 +162,7 @@ class RankProbes:
         ranks = tuple(host for host in fabric.hosts if host not in self.set_aside)
         place_of = {fabric.hosts.index(host): rank for rank, host in enumerate(ranks)}
         found = [[FlowResult(trouble=NOT_ASKED) for _ in one.flows] for one in phase]
-        rounds = [tuple(self._wanted(one, place_of)) for one in phase]
+        rounds = [tuple(self._request_flows(one, place_of)) for one in phase]
         cpus = tuple(sorted(os.sched_getaffinity(0)))
         topology = Topology(name="fabric", source="live", devices=(), links=())
         reach = self.place.reach
@@ -175,7 +177,7 @@ class RankProbes:
             launcher=self.way.launcher(ranks),
             base_environment=dict(self.environment),
             silence_s=_SILENCE_S,
-            on_step=_each_once(self.tell),
+            on_step=_suppress_repeats(self.tell),
         )
         results, why = [], ""
         for result in session.results():
@@ -186,7 +188,7 @@ class RankProbes:
             self._read(results, rounds, found)
         return found, tuple(dict.fromkeys(ranks[number // each] for number in sorted(session.blamed))), why
 
-    def _wanted(self, one: Round, place_of: dict[int, int]) -> list[FlowRequest]:
+    def _request_flows(self, one: Round, place_of: dict[int, int]) -> list[FlowRequest]:
         fabric, addresses = self.place.fabric, self.place.addresses
         found = []
         for number, flow in enumerate(one.flows):
@@ -219,38 +221,43 @@ class RankProbes:
         """Combine the results from the two ends of each flow."""
         heard = {}
         for result in results:
-            told = result.settings
-            if told["end"] == "received":
-                ends = told["round"], told["source_address"], told["source_port"], told["destination_address"]
+            settings = result.settings
+            if settings["end"] == "received":
+                ends = (
+                    settings["round"],
+                    settings["source_address"],
+                    settings["source_port"],
+                    settings["destination_address"],
+                )
                 heard[ends] = result
         wanted = {(number, flow.number): flow for number, flows in enumerate(rounds) for flow in flows}
         for result in results:
-            told = result.settings
-            if told["end"] != "sent":
+            settings = result.settings
+            if settings["end"] != "sent":
                 continue
-            number, place = int(told["round"]), int(told["flow"])
+            number, place = int(settings["round"]), int(settings["flow"])
             flow = wanted[number, place]
-            port = int(told["source_port"])
+            port = int(settings["source_port"])
             other = heard.get((number, flow.source_address, port, flow.destination_address))
-            found[number][place] = self._seen(result, other, flow)
+            found[number][place] = self._combine_ends(result, other, flow)
 
-    def _seen(self, sent: Result, received: Result | None, flow: FlowRequest) -> FlowResult:
-        told = sent.settings
+    def _combine_ends(self, sent: Result, received: Result | None, flow: FlowRequest) -> FlowResult:
+        settings = sent.settings
         got = received.settings if received is not None else {}
-        seen = FlowResult(port=int(told["source_port"]), trouble=str(told["trouble"]))
+        seen = FlowResult(port=int(settings["source_port"]), trouble=str(settings["trouble"]))
         if seen.port == -1:
             seen.port = None
         nics = [self.place.addresses.index(address) for address in (flow.source_address, flow.destination_address)]
-        for way in filter(None, str(told["ways"]).split(";")):
+        for way in filter(None, str(settings["ways"]).split(";")):
             path = find_path(self.place.fabric, nics[0], nics[1], tuple(way.partition("=")[2].split(",")))
             if path is not None:
                 seen.ways.append(path)
-        seen.sent, seen.received = int(told["packets_sent"]), int(got.get("received", 0))
+        seen.sent, seen.received = int(settings["packets_sent"]), int(got.get("received", 0))
         if seen.sent and self.place.mtu_bytes is not None:
             # Packets that the sender's own port refuses are not losses: they show a setting of the sender.
-            seen.long_lost = LONG_PACKETS - int(got.get("long_received", 0)) - int(told["long_refused"])
-        if "round_trip_s" in told:
-            seen.round_trip_s = float(told["round_trip_s"])
+            seen.long_lost = LONG_PACKETS - int(got.get("long_received", 0)) - int(settings["long_refused"])
+        if "round_trip_s" in settings:
+            seen.round_trip_s = float(settings["round_trip_s"])
         if received is not None and received.verification is not None and received.verification.bytes_wrong:
             ends = f"{flow.source_address} to {flow.destination_address}"
             raise CannotJudge(f"{received.verification.bytes_wrong} bytes from {ends} arrived wrong",

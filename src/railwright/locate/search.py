@@ -22,18 +22,18 @@ from railwright.diagnosis.localise.pairs import pair_rounds
 from railwright.diagnosis.localise.prescribed import plan_cover
 from railwright.diagnosis.localise.procedure import Outcome, Phase, Rounds, carry_out, locate
 from railwright.diagnosis.localise.records import Suspect
-from railwright.diagnosis.localise.trial import Tested, tested
+from railwright.diagnosis.localise.trial import Tested, measure_coverage
 from railwright.errors import CannotJudge
 from railwright.locate.host_fabric import find_uniform_suspects, select_above_leaves
 from railwright.locate.journal import Journal
 from railwright.locate.place import Place
 from railwright.locate.probes import FlowResult, PhaseResult, RankProbes
 from railwright.locate.signs import find_suspects
-from railwright.locate.ways import ProbeKind, tcp_way
+from railwright.locate.ways import ProbeKind, tcp_probes
 
 Cover = CoverKind | Literal["hosts"]
 """Cover every route between leaves or between ports, or every pair of hosts by any route."""
-_LEAST_GAP = 0.1
+_MIN_GAP = 0.1
 """TCP flows that share a few cores get no closer to their rate."""
 
 
@@ -102,10 +102,10 @@ def search(
     journal: str | None = None,
 ) -> Located:
     """Search a place. Raises CannotJudge if no probe ran, UsageError for the journal of another search."""
-    random, way = Random(seed), way or tcp_way(place)
+    random, way = Random(seed), way or tcp_probes(place)
     probes = RankProbes(place, way, tell)
     begun = time.monotonic()
-    covering = _covering(place.fabric, cover, random)
+    covering = _cover_rounds(place.fabric, cover, random)
     question = (place.described, place.fabric.hosts, rounds.screen, rounds.confirm, rounds.load, seed, cover or "",
                 *(("load test",) if rounds.load_test else ()), *(() if way.name == "tcp" else (way.name,)))  # fmt: skip
     with Journal(Path(journal) if journal else None, question) as kept:
@@ -117,26 +117,26 @@ def search(
                 kept.add(phase, found)
             return found
 
-        asked = replace(rounds, least_gap=_LEAST_GAP, one_way=way.one_way)
+        asked = replace(rounds, least_gap=_MIN_GAP, one_way=way.one_way)
         phases = locate(place.fabric, random, asked, covering)
         outcome = carry_out(phases, lambda phase: probes.take(phase, ask(phase)))
         of_latency = latency_rounds(place.fabric) if latency else []
         times = ask(of_latency).rounds if of_latency else []
     trips = [*_round_trips(place.fabric, probes.rounds, probes.seen), *_round_trips(place.fabric, of_latency, times)]
-    found = _record(place, probes, outcome, classify_round_trips(trips))
+    found = _build_record(place, probes, outcome, classify_round_trips(trips))
     took_s = round(time.monotonic() - begun, 2)
     return msgspec.structs.replace(found, seed=seed, seconds=took_s, resumed_phases=kept.read)
 
 
-def _covering(fabric: Fabric, cover: Cover | None, random: Random) -> Iterable[Round]:
+def _cover_rounds(fabric: Fabric, cover: Cover | None, random: Random) -> Iterable[Round]:
     if cover is None:
         return ()
     return pair_rounds(fabric, random) if cover == "hosts" else plan_cover(fabric, cover).rounds(random)
 
 
-def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency) -> Located:
+def _build_record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency) -> Located:
     """Build the record, without seed and seconds. Raises CannotJudge if no probe ran."""
-    not_measured = _not_measured(place, probes)
+    not_measured = _count_not_measured(place, probes)
     busy = place.busy(one.number for one in outcome.explanation.suspicions)
     suspects = find_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside)
     load = evaluate_load(outcome.load, outcome.evidence.floor, rate_is_known=place.rate_bits_per_s is not None)
@@ -157,19 +157,19 @@ def _record(place: Place, probes: RankProbes, outcome: Outcome, latency: Latency
         load_rounds=len(outcome.load),
         seconds=0.0,
         sent_bytes=probes.bytes_sent,
-        tested=tested(outcome),
+        tested=measure_coverage(outcome),
         not_measured=not_measured,
         suspects=tuple(one for one in suspects if one not in alike and one not in pairs),
-        pairs=tuple(_pairs(place, probes)),
+        pairs=tuple(_pair_records(place, probes)),
         latency=latency,
         load=load,
         set_aside=probes.set_aside,
         cannot_tell=place.cannot_tell,
-        unjudged=tuple(_unjudged(alike, pairs, load)),
+        unjudged=tuple(_unjudged_reasons(alike, pairs, load)),
     )
 
 
-def _unjudged(alike: Sequence[Suspect], pairs: Sequence[Suspect], load: Sequence[LoadClass]) -> Iterable[str]:
+def _unjudged_reasons(alike: Sequence[Suspect], pairs: Sequence[Suspect], load: Sequence[LoadClass]) -> Iterable[str]:
     """Describe slow elements that may be slow by design, or whose paths are unknown."""
     if alike:
         left = statistics.median(one.capacity for one in alike)
@@ -186,7 +186,7 @@ def _unjudged(alike: Sequence[Suspect], pairs: Sequence[Suspect], load: Sequence
         yield f"{ends} reached {one.capacity:.0%} in {one.tests} tries, and both ends are fast: a path between is slow"
 
 
-def _not_measured(place: Place, probes: RankProbes) -> int:
+def _count_not_measured(place: Place, probes: RankProbes) -> int:
     """Return the number of flows that did not run. Raises CannotJudge if none did."""
     missing = [math.isnan(ratio) for one in probes.rounds for ratio in one.ratio]
     if all(missing):
@@ -195,7 +195,7 @@ def _not_measured(place: Place, probes: RankProbes) -> int:
     return sum(missing)
 
 
-def _pairs(place: Place, probes: RankProbes) -> Iterable[PairSeen]:
+def _pair_records(place: Place, probes: RankProbes) -> Iterable[PairSeen]:
     fabric = place.fabric
     for number, (one, flows) in enumerate(zip(probes.rounds, probes.seen, strict=True), 1):
         for flow, seen, ratio in zip(one.flows, flows, one.ratio, strict=True):

@@ -16,13 +16,13 @@ from railwright.diagnosis.localise.procedure import Outcome
 from railwright.diagnosis.localise.records import Suspect, Verdict
 from railwright.diagnosis.localise.suspects import build_suspects
 
-_LEAST_TESTS = 3
-_CHANCES = 12.0
-"""A link expected in this many traces is seen in none with a probability below e^-12."""
+_MIN_TESTS = 3
+_MIN_EXPECTED_PATHS = 12.0
+"""A healthy link that this many traces are expected to cross is missing in all of them with a probability of e^-12."""
 _LOST_PACKETS = 2
 _STALLED = 0.01
 _OCCUPIED = 0.05
-_FILLED, _LEFT_WITHOUT_ANSWERS = 0.5, 0.75
+_FILLED, _RATE_WITHOUT_ACKS = 0.5, 0.75
 """With other traffic on half of the link that carries TCP's ACKs, flows reached 0.77 to 0.9 of their rate."""
 _LONG_LOST = 5
 """The number of 6 long packets whose loss is more than random."""
@@ -64,35 +64,38 @@ def find_suspects(
     """
     fabric = outcome.evidence.fabric
     gone, flapping = _find_uncrossed(fabric, crossings)
-    silent = [*_dead(set_aside), *(one for one in _silent(fabric, signs) if one.id.partition(":")[0] not in set_aside)]
-    found = [*silent, *_links(fabric, gone, "down"), *_links(fabric, flapping, "flapping")]
+    silent = [
+        *_dead_hosts(set_aside),
+        *(one for one in _silent_ports(fabric, signs) if one.id.partition(":")[0] not in set_aside),
+    ]
+    found = [*silent, *_link_suspects(fabric, gone, "down"), *_link_suspects(fabric, flapping, "flapping")]
     named = {one.id for one in found}
     hosts = {one.id.partition(":")[0] for one in silent}
     occupied = {number for number, part in busy.items() if part >= _OCCUPIED}
-    outcome.routes = [one for one in outcome.routes if not occupied & _ways_back(fabric, one.key)]
+    outcome.routes = [one for one in outcome.routes if not occupied & _ack_classes(fabric, one.key)]
     filled = {number for number, part in busy.items() if part >= _FILLED}
     outcome.explanation.suspicions = [
         one
         for one in outcome.explanation.suspicions
-        if one.number in occupied or not _waits_for_answers(outcome.evidence, one, filled)
+        if one.number in occupied or not _waits_for_acks(outcome.evidence, one, filled)
     ]
-    beside = {fabric.cable_name(each) for cable in flapping for each in fabric.above[fabric.lower[cable]]}
+    adjacent = {fabric.cable_name(each) for cable in flapping for each in fabric.above[fabric.lower[cable]]}
     by_rate = [
-        _read(fabric, one, busy)
+        _refine_by_traffic(fabric, one, busy)
         for one in build_suspects(outcome)
         if one.id not in named
         and one.id.partition(":")[0] not in hosts
         # A flapping link changes the rates of links next to it, which carry its traffic: they are not at fault.
-        and not (flapping and (one.verdict == "slow or occupied" or one.id in beside))
+        and not (flapping and (one.verdict == "slow or occupied" or one.id in adjacent))
     ]
-    stalls = _stalls(fabric, signs)
+    stalls = _stalling_links(fabric, signs)
     found += [one for one in by_rate if not (one.capacity < _STALLED and _is_part(one, stalls))]
     found += [one for one in stalls if not _is_part(one, found)]
-    found += [one for one in _lossy(fabric, signs) if not flapping and not _is_part(one, found)]
+    found += [one for one in _lossy_links(fabric, signs) if not flapping and not _is_part(one, found)]
     return found
 
 
-def _ways_back(fabric: Fabric, route: RouteKey) -> set[int]:
+def _ack_classes(fabric: Fabric, route: RouteKey) -> set[int]:
     """Return the classes that TCP's ACKs may cross: other traffic that fills such a class slows the flow."""
     source, destination, path = route
     near, far = fabric.lower[path[0] // 2], fabric.lower[path[-1] // 2]
@@ -102,16 +105,16 @@ def _ways_back(fabric: Fabric, route: RouteKey) -> set[int]:
     return ends | {2 * cable for cable in fabric.above[far]} | {2 * cable + 1 for cable in fabric.above[near]}
 
 
-def _waits_for_answers(evidence: Evidence, one: Suspicion, filled: set[int]) -> bool:
+def _waits_for_acks(evidence: Evidence, one: Suspicion, filled: set[int]) -> bool:
     """Report whether the ACKs of every flow that implicates a class may cross a filled class."""
-    if one.level < _LEFT_WITHOUT_ANSWERS or not filled:
+    if one.level < _RATE_WITHOUT_ACKS or not filled:
         return False
     flows = (evidence.flows[number] for number in one.flows)
-    return all(filled & _ways_back(evidence.fabric, (flow.source, flow.destination, flow.path)) for flow in flows)
+    return all(filled & _ack_classes(evidence.fabric, (flow.source, flow.destination, flow.path)) for flow in flows)
 
 
 def _is_part(one: Suspect, of: Iterable[Suspect]) -> bool:
-    """Report whether an element is among others, or part of another."""
+    """Report whether an element is among others, or part of one of them."""
     ends = {one.id, *one.id.split("-"), one.id.partition(":")[0]}
     return any(other.id in ends for other in of)
 
@@ -122,8 +125,10 @@ def _find_uncrossed(fabric: Fabric, crossings: Sequence[Crossings]) -> tuple[set
     for one in crossings:
         for number, times in one.crossed.items():
             crossed[number] = crossed.get(number, 0) + times
-    total = _chances(fabric, [each for one in crossings for each in one.asked], set())
-    gone = {number // 2 for number, chance in total.items() if chance >= _CHANCES and not crossed.get(number)}
+    total = _expected_paths(fabric, [each for one in crossings for each in one.asked], set())
+    gone = {
+        number // 2 for number, chance in total.items() if chance >= _MIN_EXPECTED_PATHS and not crossed.get(number)
+    }
     flapping: set[int] = set()
     while absences := _absences(fabric, crossings, gone | flapping):
         # Paths to the leaf below this cable are missing because of it, and implicate nothing else.
@@ -135,13 +140,13 @@ def _absences(fabric: Fabric, crossings: Sequence[Crossings], known: set[int]) -
     """Return, for each cable, the expected paths in rounds in which no path crossed it in that direction."""
     found: dict[int, float] = {}
     for one in crossings:
-        for number, chance in _chances(fabric, one.asked, known).items():
-            if chance >= _CHANCES and not one.crossed.get(number):
+        for number, chance in _expected_paths(fabric, one.asked, known).items():
+            if chance >= _MIN_EXPECTED_PATHS and not one.crossed.get(number):
                 found[number // 2] = found.get(number // 2, 0.0) + chance
     return found
 
 
-def _chances(fabric: Fabric, asked: Iterable[tuple[int, int, int]], gone: set[int]) -> dict[int, float]:
+def _expected_paths(fabric: Fabric, asked: Iterable[tuple[int, int, int]], gone: set[int]) -> dict[int, float]:
     """Return the expected number of traced paths over each class if ECMP spreads them evenly over present cables.
 
     Only paths over a single switch between leaves count, as in a fabric of two tiers.
@@ -158,7 +163,7 @@ def _chances(fabric: Fabric, asked: Iterable[tuple[int, int, int]], gone: set[in
     return chances
 
 
-def _links(fabric: Fabric, cables: Iterable[int], verdict: Verdict) -> list[Suspect]:
+def _link_suspects(fabric: Fabric, cables: Iterable[int], verdict: Verdict) -> list[Suspect]:
     says = {
         "down": "no path crosses it, of many that should",
         "flapping": "paths crossed it in some rounds, and none in others: its routes flap",
@@ -180,7 +185,7 @@ def _links(fabric: Fabric, cables: Iterable[int], verdict: Verdict) -> list[Susp
     ]
 
 
-def _dead(set_aside: Mapping[str, str]) -> list[Suspect]:
+def _dead_hosts(set_aside: Mapping[str, str]) -> list[Suspect]:
     """Return a suspect for each host whose rank died or kept the others waiting."""
     return [
         Suspect(
@@ -199,8 +204,8 @@ def _dead(set_aside: Mapping[str, str]) -> list[Suspect]:
     ]
 
 
-def _silent(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
-    """Return a suspect for each port that no flow reached or left."""
+def _silent_ports(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
+    """Return a suspect for each port whose flows, at least 3, all went unanswered, if other ports were reached."""
     tries: dict[int, int] = {}
     reached: set[int] = set()
     for sign in (sign for one in signs for sign in one):
@@ -222,11 +227,11 @@ def _silent(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
             verify=_VERIFY,
         )
         for nic, count in sorted(tries.items())
-        if count >= _LEAST_TESTS and nic not in reached and reached
+        if count >= _MIN_TESTS and nic not in reached and reached
     ]
 
 
-def _read(fabric: Fabric, one: Suspect, busy: Mapping[int, float]) -> Suspect:
+def _refine_by_traffic(fabric: Fabric, one: Suspect, busy: Mapping[int, float]) -> Suspect:
     """Return a suspect by rate, refined by the other traffic on it."""
     if one.kind not in ("link", "nic"):
         return one
@@ -243,19 +248,19 @@ def _read(fabric: Fabric, one: Suspect, busy: Mapping[int, float]) -> Suspect:
 
 def is_marked(sign: Sign) -> bool:
     """Report whether a flow has a bad sign besides its rate."""
-    return bool(_loses(sign) or _loses_long(sign))
+    return bool(_loses_packets(sign) or _loses_long_packets(sign))
 
 
-def _loses(sign: Sign) -> bool | None:
+def _loses_packets(sign: Sign) -> bool | None:
     return sign.sent - sign.received >= _LOST_PACKETS if sign.sent and sign.received else None
 
 
-def _loses_long(sign: Sign) -> bool | None:
+def _loses_long_packets(sign: Sign) -> bool | None:
     usable = sign.long_lost is not None and sign.received > 0
     return (sign.long_lost or 0) >= _LONG_LOST if usable else None
 
 
-def _stalls(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
+def _stalling_links(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
     """Return the links that pass short packets and drop those at the MTU."""
     return [
         replace(
@@ -265,11 +270,11 @@ def _stalls(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
             evidence=f"{suspect.tests} flows over it lost all packets at the MTU, and short ones passed",
             action=f"compare the MTU of both ports of {suspect.id}",
         )
-        for suspect, _ in _explained(fabric, signs, _loses_long)
+        for suspect, _ in _explain_bad_flows(fabric, signs, _loses_long_packets)
     ]
 
 
-def _explained(
+def _explain_bad_flows(
     fabric: Fabric, signs: Sequence[Sequence[Sign]], is_bad: Callable[[Sign], bool | None]
 ) -> list[tuple[Suspect, set[int]]]:
     """Return the elements that explain bad flows, by the same search as for rates, with their classes.
@@ -291,11 +296,11 @@ def _explained(
     ]
 
 
-def _lossy(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
-    """Return the links that explain lost packets of probes that leave them idle."""
+def _lossy_links(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspect]:
+    """Return the links that explain the packets lost by probes, which leave the links idle."""
     sent_signs = [sign for one in signs for sign in one if sign.sent]
     found = []
-    for suspect, numbers in _explained(fabric, signs, _loses):
+    for suspect, numbers in _explain_bad_flows(fabric, signs, _loses_packets):
         over = [sign for sign in sent_signs if numbers & set(sign.flow.path)]
         part = sum(sign.sent - sign.received for sign in over) / max(sum(sign.sent for sign in over), 1)
         evidence = f"{suspect.tests} flows over it lost packets, {part:.2%} of all, on idle links"

@@ -13,21 +13,21 @@ from railwright.errors import UsageError
 from railwright.locate.switch_tree import SwitchTree
 from railwright.results.host_list import parse_host_list
 
-MOST_BYTES = 16 * 2**20
-_MOST_SWITCHES = 100_000
-_MOST_HOSTS = 1_000_000
+MAX_BYTES = 16 * 2**20
+_MAX_SWITCHES = 100_000
+_MAX_HOSTS = 1_000_000
 _HINT = "give Slurm's topology.conf: lines like SwitchName=leaf0 Nodes=node[0-31]"
 _KNOWN = ("switchname", "nodes", "switches", "linkspeed")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
 def parse_topology(text: str) -> SwitchTree:
-    """Parse topology.conf. Raises UsageError for another file, and for a host below two leaves."""
+    """Parse topology.conf. Raises UsageError for a file in another format, and for a host below two leaves."""
     leaf_of: dict[str, str] = {}
     above: dict[str, None] = {}
     leaves: set[str] = set()
     for number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
-        given = _options(line.partition("#")[0], number)
+        given = _parse_options(line.partition("#")[0], number)
         if not given:
             continue
         name = given["switchname"]
@@ -35,15 +35,15 @@ def parse_topology(text: str) -> SwitchTree:
             above[name] = None
         else:
             leaves.add(name)
-            _hang(leaf_of, name, given["nodes"], number)
-        if len(above) + len(leaves) > _MOST_SWITCHES:
-            raise UsageError(f"line {number}: more than {_MOST_SWITCHES} switches", hint=_HINT)
+            _add_hosts(leaf_of, name, given["nodes"], number)
+        if len(above) + len(leaves) > _MAX_SWITCHES:
+            raise UsageError(f"line {number}: more than {_MAX_SWITCHES} switches", hint=_HINT)
     if not leaf_of:
         raise UsageError("the file has no switch with hosts", hint=_HINT)
     return SwitchTree(leaf_of, tuple(name for name in above if name not in leaves))
 
 
-def _options(line: str, number: int) -> dict[str, str]:
+def _parse_options(line: str, number: int) -> dict[str, str]:
     """Parse a line into options by lower-case name; empty for a blank line. Raises UsageError."""
     given: dict[str, str] = {}
     for word in line.split():
@@ -58,14 +58,14 @@ def _options(line: str, number: int) -> dict[str, str]:
     return given
 
 
-def _hang(leaf_of: dict[str, str], leaf: str, nodes: str, number: int) -> None:
+def _add_hosts(leaf_of: dict[str, str], leaf: str, nodes: str, number: int) -> None:
     names = parse_host_list(nodes)
     if not names:
         raise UsageError(
             f"line {number}: Nodes must be a list of hosts, got {nodes[:60]!r}", hint="write node[0-31],login"
         )
-    if len(leaf_of) + len(names) > _MOST_HOSTS:
-        raise UsageError(f"line {number}: more than {_MOST_HOSTS} hosts", hint=_HINT)
+    if len(leaf_of) + len(names) > _MAX_HOSTS:
+        raise UsageError(f"line {number}: more than {_MAX_HOSTS} hosts", hint=_HINT)
     for name in names:
         if leaf_of.setdefault(name, leaf) != leaf:
             raise UsageError(f"line {number}: {name[:60]} is below {leaf_of[name][:60]} and {leaf[:60]}",

@@ -55,12 +55,12 @@ class ProbeKind:
     launcher: Callable[[tuple[str, ...]], LocalLauncher]
     """Returns the launcher of the ranks on these hosts."""
     ranks_per_host: int = 1
-    """1, or a rank for each port."""
+    """1, or the number of ports of a host, each of which has a rank."""
     one_way: bool = False
     """Whether two hosts must not send to each other at the same time: see `Rounds.one_way`."""
 
 
-def tcp_way(place: Place) -> ProbeKind:
+def tcp_probes(place: Place) -> ProbeKind:
     """Return probes with a TCP stream for each flow, from a port that takes the wanted path."""
 
     def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[pinned_flows.Flows]:
@@ -69,7 +69,7 @@ def tcp_way(place: Place) -> ProbeKind:
     return ProbeKind("tcp", pinned_flows.BENCHMARK, launch, lambda hosts: EachLauncher(place.reach, hosts))
 
 
-def mpi_way(hosts: Hosts, mpirun: str | None) -> ProbeKind:
+def mpi_probes(hosts: Hosts, mpirun: str | None) -> ProbeKind:
     """Return probes with MPI messages between hosts. Raises CannotJudge without mpirun, UsageError for a wrong one."""
     mpi = MpiLauncher(mpirun)
 
@@ -84,7 +84,7 @@ def mpi_way(hosts: Hosts, mpirun: str | None) -> ProbeKind:
     )
 
 
-def nccl_way(hosts: Hosts, mpirun: str | None, gpus: int) -> ProbeKind:
+def nccl_probes(hosts: Hosts, mpirun: str | None, gpus: int) -> ProbeKind:
     """Return probes with NCCL between `gpus` GPUs of each host, whose ranks mpirun starts.
 
     Raises CannotJudge without mpirun, UsageError for a wrong one.

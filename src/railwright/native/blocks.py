@@ -21,7 +21,7 @@ def fill(blocks: Blocks, seed: int) -> None:
 
 
 def count_wrong(blocks: Blocks, seed: int) -> int:
-    """Count the bytes that differ from the pattern. In swapped blocks nearly all bytes differ."""
+    """Count the bytes that differ from the pattern. If two blocks are swapped, nearly all of their bytes differ."""
     count = function("rw_count_wrong", c_int64, c_void_p, c_size_t, c_uint64, c_uint64)
     return sum(int(count(address, size_bytes, seed, position)) for address, size_bytes, position in _positions(blocks))
 

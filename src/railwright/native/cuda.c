@@ -1,6 +1,6 @@
-/* GPUs through the CUDA driver: contexts, memory, streams, and the kernels that travel as PTX text.
+/* GPUs through the CUDA driver: contexts, memory, streams, and the kernels, which are shipped as PTX text.
  *
- * libcuda is looked for as any library is, so LD_LIBRARY_PATH can name another one. It is never linked. */
+ * The loader finds libcuda at run time, so LD_LIBRARY_PATH can select another one. It is never linked. */
 #include "cuda.h"
 
 #include <dlfcn.h>
@@ -69,7 +69,7 @@ static const struct {
 };
 
 enum { FUNCTION_COUNT = sizeof FUNCTIONS / sizeof FUNCTIONS[0] };
-_Static_assert(sizeof(struct rw_cuda) == FUNCTION_COUNT * sizeof(void *), "every function has its name");
+_Static_assert(sizeof(struct rw_cuda) == FUNCTION_COUNT * sizeof(void *), "every function must have its name");
 
 static int bound = RW_NO_CUDA;
 static const char *missing = "";
@@ -95,7 +95,7 @@ int rw_cuda_bind(void) {
   return bound;
 }
 
-/* The function that the driver lacks, after RW_MISSING_SYMBOL. */
+/* Returns the function that the driver lacks, after RW_MISSING_SYMBOL. */
 const char *rw_cuda_missing(void) { return missing; }
 
 /* Returns the driver's text for one of its errors, or NULL. */
@@ -141,7 +141,7 @@ int rw_cuda_synchronize(void *context) {
 
 int rw_cuda_can_access(int ordinal, int other, int *can) { return rw_cuda.can_access(can, ordinal, other); }
 
-/* Lets `context` access the other context's memory; RW_OK also if it already has access. */
+/* Lets `context` access the other context's memory; returns RW_OK also if it already has access. */
 int rw_cuda_enable_peer(void *context, void *other) {
   int status = rw_cuda.use(context);
   if (!status) status = rw_cuda.enable_peer(other, 0);

@@ -1,7 +1,7 @@
 /* CUDA's driver functions, bound at run time: no header and no library of NVIDIA's is needed to build.
  *
- * Handles are void *, device pointers uint64_t and results int, as they are in the driver's ABI. What a function does
- * is in NVIDIA's "CUDA Driver API" under the name that cuda.c binds it to. */
+ * Handles are void *, device pointers uint64_t and results int, as they are in the driver's ABI. NVIDIA's
+ * "CUDA Driver API" documents each function under the name that cuda.c binds it to. */
 #ifndef RAILWRIGHT_CUDA_H
 #define RAILWRIGHT_CUDA_H
 
@@ -80,8 +80,8 @@ struct rw_cuda {
 /* All members are NULL until rw_cuda_bind has returned RW_OK. */
 extern struct rw_cuda rw_cuda;
 
-/* Load the driver's library and initialise it, once in a process; any thread may call it again.
- * RW_OK, RW_NO_CUDA, RW_MISSING_SYMBOL, or the driver's own positive error (100: no device is visible). */
+/* Loads the driver's library and initialises it, once per process; any thread may call this again.
+ * Returns RW_OK, RW_NO_CUDA, RW_MISSING_SYMBOL, or the driver's own positive error (100: no device is visible). */
 int rw_cuda_bind(void);
 
 #endif

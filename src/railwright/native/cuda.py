@@ -20,7 +20,7 @@ from railwright.units import format_size
 
 KERNELS = Path(__file__).with_name("kernels.ptx")
 COMPUTE_THREADS = 512
-"""The default number of threads of a block. A whole number of such blocks fits the multiprocessor of every GPU."""
+"""The default number of threads per block, which divides the capacity of every GPU's multiprocessor."""
 
 _NO_CUDA, _MISSING_SYMBOL, _OUT_OF_MEMORY, _INVALID_DEVICE = -1010, -1001, 2, 101
 _LOG_BYTES = 8192
@@ -42,7 +42,7 @@ def explain_missing_gpu() -> str:
 
 
 def check_result(what: str, code: int) -> None:
-    """Check the result of a driver call or a loop. Raises NativeError in the driver's own words."""
+    """Check the result of a driver call or a loop. Raises NativeError with the driver's error text."""
     if code:
         raise NativeError(what, code, _error_text(code) if code > 0 else "")
 
@@ -52,7 +52,7 @@ def _error_text(code: int) -> str:
     return f"{text.decode(errors='replace')} (CUDA error {code})" if text else f"CUDA error {code}"
 
 
-def _require() -> None:
+def _require_gpu() -> None:
     reason = explain_missing_gpu()
     if reason:
         raise CannotJudge(reason, hint="check whether `nvidia-smi` works here")
@@ -60,7 +60,7 @@ def _require() -> None:
 
 def driver_version() -> str:
     """Return the newest CUDA version that the driver supports, such as `13.0`. Raises CannotJudge."""
-    _require()
+    _require_gpu()
     version = c_int()
     check_result("driver version", function("rw_cuda_driver_version", c_int, POINTER(c_int))(byref(version)))
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
@@ -68,7 +68,7 @@ def driver_version() -> str:
 
 def device_count() -> int:
     """Return the number of GPUs visible to this process. Raises CannotJudge."""
-    _require()
+    _require_gpu()
     count = c_int()
     check_result("number of GPUs", function("rw_cuda_device_count", c_int, POINTER(c_int))(byref(count)))
     return count.value
@@ -102,7 +102,7 @@ class Device(Closing):
     """
 
     def __init__(self, address: str) -> None:
-        _require()
+        _require_gpu()
         seen = _Device()
         code = function("rw_cuda_open", c_int, c_char_p, POINTER(_Device))(address.encode(), byref(seen))
         if code == _INVALID_DEVICE:
@@ -176,13 +176,13 @@ class Device(Closing):
         load = function("rw_cuda_load", c_int, c_void_p, c_char_p, c_void_p, c_size_t, POINTER(c_void_p))
         code = load(self.context, _ptx(), ctypes.addressof(log), _LOG_BYTES, byref(module))
         if code:
-            said = " ".join(log.value.decode(errors="replace").split())[:300]
-            raise NativeError(f"kernels for {self.name}", code, f"{_error_text(code)}: {said}" if said else "")
+            messages = " ".join(log.value.decode(errors="replace").split())[:300]
+            raise NativeError(f"kernels for {self.name}", code, f"{_error_text(code)}: {messages}" if messages else "")
         assert module.value is not None
         return module.value
 
     def counter(self) -> DeviceBuffer:
-        """The eight bytes on the GPU to which kernels add their counts."""
+        """Return the eight bytes on the GPU to which kernels add their counts."""
         if self._counter is None:
             self._counter = DeviceBuffer(self, 8)
         return self._counter

@@ -1,7 +1,7 @@
 /* Copies to, from and between GPUs, timed on the GPU as nvbandwidth does it, and pointers followed through memory.
  *
- * A stream is held back by a kernel that waits for a flag in host memory until everything is enqueued: what the events
- * time is copies back to back, and no launch. Event times are used as the driver gives them, without rounding. */
+ * A kernel that waits for a flag in host memory holds a stream until everything is enqueued, so the events time copies
+ * back to back and no launch. Event times are used as the driver gives them, without rounding. */
 #include "cuda.h"
 
 #include <stdatomic.h>
@@ -120,8 +120,8 @@ static int first_copy(struct lane *lane, const struct flag *flag) {
   return status ? status : rw_cuda.stream_synchronize(lane->stream);
 }
 
-/* Seconds of one copy for each sample: `warm` copies, then the mean of `copies` back to back, while `other` (may be
- * NULL) runs `others` times the other way. */
+/* Writes the seconds per copy of each sample: `warm` copies, then the mean of `copies` back to back, while `other` (may
+ * be NULL) runs `others` times in the other direction. */
 int rw_cuda_copies(const struct rw_copy *measured, const struct rw_copy *other, int warm, int copies, int others,
                    int samples, double *seconds, int *uncovered) {
   struct lane lanes[2] = {{.copy = measured}, {.copy = other}};
@@ -177,9 +177,9 @@ uint64_t rw_chain_follow(const char *memory, uint64_t base, uint64_t loads) {
   return at;
 }
 
-/* Times one load, for each sample of `loads`, each of which continues from the previous sample. An untimed sample
- * comes first. `end`, 8 bytes on the GPU, gets the last pointer. The time includes the launch: choose `loads` large
- * enough to make its few microseconds negligible. */
+/* Writes the seconds per load of each sample of `loads` dependent loads from `start` on. An untimed sample comes first.
+ * `end`, 8 bytes on the GPU, gets the last pointer. The time includes the launch: choose `loads` large enough to make
+ * its few microseconds negligible. */
 int rw_cuda_chase(void *context, void *kernel, uint64_t start, uint64_t loads, uint64_t end, int samples,
                   double *seconds) {
   struct rw_copy none = {.context = context};

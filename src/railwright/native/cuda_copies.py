@@ -43,10 +43,10 @@ class Copy(NamedTuple):
     """Whether the driver stages the data through the host, between two GPUs without peer access."""
 
     def held_back(self) -> bool:
-        """Whether its stream may wait for a flag.
+        """Report whether its stream may wait for a flag.
 
-        Enqueuing a copy of pageable memory waits for the GPU, and a staged copy may. It would wait for a stream that
-        waits for us.
+        Enqueuing a copy of pageable memory waits for the GPU, and enqueuing a staged copy may do so. A held stream
+        would never continue, because the flag is set only after everything is enqueued.
         """
         reached = all(isinstance(place, DeviceBuffer | PinnedBuffer) for place in (self.target, self.source))
         return reached and not self.staged
@@ -129,7 +129,7 @@ class Chain:
             ctypes.memmove(place.address, self._image, length)
 
     def end_after(self, loads: int) -> int:
-        """Return the pointer that the given number of loads must reach."""
+        """Return the pointer that `loads` loads must reach."""
         follow = function("rw_chain_follow", c_uint64, c_char_p, c_uint64, c_uint64)
         return int(follow(self._image, self.start, loads))
 

@@ -1,5 +1,5 @@
 /* Files to and from GPU memory: by cuFile (GPUDirect Storage or its compatibility mode), or through pinned buffers of
- * our own. libcufile is given by its handle; what its functions do is in NVIDIA's "cuFile API Reference Guide". */
+ * our own. The caller passes libcufile's handle. NVIDIA's "cuFile API Reference Guide" documents its functions. */
 #include "cuda.h"
 
 #include <dlfcn.h>
@@ -80,7 +80,7 @@ int rw_cufile_bind(void *library) {
   return missing ? RW_MISSING_SYMBOL : RW_OK;
 }
 
-/* cuFile's own errors begin at 5000, and are negated as in its reads and writes. */
+/* Returns RW_OK or a negated error. cuFile's errors begin at 5000, and its reads and writes negate them too. */
 static int code_of(struct outcome o) { return o.error ? -o.error : RW_OK; }
 
 int rw_cufile_open(void) { return code_of(cufile.driver_open()); }
@@ -111,10 +111,10 @@ int rw_cufile_properties(unsigned *values) {
   return status;
 }
 
-/* From the first call on the open driver counts what each GPU's reads and writes are.
+/* Starts the open driver's counts of each GPU's reads and writes, once per process.
  *
- * It is never told to stop: where its counters are started once more, a thread of libcufile 1.15.1.6's own reads memory
- * that is gone and the process ends by SIGSEGV (scripts/measured/gpus/try-cufile-counters; docs/measured/2xh200).
+ * They are never stopped: if they are started again, a thread of libcufile 1.15.1.6 reads freed memory and the process
+ * ends by SIGSEGV (scripts/measured/gpus/try-cufile-counters; docs/measured/2xh200).
  */
 int rw_cufile_count(int level) {
   static int is_counting;
@@ -126,7 +126,7 @@ int rw_cufile_count(int level) {
   return status;
 }
 
-/* `into` must have room for the CUfileStatsLevel3_t of any version. */
+/* Reads the counters. `into` must have room for the CUfileStatsLevel3_t of any version. */
 int rw_cufile_counted(void *into) { return cufile.statistics ? code_of(cufile.statistics(into)) : RW_MISSING_SYMBOL; }
 
 /* A pass over a list of blocks. The layout is also in `native/cufile.py`. */
@@ -137,12 +137,12 @@ struct rw_gpu_pass {
   int count;               /* operations on each file */
   int64_t bytes;           /* of one operation */
   const int64_t *at;       /* offset of each block in its file */
-  int64_t shift;           /* from it to its place in the GPU's memory */
-  int64_t stride;          /* from one file's place there to the next one's */
-  const int *fds;          /* of each file */
+  int64_t shift;           /* from a block's offset to its place in the GPU's memory */
+  int64_t stride;          /* from one file's place in the GPU's memory to the next one's */
+  const int *fds;          /* the descriptor of each file */
   const int *cpus;         /* the CPU of each worker */
   void *context;
-  void *const *handles;    /* cuFile's of each file, or NULL: then through `pinned` */
+  void *const *handles;    /* cuFile's handle of each file; NULL to go through `pinned` */
   uint64_t device;         /* where the GPU's memory begins */
   unsigned char *pinned;   /* workers x bytes */
   double *latencies;       /* of the first file's operations, then of the next one's */
@@ -152,7 +152,7 @@ struct rw_gpu_pass {
 struct crew {
   struct rw_gpu_pass *pass;
   atomic_int ready, go, failed;
-  _Atomic int64_t *next;   /* of each file */
+  _Atomic int64_t *next;   /* the next operation on each file */
 };
 
 struct hand {

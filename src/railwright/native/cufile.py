@@ -1,8 +1,8 @@
 """Files to and from GPU memory (`cufile.c`): by NVIDIA's cuFile, or through our own pinned buffers.
 
-cuFile reads its settings once per process, when its driver is opened, so a process measures only one way. The driver is
-opened only if that terminates: libcufile 1.20 reads /proc/modules forever if the file is missing. With nvidia-fs loaded
-but not passed to the container, it closes descriptor 0. Needs a GPU's context (`cuda.Device`).
+cuFile reads its settings once per process, when its driver is opened, so a process measures only one `Way`. The driver
+is opened only if that terminates: libcufile 1.20 reads /proc/modules forever if the file is missing. With nvidia-fs
+loaded but not passed to the container, it closes descriptor 0. Needs a GPU's context (`cuda.Device`).
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def explain_unusable() -> str:
 
 
 def write_settings(folder: Path, way: Way | None) -> Path:
-    """Write our cufile.json, in force for this process, with its log in the same folder.
+    """Write our cufile.json, which applies to this process, with its log in the same folder.
 
-    Without a way, cuFile chooses as by default. Must be called before the library is loaded.
+    Without a way, cuFile makes its default choice. Must be called before the library is loaded.
     """
     compatible = way != "gds"
     properties: dict[str, object] = {"allow_compat_mode": compatible, "use_pci_p2pdma": True}
@@ -121,7 +121,7 @@ def check_result(what: str, code: int) -> None:
 
 
 def find() -> ctypes.CDLL:
-    """Load the library. Raises CannotJudge in the loader's words."""
+    """Load the library. Raises CannotJudge with the loader's error text."""
     try:
         return load(LIBRARY)
     except OSError as error:
@@ -259,10 +259,8 @@ def gpu_pass(
     if len(offsets):
         first, last = min(offsets) + shift, max(offsets) + size_bytes + shift + (len(fds) - 1) * stride
         if first < 0 or last > buffer.size_bytes or stride < 0 or len(cpus) < len(fds):
-            raise ValueError(
-                "every block must lie within the GPU's memory, and every file needs a worker"
-            )  # the C loop would run
-            # past its end
+            # the C loop would run past the end of the memory
+            raise ValueError("every block must lie within the GPU's memory, and every file must have a worker")
     one = _Pass(files=len(fds), workers=len(cpus), write=int(write), count=len(offsets), bytes=size_bytes,
                 shift=shift, stride=stride)  # fmt: skip
     one.fds = (c_int * len(fds))(*fds)

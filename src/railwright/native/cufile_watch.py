@@ -61,18 +61,20 @@ class Observation(NamedTuple):
 
 
 class Watch:
-    """An observation of cuFile's counters that begins when it is created."""
+    """An observation of cuFile's counters. It begins when the object is created."""
 
     def __init__(self, folder: Path, *, write: bool, bound: bool = True) -> None:
         """`folder` holds cuFile's log; `bound` reports whether `rw_cufile_bind` has found the library."""
         self._folder, self._write, self._bound = folder, write, bound
-        self._before, self._uncounted = _counters() if bound else (b"", "libcufile is not loaded")
+        self._before, self._uncounted = _read_counters() if bound else (b"", "libcufile is not loaded")
         self._driver, self._called = driver_operations(write=write), called_bytes(write=write)
 
     def end(self, operations: int, moved_bytes: int) -> Observation:
         """Return the counts since the start."""
         by_driver, called = driver_operations(write=self._write), called_bytes(write=self._write)
-        counted, uncounted = (None, self._uncounted) if self._uncounted else _counted(self._before, write=self._write)
+        counted, uncounted = (
+            (None, self._uncounted) if self._uncounted else _read_counts(self._before, write=self._write)
+        )
         return Observation(
             write=self._write,
             operations=operations,
@@ -86,23 +88,23 @@ class Watch:
         )
 
 
-def _counters() -> tuple[bytes, str]:
-    """Return the counters of the open driver, which counts from the first call on, or the reason for none."""
+def _read_counters() -> tuple[bytes, str]:
+    """Start libcufile's statistics on the first call. Returns its counters, or the reason why there are none."""
     code = function("rw_cufile_count", c_int, c_int)(_LEVEL)
     if code == _NO_STATISTICS:
         return b"", "this version of libcufile has no counters"
     if code:
-        return b"", f"libcufile does not count: {cufile.meaning(code)}"
+        return b"", f"cannot start libcufile's statistics: {cufile.meaning(code)}"
     room = (ctypes.c_ubyte * _STATISTICS_BYTES)()
     code = function("rw_cufile_counted", c_int, c_void_p)(ctypes.addressof(room))
-    return bytes(room), f"libcufile's counters cannot be read: {cufile.meaning(code)}" if code else ""
+    return bytes(room), f"cannot read libcufile's counters: {cufile.meaning(code)}" if code else ""
 
 
-def _counted(before: bytes, *, write: bool) -> tuple[PathCounts | None, str]:
-    """Return the change of the counters, or the reason why it reveals nothing."""
-    after, why = _counters()
+def _read_counts(before: bytes, *, write: bool) -> tuple[PathCounts | None, str]:
+    """Return the counts since `before`, or the reason why there are none."""
+    after, why = _read_counters()
     found = None if why else read_counters(before, after, write=write)
-    return found, "" if found is not None else why or "libcufile's counters do not tell the path"
+    return found, "" if found is not None else why or "libcufile's counters do not show the path"
 
 
 def _properties() -> Properties | None:
@@ -121,7 +123,7 @@ def read_counters(before: bytes, after: bytes, *, write: bool) -> PathCounts | N
     words = zip(_WORDS.iter_unpack(after), _WORDS.iter_unpack(before), strict=True)
     since = b"".join(_WORDS.pack((new - old) % 2**64) for (new,), (old,) in words)
     by_gpu = (_sum_gpus(since, at, *_GPUS.unpack_from(after, at), write=write) for at in _GPU_COUNT_AT)
-    found = [one for one in (next(filter(None, by_gpu), None), _batches(since, write=write)) if one is not None]
+    found = [one for one in (next(filter(None, by_gpu), None), _count_batches(since, write=write)) if one is not None]
     return PathCounts(*map(sum, zip(*found, strict=True))) if found else None
 
 
@@ -136,8 +138,8 @@ def _sum_gpus(since: bytes, at: int, gpus: int, *, write: bool) -> PathCounts | 
     return counted if (sums[_GPU_BYTES[False]], sums[_GPU_BYTES[True]]) == moved and counted.total else None
 
 
-def _batches(since: bytes, *, write: bool) -> PathCounts | None:
-    """Return the counts of batches, which do not separate directions, if all batches went this way."""
+def _count_batches(since: bytes, *, write: bool) -> PathCounts | None:
+    """Return the counts of batches, which do not separate directions, if all batches had this direction."""
     moved = struct.unpack_from("<2Q", since, _BATCH_BYTES_AT)
     if not moved[write] or moved[not write]:
         return None

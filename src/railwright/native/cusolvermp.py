@@ -151,8 +151,8 @@ class Solver(Closing):
         )
         self._stream.synchronize()
         seconds = time.perf_counter() - start
-        told = [int.from_bytes(one.read(_INT_BYTES), "little", signed=True) for one in (self._info, self._status)]
-        for name, info in zip(("cusolverMpGetrf", "cusolverMpGetrs"), told, strict=True):
+        infos = [int.from_bytes(one.read(_INT_BYTES), "little", signed=True) for one in (self._info, self._status)]
+        for name, info in zip(("cusolverMpGetrf", "cusolverMpGetrs"), infos, strict=True):
             if info < 0:
-                raise CannotJudge(f"{name} does not accept its argument {-info}")
-        return Solved(seconds, max(told[0], 0))
+                raise CannotJudge(f"{name} rejects its argument {-info}")
+        return Solved(seconds, max(infos[0], 0))

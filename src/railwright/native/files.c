@@ -23,12 +23,12 @@ enum { CHECK_NONE, CHECK_PATTERN, CHECK_STAMPED };
 enum { SECTOR = 512, WORD = 8 };
 enum { RW_SHORT_WRITE = -1101 };
 
-/* One pass over a list of blocks; laid out alike in `native/files.py`. Thread t has a ring (or a pool of `depth`
+/* One pass over a list of blocks; the layout is also in `native/files.py`. Thread t has a ring (or a pool of `depth`
  * further threads), buffers and a part of the list of its own. */
 struct rw_pass {
   int fd;
   int threads;
-  int depth;              /* operations in flight of each thread */
+  int depth;              /* operations in flight per thread */
   int write;              /* write stamped blocks; otherwise read */
   int64_t count;          /* operations in this pass */
   int64_t bytes;          /* of one operation */

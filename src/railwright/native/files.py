@@ -93,8 +93,8 @@ def read_pass(blocks: Blocks, *, seed: int, check: bool, stamped: bool = False, 
 def write_pass(blocks: Blocks, *, seed: int, sync: bool, cpus: Sequence[int] = ()) -> Pass:
     """Write all blocks, with the threads of `read_pass`. With `sync` an fsync follows, timed separately.
 
-    A block is the pattern of `seed`, and the first word of each sector is that of its position: `STAMPED`. Raises
-    NativeError with the errno.
+    A block holds the pattern of `seed`, and each sector's first word that of its position in the file: `STAMPED`.
+    Raises NativeError with the errno.
     """
     return _run("write", _Pass(seed=seed, write=1, sync=int(sync)), blocks, cpus)
 
@@ -135,7 +135,10 @@ def io_uring_works(fd: int, buffer: Buffer, size_bytes: int) -> str:
 
 
 def extents(fd: int) -> list[Extent]:
-    """Return the extents of a file on its block device. Raises CannotJudge if the file system does not report them."""
+    """Return the extents of a file on its block device.
+
+    Raises CannotJudge if the file system does not report them, or if one has no plain location on the device.
+    """
     end = os.fstat(fd).st_size
     rows = (c_uint64 * (4 * _MAX_EXTENTS))()
     found = function("rw_file_extents", c_int, c_int, c_int, POINTER(c_uint64))(fd, _MAX_EXTENTS, rows)

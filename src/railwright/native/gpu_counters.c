@@ -1,6 +1,6 @@
-/* Asks NVML for the counters of GPUs again and again, and puts the numbers where another program reads them.
+/* Queries NVML counters of GPUs repeatedly, and writes the numbers where another program reads them.
  *
- * NVML's functions are bound by the caller. A program of its own does this, as a driver may hang in any of them. */
+ * The caller binds NVML's functions. This runs in a separate program, because a driver may hang in any of them. */
 #include "railwright.h"
 
 #include <errno.h>
@@ -31,11 +31,11 @@ struct rw_gpu_question {
   int32_t kind;
   uint32_t argument;
   void *call, *gpu;
-  struct rw_gpu_field *fields; /* of FIELDS */
-  int32_t count;               /* of its numbers */
-  uint32_t every;              /* passes */
-  int32_t place;               /* of its first number */
-  uint64_t last;               /* microseconds: the last of SAMPLES */
+  struct rw_gpu_field *fields; /* for FIELDS */
+  int32_t count;               /* the number of values it gives */
+  uint32_t every;              /* ask at every n-th pass */
+  int32_t place;               /* of its first value in the shared numbers */
+  uint64_t last;               /* the time of the last of SAMPLES in microseconds */
 };
 
 /* nvmlSample_t */
@@ -104,7 +104,7 @@ static double cpu_now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Returns the CPU seconds of a query, the least of `times`, because its first answers may be slow. */
+/* Returns the CPU seconds of a query, the minimum of `times`, because the first queries may be slow. */
 double rw_gpu_cost(struct rw_gpu_question *q, uint64_t *numbers, int times) {
   double least = 1e9;
   for (int number = 0; number < times; number++) {
@@ -117,8 +117,8 @@ double rw_gpu_cost(struct rw_gpu_question *q, uint64_t *numbers, int times) {
 }
 
 /* Makes each query at every n-th pass, for `passes` passes or forever (0). The first two numbers are the passes and
- * the nanoseconds of CPU so far. A late pass is never made up for. The wait is longer if passes exceed this share of
- * a core, because calls are slower while GPUs work. */
+ * the nanoseconds of CPU so far. A late pass is never made up for. The wait is longer if passes would exceed `share`
+ * of a core, because calls are slower while GPUs work. */
 void rw_gpu_publish(struct rw_gpu_question *questions, int count, uint64_t *shared, double interval, double share,
                     uint64_t passes) {
   _Atomic uint64_t *numbers = (_Atomic uint64_t *)shared;

@@ -11,7 +11,7 @@ from ctypes import POINTER, Structure, c_double, c_int, c_int32, c_int64, c_uint
 from railwright.native.library import fields, function
 
 FIELDS, ONE, TWO, SAMPLES = range(4)
-"""The signature of an NVML function: with fields, with an extra word, for two numbers, or for NVML's own samples."""
+"""The signatures of NVML functions: with fields, with an argument, for two numbers, and for NVML's own samples."""
 RING = 256
 """The number of samples kept. A counter of samples comes first, then pairs of microseconds since 1970 and value."""
 FIRST_PLACE = 2
@@ -45,7 +45,7 @@ class CounterQuery(Structure):
 
 
 def cost_s(question: CounterQuery, numbers: int, times: int = 5) -> float:
-    """Return the CPU seconds of a query. Its numbers are at the address afterwards."""
+    """Return the CPU seconds of a query, the minimum of `times`. The query writes its numbers to address `numbers`."""
     measure = function("rw_gpu_cost", c_double, POINTER(CounterQuery), c_void_p, c_int)
     taken: float = measure(question, numbers, times)
     return taken
@@ -54,9 +54,9 @@ def cost_s(question: CounterQuery, numbers: int, times: int = 5) -> float:
 def publish(
     questions: Sequence[CounterQuery], numbers: int, interval_s: float, cpu_share: float, passes: int = 0
 ) -> None:
-    """Query repeatedly, `passes` times or forever, and keep the numbers at the address up to date.
+    """Query `passes` times, or forever if 0, and write the numbers to address `numbers`.
 
-    Passes come less often than every `interval_s` if they would exceed that share of a core.
+    Passes come less often than every `interval_s` if they would exceed `cpu_share` of a core.
     """
     every = (CounterQuery * len(questions))(*questions)
     begin = function("rw_gpu_publish", None, POINTER(CounterQuery), c_int, c_void_p, c_double, c_double, c_uint64)

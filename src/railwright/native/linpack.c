@@ -1,4 +1,4 @@
-/* HPL's random matrix, dealt to ranks in blocks; and what its solution is checked by. A is generated again for the
+/* HPL's random matrix, distributed over ranks in blocks, and the check of its solution. A is generated again for the
    check, so that no second matrix is held. HPL 2.3: testing/matgen and testing/pmatgen. */
 #include "railwright.h"
 
@@ -12,12 +12,12 @@ struct rw_hpl {
 };
 
 /* X(k+1) = MULTIPLIER X(k) + 1 mod 2^64 with X(0) = seed: Knuth's MMIX, HPL_MULT and HPL_IADD. Elements are numbered
-   down the columns of [A b] from 0, and element k is of X(k+1). */
+   down the columns of [A b] from 0, and element k is derived from X(k+1). */
 static const uint64_t MULTIPLIER = 6364136223846793005u;
 
 static inline uint64_t next(uint64_t x) { return MULTIPLIER * x + 1; }
 
-/* HPL_rand: in (-0.5, 0.5]. */
+/* Returns the value of a state, in (-0.5, 0.5] (HPL_rand). */
 static inline double value(uint64_t x) { return 0.5 - (double)x * 0x1p-64; }
 
 static uint64_t element(uint64_t seed, uint64_t k) {
@@ -84,7 +84,7 @@ void rw_hpl_norms(const struct rw_hpl *h, const double *y, const double *product
   }
 }
 
-/* Whole numbers of 20 bits: products of them, and sums of 2^13 of those, are exact in a double. */
+/* Writes integers of 20 bits. Their products, and sums of 2^13 of those, are exact in a double. */
 void rw_hpl_integers(double *a, int64_t count, uint64_t seed) {
   uint64_t x = element(seed, 0);
   for (int64_t k = 0; k < count; k++, x = next(x)) a[k] = (double)((int64_t)(x >> 44) - (1 << 19));
@@ -107,13 +107,13 @@ int64_t rw_hpl_wrong_rows(int64_t m, const double *a, const double *b, const dou
   return wrong;
 }
 
-/* The progress of MKL, which calls this as `mkl_progress` with the number of columns done. */
+/* The number of columns done. MKL calls rw_hpl_progress as its `mkl_progress` to report it. */
 static volatile int columns_done;
 
 int rw_hpl_progress(const int *process, const int *step, const char *stage, int length) {
   (void)process, (void)stage, (void)length;
   columns_done = *step;
-  return 0; /* any other value would stop it */
+  return 0; /* any other value would stop MKL */
 }
 
 int rw_hpl_columns_done(int reset) {

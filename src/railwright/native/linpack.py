@@ -12,7 +12,7 @@ from railwright.native.memory import Buffer
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-PATTERN = "whole numbers: the sum of every row of C against that of A B, exactly"
+PATTERN = "integers: the sum of every row of C must equal that of A B exactly"
 
 
 class _Hpl(Structure):
@@ -66,7 +66,7 @@ class Problem:
 
 
 def write_integers(buffer: Buffer, count: int, seed: int) -> None:
-    """Write `count` whole numbers as doubles, for a product that can be checked exactly."""
+    """Write `count` integers as doubles, for a product that can be checked exactly."""
     function("rw_hpl_integers", None, c_void_p, c_int64, c_uint64)(buffer.address, count, seed)
 
 
@@ -87,5 +87,5 @@ def progress_address() -> int:
 
 
 def columns_done(*, reset: bool = False) -> int:
-    """Return the columns that MKL has reported since the last reset; 0 if it reports none."""
+    """Return the number of columns done that MKL last reported since the reset; 0 if it reported none."""
     return int(function("rw_hpl_columns_done", c_int, c_int)(int(reset)))

@@ -1,5 +1,5 @@
 /* A tight load on all cores that reveals disturbances: each thread factorises a small matrix repeatedly, and all
- * meet after each, as ranks of an MPI program do. The time that one thread loses, all lose. */
+ * meet after each, as ranks of an MPI program do. So a delay of one thread delays all. */
 #include "railwright.h"
 
 #include <pthread.h>
@@ -42,7 +42,7 @@ static void *work(void *given) {
   return NULL;
 }
 
-/* Seconds that `threads` threads take for `rounds` rounds; negative: an error code. */
+/* Returns the seconds that `threads` threads take for `rounds` rounds, or a negative error code. */
 double rw_load(int threads, long rounds) {
   if (threads < 1 || threads > MOST_THREADS) return RW_NO_THREAD;
   pthread_t started[MOST_THREADS];

@@ -8,7 +8,7 @@ from railwright.native.library import NativeError, function
 
 
 def load_s(threads: int, rounds: int) -> float:
-    """Return the seconds of the load on `threads` threads, which meet after each round. Raises NativeError."""
+    """Return the seconds of all rounds of the load on `threads` threads, which meet after each. Raises NativeError."""
     seconds: float = function("rw_load", c_double, c_int, c_long)(threads, rounds)
     if seconds < 0:
         raise NativeError("the load", int(seconds))

@@ -24,11 +24,12 @@ static int bind_to_node(void *pages, size_t bytes, int node) {
   return syscall(SYS_mbind, pages, bytes, BIND, nodes, (unsigned long)MOST_NODES + 1, 0U) ? -errno : RW_OK;
 }
 
-/* Where pages lie decides the result (1.7x at 1 MiB between two runs of one program, malloc against malloc), so
- * every buffer comes from here: its own mapping, huge pages or small ones as asked, touched before use.
- * On one NUMA node where `node` is not ANY_NODE; `status` says why there is none: RW_NO_MEMORY, or a negative errno. */
+/* Allocates a buffer. The place of pages decides the result (1.7x at 1 MiB between two runs of one program with
+ * malloc), so every buffer has its own mapping, with huge or small pages as requested, touched before use.
+ * It is on one NUMA node if `node` is not ANY_NODE. Returns NULL on failure, with RW_NO_MEMORY or a negative errno in
+ * `status`. */
 void *rw_alloc_on(size_t bytes, int huge, int node, int *status) {
-  /* Room to begin at a huge page's border; what lies before and after is given back. */
+  /* Extra room, so that the buffer can begin at a huge page's border; the rest is unmapped. */
   size_t whole = bytes + (huge ? HUGE_PAGE : 0);
   char *room = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   *status = RW_NO_MEMORY;
@@ -90,7 +91,7 @@ static inline unsigned char byte_at(uint64_t seed, uint64_t position) {
   return (unsigned char)(word_at(seed, position / 8) >> (8 * (position % 8)));
 }
 
-/* Fill with the pattern of `seed` that starts at byte `position`, a multiple of 8. */
+/* Fills with the pattern of `seed` that starts at byte `position`, a multiple of 8. */
 void rw_fill(unsigned char *buffer, size_t bytes, uint64_t seed, uint64_t position) {
   size_t i = 0;
   for (; i + 8 <= bytes; i += 8) {
@@ -114,7 +115,7 @@ int64_t rw_count_wrong(const unsigned char *buffer, size_t bytes, uint64_t seed,
   return wrong;
 }
 
-/* One sample is the time of `inner` copies of `bytes`, divided by `inner`: small copies are shorter than a clock call. */
+/* Writes the mean time of `inner` copies for each sample, because small copies are shorter than a clock call. */
 int rw_copy(char *to, const char *from, size_t bytes, int inner, int warm, int samples, double *seconds) {
   for (int k = -warm; k < samples; k++) {
     double start = rw_now();
@@ -159,8 +160,9 @@ static void *copy_thread(void *argument) {
   return NULL;
 }
 
-/* `threads` pinned threads copy at once, each `bytes` between buffers of its own (touched by itself, so that they
- * lie in its own NUMA node). One sample: from the first start to the last end, for `inner` copies per thread. */
+/* Copies by `threads` pinned threads at once, each `bytes` between its own buffers (which it touches itself, so that
+ * they are on its own NUMA node). A sample is the time from the first start to the last end, divided by `inner`, the
+ * copies per thread. */
 int rw_copy_threads(int threads, const int *cpus, size_t bytes, int inner, int samples, double *seconds, int64_t *wrong) {
   pthread_barrier_t barrier;
   struct copier *copiers = calloc((size_t)threads, sizeof *copiers);
@@ -213,7 +215,7 @@ static void *return_ball(void *argument) {
   return NULL;
 }
 
-/* Bounces a cache line between two cores; a sample is half the mean round trip of `inner` trips. It is the least
+/* Bounces a cache line between two cores; a sample is half the mean round trip of `inner` trips. It is the minimum
  * time in which any message can pass between the cores. */
 int rw_core_latency(int cpu, int partner_cpu, int inner, int samples, double *seconds) {
   _Alignas(128) _Atomic int ball = 0;

@@ -16,7 +16,7 @@ from railwright.units import format_size
 PATTERN = "every byte against splitmix64 of its position"
 SMALL_PAGE_BYTES = 4096
 _ANY_NODE = -1
-_NOT_PLACED = {
+_PLACEMENT_ERRORS = {
     errno.EINVAL: "the kernel has no such node, or denies it to this process",
     errno.EPERM: "a container needs CAP_SYS_NICE to place memory, as with `docker run --cap-add SYS_NICE`",
     errno.ENOSYS: "this kernel does not support NUMA nodes",
@@ -30,8 +30,8 @@ class MayNotPlace(CannotJudge):
 class Buffer(Closing):
     """Anonymous memory, touched before use, on huge pages if available, otherwise on small ones. A context manager.
 
-    With `node` all of it comes from that NUMA node. Raises CannotJudge if it cannot, MayNotPlace if it is not
-    permitted.
+    With `node` all of it is on that NUMA node. Raises CannotJudge if the memory cannot be allocated or placed there,
+    and MayNotPlace if this process may not place it.
     """
 
     def __init__(self, size_bytes: int, *, huge: bool = True, node: int | None = None) -> None:
@@ -40,7 +40,7 @@ class Buffer(Closing):
         address = allocate(size_bytes, int(huge), _ANY_NODE if node is None else node, ctypes.byref(status))
         if address is None:
             if -status.value in errno.errorcode:
-                raise _refused(f"cannot place memory on NUMA node {node}", -status.value)
+                raise _placement_error(f"cannot place memory on NUMA node {node}", -status.value)
             raise CannotJudge(f"cannot allocate {format_size(size_bytes)} of memory", hint="choose smaller sizes")
         self.address: int = address
         self.size_bytes = size_bytes
@@ -56,7 +56,7 @@ class Buffer(Closing):
         """
         found = function("rw_pages_on", c_int64, c_void_p, c_size_t, c_int)(self.address, self.size_bytes, node)
         if found < 0:
-            raise _refused("cannot determine the NUMA node of memory", -found)
+            raise _placement_error("cannot determine the NUMA node of memory", -found)
         return int(found)
 
     @property
@@ -95,8 +95,8 @@ class Buffer(Closing):
         return Verification(method=PATTERN, bytes_checked=size_bytes, bytes_wrong=self.count_wrong(seed, size_bytes))
 
 
-def _refused(what: str, code: int) -> CannotJudge:
-    meaning = f" ({_NOT_PLACED[code]})" if code in _NOT_PLACED else ""
+def _placement_error(what: str, code: int) -> CannotJudge:
+    meaning = f" ({_PLACEMENT_ERRORS[code]})" if code in _PLACEMENT_ERRORS else ""
     kind = MayNotPlace if code == errno.EPERM else CannotJudge
     return kind(f"{what}: {os.strerror(code)}{meaning}")
 

@@ -9,6 +9,6 @@ from railwright.native.library import function
 
 
 def answers(path: str, patience_s: float) -> bool:
-    """Report whether the path responds within the time. Returns True also if no child could be started to test it."""
-    told: int = function("rw_mount_answers", c_int, c_char_p, c_double)(os.fsencode(path), patience_s)
-    return told != 0
+    """Report whether the path responds within `patience_s`. Returns True also if no child process could be started."""
+    answer: int = function("rw_mount_answers", c_int, c_char_p, c_double)(os.fsencode(path), patience_s)
+    return answer != 0

@@ -1,6 +1,6 @@
 """MPI for the ranks: mpi4py sets up, `mpi.c` has the timed calls.
 
-The thread level is `single`, because the locks of MPI cost 0.1 us a message at `multiple`. It is part of every record.
+The thread level is `single`, because the locks of MPI cost 0.1 us per message at `multiple`. Every record holds it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def bind(binder: str) -> None:
     library.check_result("MPI", function(binder, c_int, c_void_p)(ctypes.CDLL(library_path())._handle))
 
 
-def checked(code: int) -> None:
+def check_result(code: int) -> None:
     """Check the return value of a loop. Raises NativeError, with the MPI library's text for an MPI error."""
     from mpi4py import MPI
 
@@ -154,7 +154,7 @@ class PointToPoint:
         loop = function(
             "rw_mpi_latency", c_int, POINTER(_Mpi), c_void_p, c_void_p, c_int, c_int, c_int, POINTER(c_double)
         )
-        checked(loop(ctypes.byref(self._mpi), out.address, into.address, size_bytes, warm, iterations, seconds))
+        check_result(loop(ctypes.byref(self._mpi), out.address, into.address, size_bytes, warm, iterations, seconds))
         return list(seconds)
 
     def window(
@@ -175,5 +175,7 @@ class PointToPoint:
         seconds = seconds_array(iterations)
         name = "rw_mpi_bidirectional" if both_ways else "rw_mpi_bandwidth"
         loop = function(name, c_int, POINTER(_Mpi), c_void_p, c_void_p, c_int, c_int, c_int, c_int, POINTER(c_double))
-        checked(loop(ctypes.byref(self._mpi), out.address, into.address, size_bytes, window, warm, iterations, seconds))
+        check_result(
+            loop(ctypes.byref(self._mpi), out.address, into.address, size_bytes, window, warm, iterations, seconds)
+        )
         return list(seconds)

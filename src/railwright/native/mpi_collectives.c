@@ -1,6 +1,6 @@
-/* MPI collectives on floats: back-to-back operations between barriers, as nccl-tests times NCCL's.
+/* MPI collectives on floats: back-to-back operations between barriers, as nccl-tests times NCCL's operations.
  *
- * A loop for each operation, so that nothing but MPI's call is between two operations. Handles travel as in mpi.c. */
+ * Each operation has its own loop, so that nothing else runs between two MPI calls. Handles are passed as in mpi.c. */
 #include "railwright.h"
 
 #include <dlfcn.h>
@@ -11,13 +11,13 @@ typedef int (*barrier_f)(intptr_t);
 
 static struct {
   reduce_f all_reduce, reduce_scatter; /* MPI_Reduce_scatter_block has MPI_Allreduce's arguments */
-  exchange_f all_gather, all_to_all;   /* and MPI_Alltoall MPI_Allgather's */
+  exchange_f all_gather, all_to_all;   /* MPI_Alltoall has MPI_Allgather's arguments */
   barrier_f barrier;
 } mpi;
 
 enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, KINDS };
 
-/* Laid out alike in `native/mpi_collectives.py`. */
+/* The layout is also in `native/mpi_collectives.py`. */
 struct rw_collective {
   intptr_t comm, type, sum;
   int kind;
@@ -66,8 +66,8 @@ static int all_to_all(const struct rw_collective *c, const float *out, float *in
 
 static const loop_f LOOPS[KINDS] = {all_reduce, all_gather, reduce_scatter, all_to_all};
 
-/* `warm` operations, then `samples` times a barrier and `operations` of them. Every rank writes its own time of one
- * operation for each sample; their mean over ranks is the caller's. The last barrier ends no rank's clock. */
+/* Runs `warm` operations, then `samples` times a barrier and `operations` operations. Every rank writes its own seconds
+ * per operation for each sample; the caller averages over ranks. The last barrier is not timed. */
 int rw_collective(const struct rw_collective *c, const float *out, float *in, int warm, int operations, int samples,
                   double *seconds) {
   loop_f loop = LOOPS[c->kind];
@@ -81,9 +81,9 @@ int rw_collective(const struct rw_collective *c, const float *out, float *in, in
   return status ? status : mpi.barrier(c->comm);
 }
 
-/* What belongs at an index: `base` + rank x `step`, both from splitmix64 (Steele, Lea and Flood 2014) of the index.
+/* The value at an index: `base` + rank x `step`, both from splitmix64 (Steele, Lea and Flood 2014) of the index.
  * A sum over ranks then has a closed form, and differs if a rank is missing, counted twice or at another index.
- * Whole numbers: up to 1,024 ranks every partial sum is below 2^24, which a float holds exactly in any order. */
+ * They are integers: up to 1,024 ranks every partial sum is below 2^24, so a float holds it exactly in any order. */
 struct word {
   int64_t base, step;
 };
@@ -114,7 +114,7 @@ static int64_t received_floats(const struct rw_collective *c) {
   return c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER ? c->count : (int64_t)c->count * c->ranks;
 }
 
-/* This rank's pattern to send; -1, which is never right, where it will receive. */
+/* Writes this rank's pattern to `out`, and -1, which is never right, to `in`. */
 void rw_collective_fill(const struct rw_collective *c, float *out, float *in) {
   for (int64_t i = 0, floats = sent_floats(c); i < floats; i++) out[i] = given(c->rank, i);
   for (int64_t i = 0, floats = received_floats(c); i < floats; i++) in[i] = -1;

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from railwright.native.library import fields, function, seconds_array
 from railwright.native.memory import Buffer
-from railwright.native.mpi import bind, checked
+from railwright.native.mpi import bind, check_result
 from railwright.results.records import Verification
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ FLOAT_BYTES = 4
 MOST_FLOATS = 2**31 - 1
 """The maximum count, because MPI counts are C ints."""
 MOST_RANKS = 1024
-"""The most ranks for which a float holds every sum of the pattern exactly."""
+"""The maximum number of ranks for which a float holds every sum of the pattern exactly."""
 PATTERN = "every float against splitmix64 of its position and its source ranks"
 
 
@@ -36,7 +36,7 @@ class _Collective(Structure):
 class Pattern:
     """The data that each rank sends in an operation, and the result that it must receive. Needs no MPI.
 
-    `count` is the floats of the whole for all_reduce, and of one rank's share for the others.
+    `count` is the number of all floats for all_reduce, and of one rank's share for the others.
     """
 
     def __init__(self, operation: str, count: int, rank: int, ranks: int) -> None:
@@ -53,20 +53,20 @@ class Pattern:
 
         Raises ValueError if a buffer is too small.
         """
-        self._fits(out, self.sent_bytes)
-        self._fits(into, self.received_bytes)
+        self._check_fits(out, self.sent_bytes)
+        self._check_fits(into, self.received_bytes)
         fill = function("rw_collective_fill", None, POINTER(_Collective), c_void_p, c_void_p)
         fill(ctypes.byref(self._what), out.address, into.address)
 
     def verify(self, into: Buffer) -> Verification:
         """Check all data that this rank received. A wrong float counts as four wrong bytes."""
-        self._fits(into, self.received_bytes)
+        self._check_fits(into, self.received_bytes)
         count = function("rw_collective_wrong", c_int64, POINTER(_Collective), c_void_p)
         wrong = count(ctypes.byref(self._what), into.address)
         return Verification(method=PATTERN, bytes_checked=self.received_bytes, bytes_wrong=wrong * FLOAT_BYTES)
 
     @staticmethod
-    def _fits(buffer: Buffer, size_bytes: int) -> None:
+    def _check_fits(buffer: Buffer, size_bytes: int) -> None:
         if buffer.size_bytes < size_bytes:
             raise ValueError(f"a buffer must have at least {size_bytes} bytes, got {buffer.size_bytes}")
 
@@ -85,15 +85,15 @@ class Collective(Pattern):
         self._what.sum = MPI._handleof(MPI.SUM)
 
     def time(self, out: Buffer, into: Buffer, *, warm: int, operations: int, samples: int) -> list[float]:
-        """Return the seconds per operation of each of `samples` rows of `operations` back to back after a barrier.
+        """Return the seconds per operation of each sample: a barrier, then `operations` back to back.
 
         The clock is this rank's, from its exit of the barrier to the end of its last operation. Collective.
         """
-        self._fits(out, self.sent_bytes)
-        self._fits(into, self.received_bytes)
+        self._check_fits(out, self.sent_bytes)
+        self._check_fits(into, self.received_bytes)
         seconds = seconds_array(samples)
         loop = function(
             "rw_collective", c_int, POINTER(_Collective), c_void_p, c_void_p, c_int, c_int, c_int, POINTER(c_double)
         )
-        checked(loop(ctypes.byref(self._what), out.address, into.address, warm, operations, samples, seconds))
+        check_result(loop(ctypes.byref(self._what), out.address, into.address, warm, operations, samples, seconds))
         return list(seconds)

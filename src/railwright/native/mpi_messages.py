@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Request
 
 Act = Callable[[int], None]
-"""The action after a message was sent or received; it gets the bytes received."""
+"""The action after a message was sent or received. Its argument is the number of bytes received."""
 
 
 class Post:
@@ -29,9 +29,9 @@ class Post:
         """Send the first bytes of a buffer."""
         self._add(self._comm.Isend(self._part(buffer, size_bytes), rank, tag), act)
 
-    def receive(self, buffer: Buffer, most_bytes: int, rank: int, tag: int, act: Act) -> None:
-        """Receive up to `most_bytes` into a buffer."""
-        self._add(self._comm.Irecv(self._part(buffer, most_bytes), rank, tag), act)
+    def receive(self, buffer: Buffer, max_bytes: int, rank: int, tag: int, act: Act) -> None:
+        """Receive up to `max_bytes` into a buffer."""
+        self._add(self._comm.Irecv(self._part(buffer, max_bytes), rank, tag), act)
 
     def deliver(self) -> None:
         """Wait until all messages and their follow-up messages are complete."""

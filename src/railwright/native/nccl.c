@@ -1,8 +1,8 @@
-/* NCCL's collectives on floats, timed as nccl-tests 2.19.6 times them (BenchTime, startColl and testStreamSynchronize in
- * its src/common.cu; doc/PERFORMANCE.md): after one untimed operation and a barrier, some operations go onto a stream,
- * and the host's clock runs from before the first until a query of the stream says that all are done.
+/* NCCL's collectives on floats, timed as by nccl-tests 2.19.6 (BenchTime, startColl and testStreamSynchronize in its
+ * src/common.cu; doc/PERFORMANCE.md): after one untimed operation and a barrier, operations are enqueued on a
+ * stream, and the host's clock runs from before the first until a query of the stream reports that all are done.
  *
- * The ranks of this process are one thread each. Handles and NCCL's functions are set up in `native/nccl.py`. */
+ * Each rank of this process is a thread. Handles and NCCL's functions are set up in `native/nccl.py`. */
 #include "cuda.h"
 #include "nccl_errors.h"
 
@@ -34,19 +34,19 @@ static struct {
 
 static int (*mpi_barrier)(intptr_t);
 
-/* Laid out alike in `native/nccl.py`. One rank, which is one thread of this process. */
+/* A rank, which is a thread of this process. The layout is also in `native/nccl.py`. */
 struct rw_nccl_rank {
   void *comm, *context, *stream;
   uint64_t out, in; /* device addresses; each buffer has `largest_bytes` */
   int rank;
 };
 
-/* Laid out alike in `native/nccl.py`. One operation at one size. */
+/* An operation at one size. The layout is also in `native/nccl.py`. */
 struct rw_nccl {
-  intptr_t comm; /* of MPI, over all processes; 0 where this process holds all ranks */
+  intptr_t comm; /* of MPI, over all processes; 0 if this process holds all ranks */
   size_t count;  /* floats, as NCCL's function takes them */
   size_t sent_bytes, received_bytes, largest_bytes;
-  int kind, ranks, here; /* `here`: the ranks of this process; 1 where there is an MPI communicator */
+  int kind, ranks, here; /* `here`: the ranks of this process; 1 if there is an MPI communicator */
   int in_place, graph, operations;
 };
 
@@ -87,7 +87,7 @@ int rw_nccl_bind_mpi(void *library) {
 
 static inline int of_nccl(int result) { return result ? RW_NCCL_ERROR - result : RW_OK; }
 
-/* Sends and receives of one group, as nccl-tests composes an all-to-all of NCCL before 2.28. */
+/* Sends and receives in one group, as nccl-tests composes an all-to-all for NCCL before 2.28. */
 static int exchange_all(const struct rw_nccl *w, const struct rw_nccl_rank *r, char *out, char *in) {
   size_t share = w->count * sizeof(float);
   int status = nccl.group_start();
@@ -108,8 +108,8 @@ static int exchange_ring(const struct rw_nccl *w, const struct rw_nccl_rank *r, 
   return status ? status : ended;
 }
 
-/* One operation onto the stream. Each turn takes the next part of the buffers, if they have room for more than one:
- * small sizes are then not hot in a cache. In place, both pointers lie in the receiving buffer. */
+/* Enqueues one operation. Each turn takes the next part of the buffers if they have room for more than one, so that
+ * small sizes are not hot in a cache. In place, both pointers are in the receive buffer. */
 static int enqueue(const struct rw_nccl *w, const struct rw_nccl_rank *r, int turn) {
   size_t whole = w->sent_bytes > w->received_bytes ? w->sent_bytes : w->received_bytes;
   size_t shift = whole * ((size_t)turn % (w->largest_bytes / whole));
@@ -133,7 +133,8 @@ static int enqueue(const struct rw_nccl *w, const struct rw_nccl_rank *r, int tu
   }
 }
 
-/* Polls until the stream is empty, as nccl-tests does. A failed rank would leave the others here forever. */
+/* Polls until the stream is empty, as nccl-tests does. Without the checks for errors, a failed rank would leave the
+ * others here forever. */
 static int wait_for(struct team *t, const struct rw_nccl_rank *r) {
   for (;;) {
     int status = rw_cuda.stream_query(r->stream), broken = 0;
@@ -179,7 +180,8 @@ static int capture(const struct rw_nccl *w, const struct rw_nccl_rank *r, int op
   return status;
 }
 
-/* `operations` once, and their end; `seconds` of one of them where it is not NULL, with `graph` those of its launch. */
+/* Runs `operations` and waits for their end. `seconds`, unless NULL, gets the time per operation; with `graph` it does
+ * not include the capture. */
 static int perform(struct team *t, const struct rw_nccl_rank *r, int operations, double *seconds) {
   void *graph = NULL;
   double start = rw_now();
@@ -198,7 +200,7 @@ static int perform(struct team *t, const struct rw_nccl_rank *r, int operations,
   return status;
 }
 
-/* One measurement of nccl-tests: an untimed operation, a barrier, the timed ones, a barrier. */
+/* Takes a sample as nccl-tests does: an untimed operation, a barrier, the timed operations, a barrier. */
 static int sample(struct team *t, const struct rw_nccl_rank *r, double *seconds) {
   int status = enqueue(t->what, r, 0);
   if (!status) status = wait_for(t, r);
@@ -227,10 +229,10 @@ static void *run(void *argument) {
   return NULL;
 }
 
-/* WARM: one operation, out of place or in place, as it is. ONCE: one, by a graph where the operations are in one.
- * TIME: `samples` measurements, whose seconds of one operation are written for each rank of this process in turn.
- * RW_OK, an error of ours or of CUDA, or RW_NCCL_ERROR minus NCCL's result: the first that a rank of this process
- * saw. */
+/* WARM runs one operation without a graph. ONCE runs one, by a graph if the timed operations use one. TIME takes
+ * `samples` samples and writes their seconds per operation for each rank of this process in turn.
+ * Returns RW_OK, or the first error of a rank of this process: one of ours, CUDA's, or RW_NCCL_ERROR minus NCCL's
+ * result. */
 int rw_nccl_run(const struct rw_nccl *what, const struct rw_nccl_rank *ranks, int task, int samples, double *seconds) {
   struct team team = {.what = what, .ranks = ranks, .task = task, .samples = samples, .seconds = seconds};
   struct worker *workers = calloc((size_t)what->here, sizeof *workers);

@@ -99,8 +99,7 @@ class Team:
             member.comm = self._communicators[index]
 
     def allocate(self, size_bytes: int, buffers: Buffers) -> str:
-        """Allocate two buffers for each rank by ncclMemAlloc (2.19), as nccl-tests does, and register them if
-        requested.
+        """Allocate two buffers for each rank, by ncclMemAlloc (2.19) as nccl-tests does, and register them if asked.
 
         Returns the method of allocation. Raises NcclError, and CannotJudge if the library or the communicator does not
         support the registration.
@@ -140,7 +139,7 @@ class Team:
         if buffers == "symmetric" and not all(handle.value for handle in handles):
             raise CannotJudge("NCCL offers no symmetric window here: not every GPU has access to every other's memory")
 
-    def what(
+    def describe_operation(
         self, count: int, sizes_bytes: tuple[int, int, int], *, in_place: bool, graph: bool, operations: int
     ) -> Operation:
         """Describe an operation with `count` floats in NCCL's sense, and its bytes sent, received and buffered."""
@@ -177,7 +176,7 @@ class Team:
             self.library.call("ncclCommDestroy", c_void_p(member.comm))
 
     def time(self, what: Operation, samples: int) -> list[list[float]]:
-        """Return the seconds per operation, `samples` for each rank of this process. Raises NativeError. Collective."""
+        """Return `samples` seconds per operation for each rank of this process. Raises NativeError. Collective."""
         seconds = seconds_array(samples * len(self.devices))
         self._run(what, _TIME, seconds, samples)
         return [list(seconds[index * samples : (index + 1) * samples]) for index in range(len(self.devices))]
@@ -193,12 +192,12 @@ class Team:
     def _run(self, what: Operation, task: int, seconds: ctypes.Array[c_double] | None = None, samples: int = 0) -> None:
         loop = function("rw_nccl_run", c_int, POINTER(Operation), POINTER(RankOfTeam), c_int, c_int, POINTER(c_double))
         code = loop(byref(what), self.members, task, samples, seconds)
-        self.checked(f"NCCL {self.operation}", code)
+        self.check_result(f"NCCL {self.operation}", code)
 
-    def checked(self, what: str, code: int) -> None:
-        """Check the return value of a loop. Raises NativeError in the words of the library that failed."""
+    def check_result(self, what: str, code: int) -> None:
+        """Check the return value of a loop. Raises NativeError with the error text of the library that failed."""
         comm = c_void_p(self.members[0].comm)
-        nccl_errors.checked(what, code, lambda result: self.library.error_text(result, comm))
+        nccl_errors.check_result(what, code, lambda result: self.library.error_text(result, comm))
 
 
 def _mpi_handle(comm: Intracomm | None) -> int:

@@ -1,5 +1,5 @@
-/* Errors of other libraries in what the loops of nccl.c and train*.c return: of NCCL and cuBLAS a range of negative
- * numbers each, the base minus the library's own number. `native/nccl_errors.py` has the words for them. */
+/* Errors of other libraries, as the loops of nccl.c and train*.c return them. NCCL and cuBLAS have a range of negative
+ * numbers each: the base minus the library's own number. `native/nccl_errors.py` has their texts. */
 #ifndef RAILWRIGHT_NCCL_ERRORS_H
 #define RAILWRIGHT_NCCL_ERRORS_H
 

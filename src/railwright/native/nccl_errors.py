@@ -1,4 +1,4 @@
-"""Errors of the loops of `nccl.c` and `train*.c`, in the words of the library that failed."""
+"""Errors of the loops of `nccl.c` and `train*.c`, with the error text of the library that failed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class NcclError(NativeError):
 
     @property
     def refused(self) -> bool:
-        """Whether NCCL rejects the request as unsupported, rather than failing."""
+        """Whether NCCL rejected the request as unsupported, rather than failed."""
         no_way = self.result == _INTERNAL and "algorithm/protocol" in self.message  # before 2.24
         return no_way or self.result in (_INVALID_ARGUMENT, _INVALID_USAGE)
 
 
-def checked(what: str, code: int, nccl_says: Callable[[int], str] = "NCCL error {}".format) -> None:
+def check_result(what: str, code: int, nccl_says: Callable[[int], str] = "NCCL error {}".format) -> None:
     """Check the return value of a loop. Raises NativeError; `nccl_says` gives NCCL's text for its results."""
     if code <= _CUBLAS_ERROR:
         status = _CUBLAS_ERROR - code

@@ -74,22 +74,22 @@ class Library:
         return hasattr(self._nccl, name)
 
     def call(self, name: str, *arguments: object, comm: c_void_p | None = None) -> None:
-        """Call a function of NCCL. Raises NcclError in NCCL's own words."""
+        """Call a function of NCCL. Raises NcclError with NCCL's error text."""
         result = getattr(self._nccl, name)(*arguments)
         if result:
             raise NcclError(name, result, self.error_text(result, comm))
 
     def error_text(self, result: int, comm: c_void_p | None = None) -> str:
         """Return NCCL's text for a result, with its last warning if it keeps one (2.13 and later)."""
-        words = self._text("ncclGetErrorString", c_int(result)) or f"NCCL error {result}"
+        text = self._text("ncclGetErrorString", c_int(result)) or f"NCCL error {result}"
         warning = self._text("ncclGetLastError", comm) if self.has("ncclGetLastError") else ""
-        return f"{words}: {warning}" if warning else words
+        return f"{text}: {warning}" if warning else text
 
     def _text(self, name: str, argument: object) -> str:
         ask = getattr(self._nccl, name)
         ask.restype = c_char_p
-        said = ask(argument)
-        return " ".join(said.decode(errors="replace").split())[:300] if said else ""
+        text = ask(argument)
+        return " ".join(text.decode(errors="replace").split())[:300] if text else ""
 
     def unique_id(self) -> bytes:
         """Create the identifier that all ranks of a communicator must share."""

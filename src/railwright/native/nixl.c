@@ -23,7 +23,8 @@ int rw_nixl_bind(void *library) {
   return nixl.post && nixl.status ? RW_OK : RW_MISSING_SYMBOL;
 }
 
-/* Polls until the request is done; NIXL's negative status, or RW_TIMED_OUT `patience` seconds after `start`. */
+/* Polls until the request is done. Returns RW_OK, NIXL's negative status, or RW_TIMED_OUT `patience` seconds after
+ * `start`. */
 static int finish(void *agent, void *request, double start, double patience) {
   int status;
   for (int polls = 1; (status = nixl.status(agent, request)) == IN_PROGRESS; polls++)
@@ -31,7 +32,7 @@ static int finish(void *agent, void *request, double start, double patience) {
   return status < 0 ? status : RW_OK;
 }
 
-/* The same request again and again. `seconds` gets post to done, `posts` the post call alone.
+/* Posts the same request repeatedly. `seconds` gets the time from post to done, `posts` that of the post call alone.
  * A transfer that takes longer than `patience` seconds ends the loop: the peer or the transport hangs. */
 int rw_nixl_transfer(void *agent, void *request, int warm, int iterations, double patience, double *seconds,
                      double *posts) {
@@ -101,7 +102,7 @@ static void *member_main(void *argument) {
   return NULL;
 }
 
-/* `threads` initiators, each with `each` requests in turn of which `depth` (at most `each`) are in flight. */
+/* Runs `threads` initiators. Each cycles through its `each` requests, with `depth` (at most `each`) in flight. */
 int rw_nixl_crew(struct rw_nixl_crew *crew) {
   struct member *members = calloc((size_t)crew->threads, sizeof *members);
   pthread_t *threads = calloc((size_t)crew->threads, sizeof *threads);

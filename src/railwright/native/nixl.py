@@ -1,6 +1,6 @@
 """NIXL through its plain C API: agents, memory registration, metadata and requests; `nixl.c` has the timed calls.
 
-The Python package would require numpy and torch, and costs 0.7 to 2 us a transfer. Signatures follow
+The Python package would require numpy and torch, and costs 0.7 to 2 us per transfer. Signatures follow
 src/bindings/rust/wrapper.h of NIXL 1.5.2 (no wheel has the header).
 """
 
@@ -68,7 +68,7 @@ def find_library() -> Path | None:
 
 
 def plugin_problem(backend: str) -> str:
-    """Load the plugin of a backend. Returns the loader's error, or an empty string."""
+    """Load the plugin of a backend. Returns the reason if it cannot be loaded, otherwise an empty string."""
     library = find_library()
     if library is None:
         return NOT_INSTALLED
@@ -125,10 +125,10 @@ class Agent:
         parameters: Mapping[str, str] | None = None,
         exchange: Exchange | None = None,
     ) -> None:
-        """Raises CannotJudge without NIXL, and NativeError if NIXL refuses a call (`parameters` are those of the
-        backend).
+        """Raises CannotJudge without NIXL, and NativeError if NIXL refuses a call.
 
-        `threads` is the number of posting threads. With more than one, UCX gets a worker for each, as in nixlbench.
+        `parameters` are the backend's. `threads` is the number of posting threads. With more than one, UCX gets a
+        worker for each, as in nixlbench.
         """
         library = find_library()
         if library is None:
@@ -232,17 +232,17 @@ class Agent:
 
     def send_metadata(self, to: Address | None = None) -> None:
         """Send the metadata to the agent that listens at an address, or to the store, asynchronously."""
-        self._call("send_local_md", self._agent, self._routed(to))
+        self._call("send_local_md", self._agent, self._address_options(to))
 
     def fetch_metadata(self, peer: str, from_: Address | None = None) -> None:
         """Request a peer's metadata from the agent at an address, or from the store. `knows` reports its arrival."""
-        self._call("fetch_remote_md", self._agent, peer.encode(), self._routed(from_))
+        self._call("fetch_remote_md", self._agent, peer.encode(), self._address_options(from_))
 
     def withdraw_metadata(self) -> None:
         """Remove the metadata from the store."""
-        self._call("invalidate_local_md", self._agent, self._routed(None))
+        self._call("invalidate_local_md", self._agent, self._address_options(None))
 
-    def _routed(self, address: Address | None) -> c_void_p:
+    def _address_options(self, address: Address | None) -> c_void_p:
         options = c_void_p()
         self._call("create_opt_args", byref(options))
         if address is not None:
@@ -313,10 +313,10 @@ class Agent:
 def call(library: ctypes.CDLL, name: str, *arguments: object) -> None:
     """Call a function of NIXL. Raises NativeError with a description."""
     code = getattr(library, f"nixl_capi_{name}")(*arguments)
-    checked_transfer(f"NIXL {name}", min(code, 0))
+    check_transfer(f"NIXL {name}", min(code, 0))
 
 
-def checked_transfer(what: str, code: int) -> None:
+def check_transfer(what: str, code: int) -> None:
     """Check the return value of a transfer loop. Raises NativeError, with NIXL's text for an error of NIXL."""
     check_result(what, code, STATUS.get(code, ""))
 
@@ -339,5 +339,5 @@ class Request:
             "rw_nixl_transfer", c_int, c_void_p, c_void_p, c_int, c_int, c_double, POINTER(c_double), POINTER(c_double)
         )
         code = loop(self._agent, self._handle, warm, iterations, patience_s, seconds, posts)
-        checked_transfer("NIXL transfer", code)
+        check_transfer("NIXL transfer", code)
         return list(seconds), list(posts)

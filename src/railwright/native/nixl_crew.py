@@ -1,4 +1,4 @@
-"""Many threads that post NIXL requests of one agent concurrently (`nixl.c`), as nixlbench's `--num_threads`."""
+"""Many threads that post NIXL requests of one agent concurrently (`nixl.c`), like nixlbench with `--num_threads`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ctypes import POINTER, Structure, byref, c_double, c_int, c_void_p
 from typing import NamedTuple
 
 from railwright.native.library import fields, function, seconds_array
-from railwright.native.nixl import Request, checked_transfer
+from railwright.native.nixl import Request, check_transfer
 
 
 class _Crew(Structure):
@@ -37,7 +37,7 @@ class CrewPass(NamedTuple):
 def time_crew(
     requests: Sequence[Sequence[Request]], cpus: Sequence[int], *, depth: int, iterations: int, patience_s: float
 ) -> CrewPass:
-    """Post each thread's requests in turn, `depth` of them in flight, `iterations` times. Raises NativeError.
+    """Post `iterations` requests per thread, cycling through its own, with `depth` in flight. Raises NativeError.
 
     All threads have the same number of requests of one agent, at least `depth`; `cpus` has a CPU for each thread.
     """
@@ -56,5 +56,5 @@ def time_crew(
         seconds=seconds,
         posts=posts,
     )
-    checked_transfer("NIXL transfer", function("rw_nixl_crew", c_int, POINTER(_Crew))(byref(crew)))
+    check_transfer("NIXL transfer", function("rw_nixl_crew", c_int, POINTER(_Crew))(byref(crew)))
     return CrewPass(crew.elapsed, list(seconds), list(posts))

@@ -6,8 +6,8 @@ typedef int (*status_f)(void *agent, void *request);
 
 enum { IN_PROGRESS = 1, POLLS_BETWEEN_CLOCK_READS = 4096 };
 
-/* All requests of one pass. Each is posted as soon as the one before it is, and the oldest that is not done is asked
- * for between two posts, so that its end is seen while later layers are still on their way.
+/* Runs one pass. Each request is posted as soon as the previous one has been posted. The oldest that is not done is
+ * polled between two posts, so that its end is seen while later layers are still in flight.
  * `seconds[k]` gets the time from the first post until layers 0 to k are all done: decode uses them in this order. */
 static int one_pass(void *agent, void **requests, int count, post_f post, status_f status, double patience,
                     double *seconds) {

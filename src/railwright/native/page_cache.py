@@ -14,7 +14,7 @@ _FAILED = ctypes.c_void_p(-1).value
 def resident_bytes(fd: int) -> int:
     """Count the bytes of a file in the page cache, in whole pages (mincore). Raises NativeError.
 
-    The kernel reports it only to the owner or a writer of the file; others always get "all".
+    The kernel reports the true number only to the owner or a writer of the file; to others it reports all bytes.
     """
     size = os.fstat(fd).st_size
     if not size:
@@ -24,17 +24,17 @@ def resident_bytes(fd: int) -> int:
     libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long)
     address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
     if address == _FAILED:
-        raise _refused()
+        raise _page_error()
     try:
         pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
         if libc.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), pages):
-            raise _refused()
+            raise _page_error()
     finally:
         libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(size))
     return min(size, mmap.PAGESIZE * sum(one & 1 for one in bytes(pages)))
 
 
-def _refused() -> NativeError:
+def _page_error() -> NativeError:
     code = ctypes.get_errno()
     return NativeError("pages of the file", code, os.strerror(code))
 

@@ -1,8 +1,9 @@
-/* Samples counters of files again and again in a thread of its own, and keeps rows until they are fetched.
+/* Samples counters in files repeatedly in its own thread, and keeps rows until they are fetched.
  *
- * A file stays open and is read from its begin; a number is found by the word its line begins with and its place in the
- * line. What other programs put into shared memory (`gpu_counters.c`) is read from there. Ticks are spread within their interval, so that what is faster than the samples does not look like something
- * slow (`diagnosis/iterations/aliases.py`). A tick that comes too late is left out, never made up for. */
+ * A file stays open and is read from its start. A number is found by the first word of its line and its place in the
+ * line. Numbers of other programs (`gpu_counters.c`) are read from shared memory. Ticks are spread within their
+ * interval, so that fast changes do not look slow (`diagnosis/iterations/aliases.py`). A late tick is skipped, never
+ * made up for. */
 #include "railwright.h"
 
 #include <ctype.h>
@@ -64,18 +65,20 @@ int rw_sampler_file(struct rw_sampler *s, const char *path) {
   return s->file_count++;
 }
 
-/* The number of memory of another program: its values are whole numbers of 64 bits, NO_VALUE where it has none. */
+/* Adds memory that another program shares, with 64-bit integers, NO_VALUE for an unknown one. Returns its number, or
+ * -ENFILE. */
 int rw_sampler_memory(struct rw_sampler *s, const void *numbers) {
   if (s->runs || s->file_count == MOST_FILES) return -ENFILE;
   s->files[s->file_count] = (struct file){.fd = -1, .every = 1, .numbers = numbers};
   return s->file_count++;
 }
 
-/* Reads a file at every so many ticks. */
+/* Sets the number of ticks between two reads of a file. */
 void rw_sampler_every(struct rw_sampler *s, int file, unsigned ticks) { s->files[file].every = ticks ? ticks : 1; }
 
-/* `key`: what the line begins with after spaces; empty: the first line; `)`: after the last parenthesis of the file,
- * as a process may be called anything. `field`: from 0, of what follows. */
+/* Adds a value. `key` is the begin of its line after spaces; an empty key stands for the first line, and `)` for the
+ * text after the last parenthesis of the file, because a process may have any name. `field` counts the words after the
+ * key from 0. Returns the value's number, or -ENFILE. */
 int rw_sampler_value(struct rw_sampler *s, int file, const char *key, int field) {
   if (s->runs || s->value_count == MOST_VALUES || strlen(key) >= KEY_BYTES) return -ENFILE;
   struct value *v = &s->values[s->value_count];
@@ -231,7 +234,7 @@ static void *sample(void *given) {
   return NULL;
 }
 
-/* `spread`: part of the interval within which a tick lies. */
+/* Starts the thread. `spread` is the share of the interval within which a tick lies. */
 int rw_sampler_start(struct rw_sampler *s, double interval, double spread) {
   if (s->runs || !s->value_count || !(interval > 0)) return -EINVAL;
   s->interval = interval, s->spread = spread;

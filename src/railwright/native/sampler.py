@@ -24,7 +24,7 @@ class Costs(NamedTuple):
 
     rows: int
     lost: int
-    """Rows that were lost because nothing fetched the earlier ones."""
+    """Rows that were lost because the earlier ones were not fetched."""
     late: int
     """Ticks that were skipped because the thread ran too late."""
     cpu_s: float
@@ -40,7 +40,7 @@ class Sampler:
         self._values = 0
 
     def file(self, path: str) -> int:
-        """Open a file for sampling. Returns its number. Raises OSError."""
+        """Open a file for sampling. Returns its number. Raises OSError if it cannot be opened."""
         number: int = function("rw_sampler_file", c_int, c_void_p, c_char_p)(self._at, os.fsencode(path))
         if number < 0:
             raise OSError(-number, os.strerror(-number), path)
@@ -78,7 +78,7 @@ class Sampler:
         check_result("sampling", code)
 
     def fetch(self) -> list[Row]:
-        """The rows since the last call."""
+        """Return the rows since the last call."""
         take = function("rw_sampler_fetch", c_int, c_void_p, POINTER(c_double), POINTER(c_uint64), c_int)
         times, values = (c_double * _FETCHED_ROWS)(), (c_uint64 * (_FETCHED_ROWS * self._values))()
         rows: list[Row] = []

@@ -1,7 +1,7 @@
 """ScaLAPACK for Linpack: MKL's from its wheel or the loader's path, or a library that the user names.
 
 MKL's layers refer to each other cyclically, so they are opened lazily and globally (RTLD_LAZY, RTLD_GLOBAL), which
-ctypes alone does not do. Its BLACS is built for Open MPI and for the ABI of MPICH; mpi4py tells which one applies.
+ctypes alone does not do. Its BLACS is built for Open MPI and for the ABI of MPICH; mpi4py shows which one applies.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class Scalapack:
 
     def __init__(self, named: str, threads: int, *, mpich_abi: bool) -> None:
         _open(mpi.library_path())  # global, because mpi4py opens it locally and BLACS uses its data
-        self._libraries = [_open(name) for name in ([named] if named else _layers(threads, mpich_abi=mpich_abi))]
+        self._libraries = [
+            _open(name) for name in ([named] if named else _list_libraries(threads, mpich_abi=mpich_abi))
+        ]
         missing = [name for name in _NEEDED if self._find(name) is None]
         if missing:
             raise CannotJudge(f"ScaLAPACK lacks {', '.join(missing)}", hint=_HINT)
@@ -91,7 +93,7 @@ class Scalapack:
             )
             return status.value
 
-        return _timed(
+        return _time_steps(
             "dgetrf", singular, lambda: self.call("dgetrf_", byref(size), byref(size), a, byref(size), swaps,
                                                   byref(singular)), substitute)  # fmt: skip
 
@@ -136,7 +138,7 @@ class DistributedGrid(Closing):
             return status.value
 
         comm.Barrier()
-        return _timed(
+        return _time_steps(
             "pdgetrf", singular, lambda: self._library.call("pdgetrf_", byref(size), byref(size), a, byref(one),
                                                             byref(one), of_matrix, swaps, byref(singular)),
             substitute)  # fmt: skip
@@ -146,7 +148,7 @@ class DistributedGrid(Closing):
         return (c_int * 9)(_DENSE, self.context.value, rows, columns, block, block, 0, 0, lead)
 
 
-def _timed(name: str, singular: c_int, factor: Callable[[], None], substitute: Callable[[], int]) -> Solved:
+def _time_steps(name: str, singular: c_int, factor: Callable[[], None], substitute: Callable[[], int]) -> Solved:
     """Time both steps, without the substitution if a pivot was zero. Raises CannotJudge."""
     linpack.columns_done(reset=True)
     start, start_cpu = time.perf_counter(), time.process_time()
@@ -154,13 +156,13 @@ def _timed(name: str, singular: c_int, factor: Callable[[], None], substitute: C
     status = 0 if singular.value else substitute()
     seconds, cpu_s = time.perf_counter() - start, time.process_time() - start_cpu
     if singular.value < 0:
-        raise CannotJudge(f"{name} does not accept its argument {-singular.value}")
+        raise CannotJudge(f"{name} rejects its argument {-singular.value}")
     if status:
-        raise CannotJudge(f"the substitution after {name} does not accept its argument {-status}")
+        raise CannotJudge(f"the substitution after {name} rejects its argument {-status}")
     return Solved(seconds, cpu_s, singular.value)
 
 
-def _layers(threads: int, *, mpich_abi: bool) -> list[str]:
+def _list_libraries(threads: int, *, mpich_abi: bool) -> list[str]:
     """Return MKL's libraries in loading order."""
     threading = ["libiomp5.so", "libmkl_intel_thread.so"] if threads > 1 else ["libmkl_sequential.so"]
     blacs = "libmkl_blacs_intelmpi_lp64.so" if mpich_abi else "libmkl_blacs_openmpi_lp64.so"

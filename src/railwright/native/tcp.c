@@ -1,7 +1,7 @@
 /* Plain TCP between two processes: a ping-pong, and windows of messages that are answered by one byte.
  *
- * Sockets are blocking, with TCP_NODELAY. A loop spins (MSG_DONTWAIT again and again) or sleeps in the kernel, as it is
- * told: a spinning receiver is the least time there is, and needs a CPU of its own. */
+ * Sockets are blocking, with TCP_NODELAY. With `spins` a loop calls the kernel repeatedly (MSG_DONTWAIT); otherwise it
+ * sleeps in the kernel. A spinning receiver has the minimum latency, and needs a CPU of its own. */
 #include "railwright.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-"""Timed loops over a connected TCP socket (`tcp.c`), and the kernel's statistics of it."""
+"""Timed loops over a connected TCP socket (`tcp.c`), and the kernel's statistics of the connection."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Stream:
         loop = function(
             "rw_tcp_latency", c_int, POINTER(_Tcp), c_void_p, c_void_p, c_size_t, c_int, c_int, POINTER(c_double)
         )
-        _checked(loop(byref(self._side), out.address, into.address, size, warm, iterations, seconds))
+        _check_result(loop(byref(self._side), out.address, into.address, size, warm, iterations, seconds))
         return list(seconds)
 
     def windows(self, out: Buffer, into: Buffer, size: int, *, window: int, warm: int, iterations: int) -> list[float]:
@@ -58,10 +58,10 @@ class Stream:
             *("rw_tcp_windows", c_int, POINTER(_Tcp), c_void_p, c_void_p),
             *(c_size_t, c_int, c_int, c_int, POINTER(c_double)),
         )
-        _checked(loop(byref(self._side), out.address, into.address, size, window, warm, iterations, seconds))
+        _check_result(loop(byref(self._side), out.address, into.address, size, window, warm, iterations, seconds))
         return list(seconds)
 
-    def told(self) -> ConnectionInfo:
+    def connection_info(self) -> ConnectionInfo:
         """Return the kernel's current statistics of the connection."""
         level = socket.IPPROTO_TCP
         name = self._connection.getsockopt(level, socket.TCP_CONGESTION, 16)
@@ -71,5 +71,5 @@ class Stream:
         return ConnectionInfo(algorithm, self._connection.getsockopt(level, socket.TCP_MAXSEG), retransmits)
 
 
-def _checked(code: int) -> None:
+def _check_result(code: int) -> None:
     check_result("TCP", code, "the other side closed the connection" if code == _CLOSED else system_error(code))

@@ -1,5 +1,5 @@
-/* An imitated training step over all ranks: compute phase, gradients added up bucket by bucket by NCCL, the end of both
- * and a barrier. Timed by the host's clock over all of it, as comm_bench does. */
+/* A simulated training step over all ranks: the compute phase, the reduction of gradients bucket by bucket by NCCL, the
+ * wait for both, and a barrier. The host's clock times all of it, as comm_bench does. */
 #include "train.h"
 
 #include <dlfcn.h>
@@ -43,7 +43,7 @@ int rw_train_reduce(const struct rw_train *t, int first, int count, void *after)
   return status;
 }
 
-/* Waits for the compute stream, which waits for the communication where there is some, and for all ranks. */
+/* Waits for the compute stream, for the communication stream if `communicates`, and for all ranks. */
 int rw_train_finish(const struct rw_train *t, int communicates, double *now) {
   int status = RW_OK;
   if (communicates) {
@@ -58,7 +58,8 @@ int rw_train_finish(const struct rw_train *t, int communicates, double *now) {
 
 enum mode { ITERATION, COMPUTE, COMMUNICATION };
 
-/* Gradients to zero, as every step does, then forward and backward; a bucket goes as soon as it may. */
+/* Zeroes the gradients, as every step does, then runs forward and backward passes. With overlap, each bucket is reduced
+ * as soon as its gradients are complete. */
 static int compute(const struct rw_train *t, enum mode mode) {
   int status = rw_cuda.set_async(t->gradients, 0, (size_t)(t->count * t->element_bytes), t->compute);
   if (!status) status = rw_load_forward(t->load, t->compute);
@@ -104,9 +105,9 @@ int rw_train_elapsed(const struct rw_train *t, double *seconds) {
   return status;
 }
 
-/* `warm` rounds and then `samples`, each an iteration, one without communication and the communication alone, one after
- * the other, so that a clock that drifts meets all three. `iterations` and `computes` may be NULL, and are not done
- * then. `device` gets the GPU's own time of each compute phase. */
+/* Runs `warm` rounds and then `samples`. A round is an iteration, one without communication and the communication
+ * alone, one after the other, so that a drifting GPU clock affects all three alike. A NULL `iterations` or `computes`
+ * leaves that part out. `device` gets the GPU's own time of each compute phase. */
 int rw_train_run(const struct rw_train *t, int warm, int samples, double *iterations, double *computes, double *device,
                  double *communications) {
   double thrown_away;

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 NCCL_TYPES = {"fp32": 7, "fp16": 6, "bf16": 9}
 """ncclDataType_t."""
 MOST_RANKS = 255
-"""The most ranks for which every type holds each sum of the pattern exactly."""
-PATTERN = "every gradient against whole numbers by its position and its source ranks"
+"""The maximum number of ranks for which every type holds each sum of the pattern exactly."""
+PATTERN = "every gradient against integers by its position and its source ranks"
 
 _STAGING_BYTES = 64 << 20
 
@@ -92,7 +92,7 @@ class Step:
         *,
         overlap: bool,
     ) -> None:
-        """`buckets` are first element, count, and the number of the layer whose backward pass completes them."""
+        """Each of `buckets` is a first element, a count, and the number of the layer whose backward pass fills it."""
         from mpi4py import MPI
 
         if comm.size > MOST_RANKS:
@@ -111,7 +111,7 @@ class Step:
 
     def _call(self, what: str, name: str, types: Sequence[Any] = (), *arguments: object) -> None:
         """Call a loop with the step and arguments of these types. Raises NativeError."""
-        self._team.checked(what, function(name, c_int, POINTER(_Train), *types)(byref(self._what), *arguments))
+        self._team.check_result(what, function(name, c_int, POINTER(_Train), *types)(byref(self._what), *arguments))
 
     def close(self) -> None:
         """Destroy its events. Not collective."""
@@ -123,7 +123,10 @@ class Step:
         return len(self._buckets)
 
     def run(self, *, warm: int, samples: int, only_communication: bool = False) -> Timed:
-        """Time iterations in turn: with communication, without it, and communication alone."""
+        """Time iterations with communication, without it, and communication alone, alternating.
+
+        With `only_communication` the first two are skipped, and their times are 0.
+        """
         compute, iteration, device, communication = (seconds_array(samples) for _ in range(4))
         both = (None, None) if only_communication else (iteration, compute)
         types = (c_int, c_int, *[POINTER(c_double)] * 4)
@@ -162,16 +165,16 @@ class Step:
             self.finish(communicates=False)
             self.reduce(0, len(self._buckets), self._what.compute)
             self.finish(communicates=True)
-            look = (*room, POINTER(c_uint64))
-            self._call("data check", "rw_train_wrong", look, staging.address, _STAGING_BYTES, byref(wrong))
+            types = (*room, POINTER(c_uint64))
+            self._call("data check", "rw_train_wrong", types, staging.address, _STAGING_BYTES, byref(wrong))
         return wrong.value
 
     def checksum(self) -> int:
-        """Return a checksum of every byte of the gradients and its position. Not collective."""
+        """Return a checksum that depends on every byte of the gradients and on its position. Not collective."""
         found = c_uint64()
         with Buffer(_STAGING_BYTES) as staging:
-            look = (c_void_p, c_int64, POINTER(c_uint64))
-            self._call("checksum", "rw_train_checksum", look, staging.address, _STAGING_BYTES, byref(found))
+            types = (c_void_p, c_int64, POINTER(c_uint64))
+            self._call("checksum", "rw_train_checksum", types, staging.address, _STAGING_BYTES, byref(found))
         return found.value
 
 

@@ -1,8 +1,8 @@
-/* The data check of added-up gradients of any type, and a sum over their bytes to hold ranks against each other.
+/* The data check of reduced gradients of any type, and a checksum of their bytes to compare ranks.
  *
- * Every rank but one gives an element's small whole number, 0 or 1, and that one rank 2; which rank it is changes from
- * element to element. So a sum has a closed form, is exact in every type up to 255 ranks, and differs where a rank is
- * missing or counted twice, or where an element is of another position. */
+ * All ranks but one contribute the element's number, 0 or 1, and that one contributes 2; which one it is changes from
+ * element to element. So a sum has a closed form, is exact in every type up to 255 ranks, and differs if a rank is
+ * missing or counted twice, or if an element is at another position. */
 #include "train.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 enum { MOST_RANKS = 255, RUN = 64 };
 enum { FLOAT16 = 6, FLOAT32 = 7, BFLOAT16 = 9 }; /* ncclDataType_t */
 
-/* 64 elements' numbers, and which rank gives 2 to the first of them; the next rank does to the next one. */
+/* The numbers of 64 elements, and the rank that contributes 2 to the first one; the next rank does so to the next. */
 struct run {
   uint64_t numbers;
   int first;
@@ -24,7 +24,7 @@ static struct run run_at(int64_t index, int ranks) {
   return (struct run){z, (int)((z >> 32) % (uint64_t)ranks)};
 }
 
-/* Whole numbers up to 256 as the type has them. */
+/* The bits of the integers up to 256 in a type. */
 struct table {
   uint32_t of[257];
   int wide;
@@ -100,7 +100,7 @@ static int fits(const struct rw_train *t, int64_t bytes) {
   return t->ranks <= MOST_RANKS && bytes >= RUN * t->element_bytes;
 }
 
-/* Writes this rank's known gradients. -1003 where the staging is too small or the ranks are too many. */
+/* Writes this rank's known gradients. Returns RW_NO_MEMORY if the staging is too small or there are too many ranks. */
 int rw_train_give(const struct rw_train *t, void *staging, int64_t bytes) {
   uint64_t none;
   return fits(t, bytes) ? through(t, GIVE, staging, bytes, &none) : RW_NO_MEMORY;
@@ -111,7 +111,7 @@ int rw_train_wrong(const struct rw_train *t, void *staging, int64_t bytes, uint6
   return fits(t, bytes) ? through(t, CHECK, staging, bytes, found) : RW_NO_MEMORY;
 }
 
-/* A number that depends on every byte of the gradients and on its position. */
+/* Computes a number that depends on every byte of the gradients and on its position. */
 int rw_train_checksum(const struct rw_train *t, void *staging, int64_t bytes, uint64_t *sum) {
   if (!fits(t, bytes)) return RW_NO_MEMORY;
   return through(t, SUM_UP, staging, bytes, sum);

@@ -1,5 +1,5 @@
-/* A compute phase of a training step without a framework: matrix products by cuBLAS as a model's layers need them, or
- * a kernel that only multiplies and adds where there is no cuBLAS. No header of cuBLAS is needed. */
+/* The compute phase of a training step without a framework: the matrix products of a model's layers by cuBLAS, or a
+ * kernel that only multiplies and adds if there is no cuBLAS. No header of cuBLAS is needed. */
 #include "train.h"
 
 #include <dlfcn.h>
@@ -18,7 +18,7 @@ static struct {
 
 static int checked(int status) { return status ? RW_CUBLAS_ERROR - status : RW_OK; }
 
-/* Opens cuBLAS from a library that is loaded, for the current context. */
+/* Opens cuBLAS from a loaded library, for the current context. */
 int rw_cublas_open(void *library, void **handle, int *version) {
   cublas.create = (int (*)(void **))dlsym(library, "cublasCreate_v2");
   cublas.destroy = (int (*)(void *))dlsym(library, "cublasDestroy_v2");
@@ -50,7 +50,7 @@ static int multiply(const struct rw_load *l, int a_is, int b_is, int64_t m, int6
 
 static int burn(const struct rw_load *l, int64_t loops, void *stream) {
   uint64_t out = l->output;
-  float a = 0.999f, b = 0.001f; /* stays finite, and the kernel's writing that never happens stays so */
+  float a = 0.999f, b = 0.001f; /* the result stays finite and is never -1, so the kernel never stores it */
   void *arguments[] = {&out, &loops, &a, &b};
   return rw_cuda.launch(l->burn, l->grid, 1, 1, l->block, 1, 1, 0, stream, arguments, NULL);
 }
@@ -79,7 +79,7 @@ int rw_load_backward(const struct rw_load *l, int number, uint64_t gradients, vo
                   gradient);
 }
 
-/* Seconds of each of `samples` forward and backward passes by the GPU's own clock, after one that is not timed. */
+/* Writes the seconds of each of `samples` forward and backward passes by the GPU's clock, after an untimed one. */
 int rw_load_time(const struct rw_load *l, uint64_t gradients, void *stream, int samples, double *seconds) {
   void *begin = NULL, *end = NULL;
   int status = rw_cuda.event_create(&begin, 0);
@@ -94,7 +94,7 @@ int rw_load_time(const struct rw_load *l, uint64_t gradients, void *stream, int 
     if (!status) status = rw_cuda.elapsed_ms(&milliseconds, begin, end);
     if (k >= 0) seconds[k] = 1e-3 * milliseconds;
   }
-  if (status) rw_cuda.stream_synchronize(stream); /* what was put on it may use the events */
+  if (status) rw_cuda.stream_synchronize(stream); /* enqueued work may still use the events */
   if (begin) rw_cuda.event_destroy(begin);
   if (end) rw_cuda.event_destroy(end);
   return status;
@@ -106,8 +106,8 @@ static uint64_t scrambled(uint64_t z) {
   return z ^ z >> 31;
 }
 
-/* Small numbers of both signs in steps of 1/256, below 1/16, which every one of the types holds exactly. `type` is
- * cudaDataType_t: 0 float, 2 half, 14 bfloat16. The bytes hold whole elements. */
+/* Writes numbers from -1/16 to 15/256 in steps of 1/256, which each of the types holds exactly. `type` is
+ * cudaDataType_t: 0 float, 2 half, 14 bfloat16. `bytes` is a multiple of the element's size. */
 int rw_load_numbers(void *to, int64_t bytes, int type, uint64_t seed) {
   int wide = type == 0;
   for (int64_t i = 0, count = bytes / (wide ? 4 : 2); i < count; i++) {
@@ -120,7 +120,7 @@ int rw_load_numbers(void *to, int64_t bytes, int type, uint64_t seed) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000), brain = (uint16_t)(bits >> 16);
-    /* A half's exponent is 112 less, and it keeps 10 bits of the fraction: enough for 5 significant ones. */
+    /* A half's exponent is 112 less than a float's, and its 10 bits of fraction suffice for 5 significant bits. */
     uint16_t half = (uint16_t)(sign | ((bits & 0x7fffffff) ? ((bits & 0x7fffffff) - (112u << 23)) >> 13 : 0));
     ((uint16_t *)to)[i] = type == 2 ? half : brain;
   }

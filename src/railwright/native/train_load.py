@@ -1,8 +1,8 @@
 """The compute phase of a training step without a framework (`train_load.c`): cuBLAS, or our own kernel without it.
 
-A layer of p parameters is a matrix W; the forward pass of t tokens is W x X, the backward pass W^T x dY and dY x X^T: 6
-p t floating-point operations, as in every dense layer. The last product is the gradient, written to where it will be
-reduced.
+A layer of p parameters is a matrix W. For t tokens the forward pass is W x X, and the backward pass is W^T x dY and
+dY x X^T: 6 p t floating-point operations in all, as in every dense layer. The last product is the gradient. It is
+written where NCCL reduces it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from railwright.errors import CannotJudge
 from railwright.native.cuda import Device, DeviceBuffer, Stream
 from railwright.native.library import Closing, NativeError, fields, function, seconds_array
 from railwright.native.memory import Buffer
-from railwright.native.nccl_errors import checked
+from railwright.native.nccl_errors import check_result
 from railwright.native.vendor_libraries import candidates
 
 Kind = Literal["none", "gemm", "burn"]
@@ -71,7 +71,7 @@ class Cublas(Closing):
     def __init__(self, device: Device, stream: Stream) -> None:
         device.make_current()
         self.handle, self.version, self._library = _open()
-        checked("stream", function("rw_cublas_stream", c_int, c_void_p, c_void_p)(self.handle, stream.handle))
+        check_result("stream", function("rw_cublas_stream", c_int, c_void_p, c_void_p)(self.handle, stream.handle))
 
     def multiply_doubles(self, order: int, a: DeviceBuffer, b: DeviceBuffer, product: DeviceBuffer) -> None:
         """Enqueue product = a b of square column-major matrices in FP64. Raises NativeError."""
@@ -95,9 +95,9 @@ class Cublas(Closing):
 
 
 def _open() -> tuple[int, str, ctypes.CDLL]:
-    """Return the handle, version and library of the first one that opens.
+    """Return the handle, version and library of the first cuBLAS that works. Raises CannotJudge.
 
-    A major version too new for the driver fails.
+    A major version that is too new for the driver does not.
     """
     reasons: list[str] = []
     for name in candidates(*_LIBRARIES):
@@ -112,7 +112,7 @@ def _open() -> tuple[int, str, ctypes.CDLL]:
         handle, version = c_void_p(), c_int()
         start = function("rw_cublas_open", c_int, c_void_p, POINTER(c_void_p), POINTER(c_int))
         try:
-            checked(f"in {name}", start(library._handle, byref(handle), byref(version)))
+            check_result(f"in {name}", start(library._handle, byref(handle), byref(version)))
         except NativeError as error:
             reasons.append(error.message)
             continue
@@ -123,7 +123,7 @@ def _open() -> tuple[int, str, ctypes.CDLL]:
 
 
 def shape(parameters: int) -> tuple[int, int]:
-    """Return rows and columns of a nearly square matrix of about `parameters`, multiples of 8 if it has 64."""
+    """Return rows and columns of a nearly square matrix of about `parameters`, multiples of 8 if it has 64 or more."""
     step = _TOKEN_STEP if parameters >= _TOKEN_STEP**2 else 1
     rows = max(step, math.isqrt(parameters) // step * step)
     return rows, max(step, parameters // rows // step * step)
@@ -175,10 +175,10 @@ class Load(Closing):
         tokens, repeats = self.size
         return 6.0 * products * tokens * repeats
 
-    def _most_tokens(self) -> int:
+    def _max_tokens(self) -> int:
         widest = max(max(one) for one in self._shapes)
-        most = int(_LARGEST_BUFFER_BYTES // (widest * ELEMENT_BYTES[self.dtype]) // _TOKEN_STEP * _TOKEN_STEP)
-        return max(_TOKEN_STEP, most)
+        limit = int(_LARGEST_BUFFER_BYTES // (widest * ELEMENT_BYTES[self.dtype]) // _TOKEN_STEP * _TOKEN_STEP)
+        return max(_TOKEN_STEP, limit)
 
     def _allocate(self) -> None:
         """Free the previous memory and allocate memory for the current number of tokens."""
@@ -207,10 +207,10 @@ class Load(Closing):
         with Buffer(_NUMBERS_BYTES) as staging:
             write(staging.address, _NUMBERS_BYTES, CUDA_TYPES[self.dtype], seed)
             held = min(_NUMBERS_BYTES, size_bytes)
-            checked("numbers", copy(self.device.context, buffer.address, staging.address, held))
+            check_result("numbers", copy(self.device.context, buffer.address, staging.address, held))
         while held < size_bytes:  # doubled on the GPU
             more = min(held, size_bytes - held)
-            checked("numbers", copy(self.device.context, buffer.address + held, buffer.address, more))
+            check_result("numbers", copy(self.device.context, buffer.address + held, buffer.address, more))
             held += more
         return buffer.address
 
@@ -230,7 +230,7 @@ class Load(Closing):
         """Return the seconds of each pass by the GPU's clock. `gradients` is the address for the layers' gradients."""
         seconds = seconds_array(samples)
         loop = function("rw_load_time", c_int, POINTER(LoadStruct), c_uint64, c_void_p, c_int, POINTER(c_double))
-        checked("compute phase", loop(byref(self.struct), gradients, stream.handle, samples, seconds))
+        check_result("compute phase", loop(byref(self.struct), gradients, stream.handle, samples, seconds))
         return list(seconds)
 
     def calibrate(self, wanted_s: float, gradients: int, stream: Stream) -> None:
@@ -240,12 +240,12 @@ class Load(Closing):
             if abs(took - wanted_s) <= _CLOSE_ENOUGH * wanted_s:
                 return
             tokens, repeats = self.size
-            self.set(*self._scaled(tokens * repeats * wanted_s / max(took, 1e-9)))
+            self.set(*self._scale(tokens * repeats * wanted_s / max(took, 1e-9)))
 
-    def _scaled(self, work: float) -> tuple[int, int]:
-        """Return tokens and repeats whose product is `work`."""
+    def _scale(self, work: float) -> tuple[int, int]:
+        """Return tokens and repeats whose product is about `work`, within their limits."""
         if self.kind == "burn":
             return self.struct.tokens, round(min(max(1.0, work / self.struct.tokens), _MOST_REPEATS))
-        most = self._most_tokens()
-        repeats = min(max(1, math.ceil(work / most)), _MOST_REPEATS)
-        return min(most, max(_TOKEN_STEP, round(work / repeats / _TOKEN_STEP) * _TOKEN_STEP)), repeats
+        limit = self._max_tokens()
+        repeats = min(max(1, math.ceil(work / limit)), _MOST_REPEATS)
+        return min(limit, max(_TOKEN_STEP, round(work / repeats / _TOKEN_STEP) * _TOKEN_STEP)), repeats

@@ -1,4 +1,4 @@
-/* Many files of one folder, one after the other: made, looked at, read, compared and removed. */
+/* Operations on many files of one folder, one after the other: create, stat, read, verify and remove. */
 #include "railwright.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ struct rw_tree {
   uint64_t seed;
   double *ends;         /* end of each operation, in seconds since `start`: per block, or per file */
   double start;         /* on the monotonic clock */
-  int64_t wrong, at;    /* wrong bytes; the file in which an error occurred */
+  int64_t wrong, at;    /* wrong bytes; the number of files begun */
 };
 
 /* Writes the file and block number to the first word of each sector. */
@@ -102,7 +102,7 @@ static int one_file(struct rw_tree *t, int64_t file, unsigned char *buffer, unsi
   return code;
 }
 
-/* Returns RW_OK, -errno, or SHORT if a file ends too early; `at` is the file. */
+/* Returns RW_OK, -errno, or SHORT if a file ends too early: the last file begun, number `at` - 1. */
 int rw_tree(struct rw_tree *t) {
   unsigned char *buffer = NULL, *right = NULL;
   size_t room = (size_t)(t->block > SECTOR ? t->block : SECTOR);

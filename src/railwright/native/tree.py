@@ -38,7 +38,7 @@ class Files(NamedTuple):
     """Whether each written file is synced by fsync before it is closed."""
 
     def operations(self, operation: Operation) -> int:
-        """Return the number of timed ends of a pass: one per block if files have several, otherwise one per file."""
+        """Return the number of timed operations of a pass: one per block for data, otherwise one per file."""
         if operation in ("stat", "delete"):
             return self.number
         return self.number * max(1, -(-self.size_bytes // self.block_bytes))
@@ -48,7 +48,7 @@ class Walk(NamedTuple):
     """The result of an operation on all files."""
 
     ends_s: list[float]
-    """The end of each operation, since the first began."""
+    """The seconds from the start of the first operation to the end of each."""
     wrong_bytes: int
 
     @property

@@ -36,7 +36,7 @@ def find_in_wheels(*names: str) -> list[str]:
 
 
 def candidates(*names: str, named: str = "") -> list[str]:
-    """Return the libraries to try, in order: `named` alone if given, else those of wheels, then the loader's."""
+    """Return the libraries to try, in order: only `named` if given, otherwise those of wheels, then the loader's."""
     return [named] if named else [*find_in_wheels(*names), *names]
 
 

@@ -1,1 +1,1 @@
-"""`railwright net check`: checks a pod's GPU network by its configuration and by real packets."""
+"""`railwright net check`: checks a pod's GPU network by its configuration and with real packets."""

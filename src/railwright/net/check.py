@@ -39,28 +39,31 @@ _NO_STRANGER = "no pod of another tenant is on this node and rail"
 
 
 def check(question: Question) -> tuple[Line, ...]:
-    """Return a line for each check and interface. Raises UsageError; CannotJudge if none can be inspected."""
+    """Return a line for each interface and check, except skipped checks.
+
+    Raises UsageError for a wrong question, and CannotJudge if the pod or its interfaces cannot be inspected.
+    """
     question = add_peer(question)
     target = find_target(question)
     pod = read_pod(target.netns)
     rails_of_pod = rail_interfaces(target, pod)
     names = question.interfaces or rails_of_pod
-    ways = _ways(target, pod, tuple(dict.fromkeys((*names, *rails_of_pod))), names)
+    ways = _find_ways(target, pod, tuple(dict.fromkeys((*names, *rails_of_pod))), names)
     rails = question.daemon.rails()
     with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
-        views = list(executor.map(lambda name: _look(target, pod, rails, ways[name], name), names))
+        views = list(executor.map(lambda name: _inspect_interface(target, pod, rails, ways[name], name), names))
     # Read after the packets, when the datapath has flows for them and the counters include them.
     cached, after, rails_after = question.daemon.flows(), question.daemon.attached(), question.daemon.rails()
     lines: list[Line] = []
     for view in views:
-        again = _again(view.attached, after)
-        view = replace(view, attached_after=again, rail_after=_rail(rails_after, view.attached), cached=cached)
+        again = _find_later(view.attached, after)
+        view = replace(view, attached_after=again, rail_after=_find_rail(rails_after, view.attached), cached=cached)
         lines += explain_failures(one.look(view) for one in CHECKS if one.name not in question.without)
     return tuple(lines)
 
 
 def explain_failures(lines: Iterable[Line]) -> list[Line]:
-    """Return the lines of an interface; a failure that an earlier failed check explains is not judged."""
+    """Return the lines of an interface. A failure that an earlier failed check explains becomes `not looked`."""
     judged: list[Line] = []
     after = {one.name: one.after for one in CHECKS}
     bad: set[str] = set()
@@ -76,22 +79,24 @@ def explain_failures(lines: Iterable[Line]) -> list[Line]:
 
 
 def exit_status(lines: Iterable[Line]) -> int:
-    """Return 1 if a line is bad, else 3 if a check could not look or there are no lines, else 0."""
+    """Return 1 if a line is bad, 3 if a check could not look or there are no lines, and otherwise 0."""
     states = {line.state for line in lines}
     if "bad" in states:
         return EXIT_SLOW
     return EXIT_OK if states == {"ok"} else EXIT_UNJUDGED
 
 
-def _look(target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[KernelWay, ...], name: str) -> View:
-    """Inspect an interface and send its packets. Fields for the later state hold the earlier state."""
+def _inspect_interface(
+    target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[KernelWay, ...], name: str
+) -> View:
+    """Inspect an interface and send its packets. Fields for the later state still hold the earlier one."""
     attached = target.attached(name)
-    port, rail = pod.ports.get(name), _rail(rails, attached)
+    port, rail = pod.ports.get(name), _find_rail(rails, attached)
     if port is not None:
-        end = _end(target.name, target.netns, port)
-        gateways, echoes = _answers(target, end, port, ways, attached)
-        isolations = try_look(lambda: _isolations(target, end, attached))
-        leaf_routes = try_look(lambda: _leaf(target, port, attached))
+        end = _make_end(target.name, target.netns, port)
+        gateways, echoes = _collect_answers(target, end, port, ways, attached)
+        isolations = try_look(lambda: _try_isolations(target, end, attached))
+        leaf_routes = try_look(lambda: _read_leaf(target, port, attached))
     else:
         gateways = echoes = isolations = leaf_routes = Unseen(f"there is no {name}")
     return View(
@@ -106,8 +111,8 @@ def _look(target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple
         echoes=echoes,
         isolations=isolations,
         cached=(),
-        announced=try_look(lambda: _announced(target, port, attached)),
-        host_mtu_bytes=_host_mtu(attached),
+        announced=try_look(lambda: _read_announced(target, port, attached)),
+        host_mtu_bytes=_read_host_mtu(attached),
         leaf=leaf_routes,
         rdma_shared=pod.rdma_shared,
         verbs_files=pod.verbs_files,
@@ -115,8 +120,8 @@ def _look(target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple
     )
 
 
-def _again(attached: Known, after: tuple[Attached, ...] | Unseen) -> Known:
-    """Return the attachment in its later state."""
+def _find_later(attached: Known, after: tuple[Attached, ...] | Unseen) -> Known:
+    """Return the attachment in its later state. None if railwrightd no longer lists it."""
     if isinstance(after, Unseen):
         return after
     if not isinstance(attached, Attached):
@@ -124,7 +129,7 @@ def _again(attached: Known, after: tuple[Attached, ...] | Unseen) -> Known:
     return next((other for other in after if (other.pod, other.interface) == (attached.pod, attached.interface)), None)
 
 
-def _rail(rails: dict[str, Rail] | Unseen, attached: Known) -> Rail | Unseen:
+def _find_rail(rails: dict[str, Rail] | Unseen, attached: Known) -> Rail | Unseen:
     if isinstance(rails, Unseen):
         return rails
     if not isinstance(attached, Attached):
@@ -132,7 +137,7 @@ def _rail(rails: dict[str, Rail] | Unseen, attached: Known) -> Rail | Unseen:
     return rails.get(attached.rail) or Unseen(f"railwrightd no longer has rail {attached.rail}")
 
 
-def _host_mtu(attached: Known) -> int | Unseen:
+def _read_host_mtu(attached: Known) -> int | Unseen:
     if not isinstance(attached, Attached):
         return Unseen("the other end is not known")
     try:
@@ -141,32 +146,34 @@ def _host_mtu(attached: Known) -> int | Unseen:
         return Unseen(f"{attached.host_interface} is not here: {error}")
 
 
-def _end(name: str, netns: str | None, port: Port) -> packets.End:
+def _make_end(name: str, netns: str | None, port: Port) -> packets.End:
     addresses = (*port.sources(4)[:1], *port.sources(6)[:1])
     return packets.End(name, netns, port.name, addresses, port.gateways())
 
 
-def _ways(target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ...]) -> dict[str, tuple[KernelWay, ...]]:
-    """Return the peers of each interface, with the kernel's routes to them.
+def _find_ways(
+    target: Target, pod: Pod, rails: tuple[str, ...], names: tuple[str, ...]
+) -> dict[str, tuple[KernelWay, ...]]:
+    """Return the kernel's routes to the peers of each interface.
 
-    A named peer belongs to the interface of `rails` that its route uses. If the route uses none, it belongs to the
-    interface with the nearest address, whose routes need the fix.
+    A named peer belongs to the interface of `rails` that its route uses. If the route uses none of them, the peer
+    belongs to the interface with the nearest address, whose routes need the fix.
     """
     to = target.question.to
-    neighbours = {name: [one for one in _neighbours(target, name) if one not in to] for name in names}
+    neighbours = {name: [one for one in _find_peers(target, name) if one not in to] for name in names}
     everyone = (*to, *(one for some in neighbours.values() for one in some))
     ways = {way.target: way for way in find_routes(target.netns, everyone)}
     found: dict[str, list[KernelWay]] = {name: [] for name in rails}
     for address in to:
         name = ways[address].interface
         if name not in rails:
-            name = max(rails, key=lambda one: _nearness(pod.ports.get(one), address))
+            name = max(rails, key=lambda one: _count_shared_bits(pod.ports.get(one), address))
         found[name].append(ways[address])
     return {name: (*found[name], *(ways[one] for one in neighbours[name])) for name in names}
 
 
-def _neighbours(target: Target, name: str) -> tuple[Address, ...]:
-    """Return the addresses of another pod of the tenant on the same node and rail."""
+def _find_peers(target: Target, name: str) -> tuple[Address, ...]:
+    """Return the addresses of the first other pod of the tenant on the same node and rail."""
     mine = target.attached(name)
     if isinstance(mine, Attached):
         for one in target.all:
@@ -175,16 +182,16 @@ def _neighbours(target: Target, name: str) -> tuple[Address, ...]:
     return ()
 
 
-def _nearness(port: Port | None, address: Address) -> int:
-    """Return the number of leading bits that an address of the port shares with this address."""
+def _count_shared_bits(port: Port | None, address: Address) -> int:
+    """Return the maximum number of leading bits that an address of the port shares with this one. -1 without one."""
     sources = port.sources(address.version) if port else ()
     return max((address.max_prefixlen - (int(one) ^ int(address)).bit_length() for one in sources), default=-1)
 
 
-def _answers(
+def _collect_answers(
     target: Target, end: packets.End, port: Port, ways: tuple[KernelWay, ...], attached: Known
 ) -> packets.Answers:
-    """Return the answers of gateways and peers. Peers are asked only if a check needs them."""
+    """Return the answers of gateways and peers. Requests are sent to peers only if a check needs them."""
     peers = [peer for _, peer in end.pairs(way.target for way in ways)]
     wanted = [] if target.question.without >= {"reach", "mtu"} else peers
     answers = try_look(lambda: packets.send(end, wanted, port.mtu_bytes))
@@ -197,18 +204,21 @@ def _answers(
     return answers[0], Unseen(why, "name a peer on any node: --to ADDRESS")
 
 
-def _isolations(target: Target, end: packets.End, attached: Known) -> tuple[Isolation, ...]:
+def _try_isolations(target: Target, end: packets.End, attached: Known) -> tuple[Isolation, ...]:
     if "isolation" in target.question.without:
         return ()
-    stranger = _stranger(target, end, attached)
+    stranger = _find_stranger(target, end, attached)
     return packets.try_isolation(end, stranger), packets.try_isolation(stranger, end)
 
 
-def _stranger(target: Target, end: packets.End, attached: Known) -> packets.End:
-    """Find an interface of another tenant on the same rail: of the named pod, or of any pod on this node."""
+def _find_stranger(target: Target, end: packets.End, attached: Known) -> packets.End:
+    """Find an interface of another tenant: in the named namespace, or on the same rail of this node.
+
+    Raises UsageError if the named pod may be reached, and CannotJudge if there is no such interface.
+    """
     mine = attached if isinstance(attached, Attached) else None
     if target.question.stranger_netns is not None:
-        return _named_stranger(target.question.stranger_netns, target, end, mine)
+        return _resolve_stranger(target.question.stranger_netns, target, end, mine)
     if mine is None:
         raise CannotJudge(
             "pods of other tenants are not known here", hint="name a pod of another tenant: --stranger-netns PATH"
@@ -219,7 +229,7 @@ def _stranger(target: Target, end: packets.End, attached: Known) -> packets.End:
     raise CannotJudge(_NO_STRANGER, hint="name a pod of another tenant on this machine: --stranger-netns PATH")
 
 
-def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached | None) -> packets.End:
+def _resolve_stranger(given: str, target: Target, end: packets.End, mine: Attached | None) -> packets.End:
     netns = netns_path(given)
     known = [one for one in target.all if is_same_netns(one.netns, netns)]
     if mine is not None and any(mine.may_talk_to(one) for one in known):
@@ -228,12 +238,12 @@ def _named_stranger(given: str, target: Target, end: packets.End, mine: Attached
     ports = [port for port in read_pod(netns).ports.values() if port.sources(4) or port.sources(6)]
     if not ports:
         raise CannotJudge(f"{netns} has no interface with an address")
-    nearest = max(ports, key=lambda port: max((_nearness(port, one) for one in end.addresses), default=0))
-    return _end(str(known[0].pod) if known else netns, netns, nearest)
+    nearest = max(ports, key=lambda port: max((_count_shared_bits(port, one) for one in end.addresses), default=0))
+    return _make_end(str(known[0].pod) if known else netns, netns, nearest)
 
 
-def _announced(target: Target, port: Port | None, attached: Known) -> dict[Address, tuple[str, ...]]:
-    """Ask the node's FRR. Raises CannotJudge inside a pod, which has no FRR."""
+def _read_announced(target: Target, port: Port | None, attached: Known) -> dict[Address, tuple[str, ...]]:
+    """Return the peers to which FRR has sent each address. Raises CannotJudge inside a pod, where FRR does not run."""
     if target.netns is None:
         raise CannotJudge("FRR runs on the node", hint=ON_THE_NODE)
     known = (*port.sources(4), *port.sources(6)) if port else ()
@@ -241,7 +251,7 @@ def _announced(target: Target, port: Port | None, attached: Known) -> dict[Addre
     return frr.read_announced(addresses, target.question.vty_socket)
 
 
-def _leaf(target: Target, port: Port, attached: Known) -> dict[Address, Forwarding]:
+def _read_leaf(target: Target, port: Port, attached: Known) -> dict[Address, Forwarding]:
     attached = require_seen(attached or NOT_ATTACHED)
     netns = target.question.leaves.get(attached.rail)
     if netns is None:

@@ -1,4 +1,4 @@
-"""The peers to which this node's FRR has advertised an address, by vtysh."""
+"""The peers to which this node's FRR has advertised an address, from vtysh."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ _ASK_S = 10.0
 
 
 class _Path(msgspec.Struct):
-    """The fields read from `show bgp ... json`. Empty for a prefix that FRR does not know."""
+    """The fields read from `show bgp ... json`. Empty for a prefix that is unknown to FRR."""
 
     advertisedTo: dict[str, object] = {}  # noqa: N815 - FRR's name
 
 
 def read_announced(addresses: tuple[Address, ...], socket: str | None) -> dict[Address, tuple[str, ...]]:
-    """Return the BGP peers to which each host route was sent.
+    """Return the BGP peers to which each address was sent as a host route.
 
-    `socket` is the folder of FRR's sockets, None for the default. Raises CannotJudge.
+    `socket` is the folder of FRR's sockets. None means the default. Raises CannotJudge if vtysh is not installed or
+    does not print JSON.
     """
     program = shutil.which("vtysh")
     if program is None:

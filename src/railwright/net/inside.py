@@ -39,8 +39,8 @@ _ECHO_REQUEST, _ECHO_REPLIES = {4: 8, 6: 128}, (0, 129)
 _HEADERS = {4: 20 + _ECHO.size, 6: 40 + _ECHO.size}
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PACE_S = 0.001
-_QUIET_S = 0.2  # after this silence, frames in flight have arrived
-_DEADLINE_S = 60.0  # a process whose parent vanished unnoticed exits after this
+_QUIET_S = 0.2  # after this silence, all frames that were sent have arrived
+_DEADLINE_S = 60.0  # the listener exits after this time if its parent disappears
 _SNAP_BYTES = 65_600
 
 Settings = dict[str, Any]
@@ -71,27 +71,27 @@ def _devices(settings: Settings) -> Settings:
             "pci": name_of(device) if _PCI.fullmatch(name_of(device)) else "",
             "driver": name_of(device / "driver"),
             "is_vf": (device / "physfn").exists(),
-            "rdma": {rdma_device: _rdma_state(rdma_device) for rdma_device in _names(str(device / "infiniband"))},
+            "rdma": {rdma_device: _rdma_state(rdma_device) for rdma_device in _list_names(str(device / "infiniband"))},
         }
     return {
         "interfaces": found,
-        "rdma_shared": {"Y": True, "N": False}.get(_word("/sys/module/ib_core/parameters/netns_mode")),
-        "verbs_files": [name for name in _names("/dev/infiniband") if name.startswith("uverbs")],
+        "rdma_shared": {"Y": True, "N": False}.get(_read_word("/sys/module/ib_core/parameters/netns_mode")),
+        "verbs_files": [name for name in _list_names("/dev/infiniband") if name.startswith("uverbs")],
     }
 
 
 def _rdma_state(device: str) -> str:
-    return _word(f"/sys/class/infiniband/{device}/ports/1/state").rpartition(": ")[2]
+    return _read_word(f"/sys/class/infiniband/{device}/ports/1/state").rpartition(": ")[2]
 
 
-def _names(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     try:
         return sorted(entry.name for entry in Path(folder).iterdir())[:256]
     except OSError:
         return []
 
 
-def _word(path: str) -> str:
+def _read_word(path: str) -> str:
     try:
         with Path(path).open(encoding="utf-8", errors="replace") as file:
             return file.read(256).strip()
@@ -100,7 +100,7 @@ def _word(path: str) -> str:
 
 
 def _ways(settings: Settings) -> Settings:
-    """Return {target: [interface, reason if there is none]}, by the request of `ip route get`."""
+    """Return {target: [interface, reason if there is none]} from the kernel, as `ip route get` does."""
     found: dict[str, list[str]] = {}
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         for target in settings["targets"]:
@@ -109,15 +109,15 @@ def _ways(settings: Settings) -> Settings:
             body = struct.pack("=BBBBBBBBI", family, len(address) * 8, 0, 0, 0, 0, 0, 0, 0)
             body += struct.pack("=HH", 4 + len(address), _RTA_DST) + address
             sock.send(struct.pack("=IHHII", 16 + len(body), _RTM_GETROUTE, _NLM_F_REQUEST, 1, 0) + body)
-            found[target] = list(_way(sock.recv(_SNAP_BYTES)))
+            found[target] = list(_parse_way(sock.recv(_SNAP_BYTES)))
     return {"ways": found}
 
 
-def _way(message: bytes) -> tuple[str, str]:
+def _parse_way(message: bytes) -> tuple[str, str]:
     (kind,) = struct.unpack_from("=H", message, 4)
     if kind == _NLMSG_ERROR:
         return "", os.strerror(-struct.unpack_from("=i", message, 16)[0])
-    # Next is struct rtmsg, whose eighth byte is the route's type, then attributes of at least four bytes.
+    # Next comes struct rtmsg, whose eighth byte is the route's type, then attributes of at least four bytes.
     if message[16 + 7] != _RTN_UNICAST:
         return "", "it is not the address of another host"
     position = 16 + 12
@@ -129,7 +129,7 @@ def _way(message: bytes) -> tuple[str, str]:
     return "", "the kernel names no interface"
 
 
-def _raw(interface: str) -> socket.socket:
+def _open_raw(interface: str) -> socket.socket:
     sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
     with contextlib.suppress(OSError):  # without the capability the kernel's default size is used
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 1 << 23)
@@ -139,9 +139,9 @@ def _raw(interface: str) -> socket.socket:
 
 def _ask(settings: Settings) -> Settings:
     """Return {target: MAC address or None} for `targets`, a list of [source, target]."""
-    with _raw(settings["interface"]) as sock:
+    with _open_raw(settings["interface"]) as sock:
         mac = sock.getsockname()[4]
-        missing = {target: _question(mac, source, target) for source, target in settings["targets"]}
+        missing = {target: _build_question(mac, source, target) for source, target in settings["targets"]}
         found: dict[str, str | None] = dict.fromkeys(missing)
         for _ in range(settings["tries"]):
             for frame in missing.values():
@@ -151,14 +151,14 @@ def _ask(settings: Settings) -> Settings:
                 if not select.select([sock], [], [], left)[0]:
                     break
                 frame, sender = sock.recvfrom(_SNAP_BYTES)
-                target, answer = _answer(frame) if sender[2] != _PACKET_OUTGOING else ("", "")
+                target, answer = _parse_answer(frame) if sender[2] != _PACKET_OUTGOING else ("", "")
                 if target in missing:
                     found[target] = answer
                     del missing[target]
     return {"answers": found}
 
 
-def _question(mac: bytes, source: str, target: str) -> bytes:
+def _build_question(mac: bytes, source: str, target: str) -> bytes:
     """Build an ARP request, or a neighbour solicitation to the target's multicast group."""
     if ":" not in target:
         head = _ETHER.pack(b"\xff" * 6, mac, 0x0806)
@@ -171,8 +171,8 @@ def _question(mac: bytes, source: str, target: str) -> bytes:
     return head + struct.pack("!IHBB", 6 << 28, len(body), 58, 255) + sender + group + body
 
 
-def _answer(frame: bytes) -> tuple[str, str]:
-    """Parse an ARP reply or neighbour advertisement into (target, MAC address); empty for other frames."""
+def _parse_answer(frame: bytes) -> tuple[str, str]:
+    """Parse an ARP reply or neighbour advertisement into (target, MAC address). Both are empty for other frames."""
     kind = frame[12:14]
     if kind == b"\x08\x06" and len(frame) >= 42 and frame[20:22] == b"\x00\x02":
         return socket.inet_ntoa(frame[28:32]), frame[22:28].hex(":")
@@ -197,7 +197,7 @@ def _echo(settings: Settings) -> Settings:
             body = mark + struct.pack("!I", number) + bytes(room)
             sent[number] = time.monotonic_ns()
             try:
-                sock.sendto(_request(version, number, body), (settings["target"], 0))
+                sock.sendto(_build_echo(version, number, body), (settings["target"], 0))
             except OSError as failure:
                 refused, error = refused + 1, failure.strerror or ""
             _collect(sock, mark, sent, answered, _PACE_S)
@@ -228,13 +228,13 @@ def _echo_socket(version: int) -> socket.socket:
     return sock
 
 
-def _request(version: int, number: int, body: bytes) -> bytes:
+def _build_echo(version: int, number: int, body: bytes) -> bytes:
     message = _ECHO.pack(_ECHO_REQUEST[version], 0, 0, os.getpid() & 0xFFFF, number & 0xFFFF) + body
     return _add_checksum(message) if version == 4 else message  # the kernel fills in the checksum of ICMPv6
 
 
 def _add_checksum(message: bytes, pseudo_header: bytes = b"") -> bytes:
-    """Return an ICMP message, whose checksum was zero, with its checksum (RFC 1071; RFC 4443, section 2.3)."""
+    """Fill in the checksum of an ICMP message whose checksum field is zero (RFC 1071; RFC 4443, section 2.3)."""
     data = pseudo_header + message + bytes(len(message) % 2)
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
@@ -243,7 +243,7 @@ def _add_checksum(message: bytes, pseudo_header: bytes = b"") -> bytes:
 
 
 def _collect(sock: socket.socket, mark: bytes, sent: list[int], answered: dict[int, int], wait_s: float) -> None:
-    """Wait for an answer, then add all that have arrived to `answered`: the request's number to its time in ns."""
+    """Wait for an answer, then add all that have arrived to `answered`: request number to round trip in ns."""
     if not select.select([sock], [], [], wait_s)[0]:
         return
     with contextlib.suppress(BlockingIOError, ConnectionRefusedError):
@@ -262,7 +262,7 @@ def _hear(settings: Settings) -> Settings:
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stop.append(number))
     mark, frames = bytes.fromhex(settings["mark"]), 0
-    with _raw(settings["interface"]) as sock:
+    with _open_raw(settings["interface"]) as sock:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         end, stopping = time.monotonic() + _DEADLINE_S, False

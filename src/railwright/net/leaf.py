@@ -7,7 +7,7 @@ from railwright.net.view import Address, Forwarding
 
 
 def find_route(netns: str, address: Address) -> Forwarding:
-    """Return the leaf's best host route to the address. Raises CannotJudge."""
+    """Return the leaf's host route to the address with the lowest metric. Raises CannotJudge if `ip` fails."""
     exact = f"{address}/{address.max_prefixlen}"
     routes = ip(netns, list[KernelRoute], f"-{address.version}", "route", "show", "exact", exact)
     if not routes:

@@ -1,6 +1,6 @@
 """Real packets of a pod: ARP and ND to its gateways, echo requests to its peers and to pods that it must not reach.
 
-The traffic is bounded: some hundred packets to each peer, none larger than the interface's MTU.
+The traffic is bounded: a few hundred packets per peer, none larger than the interface's MTU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from railwright.process import Child
 
 _SMALL_BYTES = 100
 _SMALL_PACKETS, _FULL_PACKETS, _STEP_PACKETS = 5, 3, 2
-_LEAST_BYTES = {4: 68, 6: 1280}  # the minimum MTUs of RFC 791 and RFC 8200
+_MIN_MTU_BYTES = {4: 68, 6: 1280}  # the minimum MTUs of RFC 791 and RFC 8200
 _STEPS = 48
 _ROUNDS = 3
 _FORBIDDEN_PACKETS = 20
@@ -34,7 +34,7 @@ _START_S = 10.0
 _MARK_BYTES = 16
 
 Gateways = dict[Address, str | None]
-"""The MAC address of each gateway; None if it does not answer."""
+"""The MAC address of each gateway. None if the gateway does not answer."""
 Answers = tuple[Gateways | Unseen, tuple[Echo, ...] | Unseen]
 
 
@@ -49,17 +49,18 @@ class End:
     gateways: tuple[Address, ...]
 
     def pairs(self, targets: Iterable[Address]) -> list[tuple[Address, Address]]:
-        """Return each target with the address to send from, except targets of a family without one."""
+        """Return (source, target) for each target, except targets of a family in which the interface has no address."""
         sources = {one.version: one for one in reversed(self.addresses)}
         return [(sources[target.version], target) for target in targets if target.version in sources]
 
 
 def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> Answers:
-    """Ask the gateways, then send small and full-size echo requests to the targets.
+    """Ask the gateways for their MAC addresses, then send small and full-size echo requests to the targets.
 
-    If full-size requests get no answer, sizes in between follow. Raises CannotJudge if nothing can run there.
+    If no full-size request is answered, sizes in between follow. Raises CannotJudge if no program can run in the
+    namespace.
     """
-    pairs = [(source, target, max(mtu_bytes, _LEAST_BYTES[target.version])) for source, target in end.pairs(targets)]
+    pairs = [(source, target, max(mtu_bytes, _MIN_MTU_BYTES[target.version])) for source, target in end.pairs(targets)]
     echoes = [
         _echo_role(source, target, [[_SMALL_BYTES, _SMALL_PACKETS], [size, _FULL_PACKETS]])
         for source, target, size in pairs
@@ -68,9 +69,9 @@ def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> Answers:
     found: list[Echo] = []
     for (source, target, size), record in zip(pairs, records, strict=True):
         if "answers" not in record:
-            return _gateways(asked), _refused(f"nothing can be sent to {target}", record)
-        found.append(_echo(end, source, target, size, record))
-    return _gateways(asked), tuple(found)
+            return _read_gateways(asked), _describe_refusal(f"nothing can be sent to {target}", record)
+        found.append(_read_echo(end, source, target, size, record))
+    return _read_gateways(asked), tuple(found)
 
 
 def _ask_role(end: End) -> dict[str, Any]:
@@ -78,13 +79,13 @@ def _ask_role(end: End) -> dict[str, Any]:
     return {"role": "ask", "interface": end.interface, "targets": pairs, "tries": _ASK_TRIES, "wait_s": _ASK_WAIT_S}
 
 
-def _gateways(record: dict[str, Any]) -> Gateways | Unseen:
+def _read_gateways(record: dict[str, Any]) -> Gateways | Unseen:
     if "answers" not in record:
-        return _refused("no gateway can be asked", record)
+        return _describe_refusal("no gateway can be asked", record)
     return {ipaddress.ip_address(gateway): mac for gateway, mac in record["answers"].items()}
 
 
-def _refused(failure: str, record: dict[str, Any]) -> Unseen:
+def _describe_refusal(failure: str, record: dict[str, Any]) -> Unseen:
     hint = "raw sockets require CAP_NET_RAW: run this as root on the node" if record.get("errno") == "EPERM" else ""
     return Unseen(f"{failure}: {record.get('error')}", hint)
 
@@ -97,11 +98,11 @@ def _echo_role(
             "wait_s": wait_s}  # fmt: skip
 
 
-def _echo(end: End, source: Address, target: Address, full_bytes: int, record: dict[str, Any]) -> Echo:
+def _read_echo(end: End, source: Address, target: Address, full_bytes: int, record: dict[str, Any]) -> Echo:
     answers = dict(record["answers"])
     largest = full_bytes if answers[full_bytes] else 0
     if answers[_SMALL_BYTES] and not largest:
-        largest = _largest(end, source, target, full_bytes)
+        largest = _find_largest(end, source, target, full_bytes)
     return Echo(
         source=source,
         target=target,
@@ -116,8 +117,8 @@ def _echo(end: End, source: Address, target: Address, full_bytes: int, record: d
     )
 
 
-def _largest(end: End, source: Address, target: Address, above: int) -> int:
-    """Find the largest size below `above` that is answered, in shrinking steps."""
+def _find_largest(end: End, source: Address, target: Address, above: int) -> int:
+    """Find the largest answered size below `above`, in shrinking steps."""
     passes = _SMALL_BYTES
     for _ in range(_ROUNDS):
         step = max((above - passes + _STEPS - 1) // _STEPS, 1)
@@ -132,23 +133,26 @@ def _largest(end: End, source: Address, target: Address, above: int) -> int:
 
 
 def try_isolation(sender: End, receiver: End) -> Isolation:
-    """Send echo requests to an interface that must not receive them, and listen there. Raises CannotJudge."""
+    """Send echo requests to an interface that must not receive them, and listen there.
+
+    Raises CannotJudge if the two have no address of the same family, or if sending or listening fails.
+    """
     pairs = sender.pairs(receiver.addresses)
     if not pairs:
         raise CannotJudge(f"{sender.name} and {receiver.name} have no addresses of the same family")
     mark = secrets.token_hex(_MARK_BYTES)
     packets = [[_SMALL_BYTES, _FORBIDDEN_PACKETS]]
     with Child(roles_argv(receiver.netns, [{"role": "hear", "interface": receiver.interface, "mark": mark}])) as ear:
-        if why := _not_ready(ear):
+        if why := _wait_until_ready(ear):
             raise CannotJudge(f"cannot listen on {receiver.interface} of {receiver.name}: {why}")
         forbidden = [_echo_role(source, target, packets, mark=mark, wait_s=0.0) for source, target in pairs]
-        # The gateway is asked last, over the same port: its answer shows that earlier packets have passed.
+        # The gateway is asked last, through the same port: its answer shows that earlier packets were forwarded.
         *sent, asked = run_roles(sender.netns, [*forbidden, _ask_role(sender)])
         (asked_there,) = run_roles(receiver.netns, [_ask_role(receiver)])
         with contextlib.suppress(ProcessLookupError):
             os.kill(ear.pid, signal.SIGTERM)
         ended = ear.wait(_START_S)
-    heard = _record(ended.output)
+    heard = _read_record(ended.output)
     if "frames" not in heard:
         raise CannotJudge(f"the listener at {receiver.name} ended without a record: {' '.join(ended.output)[-200:]}")
     return Isolation(
@@ -157,27 +161,27 @@ def try_isolation(sender: End, receiver: End) -> Isolation:
         sent=sum(int(record.get("sent", 0)) for record in sent),
         heard=heard["frames"],
         lost=heard["lost"],
-        sender_works=_answered(asked),
-        receiver_works=_answered(asked_there),
+        sender_works=_has_answer(asked),
+        receiver_works=_has_answer(asked_there),
     )
 
 
-def _answered(record: dict[str, Any]) -> bool:
+def _has_answer(record: dict[str, Any]) -> bool:
     return any(record.get("answers", {}).values())
 
 
-def _not_ready(child: Child) -> str:
-    """Wait until the child listens. Returns the reason if it does not."""
+def _wait_until_ready(child: Child) -> str:
+    """Wait until the child listens. Returns why it does not, or an empty string if it does."""
     end = time.monotonic() + _START_S
     while "ready" not in child.output:
         if child.poll() is not None or time.monotonic() > end:
-            return str(_record(child.wait(0.1).output).get("error", "it printed nothing"))
+            return str(_read_record(child.wait(0.1).output).get("error", "it printed nothing"))
         time.sleep(0.005)
     return ""
 
 
-def _record(output: Sequence[str]) -> dict[str, Any]:
-    """Return the record of the last line that has one; empty if none has."""
+def _read_record(output: Sequence[str]) -> dict[str, Any]:
+    """Return the record from the last line that holds one. Empty if no line does."""
     for line in reversed(output):
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
             (record,) = msgspec.json.decode(line, type=list[dict[str, Any]])

@@ -1,4 +1,4 @@
-"""Reads a pod's network namespace with `ip` and from its /sys. Read-only."""
+"""Reads a pod's network namespace, by `ip` and from its /sys, without changing it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from railwright.process import ChildResult, query, run
 _INSIDE = Path(__file__).with_name("inside.py")
 _ASK_S, _ROLE_S = 20.0, 2.0
 _HOSTNAME = "pod"
-_LATER = {"tentative", "dadfailed"}
+_UNUSABLE_FLAGS = {"tentative", "dadfailed"}
 _LINK_LOCAL_SCOPES = {"link", "host"}
 
 Answer = TypeVar("Answer")
@@ -95,7 +95,7 @@ class _Devices(msgspec.Struct):
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's namespace. `ports` has every interface except the loopback."""
+    """A pod's network namespace. `ports` holds every interface except the loopback."""
 
     ports: dict[str, Port]
     rdma_shared: bool | None
@@ -103,7 +103,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def netns_path(given: str) -> str:
-    """Return the path of a namespace given by path, or by name as in `ip netns`. Raises UsageError for others."""
+    """Return the path of a network namespace given by path, or by name as in `ip netns`.
+
+    Raises UsageError if it is not a network namespace or cannot be opened, or if we are not root.
+    """
     path = Path(given) if "/" in given else NETNS / given
     try:
         if os.geteuid() != 0:
@@ -121,7 +124,7 @@ def netns_path(given: str) -> str:
 
 
 def is_same_netns(first: str, second: str) -> bool:
-    """Report whether two paths are the same namespace; False if either cannot be read."""
+    """Report whether two paths are the same namespace. False if one of them cannot be read."""
     try:
         return os.path.samefile(first, second)  # noqa: PTH121 - two of them need not be paths of ours
     except OSError:
@@ -141,24 +144,24 @@ def roles_argv(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def run_roles(netns: str | None, roles: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Run roles of `inside.py` and return their records. Raises CannotJudge if any is missing."""
+    """Run roles of `inside.py` and return their records. Raises CannotJudge if it fails or a record is missing."""
     ended = run(roles_argv(netns, roles), timeout_s=_ASK_S + _ROLE_S * len(roles))
-    found = _decoded(ended, list[dict[str, Any]], f"{roles[0]['role']} in {netns or 'this namespace'}")
+    found = _decode(ended, list[dict[str, Any]], f"{roles[0]['role']} in {netns or 'this namespace'}")
     if len(found) != len(roles):
         raise CannotJudge(f"{netns or 'this namespace'} must return {len(roles)} records, got {len(found)}")
     return found
 
 
 def read_pod(netns: str | None) -> Pod:
-    """Read a namespace. Raises CannotJudge if it cannot be entered or `ip` cannot run in it."""
+    """Read a namespace. Raises CannotJudge if it cannot be entered, or if `ip` fails in it."""
     links = [link for link in ip(netns, list[_Link], "-details", "address") if "LOOPBACK" not in link.flags]
-    routes = _routes(netns)
+    routes = _read_routes(netns)
     neighbours = ip(netns, list[_Neighbour], "neighbour")
     names = [link.ifname for link in links]
     (record,) = run_roles(netns, [{"role": "devices", "interfaces": names}])
     try:
         devices = msgspec.convert(record, _Devices)
-        ports = {link.ifname: _port(link, routes, neighbours, devices.interfaces[link.ifname]) for link in links}
+        ports = {link.ifname: _make_port(link, routes, neighbours, devices.interfaces[link.ifname]) for link in links}
     except (msgspec.ValidationError, KeyError, ValueError) as error:
         raise CannotJudge(f"cannot parse the record of {netns or 'this namespace'}: {error}") from error
     only_inside = Unseen("the pod's files are visible only inside it", "run railwright net check in the pod")
@@ -167,7 +170,10 @@ def read_pod(netns: str | None) -> Pod:
 
 
 def find_routes(netns: str | None, targets: Sequence[Address]) -> tuple[KernelWay, ...]:
-    """Return the kernel's routes to addresses for a program that names no source. Raises CannotJudge."""
+    """Return the kernel's route to each address for a program that does not set a source address.
+
+    Raises CannotJudge if the kernel cannot be asked.
+    """
     if not targets:
         return ()
     (record,) = run_roles(netns, [{"role": "ways", "targets": [str(target) for target in targets]}])
@@ -177,15 +183,15 @@ def find_routes(netns: str | None, targets: Sequence[Address]) -> tuple[KernelWa
 
 
 def ip(netns: str | None, kind: type[Answer], *words: str) -> Answer:
-    """Return the output of `ip -json` in a namespace. Raises CannotJudge."""
+    """Run `ip -json` in a namespace and decode its output. Raises CannotJudge if that fails."""
     try:
         ended = query(namespace_argv(netns, ["ip", "-json", *words]), timeout_s=_ASK_S)
     except UsageError as error:
         raise CannotJudge(error.message, hint="install iproute2") from error
-    return _decoded(ended, kind, f"ip {' '.join(words)} in {netns or 'this namespace'}")
+    return _decode(ended, kind, f"ip {' '.join(words)} in {netns or 'this namespace'}")
 
 
-def _decoded(ended: ChildResult, kind: type[Answer], command: str) -> Answer:
+def _decode(ended: ChildResult, kind: type[Answer], command: str) -> Answer:
     output = "".join(ended.output)
     if ended.returncode != 0 or ended.timed_out:
         status = "it timed out" if ended.timed_out else ended.describe()
@@ -196,7 +202,7 @@ def _decoded(ended: ChildResult, kind: type[Answer], command: str) -> Answer:
         raise CannotJudge(f"cannot parse {command}: {error}: {output[:200]}") from error
 
 
-def _port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbour], device: _Device) -> Port:
+def _make_port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbour], device: _Device) -> Port:
     return Port(
         name=link.ifname,
         up="UP" in link.flags,
@@ -210,7 +216,7 @@ def _port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbo
                 ipaddress.ip_address(one.local),
                 one.prefixlen,
                 one.scope not in _LINK_LOCAL_SCOPES,
-                " ".join(sorted(word for word in _LATER if getattr(one, word))),
+                " ".join(sorted(word for word in _UNUSABLE_FLAGS if getattr(one, word))),
             )
             for one in link.addr_info
             if one.local
@@ -224,8 +230,8 @@ def _port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Neighbo
     )
 
 
-def _routes(netns: str | None) -> dict[str, list[Route]]:
-    """Return routes by interface. A route with several next hops appears at each of their interfaces."""
+def _read_routes(netns: str | None) -> dict[str, list[Route]]:
+    """Return the unicast routes by interface. A route with several next hops appears at each of their interfaces."""
     found: dict[str, list[Route]] = {}
     for family, everything in (("-4", "0.0.0.0/0"), ("-6", "::/0")):
         for route in ip(netns, list[KernelRoute], family, "route", "show", "table", "all"):

@@ -11,8 +11,8 @@ from railwright.net.pod import Pod, is_same_netns, netns_path, read_pod
 from railwright.net.railwrightd import DEFAULT_SOCKET, Railwrightd
 from railwright.net.view import ON_THE_NODE, Address, Attached, Known, Unseen
 
-_CLUSTER_INTERFACE = "eth0"  # Kubernetes names the cluster's own network so in every pod
-_KINDS_OF_PODS = frozenset({"", "veth", "macvlan", "ipvlan"})  # hardware (a VF) has none
+_CLUSTER_INTERFACE = "eth0"  # Kubernetes gives the cluster's own network this name in every pod
+_POD_INTERFACE_KINDS = frozenset({"", "veth", "macvlan", "ipvlan"})  # empty for hardware, such as a VF
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +30,11 @@ class Question:
     stranger_netns: str | None = None
     """The namespace of a pod of another tenant on this machine."""
     leaves: Mapping[str, str] = field(default_factory=dict)
-    """The namespace of each rail's leaf that is on this machine."""
+    """The network namespace of a rail's leaf, for each leaf that is on this machine."""
     without: frozenset[str] = frozenset()
     """Checks to skip, with the packets that only they need."""
     vty_socket: str | None = None
-    """The folder of FRR's sockets; None for vtysh's default."""
+    """The folder of FRR's sockets. None means vtysh's default."""
     daemon: Railwrightd = field(default_factory=Railwrightd)
 
 
@@ -49,18 +49,22 @@ class Target:
     all: tuple[Attached, ...]
 
     def attached(self, interface: str) -> Known:
-        """Return railwrightd's attachment of that interface."""
+        """Return railwrightd's attachment of the interface. None if there is none."""
         return self.mine.get(interface) if isinstance(self.mine, dict) else self.mine
 
 
 def find_target(question: Question) -> Target:
-    """Find the target. Raises UsageError for a missing pod, CannotJudge if the node's pods are unknown."""
+    """Find the target.
+
+    Raises UsageError for a missing pod or namespace, and for a question on a node that names neither. Raises
+    CannotJudge if the pod's namespace is unknown.
+    """
     if question.pod is not None and question.netns is not None:
         raise UsageError("--pod and --netns exclude each other", hint="give one of the two")
     if question.pod is not None:
         return _find_pod(question, question.pod, question.daemon.attached())
     if question.netns is None:
-        return _here(question)
+        return _target_here(question)
     attached, netns = question.daemon.attached(), netns_path(question.netns)
     if isinstance(attached, Unseen):
         return Target(question, netns, netns, attached, ())
@@ -68,7 +72,7 @@ def find_target(question: Question) -> Target:
     return Target(question, next((str(one.pod) for one in mine.values()), netns), netns, mine, attached)
 
 
-def _here(question: Question) -> Target:
+def _target_here(question: Question) -> Target:
     socket = question.daemon.socket or DEFAULT_SOCKET
     if Path(socket).exists():
         reason = f"on a node the pod must be named, and railwrightd's socket {socket} is here"
@@ -85,8 +89,9 @@ def _find_pod(question: Question, name: str, attached: tuple[Attached, ...] | Un
         raise unknown_name("pod on this node", name, {str(one.pod) for one in attached})
     paths = {one.netns for one in mine.values()}
     if len(paths) != 1 or "" in paths:
-        reason = f"railwrightd must name a single network namespace of {name}, got {len(paths - {''})}"
-        raise CannotJudge(reason, hint="give the pod's with --netns /proc/PID/ns/net")
+        got = f"{len(paths - {''})}" + ", and none for some of its interfaces" * ("" in paths)
+        reason = f"railwrightd must name a single network namespace of {name}, got {got}"
+        raise CannotJudge(reason, hint="name it with --netns /proc/PID/ns/net")
     return Target(question, name, netns_path(paths.pop()), mine, attached)
 
 
@@ -97,7 +102,7 @@ def add_peer(question: Question) -> Question:
     peer = read_pod(netns_path(question.peer_netns))
     found = [
         address
-        for name in _like_rails(peer)
+        for name in _guess_rail_interfaces(peer)
         for version in (4, 6)
         for address in peer.ports[name].sources(version)[:1]
         if address not in question.to
@@ -107,19 +112,22 @@ def add_peer(question: Question) -> Question:
     return replace(question, to=(*question.to, *found))
 
 
-def _like_rails(pod: Pod) -> tuple[str, ...]:
-    candidates = tuple(name for name, port in pod.ports.items() if port.kind in _KINDS_OF_PODS)
+def _guess_rail_interfaces(pod: Pod) -> tuple[str, ...]:
+    candidates = tuple(name for name, port in pod.ports.items() if port.kind in _POD_INTERFACE_KINDS)
     return tuple(name for name in candidates if name != _CLUSTER_INTERFACE) or candidates
 
 
 def rail_interfaces(target: Target, pod: Pod) -> tuple[str, ...]:
-    """Return the attached interfaces, else those that look like a rail's. Raises UsageError for a missing interface."""
+    """Return the attached interfaces, or else those that look like a rail's.
+
+    Raises UsageError for a requested interface that does not exist, and CannotJudge if there is only the loopback.
+    """
     present = tuple(pod.ports)
     attached = tuple(sorted(target.mine)) if isinstance(target.mine, dict) else ()
     for name in target.question.interfaces:
         if name not in (*present, *attached):
             raise unknown_name(f"interface in {target.name}", name, (*present, *attached))
-    found = attached or _like_rails(pod)
+    found = attached or _guess_rail_interfaces(pod)
     if not found:
         raise CannotJudge(
             f"{target.name} has only the loopback interface", hint="check that the pod was attached to a rail"

@@ -1,4 +1,4 @@
-"""The observed state of a pod's network, and the result lines of checks. Unreadable parts are `Unseen`."""
+"""The observed state of a pod's network, and the result lines of checks. An unreadable part is an `Unseen`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="n
     check: str
     interface: str
     rail: str = ""
-    """The rail of the interface; empty if unknown."""
+    """The rail of the interface. Empty if it is unknown."""
     state: State
     says: str
     """A sentence with the observed value."""
@@ -66,9 +66,9 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     mac: str
     mtu_bytes: int
     kind: str
-    """The kind in `ip -details`, such as `veth`; empty for hardware."""
+    """The kind in `ip -details`, such as `veth`. Empty for hardware."""
     pci: str = ""
-    """The PCI address of its device; empty for a virtual interface."""
+    """The PCI address of its device. Empty for a virtual interface."""
     is_vf: bool = False
     driver: str = ""
     rdma: dict[str, str] = {}
@@ -86,7 +86,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(route.gateway for route in self.routes if route.gateway is not None))
 
     def entry(self, address: Address) -> Neighbour | None:
-        """Return the neighbour table's entry for an address."""
+        """Return the neighbour table's entry for an address. None if there is none."""
         return next((one for one in self.neighbours if one.address == address), None)
 
 
@@ -97,7 +97,7 @@ class PortAddress(msgspec.Struct, frozen=True):
     prefix_length: int
     is_global: bool
     trouble: str = ""
-    """`tentative` or `dadfailed`: nothing is sent from it."""
+    """`tentative` or `dadfailed` if the kernel does not send from the address. Empty if it does."""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class Neighbour(msgspec.Struct, frozen=True):
-    """An entry of the neighbour table. `mac` is empty where there is none."""
+    """An entry of the neighbour table. `mac` is empty if the entry has no MAC address."""
 
     address: Address
     mac: str
@@ -122,7 +122,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
 
 class KernelWay(msgspec.Struct, frozen=True):
-    """The kernel's route to an address. `interface` is empty if there is none."""
+    """The kernel's route to an address. `interface` is empty if there is no route, for the reason `why`."""
 
     target: Address
     interface: str
@@ -137,7 +137,7 @@ class Forwarding(msgspec.Struct, frozen=True):
 
 
 class Echo(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers to echo requests that must not be fragmented. Sizes are those of the whole IP packet."""
+    """The answers to echo requests that must not be fragmented. A size is that of the whole IP packet."""
 
     source: Address
     target: Address
@@ -149,11 +149,11 @@ class Echo(msgspec.Struct, frozen=True, kw_only=True):
     full_sent: int
     full_answered: int
     largest_bytes: int = 0
-    """The largest answered size; 0 if none was answered."""
+    """The largest answered size. 0 if none was answered."""
     round_trip_s: float | None = None
-    """The shortest round trip."""
+    """The shortest round trip. None if there was no answer."""
     error: str = ""
-    """The error of the sender's kernel if it refused to send."""
+    """The error of the sender's kernel. Empty if it sent all requests."""
 
 
 class Isolation(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,9 +166,9 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     """Frames that the kernel dropped before the listener, which may therefore have missed some."""
     sender_works: bool
-    """Whether the sender's gateway answered right after: its frames then reach the bridge."""
+    """Whether the sender's gateway answered right after the requests, so that the sender's frames reach the bridge."""
     receiver_works: bool
-    """Whether the receiver's gateway answers it: its interface then carries frames."""
+    """Whether the receiver's gateway answered the receiver, so that its interface carries frames."""
 
 
 class Addresses(tuple[Address, ...]):
@@ -262,7 +262,7 @@ class CachedFlow(msgspec.Struct, frozen=True, kw_only=True):
 
 ON_THE_NODE = "on the pod's node, as root: railwright net check --pod NAMESPACE/NAME"
 Known = Attached | Unseen | None
-"""An attachment of railwrightd; None if it does not know the interface."""
+"""An attachment of railwrightd. None if the interface is not attached."""
 NOT_ATTACHED = Unseen("railwrightd has no attachment for it", "was it attached by ovs-provider or railwright-cni?")
 
 
@@ -272,7 +272,7 @@ class View:
 
     interface: str
     port: Port | None
-    """The interface; None if the namespace has none of that name."""
+    """The interface. None if the namespace does not have one of that name."""
     attached: Known
     attached_after: Known
     """The attachment after all packets were sent."""
@@ -281,7 +281,7 @@ class View:
     ways: tuple[KernelWay, ...]
     """The routes to the peers."""
     gateways: dict[Address, str | None] | Unseen
-    """The MAC address with which each gateway answered; None for no answer."""
+    """The MAC address with which each gateway answered. None if it did not answer."""
     echoes: tuple[Echo, ...] | Unseen
     isolations: tuple[Isolation, ...] | Unseen
     cached: tuple[CachedFlow, ...] | Unseen
@@ -292,17 +292,17 @@ class View:
     leaf: dict[Address, Forwarding] | Unseen
     """The route of the rail's leaf to each address."""
     rdma_shared: bool | None
-    """Whether all namespaces see RDMA devices; None if the kernel does not tell."""
+    """Whether all namespaces see RDMA devices. None if the kernel does not report it."""
     verbs_files: tuple[str, ...] | Unseen
     netns: str | None
-    """The namespace's path; None for our own."""
+    """The path of the namespace. None means our own."""
 
     def existing_port(self) -> Port:
-        """Return the interface. Raises CannotJudge if the namespace has none of that name."""
+        """Return the interface. Raises CannotJudge if the namespace does not have one of that name."""
         return require_seen(self.port or Unseen(f"there is no {self.interface}"))
 
     def inside(self, command: str) -> str:
-        """Return a command line for a person that runs `command` in the pod's namespace."""
+        """Return the shell command line that runs `command` in the pod's namespace, for use in a remedy."""
         return command if self.netns is None else f"nsenter --net={shlex.quote(self.netns)} {command}"
 
 
@@ -324,8 +324,8 @@ class Check:
 
     name: str
     judge: Callable[[View, Note], str]
-    """Pure. Notes the evidence and returns a sentence if all is well. Raises Bad for a fault, CannotJudge if parts
-    are unreadable."""
+    """A pure function that notes the evidence and returns a sentence if all is well. Raises Bad for a fault, and
+    CannotJudge if parts are unreadable."""
     after: tuple[str, ...] = ()
     """Checks whose failure explains a failure of this check."""
 

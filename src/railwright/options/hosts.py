@@ -1,4 +1,4 @@
-"""The options for hosts (see `runs.hosts`) and for a container (see `runs.container`)."""
+"""The options for hosts (see `workflows.hosts`) and for a container (see `workflows.container`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 from railwright.options.group import combine
 
-lab_option = click.option("--lab", metavar="NAME", help="Take the --hosts from this lab, without ssh.")
+lab_option = click.option("--lab", metavar="NAME", help="Use the --hosts of this lab, without ssh.")
 ssh_config_option = click.option(
     "--ssh-config", metavar="FILE", help="Use this file for ssh to the --hosts, instead of ~/.ssh/config."
 )

@@ -1,4 +1,4 @@
-"""The options of a job that a run submits (see `runs.slurm` and `runs.kubernetes`)."""
+"""The options of a job that a run submits (see `workflows.slurm` and `workflows.kubernetes`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from railwright import __version__
 from railwright.options.group import combine
 
 job_options = combine(
-    click.option("--nodes", type=click.IntRange(2, 512), help="Number of nodes of the job of --slurm or --kubernetes."),
+    click.option("--nodes", type=click.IntRange(2, 512), help="Number of nodes of the --slurm or --kubernetes job."),
     click.option("--time", "limit", metavar="MIN|H:MM:SS",
                  help="Time limit of the job.  [three times the plan, at least 10 min]"),
     click.option("--gpus-per-node", type=click.IntRange(1, 64), help="GPUs that the job requests on each node."),
@@ -29,7 +29,7 @@ slurm_options = combine(
 
 kubernetes_options = combine(
     click.option("--kubernetes", is_flag=True,
-                 help="Run on the pods of a job in the cluster of kubectl's context, one per node."),
+                 help="Run on the pods of a job, one per node, in the cluster of kubectl's context."),
     click.option("--namespace", metavar="NAME", help="Namespace of the job.  [that of the context]"),
     click.option("--image", metavar="REF", default=f"railwright:{__version__}", show_default=True,
                  help="Image of the pods, built by scripts/build-image."),

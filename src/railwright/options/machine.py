@@ -1,4 +1,4 @@
-"""The option `--from DIR|FILE|SHAPE [key=value ...]`, which names the machine in all commands about machines."""
+"""The option `--from DIR|FILE|SHAPE [key=value ...]`, which selects the machine in every command that uses one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _BARE = re.compile(
     r"|nvl\d{0,3}|sxm\d?|pcie|ada|pro|v\d|\d{1,2}x|x\d{1,2}|\d{4}|\d{2,3}gb|(a|b|h|l|v|gb|gh|mi)\d{2,3}[aesx]?",
     re.IGNORECASE,
 )
-"""Words that belong to a shape's name or change it. No other argument looks like them."""
+"""Words that belong to a shape's name or change it. No other argument has this form."""
 _PAIR = r"([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)\s?(?:->|=>|>|:|→|,)\s?([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)"
 
 
-def _shapes(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+def _complete_shape(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
     """List the shape names that begin with a word, for shell completion."""
     from railwright.topology.shapes import ALIASES, SHAPES
 
@@ -37,7 +37,7 @@ machine_option = click.option(
     *FROM_FLAGS,
     "machine",
     metavar="DIR|FILE|SHAPE",
-    shell_complete=_shapes,
+    shell_complete=_complete_shape,
     help="A captured directory or .jsonl, a saved .json, NCCL's topology XML, the output of nvidia-smi topo -m"
     " (with gpu=H100 nic-rate=400Gb/s), or a shape with changes, like hgx-h100 nics=2. Default: this machine.",
 )
@@ -73,7 +73,7 @@ def join_changes(args: list[str]) -> list[str]:
 
 
 def _belongs_to_machine(word: str) -> bool:
-    """Report whether a word after a shape belongs to it: a change, or a part of its name that no file has."""
+    """Report whether a word after a shape belongs to it: a change, or a part of its name that is not a file."""
     if _CHANGE.fullmatch(word) is not None:
         return True
     return _BARE.fullmatch(word) is not None and not os.path.exists(word)  # noqa: PTH110 - without pathlib
@@ -83,7 +83,7 @@ class MachineCommand(click.Command):
     """A command with `--from` and changes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Joins the changes before click sees them."""
+        """Join the changes before click parses them."""
         return super().parse_args(ctx, join_changes(args))
 
 
@@ -91,12 +91,12 @@ class MachineGroup(Group):
     """A group with `--from` and changes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Joins the changes before click sees them."""
+        """Join the changes before click parses them."""
         return super().parse_args(ctx, join_changes(args))
 
 
 def load_machine(text: str | None) -> Topology:
-    """Load a machine with `topology.sources.load`, and warn of damage. Raises UsageError."""
+    """Load a machine with `topology.sources.load`, and warn of damage. Raises UsageError if that fails."""
     from railwright.topology.sources.load import load
 
     return warn_of_damage(load(text))
@@ -113,7 +113,10 @@ def warn_of_damage(topology: Topology) -> Topology:
 
 
 def resolve_cluster(machine: str | None, count: int | None, cluster_file: str | None) -> Cluster:
-    """Resolve the cluster that the options name. A single host is a cluster of one. Raises UsageError."""
+    """Build the cluster that the options describe. A single host is a cluster of one.
+
+    Raises UsageError for conflicting options and for files that cannot be loaded.
+    """
     from railwright.topology.cluster import build_cluster
 
     if cluster_file is None:
@@ -127,7 +130,7 @@ def resolve_cluster(machine: str | None, count: int | None, cluster_file: str | 
 
 
 def load_planned_cluster(file: str) -> Cluster:
-    """Load a cluster file. Raises UsageError."""
+    """Load a cluster file, and warn of damage to its host's capture. Raises UsageError if that fails."""
     from pathlib import Path
 
     from railwright.topology.sources.cluster_file import load_cluster
@@ -138,6 +141,6 @@ def load_planned_cluster(file: str) -> Cluster:
 
 
 def normalize_path(text: str, sign: str) -> str:
-    """Rewrite a pair of devices like `gpu0->gpu1` with the given separator. Other text is returned unchanged."""
+    """Rewrite a pair of devices like `gpu0->gpu1` with `sign` as the separator. Returns other text unchanged."""
     found = re.fullmatch(_PAIR, text.strip())
     return f"{found[1]}{sign}{found[2]}" if found is not None else text

@@ -1,4 +1,4 @@
-"""The options of verbs that measure or judge (see `runs.measuring` and `runs.judged`)."""
+"""The options of verbs that measure or judge (see `workflows.measuring` and `workflows.judged`)."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ measuring_options = combine(
 
 
 def launches_option(default: int) -> Callable[[Any], Any]:
-    """Return the option for the number of launches of each benchmark."""
+    """Return the option `--launches`, the number of launches per benchmark."""
     return click.option("--launches", type=click.IntRange(1, 1000), default=default, show_default=True,
                         help="Launches of each benchmark in fresh processes. Their spread is the noise.")  # fmt: skip

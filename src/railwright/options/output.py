@@ -16,11 +16,11 @@ def json_option(text: str = "Print the underlying record.") -> Callable[[Any], A
 
 
 def page_option(text: str) -> Callable[[Any], Any]:
-    """Return the option `--output`, which accepts only names of HTML files."""
-    return click.option("--output", "-O", metavar="FILE.html", callback=_page, help=text)
+    """Return the option `--output`, which accepts only the name of an HTML file."""
+    return click.option("--output", "-O", metavar="FILE.html", callback=_check_page, help=text)
 
 
-def _page(_context: click.Context, _option: click.Parameter, output: str | None) -> str | None:
+def _check_page(_context: click.Context, _option: click.Parameter, output: str | None) -> str | None:
     if output is not None and not output.lower().endswith((".html", ".htm")):
         raise UsageError(f"--output must name an HTML page, got {output[:200]!r}", hint="write FILE.html")
     return output
@@ -39,7 +39,7 @@ def print_answer(records: Iterable[object], text: Callable[[], str | Iterable[st
 
 
 def write(file: str, text: str) -> None:
-    """Write a text file. Raises UsageError."""
+    """Write a text file. Raises UsageError if that fails."""
     from pathlib import Path
 
     try:

@@ -10,7 +10,7 @@ from railwright.units import format_duration
 
 
 def status_lines(seen: LabStatus) -> Iterator[str]:
-    """Yield the lab, its nodes with missing routes, and the ssh command between hosts."""
+    """Yield the lab's state, a line for each node with its routes, and the ssh command if the hosts have an sshd."""
     yield f"lab {seen.name}: {seen.state}"
     for node in seen.nodes:
         routes = f"{node.routes_expected - node.routes_incomplete} of {node.routes_expected} routes"
@@ -22,7 +22,7 @@ def status_lines(seen: LabStatus) -> Iterator[str]:
 
 
 def probe_lines(seen: Probe) -> Iterator[str]:
-    """Yield the two ends, then each path that packets took between them."""
+    """Yield the two ends, each path that packets took between them, and the TCP rate over all paths."""
     route = seen.route
     yield f"{route.source} {route.source_address} to {route.destination} {route.destination_address}, rail {route.rail}"
     for way in seen.ways:

@@ -46,7 +46,10 @@ def _curve(point: Judged) -> str:
 
 
 def _row(size_bytes: int, group: Sequence[Judged]) -> Iterator[tuple[str, ...]]:
-    """Yield the fastest combination at a size and NCCL's own choice; text from NCCL's log is escaped."""
+    """Yield a row with the fastest combination at a size and NCCL's own choice, or nothing if one was not measured.
+
+    Text from NCCL's log is escaped.
+    """
     free_choice = next((point for point in group if not _format_forced(point)), None)
     if free_choice is None or len(group) < 2:
         return

@@ -51,7 +51,7 @@ class WayPoint(NamedTuple):
     ways: tuple[WayRow, ...]
 
     def gain(self, row: WayRow) -> float | None:
-        """Return the ratio to the rate of pinned buffers; None for host memory, or if those were not measured."""
+        """Return the rate over that of pinned buffers; None for these and host memory, or if they were not measured."""
         without = next((other.rate for other in self.ways if other.way == WITHOUT), 0.0)
         return row.rate / without if without and row.way not in (HOST, WITHOUT) else None
 

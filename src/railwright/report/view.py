@@ -1,4 +1,4 @@
-"""The view of a judged run: its order, groups, words and numbers. Reports only lay them out.
+"""The view of a judged run: its order, groups, words and numbers. Reports only format them.
 
 The order follows the reader's questions: the answer, the slow paths with their causes, the unjudged paths with the
 commands that would judge them, all paths, and those not measured.
@@ -163,13 +163,13 @@ def build_view(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequenc
         closing=wording.closing_words(diagnosis),
         slow_groups=_slow_groups(slow),
         causes=causes,
-        unjudged=_unjudged(measured),
+        unjudged=_group_unjudged(measured),
         all_rows=tuple(rows),
         rows=tuple(row for row in measured if row.number not in known),
         references=references,
         best_by_size=tuple(cost_lines(diagnosis.points)),
         ways=way_tables(results),
-        absent=_absent(diagnosis),
+        absent=_group_absent(diagnosis),
         findings=tuple(finding for finding in diagnosis.findings if finding not in causes),
     )
 
@@ -273,10 +273,10 @@ def _answer_of_required(diagnosis: Diagnosis) -> str:
     if not diagnosis.unmet:
         return f"All required paths are ok: {wording.escape(', '.join(diagnosis.required))}"
     unmet = [f"{wording.escape(name)} is {wording.state_word(state)}" for name, state in diagnosis.unmet]
-    return f"Not all required paths are ok: {wording.join_first(unmet, _NAMED)}"
+    return f"Not all required paths are ok: {wording.join_first(unmet, _MAX_NAMED)}"
 
 
-_NAMED = 3
+_MAX_NAMED = 3
 
 
 def _baseline_words(references: Sequence[Row]) -> str:
@@ -300,7 +300,7 @@ def _slow_groups(rows: Sequence[Row]) -> tuple[Group, ...]:
     )
 
 
-def _unjudged(rows: Sequence[Row]) -> tuple[Group, ...]:
+def _group_unjudged(rows: Sequence[Row]) -> tuple[Group, ...]:
     """Group the paths without a verdict by reason, the worst first."""
     found = [row for row in rows if row.state in ("suspicious", "failed", "unknown")]
     groups = [
@@ -313,7 +313,7 @@ def _unjudged(rows: Sequence[Row]) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: order.index(group.state)))
 
 
-def _absent(diagnosis: Diagnosis) -> tuple[Absent, ...]:
+def _group_absent(diagnosis: Diagnosis) -> tuple[Absent, ...]:
     """Group the points that were not run or failed by reason."""
     missing = (point for point in diagnosis.points if point.verdict.state in ("waived", "failed"))
     found = []

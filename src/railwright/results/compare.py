@@ -34,7 +34,7 @@ Reason = Literal["", "not the same thing", "no value", "few launches", "noise"]
 MIN_LAUNCHES = 3
 """Rank statistics reach a confidence of at most 67 % with fewer launches."""
 SMALLEST_CLAIM = 0.02
-"""The smallest difference that is claimed. Machines drift by less than this between runs."""
+"""The smallest difference that is reported as faster or slower. Machines drift by less than this between runs."""
 LARGEST_DOUBT = 0.05
 """A point is `within noise` only if a difference larger than this can be excluded."""
 
@@ -48,7 +48,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     median: float | None = None
     spread: float | None = None
     within: tuple[float, float] | None = None
-    """The 95 % interval of the median within a single launch; None if there are several launches."""
+    """The 95 % interval of the median within a single launch; None if there are several results, or no summary."""
 
 
 class ComparedPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="compared", tag_field="record",
@@ -116,34 +116,34 @@ def compare(a: ResultFile, b: ResultFile, across: Iterable[str] = ()) -> Compari
     """Pair the points of two runs and report the changes from `a` to `b`.
 
     Two points form a pair if benchmark, quantity, path and all parameters are equal. `across` names parameters that may
-    differ, to set two algorithms or transports side by side.
+    differ, to compare two algorithms or transports.
     """
     ignored = tuple(dict.fromkeys(across))
-    sides = tuple(_grouped(file.results, ignored) for file in (a, b))
+    sides = tuple(_group_results(file.results, ignored) for file in (a, b))
     points: list[ComparedPoint] = []
     one_sided: list[OneSided] = []
     differences: list[Difference] = []
     for key in dict.fromkeys((*sides[0], *sides[1])):
         both = tuple([each for each in side.get(key, ()) if each.outcome == "measured"] for side in sides)
         if both[0] and both[1]:
-            found = _about_point(both[0], both[1], (a, b), ignored)
+            found = _point_differences(both[0], both[1], (a, b), ignored)
             differences += found
-            points.append(_point(both[0], both[1], ignored, found))
+            points.append(_compare_point(both[0], both[1], ignored, found))
         elif both[0] or both[1]:
             other = sides[1 if both[0] else 0].get(key, ())
-            one_sided.append(_one_sided(both, other))
+            one_sided.append(_make_one_sided(both, other))
     lone = [[each for key, found in side.items() if key not in sides[1 - number] for each in found
              if each.outcome == "measured"] for number, side in enumerate(sides)]  # fmt: skip
     paired = [each for key, found in sides[0].items() if key in sides[1] for each in found]
     differences += fairness.unpaired_differences(lone[0], lone[1], paired)
     differences += fairness.run_differences(a, b)
     return Comparison(
-        a=_label(a.run), b=_label(b.run), across=ignored, points=tuple(points), one_sided=tuple(one_sided),
+        a=_make_label(a.run), b=_make_label(b.run), across=ignored, points=tuple(points), one_sided=tuple(one_sided),
         differences=fairness.merge_differences(differences), exit_status=_exit_status(points, one_sided),
     )  # fmt: skip
 
 
-def _grouped(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointKey, list[Result]]:
+def _group_results(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointKey, list[Result]]:
     def point_of(result: Result) -> PointKey:
         # Values are compared as text, so that True differs from 1 and NaN equals itself.
         parameters = sorted((key, str(value)) for key, value in result.parameters.items() if key not in ignored)
@@ -152,11 +152,11 @@ def _grouped(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointK
     return dict(group_by_key(results, point_of))
 
 
-def _label(run: Run) -> RunLabel:
+def _make_label(run: Run) -> RunLabel:
     return RunLabel(host=run.context.host, started_at=run.started_at, railwright=run.railwright, command=run.command)
 
 
-def _about_point(
+def _point_differences(
     a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile], ignored: tuple[str, ...]
 ) -> tuple[Difference, ...]:
     varied = {key: value for key, value in a[0].parameters.items() if key != "size_bytes" and key not in ignored}
@@ -166,14 +166,14 @@ def _about_point(
         values = [sorted({str(each.parameters.get(key, "none")) for each in side}) for side in (a, b)]
         if len(values[0]) > 1 or len(values[1]) > 1:
             why = "one side has several values of the ignored parameter"
-            found.append(fairness.blocking(key, ", ".join(values[0]), ", ".join(values[1]), where, why))
+            found.append(fairness.blocking_difference(key, ", ".join(values[0]), ", ".join(values[1]), where, why))
     return tuple(found)
 
 
-def _point(
+def _compare_point(
     a: Sequence[Result], b: Sequence[Result], ignored: tuple[str, ...], differences: Sequence[Difference]
 ) -> ComparedPoint:
-    first, second = _side(a), _side(b)
+    first, second = _summarize_side(a), _summarize_side(b)
     blocking = [f"{each.what} {each.a} and {each.b}" for each in differences if each.severity == "blocking"]
     ratio = second.median / first.median if first.median and second.median else None
     interval, unit = _interval(first, second)
@@ -190,8 +190,11 @@ def _point(
     )  # fmt: skip
 
 
-def _side(results: Sequence[Result]) -> Side:
-    """Summarize each launch by its median. The side has no launches if any median is not a finite number above 0."""
+def _summarize_side(results: Sequence[Result]) -> Side:
+    """Summarize each launch by the median of its results' medians.
+
+    The side has no launches if any result lacks a finite median above 0.
+    """
     ordered = sorted(results, key=lambda result: result.launch)
     launches: list[float] = []
     for _, same in groupby(ordered, key=lambda result: result.launch):
@@ -217,9 +220,10 @@ def _median(result: Result) -> float | None:
 
 
 def _interval(a: Side, b: Side) -> tuple[RatioInterval | None, Unit]:
-    """Compute the interval over launches if both sides have several, otherwise within one launch.
+    """Compute the interval over launches if both sides have several launches.
 
-    An interval within one launch says nothing about the next launch.
+    Otherwise compute it from the interval of the median within the only launch of a side, and from the range of the
+    launches of a side that has several. An interval within one launch says nothing about the next launch.
     """
     if len(a.launches) > 1 and len(b.launches) > 1:
         return ratio_interval(a.launches, b.launches), "launches"
@@ -255,7 +259,7 @@ def _decide(quantity: Quantity, a: Side, b: Side, ratio: float, interval: RatioI
     return Decision("cannot tell", "noise", f"{why}: the ratio may be {interval.low:.2f} to {interval.high:.2f}")
 
 
-def _one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> OneSided:
+def _make_one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> OneSided:
     result = (both[0] or both[1])[0]
     failed = next((each for each in other if each.outcome == "failed"), None)
     waived = next((each for each in other if each.outcome == "waived"), None)
@@ -268,7 +272,7 @@ def _one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> OneSi
 
 
 def _exit_status(points: Sequence[ComparedPoint], one_sided: Sequence[OneSided]) -> int:
-    """Return 1 if any point is slower; 3 if a point is undecided or missing in b, or nothing was compared; else 0."""
+    """Return 1 if any point is slower; 3 if one is undecided or missing in b, or nothing was compared; otherwise 0."""
     statements = {point.statement for point in points}
     if "slower" in statements:
         return EXIT_SLOW

@@ -1,7 +1,7 @@
 """Declarations of a benchmark: the workload of its results, and the baselines that they supply.
 
-A declaration is data. The program passes the declarations to `diagnosis`. A results file names none, so a record cannot
-choose its own limit. A result without a declaration has no limit.
+A declaration is data. The program passes the declarations to `diagnosis`. A results file contains no declarations, so a
+record cannot choose its own limit. A result without a declaration has no limit.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def find_benchmarks(kind: type[Workload], declarations: Declarations, **fields: 
     )
 
 
-def suppliers(baseline: Baseline, declarations: Declarations) -> tuple[str, ...]:
+def find_suppliers(baseline: Baseline, declarations: Declarations) -> tuple[str, ...]:
     """Return the names of the benchmarks that measure a baseline."""
     return tuple(name for name, rows in declarations.items() if any(row.supplies == baseline for row in rows))
 
 
 def list_ceilings(name: str, declarations: Declarations) -> tuple[str, ...]:
-    """Return the benchmarks that supply the baselines of a benchmark, and the suppliers of those in turn."""
+    """Return the benchmarks that supply the baselines of a benchmark, and those that supply theirs, recursively."""
     found: dict[str, None] = {}
     wanted = [name]
     while wanted:
@@ -79,7 +79,7 @@ def list_ceilings(name: str, declarations: Declarations) -> tuple[str, ...]:
         new = [
             supplier
             for baseline in needed
-            for supplier in suppliers(baseline, declarations)
+            for supplier in find_suppliers(baseline, declarations)
             if supplier not in (name, *found)
         ]
         found |= dict.fromkeys(new)

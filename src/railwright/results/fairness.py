@@ -53,28 +53,30 @@ def run_differences(a: ResultFile, b: ResultFile) -> tuple[Difference, ...]:
     """Compare the machines, their software and their state. Every difference found is a caution."""
     first, second = a.run.context, b.run.context
     found = [
-        *_unequal("railwright", a.run.railwright, b.run.railwright),
-        *_unequal("run", _completeness(a), _completeness(b), why="an interrupted run may lack launches"),
+        *_compare_values("railwright", a.run.railwright, b.run.railwright),
+        *_compare_values("run", _completeness(a), _completeness(b), why="an interrupted run may lack launches"),
     ]
     for name in ("host", "cpu", "cores", "memory_bytes", "kernel", "operating_system"):
-        found += _unequal(name.replace("_", " "), str(getattr(first, name)), str(getattr(second, name)))
-    found += _mappings("version of", first.software, second.software)
-    found += _mappings("environment", first.environment, second.environment, absent="not set")
-    found += _load(first, second)
-    found += _topologies(a.run.topology, b.run.topology)
+        found += _compare_values(name.replace("_", " "), str(getattr(first, name)), str(getattr(second, name)))
+    found += _compare_mappings("version of", first.software, second.software)
+    found += _compare_mappings("environment", first.environment, second.environment, absent="not set")
+    found += _compare_load(first, second)
+    found += _compare_topologies(a.run.topology, b.run.topology)
     return tuple(found)
 
 
-def _unequal(what: str, a: str, b: str, *, why: str = "", severity: Severity = "caution") -> Iterator[Difference]:
+def _compare_values(
+    what: str, a: str, b: str, *, why: str = "", severity: Severity = "caution"
+) -> Iterator[Difference]:
     if a != b:
         yield Difference(what=what, a=a or NOT_RECORDED, b=b or NOT_RECORDED, severity=severity, why=why)
 
 
-def _mappings(
+def _compare_mappings(
     what: str, a: Mapping[str, Scalar], b: Mapping[str, Scalar], absent: str = NOT_RECORDED
 ) -> Iterator[Difference]:
     for key in sorted({*a, *b}):
-        yield from _unequal(f"{what} {key}", str(a.get(key, absent)), str(b.get(key, absent)))
+        yield from _compare_values(f"{what} {key}", str(a.get(key, absent)), str(b.get(key, absent)))
 
 
 def _completeness(file: ResultFile) -> str:
@@ -83,47 +85,51 @@ def _completeness(file: ResultFile) -> str:
     return f"ended early: {file.end.interrupted}" if file.end.interrupted else "complete"
 
 
-def _load(a: Context, b: Context) -> Iterator[Difference]:
+def _compare_load(a: Context, b: Context) -> Iterator[Difference]:
     """Report a busy machine, more noise, or a different clock rate."""
     if max(a.busy_fraction, b.busy_fraction) > _BUSY_FRACTION:
         first, second = (f"{format_percent(each.busy_fraction)} of all cores" for each in (a, b))
-        yield _caution("busy before the run", first, second, "other work used part of the machine")
+        yield _caution_difference("busy before the run", first, second, "other work used part of the machine")
     if a.noise is None or b.noise is None:
         first, second = ("measured" if each.noise else "not measured" for each in (a, b))
-        yield from _unequal("noise", first, second)
+        yield from _compare_values("noise", first, second)
         return
     less, more = sorted((a.noise.lost_fraction, b.noise.lost_fraction))
     if more > 2 * less and more - less > _LOST_FRACTION:
         first, second = (f"{format_percent(each.lost_fraction)} of the time lost" for each in (a.noise, b.noise))
-        yield _caution("noise", first, second, "one machine was disturbed much more than the other")
+        yield _caution_difference("noise", first, second, "one machine was disturbed much more than the other")
     quick, long = sorted((a.noise.quantum_s, b.noise.quantum_s))
     if quick > 0 and long / quick > 1 + _CLOCK_FRACTION:
         first, second = (f"{format_duration(each.quantum_s)} for fixed work" for each in (a.noise, b.noise))
-        yield _caution("clocks", first, second, "a core ran at a different speed")
+        yield _caution_difference("clocks", first, second, "a core ran at a different speed")
 
 
-def _caution(what: str, a: str, b: str, why: str) -> Difference:
+def _caution_difference(what: str, a: str, b: str, why: str) -> Difference:
     return Difference(what=what, a=a, b=b, severity="caution", why=why)
 
 
-def _topologies(a: Topology, b: Topology) -> Iterator[Difference]:
+def _compare_topologies(a: Topology, b: Topology) -> Iterator[Difference]:
     """Compare the counts of GPUs, NICs and drives, and the properties of shared links and devices, such as MTU."""
     for kind in ("gpu", "nic", "drive"):
         first, second = (str(sum(device.kind == kind for device in topology.devices)) for topology in (a, b))
-        yield from _unequal(f"number of {kind}s", first, second)
-    for link, twin in _twins(a.links, b.links):
-        yield from _mappings(f"link {link.id}", msgspec.to_builtins(link.protocol), msgspec.to_builtins(twin.protocol))
-    for device, other in _twins(a.devices, b.devices):
-        yield from _mappings(f"device {device.id}", _telling(device.facts), _telling(other.facts))
+        yield from _compare_values(f"number of {kind}s", first, second)
+    for link, twin in _pair_by_id(a.links, b.links):
+        yield from _compare_mappings(
+            f"link {link.id}", msgspec.to_builtins(link.protocol), msgspec.to_builtins(twin.protocol)
+        )
+    for device, other in _pair_by_id(a.devices, b.devices):
+        yield from _compare_mappings(
+            f"device {device.id}", _select_speed_facts(device.facts), _select_speed_facts(other.facts)
+        )
 
 
-def _twins(a: Iterable[Part], b: Iterable[Part]) -> list[tuple[Part, Part]]:
+def _pair_by_id(a: Iterable[Part], b: Iterable[Part]) -> list[tuple[Part, Part]]:
     """Pair the links or devices that are in both topologies."""
     by_id = {part.id: part for part in b}
     return [(part, by_id[part.id]) for part in a if part.id in by_id]
 
 
-def _telling(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def _select_speed_facts(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return {key: value for key, value in facts.items() if any(word in key.lower() for word in _CLOCK_WORDS)}
 
 
@@ -133,23 +139,25 @@ def point_differences(
     """Compare the conditions under which both sides measured one point."""
     found: list[Difference] = []
     for name, why in _MUST_BE_SAME.items():
-        found += _unequal(name, *_both(name, a, b), why=why, severity="blocking")
-    found += _settings(a, b, runs)
-    found += _evidence(a, b)
-    found += _verification(a, b)
+        found += _compare_values(name, *_join_field(name, a, b), why=why, severity="blocking")
+    found += _compare_settings(a, b, runs)
+    found += _compare_evidence(a, b)
+    found += _compare_verification(a, b)
     return tuple(msgspec.structs.replace(each, where=(where,)) for each in found)
 
 
-def _values(values: Iterable[object]) -> str:
+def _join_values(values: Iterable[object]) -> str:
     return ", ".join(sorted({str(value) for value in values}))
 
 
-def _both(name: str, a: Sequence[Result], b: Sequence[Result]) -> tuple[str, str]:
+def _join_field(name: str, a: Sequence[Result], b: Sequence[Result]) -> tuple[str, str]:
     """Join the values of one field on each side."""
-    return _values(getattr(each, name) for each in a), _values(getattr(each, name) for each in b)
+    return _join_values(getattr(each, name) for each in a), _join_values(getattr(each, name) for each in b)
 
 
-def _settings(a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile]) -> Iterator[Difference]:
+def _compare_settings(
+    a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, ResultFile]
+) -> Iterator[Difference]:
     # A time in the settings is also a measurement (of the setup, for example), and varies freely.
     keys = {key for result in (*a, *b) for key, value in result.settings.items()
             if not (isinstance(value, float) and key.endswith("_s"))}  # fmt: skip
@@ -158,25 +166,26 @@ def _settings(a: Sequence[Result], b: Sequence[Result], runs: tuple[ResultFile, 
         # A value that holds for the whole run may be in its environment rather than in each result.
         default = [run.run.context.environment.get(key, NOT_RECORDED) if blocks else NOT_RECORDED for run in runs]
         first, second = (
-            _values(each.settings.get(key, otherwise) for each in side)
+            _join_values(each.settings.get(key, otherwise) for each in side)
             for side, otherwise in zip((a, b), default, strict=True)
         )
         why: tuple[str, Severity] = ("it changes the quantity measured", "blocking") if blocks else ("", "caution")
-        yield from _unequal(key.replace("_", " "), first, second, why=why[0], severity=why[1])
+        yield from _compare_values(key.replace("_", " "), first, second, why=why[0], severity=why[1])
 
 
-def _evidence(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
+def _compare_evidence(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
     claims = {seen.claim for result in (*a, *b) for seen in result.evidence}
     for claim in sorted(claims):
         first, second = (
-            _values(seen.value for result in side for seen in result.evidence if seen.claim == claim) for side in (a, b)
+            _join_values(seen.value for result in side for seen in result.evidence if seen.claim == claim)
+            for side in (a, b)
         )
-        yield from _unequal(f"{claim} in use", first, second)
+        yield from _compare_values(f"{claim} in use", first, second)
 
 
-def _verification(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
+def _compare_verification(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
     """Compare data checks: wrong bytes and a check on one side only are blocking, no check at all is a caution."""
-    first, second = (_checked(side) for side in (a, b))
+    first, second = (_describe_check(side) for side in (a, b))
     severity: Severity = "blocking"
     if "wrong" in first + second:
         why = "a transfer that delivered wrong bytes has no speed"
@@ -189,7 +198,7 @@ def _verification(a: Sequence[Result], b: Sequence[Result]) -> Iterator[Differen
     yield Difference(what="data check", a=first, b=second, severity=severity, why=why)
 
 
-def _checked(side: Sequence[Result]) -> str:
+def _describe_check(side: Sequence[Result]) -> str:
     wrong = sum(result.verification.bytes_wrong for result in side if result.verification)
     if wrong:
         return f"{wrong} bytes wrong"
@@ -200,51 +209,51 @@ def _checked(side: Sequence[Result]) -> str:
 def unpaired_differences(
     only_a: Sequence[Result], only_b: Sequence[Result], paired: Iterable[Result]
 ) -> tuple[Difference, ...]:
-    """Explain why no curve of a benchmark found a partner: other sizes, another quantity, or other parameters."""
+    """Explain why curves of a benchmark have no partner in the other run: sizes, quantity or parameters differ."""
     with_partner = list(paired)
     paired_series = {result.series() for result in with_partner}
     paired_benchmarks = {(result.benchmark, result.quantity) for result in with_partner}
     common = {result.series() for result in only_a} & {result.series() for result in only_b}
-    found = [_other_sizes(series, only_a, only_b) for series in sorted(common - paired_series, key=str)]
+    found = [_size_difference(series, only_a, only_b) for series in sorted(common - paired_series, key=str)]
     for benchmark in sorted({each.benchmark for each in only_a} & {each.benchmark for each in only_b}):
         a, b = ([each for each in side if each.benchmark == benchmark] for side in (only_a, only_b))
-        first, second = _both("quantity", a, b)
+        first, second = _join_field("quantity", a, b)
         if first != second and not any(name == benchmark for name, _ in paired_benchmarks):
-            found.append(blocking("quantity", first, second, benchmark, "they have different units"))
+            found.append(blocking_difference("quantity", first, second, benchmark, "they have different units"))
         for quantity in sorted({each.quantity for each in a} & {each.quantity for each in b}):
             mine, theirs = ([each for each in side if each.quantity == quantity] for side in (a, b))
             alike = {each.series() for each in mine} & {each.series() for each in theirs}
             if not alike and (benchmark, quantity) not in paired_benchmarks:
-                found += _other_parameters(benchmark, mine, theirs)
+                found += _parameter_differences(benchmark, mine, theirs)
     return tuple(found)
 
 
-def _other_sizes(series: Series, a: Sequence[Result], b: Sequence[Result]) -> Difference:
+def _size_difference(series: Series, a: Sequence[Result], b: Sequence[Result]) -> Difference:
     first, second = (
-        _values(each.parameters.get("size_bytes", "none") for each in side if each.series() == series)
+        _join_values(each.parameters.get("size_bytes", "none") for each in side if each.series() == series)
         for side in (a, b)
     )
     benchmark, _, path, varied = series
     where = format_series(benchmark, path, dict(varied))
-    return blocking("sizes", f"{first} B", f"{second} B", where, "no size was measured on both sides")
+    return blocking_difference("sizes", f"{first} B", f"{second} B", where, "no size was measured on both sides")
 
 
-def blocking(what: str, a: str, b: str, where: str, why: str) -> Difference:
+def blocking_difference(what: str, a: str, b: str, where: str, why: str) -> Difference:
     """Return a difference that makes the values of a curve incomparable."""
     return Difference(what=what, a=a, b=b, severity="blocking", why=why, where=(where,))
 
 
-def _other_parameters(benchmark: str, a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
+def _parameter_differences(benchmark: str, a: Sequence[Result], b: Sequence[Result]) -> Iterator[Difference]:
     names = {key for result in (*a, *b) for key in result.parameters if key != "size_bytes"}
     for name in sorted(names):
-        first, second = (_values(each.parameters.get(name, NOT_RECORDED) for each in side) for side in (a, b))
+        first, second = (_join_values(each.parameters.get(name, NOT_RECORDED) for each in side) for side in (a, b))
         if first != second:
             why = f"no curve has the same value on both sides (--across {name} pairs them anyway)"
-            yield blocking(name.replace("_", " "), first, second, benchmark, why)
+            yield blocking_difference(name.replace("_", " "), first, second, benchmark, why)
     for name in ("path", "ranks", "hosts"):
-        first, second = _both(name, a, b)
+        first, second = _join_field(name, a, b)
         if first != second:
-            yield blocking(name, first, second, benchmark, "no curve has the same value on both sides")
+            yield blocking_difference(name, first, second, benchmark, "no curve has the same value on both sides")
 
 
 def format_percent(fraction: float) -> str:

@@ -15,11 +15,11 @@ from typing import BinaryIO
 from railwright.errors import UsageError
 from railwright.results.store import RESULTS_NAME
 
-_MOST_HELD = 16 * 2**20
-_MOST_BYTES = 4 * 2**30
-_MOST_MEMORY = 128 * 2**20
+_MAX_HELD_BYTES = 16 * 2**20
+_MAX_BYTES = 4 * 2**30
+_MAX_MEMORY_BYTES = 128 * 2**20
 """The memory limit for unpacking. xz -9 needs 65 MiB."""
-_PIECE = 2**20
+_PIECE_BYTES = 2**20
 _HINT = "give the file that the tool printed"
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ"
 _DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
@@ -31,13 +31,14 @@ RECORD_PREFIXES = (b'{"record":"run"', b'{"record":"result"', b'{"record":"end"'
 def read(file: str) -> bytes | Iterator[bytes]:
     """Return the unpacked bytes if they are at most 16 MiB, otherwise an iterator over pieces of them.
 
-    A results file of this program may be longer. Raises UsageError if the file cannot be read.
+    For a longer results file of this program, returns its first piece alone. Raises UsageError if the file cannot be
+    read, is empty, or is not text.
     """
     pieces, held, size = read_pieces(file), [], 0
     for piece in pieces:
         held.append(piece)
         size += len(piece)
-        if size > _MOST_HELD:
+        if size > _MAX_HELD_BYTES:
             return held[0] if is_our_own(held[0]) else itertools.chain(held, pieces)
     raw = b"".join(held)
     if not raw.strip():
@@ -49,7 +50,9 @@ def read_short_text(file: str) -> str:
     """Return the text of a file that is not a log. Raises UsageError if it cannot be read or exceeds 16 MiB."""
     raw = read(file)
     if not isinstance(raw, bytes):
-        raise UsageError(f"{format_name(file)} must be at most {_MOST_HELD // 2**20} MiB", hint="is it the right file?")
+        raise UsageError(
+            f"{format_name(file)} must be at most {_MAX_HELD_BYTES // 2**20} MiB", hint="is it the right file?"
+        )
     return decode_text(raw, file)
 
 
@@ -59,20 +62,23 @@ def is_our_own(raw: bytes) -> bool:
 
 
 def read_pieces(file: str) -> Iterator[bytes]:
-    """Yield the unpacked content of a file, a pipe or standard input in pieces of 1 MiB. Raises UsageError."""
+    """Yield the unpacked content of a file, a pipe or standard input in pieces of 1 MiB.
+
+    Raises UsageError if it cannot be read or is not text.
+    """
     try:
         if file == "-":
-            yield from _text_only(_unpacked(_read(_standard_input()), format_name(file)), format_name(file))
+            yield from _check_text(_unpack(_read_stream(_standard_input()), format_name(file)), format_name(file))
         else:
-            with _opened(file) as stream:
-                yield from _text_only(_unpacked(_read(stream), format_name(file)), format_name(file))
+            with _open(file) as stream:
+                yield from _check_text(_unpack(_read_stream(stream), format_name(file)), format_name(file))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read {format_name(file)}: {reason}", hint=_HINT) from error
 
 
-def _read(stream: BinaryIO) -> Iterator[bytes]:
-    while piece := stream.read(_PIECE):
+def _read_stream(stream: BinaryIO) -> Iterator[bytes]:
+    while piece := stream.read(_PIECE_BYTES):
         yield piece
 
 
@@ -84,7 +90,7 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _opened(file: str) -> BinaryIO:
+def _open(file: str) -> BinaryIO:
     """Open a regular file or a pipe that the shell made. Opening any other named pipe could block forever."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     mode = os.fstat(descriptor).st_mode
@@ -98,11 +104,11 @@ def _opened(file: str) -> BinaryIO:
 
 def decode_text(raw: bytes, file: str) -> str:
     """Decode the output of a tool, unpacking it if needed. Raises UsageError for binary data."""
-    pieces = _text_only(_unpacked(iter((raw,)), format_name(file)), format_name(file))
+    pieces = _check_text(_unpack(iter((raw,)), format_name(file)), format_name(file))
     return b"".join(pieces).decode("utf-8-sig", errors="replace")
 
 
-def _text_only(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+def _check_text(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Yield the pieces. Raises UsageError for binary data or for too much text; a small packed file may hold a lot."""
     size = 0
     for piece in pieces:
@@ -114,21 +120,22 @@ def _text_only(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
                 hint="give the text that the tool printed on the terminal",
             )
         size += len(piece)
-        if size > _MOST_BYTES:
-            raise UsageError(f"{name} must be at most {_MOST_BYTES // 2**30} GiB", hint="give the log of one run")
+        if size > _MAX_BYTES:
+            raise UsageError(f"{name} must be at most {_MAX_BYTES // 2**30} GiB", hint="give the log of one run")
         yield piece
 
 
 def _refuse_binary(start: bytes, name: str) -> None:
     if start.startswith((b"BZh", b"\x28\xb5\x2f\xfd")):
-        raise UsageError(f"{name} is compressed", hint="unpack it first: zcat FILE | railwright explain -")
+        unpack = "bzcat" if start.startswith(b"BZh") else "zstdcat"
+        raise UsageError(f"{name} is compressed", hint=f"unpack it first: {unpack} FILE | railwright explain -")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         hint = "iconv -f UTF-16 -t UTF-8 FILE | railwright explain -"
         raise UsageError(f"{name} must be UTF-8, got UTF-16", hint=hint)
 
 
-def _unpacked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Unpack the pieces if the first one begins a .gz or .xz file. Raises UsageError."""
+def _unpack(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Unpack the pieces if the first one begins a .gz or .xz file. Raises UsageError if they cannot be unpacked."""
     first = next(pieces, b"")
     every = itertools.chain((first,), pieces)
     if not first.startswith((_GZIP, _XZ)):
@@ -150,27 +157,27 @@ def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
         while rest:
             if member.eof:
                 member = zlib.decompressobj(wbits=31)
-            yield member.decompress(rest, _PIECE)
+            yield member.decompress(rest, _PIECE_BYTES)
             rest = member.unused_data if member.eof else member.unconsumed_tail
     if not member.eof:
         raise EOFError("it is truncated")
 
 
 def _unxz(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    stream = lzma.LZMADecompressor(memlimit=_MOST_MEMORY)
+    stream = lzma.LZMADecompressor(memlimit=_MAX_MEMORY_BYTES)
     for piece in pieces:
         rest = piece
         while rest or not stream.needs_input:
             if stream.eof:
                 return
-            yield stream.decompress(rest, _PIECE)
+            yield stream.decompress(rest, _PIECE_BYTES)
             rest = b""
     if not stream.eof:
         raise EOFError("it is truncated")
 
 
 def is_our_folder(file: str) -> bool:
-    """Report whether the folder holds a run of this program. Raises UsageError for any other folder."""
+    """Report whether the path is a folder with a run of this program. Raises UsageError for any other folder."""
     try:
         if file == "-" or not Path(file).is_dir():
             return False

@@ -1,4 +1,4 @@
-"""Host lists in the notation of Slurm: `node[001-004,7],login` is node001 to node004, node7 and login."""
+"""Host lists in Slurm's notation: `node[001-004,7],login` is node001 to node004, node7 and login."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_HOSTS = 100_000
 
 
 def format_hosts(names: Iterable[str]) -> str:
-    """Format names in their order. Consecutive numbers become a range."""
+    """Format names in the given order. Consecutive numbers become a range."""
     taken = [(found[1], found[2]) if (found := _NUMBERED.fullmatch(name)) else (name, "") for name in names]
     parts = []
     for (stem, is_numbered), group in groupby(taken, lambda one: (one[0], bool(one[1]))):
@@ -23,11 +23,11 @@ def format_hosts(names: Iterable[str]) -> str:
         elif len(numbers) == 1:
             parts.append(stem + numbers[0])
         else:
-            parts.append(f"{stem}[{','.join(_runs(numbers))}]")
+            parts.append(f"{stem}[{','.join(_format_runs(numbers))}]")
     return ",".join(parts)
 
 
-def _runs(numbers: list[str]) -> Iterator[str]:
+def _format_runs(numbers: list[str]) -> Iterator[str]:
     first = last = numbers[0]
     for number in [*numbers[1:], ""]:
         if number and number == str(int(last) + 1).zfill(len(first)):
@@ -38,7 +38,7 @@ def _runs(numbers: list[str]) -> Iterator[str]:
 
 
 def parse_host_list(text: str) -> tuple[str, ...]:
-    """Parse the output of `format_hosts`. Returns nothing for any other text."""
+    """Parse the output of `format_hosts`. Returns an empty tuple for other text, or above 100,000 hosts."""
     names: list[str] = []
     place = 0
     while place < len(text):
@@ -46,19 +46,19 @@ def parse_host_list(text: str) -> tuple[str, ...]:
         if part is None or part.end() == place:
             return ()
         place = part.end()
-        numbers = [""] if part[2] is None else _numbers(part[2], _MOST_HOSTS - len(names))
+        numbers = [""] if part[2] is None else _expand_numbers(part[2], _MOST_HOSTS - len(names))
         if not numbers:
             return ()
         names += [part[1] + number for number in numbers]
     return tuple(names)
 
 
-def _numbers(text: str, most: int) -> list[str]:
+def _expand_numbers(text: str, limit: int) -> list[str]:
     found: list[str] = []
     for word in text.split(","):
         run = _RUN.fullmatch(word)
         first, last = (int(run[1]), int(run[2] or run[1])) if run else (1, 0)
-        if run is None or not 0 <= last - first < most - len(found):
+        if run is None or not 0 <= last - first < limit - len(found):
             return []
         found += [str(number).zfill(len(run[1])) for number in range(first, last + 1)]
     return found

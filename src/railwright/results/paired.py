@@ -1,4 +1,4 @@
-"""The effect of an addition to a load, with its confidence, from pairs of runs without and with it."""
+"""The effect of an addition to a load, with its confidence, from pairs of runs without and with the addition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_PAIRS = 1_000_000
 
 
 class Slowdown(NamedTuple):
-    """A relative slowdown: 0.01 means one hundredth longer."""
+    """A relative slowdown: 0.01 means 1 % more time."""
 
     mean: float
     low: float
@@ -25,7 +25,7 @@ class Slowdown(NamedTuple):
     high: float
     pairs_needed: int | None
     """The number of pairs that would show a slowdown below the threshold, if mean and deviation stay; None if the mean
-    is above the threshold."""
+    is not below the threshold, or if the number would be a million or more."""
 
 
 def estimate_slowdown(pairs: Sequence[tuple[float, float]], threshold: float) -> Slowdown:
@@ -36,7 +36,7 @@ def estimate_slowdown(pairs: Sequence[tuple[float, float]], threshold: float) ->
     mean, deviation = fmean(logs), stdev(logs)
     half = student_975(len(logs) - 1) * deviation / math.sqrt(len(logs))
     return Slowdown(math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half),
-                 _needed(math.log1p(threshold) - mean, deviation))  # fmt: skip
+                 _count_pairs_needed(math.log1p(threshold) - mean, deviation))  # fmt: skip
 
 
 def student_975(degrees: int) -> float:
@@ -46,7 +46,7 @@ def student_975(degrees: int) -> float:
     return _NORMAL_975 + (_NORMAL_975**3 + _NORMAL_975) / (4 * degrees)
 
 
-def _needed(room: float, deviation: float) -> int | None:
+def _count_pairs_needed(room: float, deviation: float) -> int | None:
     if room <= 0:
         return None
     pairs = 2

@@ -32,7 +32,7 @@ def explain_impossible(record: Record, name: str = "") -> str:
         refuse_impossible(record.topology, name)
         return _check_context(record.context)
     if isinstance(record, End):
-        return _negative("counter", record.counters_moved)
+        return _describe_negative("counter", record.counters_moved)
     if isinstance(record, Disturbed):
         share = record.others_fraction
         return (
@@ -50,17 +50,17 @@ def _check_context(context: Context) -> str:
         numbers |= {"quantum_s": noise.quantum_s, "worst_s": noise.worst_s, "quanta": noise.quanta}
         shares["lost_fraction"] = noise.lost_fraction
     above = next((f"{name} is {value}, above 1" for name, value in shares.items() if value > 1), "")
-    return _negative("the context's", {**numbers, **shares, **context.clocks}) or above
+    return _describe_negative("the context's", {**numbers, **shares, **context.clocks}) or above
 
 
 def _check_result(result: Result) -> str:
-    for name, value, least in (("ranks", result.ranks, 1), ("hosts", result.hosts, 1), ("launch", result.launch, 0)):
-        if value < least:
+    for name, value, minimum in (("ranks", result.ranks, 1), ("hosts", result.hosts, 1), ("launch", result.launch, 0)):
+        if value < minimum:
             return f"{name} is {value}"
     counts = {name: value for name, value in result.settings.items() if isinstance(value, int)}
     return (
-        _negative("parameter", result.parameters)
-        or _negative("setting", counts)
+        _describe_negative("parameter", result.parameters)
+        or _describe_negative("setting", counts)
         or _check_verification(result.verification)
         or _check_samples(result)
     )
@@ -85,9 +85,9 @@ def _check_samples(result: Result) -> str:
     if why := explain_invalid_summary(summary):
         return why
     may_be_negative = result.quantity == "latency_s" and result.parameters.get(_DIFFERENCE[0]) == _DIFFERENCE[1]
-    least = min((summary.minimum, *samples))
-    if least < 0 and not may_be_negative:
-        return f"a value must be at least zero, got {least:g}"
+    lowest = min((summary.minimum, *samples))
+    if lowest < 0 and not may_be_negative:
+        return f"a value must be at least zero, got {lowest:g}"
     if not samples:
         return "it has a summary but no samples"
     return _check_summary(summary, samples, some_kept=_KEPT in result.settings)
@@ -104,16 +104,16 @@ def _check_summary(summary: Summary, samples: tuple[float, ...], *, some_kept: b
         return f"samples from {low:g} to {high:g} are outside the range of its summary" if outside else ""
     if summary.count != len(samples):
         return f"its summary counts {summary.count} samples, but it has {len(samples)}"
-    made = summarise(samples)
+    computed = summarise(samples)
     for name in _STATISTICS:
-        said, true = getattr(summary, name), getattr(made, name)
-        if abs(said - true) > max(_ROUNDING * abs(true), slack if summary.minimum < 0 else 0.0):
-            return f"the {name} of its summary is {said:g}, but its samples give {true:g}"
+        recorded, true = getattr(summary, name), getattr(computed, name)
+        if abs(recorded - true) > max(_ROUNDING * abs(true), slack if summary.minimum < 0 else 0.0):
+            return f"the {name} of its summary is {recorded:g}, but its samples give {true:g}"
     return ""
 
 
-def _negative(what: str, values: Mapping[str, Scalar]) -> str:
-    """Describe the first number that is negative or not finite."""
+def _describe_negative(what: str, values: Mapping[str, Scalar]) -> str:
+    """Describe the first number that is negative or not finite. Returns an empty string if there is none."""
     named: Iterable[tuple[str, Scalar]] = ((name, value) for name, value in values.items() if _is_number(value))
     return next(
         (f"{what} {name[:60]} is {value}" for name, value in named if not 0 <= float(value) < math.inf),

@@ -50,8 +50,9 @@ def ratio_interval(a: Sequence[float], b: Sequence[float]) -> RatioInterval:
 
 
 def _rank_sum_counts(size_a: int, size_b: int) -> list[int]:
-    """Count the orders of two samples with 0, 1, 2 ... pairs in which a value of b is below one of a (U's
-    distribution).
+    """Return the null distribution of Mann and Whitney's U, not normalized.
+
+    The n-th count is the number of orders of two samples in which n pairs have the value of b below that of a.
 
     The counts are the coefficients of the Gaussian binomial: the product of (1 - x^(b+i)) / (1 - x^i), exact in
     integers.

@@ -57,7 +57,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Evidence of the path in use: `claim` transport, `value` tcp, and in `seen` where the value was read."""
+    """Evidence of the path in use: a claim such as `transport`, its value such as `tcp`, and the value's source."""
 
     claim: str
     value: str
@@ -100,7 +100,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     evidence: tuple[Evidence, ...] = ()
 
     def series(self) -> tuple[str, str, str, tuple[tuple[str, Scalar], ...]]:
-        """The identity of the curve: all of the point except its size."""
+        """Return the identity of the curve: everything in the point except its size."""
         varied = tuple(sorted((key, value) for key, value in self.parameters.items() if key != "size_bytes"))
         return (self.benchmark, self.quantity, self.path, varied)
 
@@ -169,7 +169,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="recor
 
 class Disturbed(msgspec.Struct, frozen=True, kw_only=True, tag="disturbed", tag_field="record",
                 forbid_unknown_fields=True):  # fmt: skip
-    """A launch during which other processes took much of this host's CPU time. It follows the launch's results."""
+    """A launch during which other processes took much of this host's CPU time, recorded after the launch's results."""
 
     benchmark: str
     parameters: dict[str, Scalar]
@@ -186,7 +186,7 @@ class Disturbed(msgspec.Struct, frozen=True, kw_only=True, tag="disturbed", tag_
 
 class End(msgspec.Struct, frozen=True, kw_only=True, tag="end", tag_field="record", omit_defaults=True,
           forbid_unknown_fields=True):  # fmt: skip
-    """The last line. A file without it is from an interrupted run."""
+    """The last record of a file. A file without it is from an interrupted run."""
 
     finished_at: str
     interrupted: str = ""

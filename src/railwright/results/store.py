@@ -1,4 +1,4 @@
-"""Results on disk, one JSON record a line. Each is written as soon as it is measured, so that no abort loses it."""
+"""Results on disk, one JSON record per line. Each is written as soon as it is measured, so that an abort loses none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class StoreFull(RailwrightError):
 class Writer:
     """Appends records to a new results file and keeps an existing one as `results.previous.jsonl`.
 
-    Nothing is moved before the `run` record is on disk, so a full disk loses neither these nor the previous results.
+    The existing file is moved only after the `run` record was written, so a full disk does not lose the previous
+    results.
     """
 
     def __init__(self, folder: Path, run: Run) -> None:
@@ -141,7 +142,7 @@ class _Versioned(msgspec.Struct, tag="run", tag_field="record"):
 
 
 def _refuse_other_version(path: Path, line: bytes) -> None:
-    """Raises UsageError if the line is a run of an unknown schema version, whatever else it holds."""
+    """Raise UsageError if the line is a run of an unknown schema version, whatever else it holds."""
     with contextlib.suppress(msgspec.MsgspecError):
         version = msgspec.json.decode(line, type=_Versioned).schema_version
         if version not in READ_VERSIONS:
@@ -152,7 +153,7 @@ def _refuse_other_version(path: Path, line: bytes) -> None:
 
 
 def collect(records: Iterator[Record], name: str = "this results file") -> ResultFile:
-    """Collect records into a results file. Raises UsageError if the first is not a run, or has an unknown schema."""
+    """Collect records into a results file. Raises UsageError if the first is not a run, or if there are two."""
     run: Run | None = None
     end: End | None = None
     results: list[Result] = []

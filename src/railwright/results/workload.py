@@ -234,7 +234,7 @@ class Files(Workload, frozen=True):
 
     @property
     def reaches_gpu(self) -> bool:
-        """Whether the data goes to GPU memory."""
+        """Whether the data moves to or from GPU memory."""
         return self.to_gpu or "gpu" in (self.crosses or self.transfer).lower()
 
     @property
@@ -260,14 +260,13 @@ class Memory(Workload, frozen=True):
     recorded: ClassVar[tuple[str, ...]] = (*Workload.recorded, "threads")
 
     copies: bool = False
-    """Whether bytes are counted once and moved twice, so that caches may hold them. Otherwise they count as in STREAM.
-    """
+    """Whether each byte is counted once although it is moved twice, and caches may hold it; otherwise as in STREAM."""
     on_gpu: bool = False
     threads: int = 1
 
 
 class Linpack(Workload, frozen=True):
-    """The solution of a dense system of equations."""
+    """A solve of a dense system of linear equations."""
 
     recorded: ClassVar[tuple[str, ...]] = (*Workload.recorded, "n", "p", "q")
     held: ClassVar[tuple[str, ...]] = ("cpu_share",)
@@ -297,7 +296,7 @@ W = TypeVar("W", bound=Workload)
 
 
 def is_gpu_memory(word: object) -> bool:
-    """Report whether a tool's word for an end of a transfer means GPU memory."""
+    """Report whether a tool's name for the memory at one end of a transfer means GPU memory."""
     return str(word).lower() in _GPU_WORDS
 
 
@@ -308,9 +307,9 @@ def describe(workload: W, result: Result, ranks: int | None = None) -> W:
     as absent, because records may come from anyone.
     """
     own: dict[str, object] = {}
-    for names, said in ((workload.held, result.settings), (workload.recorded, result.parameters)):
+    for names, recorded in ((workload.held, result.settings), (workload.recorded, result.parameters)):
         for name in names:
-            if name in said and (value := _converted(said[name], _types(type(workload))[name])) is not None:
+            if name in recorded and (value := _convert(recorded[name], _field_types(type(workload))[name])) is not None:
                 own[name] = value
     return msgspec.structs.replace(
         workload,
@@ -325,11 +324,11 @@ def describe(workload: W, result: Result, ranks: int | None = None) -> W:
 
 
 @cache
-def _types(kind: type[Workload]) -> dict[str, object]:
+def _field_types(kind: type[Workload]) -> dict[str, object]:
     return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 
-def _converted(value: Scalar, kind: object) -> object:
+def _convert(value: Scalar, kind: object) -> object:
     try:
         return msgspec.convert(value, type=kind)
     except msgspec.ValidationError:

@@ -36,9 +36,9 @@ def gather_context(topology: Topology) -> Context:
         cpu=cpus[0].name if cpus else "",
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        software=_software(),
+        software=_list_software(),
         environment=read_environment(),
-        clocks=_clocks(),
+        clocks=_read_clocks(),
         load_average=os.getloadavg()[0],
         busy_fraction=measure_busy_fraction(),
         noise=None if os.environ.get(NOISE_SWITCH, "").lower() in ("off", "0", "no") else measure_noise(),
@@ -52,7 +52,7 @@ def _operating_system() -> str:
         return ""
 
 
-def _software() -> dict[str, str]:
+def _list_software() -> dict[str, str]:
     found = {"Python": platform.python_version(), "libc": " ".join(platform.libc_ver())}
     for package in _PACKAGES:
         try:
@@ -62,7 +62,7 @@ def _software() -> dict[str, str]:
     return found
 
 
-def _clocks() -> dict[str, Scalar]:
+def _read_clocks() -> dict[str, Scalar]:
     """Read the current frequency and governor of the first CPU. Unreported values are left out."""
     root = live_root()
     found: dict[str, Scalar] = {}
@@ -77,7 +77,7 @@ def _clocks() -> dict[str, Scalar]:
 
 
 def measure_busy_fraction() -> float:
-    """Measure for one second the busy share of all CPUs, including steal. 0 if /proc/stat cannot be read."""
+    """Measure the busy share of all CPUs, including steal, for one second. 0 if /proc/stat cannot be read."""
     before = cpu_ticks()
     time.sleep(_BUSY_WINDOW_S)
     after = cpu_ticks()
@@ -86,7 +86,7 @@ def measure_busy_fraction() -> float:
 
 
 def measure_noise() -> Noise:
-    """Time a fixed piece of work thousands of times. Time above the median was taken by other work."""
+    """Time a fixed piece of work thousands of times. Time above the median counts as lost to other work."""
     times = sorted(fixed_work(_NOISE_WORK, _NOISE_QUANTA))
     quantum = quantile(times, 0.5)
     lost = sum(duration - quantum for duration in times if duration > quantum)

@@ -1,4 +1,4 @@
-"""Discovery of the topologies of other hosts, each by a railwright process there. A failing host affects no other."""
+"""Discovery of other hosts' topologies, each by a railwright process there. A failing host affects no other."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from railwright.topology.devices import Topology
 from railwright.topology.sources.sent import decode_lines
 
 _AT_ONCE = 32
-_WITHIN_S = 90.0
+_TIMEOUT_S = 90.0
 """The time limit for one host. NVIDIA's libraries alone may take 30 s."""
 _LINE = shlex.join([sys.executable, "-P", "-m", "railwright.topology.sources.sent"])
-_LONGEST_REASON = 200
+_MAX_REASON_CHARACTERS = 200
 
 
 def discover(hosts: Hosts) -> dict[str, Topology | str]:
@@ -28,16 +28,16 @@ def discover(hosts: Hosts) -> dict[str, Topology | str]:
         agent = hosts.reach.agent(scratch)
 
         def read(host: str) -> Topology | str:
-            finished = query([*agent, host, _LINE], timeout_s=_WITHIN_S)
+            finished = query([*agent, host, _LINE], timeout_s=_TIMEOUT_S)
             if finished.timed_out:
-                return f"no answer within {_WITHIN_S:.0f} s"
+                return f"no answer within {_TIMEOUT_S:.0f} s"
             if finished.returncode != 0:
                 message = next((line.strip() for line in reversed(finished.output) if line.strip()), "")
-                return message[:_LONGEST_REASON] or finished.describe()
+                return message[:_MAX_REASON_CHARACTERS] or finished.describe()
             try:
                 return replace(decode_lines(finished.output), name=host)
             except UsageError as error:
-                return error.message[:_LONGEST_REASON]
+                return error.message[:_MAX_REASON_CHARACTERS]
 
         with ThreadPoolExecutor(min(_AT_ONCE, len(hosts.names))) as executor:
             return dict(zip(hosts.names, executor.map(read, hosts.names), strict=True))

@@ -14,7 +14,9 @@ BUSY_ABOVE = 0.5
 
 @contextlib.contextmanager
 def measuring_alone(force: bool) -> Iterator[None]:
-    """Lock the host (its network namespace, to be exact) for one run. Raises CannotJudge if it is locked already.
+    """Lock the host (its network namespace, to be exact) for one run.
+
+    Raises CannotJudge if it is locked already, unless `force` is set.
 
     The lock is a name in Linux's abstract socket namespace. The kernel drops it when the process ends, so that there is
     no stale lock and no file.
@@ -30,7 +32,7 @@ def measuring_alone(force: bool) -> Iterator[None]:
 
 
 def refuse_busy_host(busy_fraction: float, force: bool) -> None:
-    """Raise CannotJudge if other work uses more than half of the CPUs."""
+    """Raise CannotJudge if other work uses more than half of the CPU time, unless `force` is set."""
     if busy_fraction > BUSY_ABOVE and not force:
-        reason = f"this host is busy: {busy_fraction:.0%} of its CPU time in the last second went to other work"
+        reason = f"this host is busy: {busy_fraction:.0%} of its CPU time in the last second was spent on other work"
         raise CannotJudge(reason, hint="wait until it is idle, or use --force")

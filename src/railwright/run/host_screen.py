@@ -1,6 +1,6 @@
-"""Screening: every host of a run measures itself with a railwright process there, and sends its records.
+"""Screening: a railwright process on every host of a run measures that host and sends its records.
 
-A host that dies, hangs or cannot be reached affects no other, and is named with the cause.
+A host that dies, hangs or cannot be reached does not affect the others, and is reported with the cause.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ FOLDER = "hosts"
 _AT_ONCE = 64
 _TICK_S = 0.1
 _ENDS_S = 10.0
-_LONGEST_REASON = 200
+_MAX_REASON_CHARACTERS = 200
 
 
 @dataclass
 class HostScreen:
-    """The screening of hosts. `words` are railwright's arguments on each host, with the verb first."""
+    """The screening of hosts. `words` are railwright's arguments on each host, beginning with the verb."""
 
     hosts: PlannedHosts
     words: Sequence[str]
     output: Path
     silence_s: float
     """The silence after which a host is abandoned. A host reports every few seconds."""
-    longest_s: float
+    limit_s: float
     """The time limit for each host."""
     tell: Callable[[str], None] = field(default=lambda _line: None)
     keep: bool = False
@@ -55,7 +55,7 @@ class HostScreen:
         return self.output / FOLDER / host.replace("/", "_").replace(":", "_")
 
     def run(self, agent: Callable[[Path], list[str]]) -> dict[str, str]:
-        """Measure all hosts through an agent. Returns the failure of each host, or an empty string."""
+        """Measure all hosts through an agent. Returns the failure of each host, which is empty if it succeeded."""
         kept = {host for host in self.hosts.names if self.keep and self._is_complete(host)}
         pending = [host for host in self.hosts.names if host not in kept]
         for host in pending:  # a host that sends nothing must not be judged by its old records
@@ -104,7 +104,7 @@ class HostScreen:
             where = f", at {output.step[:80]!r}" * bool(output.step)
             if now - last > self.silence_s:
                 return f"silent for {now - last:.0f} s{where}"
-            if now - begun > self.longest_s:
+            if now - begun > self.limit_s:
                 return f"not done after {now - begun:.0f} s{where}"
         return ""
 
@@ -115,17 +115,17 @@ class _HostOutput:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._reader = FrameReader()
-        self._said = ""
+        self._last_line = ""
         self.step = ""
         """The last step that the host reported."""
 
     def take(self, lines: Iterable[str]) -> None:
-        """Take more lines and write the complete records."""
+        """Process more lines, and write the records that are complete."""
         for line in lines:
             if self._reader.read(line) or not line.strip():
                 continue
             self.step = parse_step(line) or self.step
-            self._said = self._said if parse_step(line) else line.strip()
+            self._last_line = self._last_line if parse_step(line) else line.strip()
         records = b"".join(record + b"\n" for _, record in self._reader.records())
         if records:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -140,6 +140,6 @@ class _HostOutput:
         trouble = "it sent no records" if reader.is_empty else "its records are truncated"
         if reader.has_gaps:
             trouble = "its records are damaged"
-        if finished.returncode and self._said:
-            return f"{trouble}: " * (not reader.is_empty) + self._said[:_LONGEST_REASON]
+        if finished.returncode and self._last_line:
+            return f"{trouble}: " * (not reader.is_empty) + self._last_line[:_MAX_REASON_CHARACTERS]
         return trouble + f" ({finished.describe()})" * bool(finished.returncode)

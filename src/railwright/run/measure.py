@@ -30,7 +30,7 @@ class Measurement:
     silence_s: float = DEFAULT_SILENCE_S
     on_step: Callable[[str], None] = field(default=lambda _text: None)
     lost: tuple[str, ...] = field(default=(), init=False)
-    """The hosts that caused the failure of the last launch. Empty if all of them are suspect."""
+    """The hosts that caused the failure of the last launch. Empty if it did not fail or if all hosts are suspect."""
     _mpi: MpiLauncher | str | None = field(default=None, init=False)
 
     def refuse_wrong_mpirun(self, planned: list[PlannedLaunch]) -> None:
@@ -43,14 +43,14 @@ class Measurement:
     def results(self, planned: PlannedLaunch) -> Iterator[Result]:
         """Run a planned launch. Yields a waived or failed result if it cannot run. Sets `lost`."""
         self.lost = ()
-        launcher = self._launcher(planned)
+        launcher = self._choose_launcher(planned)
         waived = planned.plan.waived or (launcher if isinstance(launcher, str) else "")
         if waived or isinstance(launcher, str):
             yield planned.make_unmeasured("waived", waived)
             return
         program = planned.benchmark.program(planned.job)
         if program is not None:
-            yield from self._by_program(planned, program)
+            yield from self._run_program(planned, program)
             return
         session = Session(
             planned=planned,
@@ -68,13 +68,13 @@ class Measurement:
         if rest is not None:
             yield from self.results(replace(planned, job=rest))
 
-    def _by_program(self, planned: PlannedLaunch, program: Program) -> Iterator[Result]:
+    def _run_program(self, planned: PlannedLaunch, program: Program) -> Iterator[Result]:
         launcher = self._mpi if isinstance(self._mpi, MpiLauncher) else MpiLauncher(self.mpirun)
         silence_s = self.silence_s + planned.plan.silent_s
         yield from program_results(planned, program, launcher, dict(os.environ), silence_s, self.on_step)
 
-    def _launcher(self, planned: PlannedLaunch) -> LocalLauncher | str:
-        """Return the launcher for a launch, or the reason why there is none. A single rank needs no MPI."""
+    def _choose_launcher(self, planned: PlannedLaunch) -> LocalLauncher | str:
+        """Return the launcher for a launch, or the reason why there is none. A single rank does not need MPI."""
         if planned.job.ranks == 1 and not planned.job.hosts:
             return LocalLauncher()
         try:
@@ -89,6 +89,6 @@ class Measurement:
 
 
 def _list_hosts(job: AnyJob, ranks: set[int]) -> tuple[str, ...]:
-    """Return the hosts of the ranks. Empty if these are all hosts, since the culprit is then unknown."""
+    """Return the hosts of the ranks. Empty if these are all hosts of the job, since the culprit is then unknown."""
     hosts = tuple(dict.fromkeys(job.hosts[rank * len(job.hosts) // job.ranks] for rank in sorted(ranks) if job.hosts))
     return hosts if len(hosts) < len(job.hosts) else ()

@@ -7,8 +7,8 @@ import resource
 import time
 from pathlib import Path
 
-_SHORTEST_S = 0.5
-"""The minimum interval. Below it the kernel's ticks of 10 ms are too coarse."""
+_MIN_INTERVAL_S = 0.5
+"""The minimum interval. The kernel's ticks of 10 ms are too coarse for a shorter one."""
 _IDLE = (3, 4)
 """The fields `idle` and `iowait` of a `cpu` line (proc(5))."""
 _INTERRUPTS = (5, 6)
@@ -29,7 +29,10 @@ def idle_ticks(ticks: tuple[int, ...]) -> int:
 
 
 class OtherWork:
-    """A meter of the CPU time that other work takes from now on. Our own work must be children that were waited for."""
+    """A meter of the CPU time that other work takes from now on.
+
+    Our own work must run in this process or in children that have been waited for.
+    """
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -43,7 +46,7 @@ class OtherWork:
             return None
         spent = [after - before for before, after in zip(self._ticks, now, strict=True)]
         total = sum(spent)
-        if time.monotonic() - self._began < _SHORTEST_S or total <= 0:
+        if time.monotonic() - self._began < _MIN_INTERVAL_S or total <= 0:
             return None
         busy = total - idle_ticks(tuple(spent)) - sum(spent[field] for field in _INTERRUPTS)
         others = busy - (_ours_s() - self._ours_s) * os.sysconf("SC_CLK_TCK")
@@ -51,6 +54,6 @@ class OtherWork:
 
 
 def _ours_s() -> float:
-    """Return the CPU seconds of this process and of all its descendants that were waited for."""
+    """Return the CPU seconds of this process and of its descendants that have been waited for."""
     used = [resource.getrusage(target) for target in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)

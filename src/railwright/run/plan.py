@@ -35,10 +35,10 @@ class PlannedProof:
     screens: bool = False
     """Whether each host is measured separately."""
     place: SortKey | None = None
-    """The order of hosts whose groups grow. The plan then contains all launches, as if every merge gained."""
+    """The sort key of hosts whose groups grow. None if groups do not grow. The plan assumes that every merge gains."""
 
     def __post_init__(self) -> None:
-        self.plan = list(self.plan_rounds() if self.place is None else self.grown(lambda _group: True))
+        self.plan = list(self.plan_rounds() if self.place is None else self.plan_growth(lambda _group: True))
 
     @property
     def seconds(self) -> float:
@@ -46,15 +46,15 @@ class PlannedProof:
         return sum(launch.plan.seconds for launch in self.plan if not launch.plan.waived)
 
     def plan_rounds(self) -> Iterator[PlannedLaunch]:
-        """Yield all launches in rounds over all benchmarks, so that drift affects all of them equally."""
+        """Yield all launches in rounds over all benchmarks, so that drift affects all benchmarks equally."""
         hosts = self.hosts
         sides = [hosts.part((name,)) for name in hosts.names] if self.screens and hosts is not None else [hosts]
         for number in range(self.launches):
             for side in sides:
                 yield from plan_launches(self.topology, self.chosen, number, side)
 
-    def grown(self, gains: Callable[[Group], bool]) -> Iterator[PlannedLaunch]:
-        """Yield the launches on groups of hosts, which are merged by doubling as long as that gains.
+    def plan_growth(self, gains: Callable[[Group], bool]) -> Iterator[PlannedLaunch]:
+        """Yield the launches on groups of hosts, which are merged by doubling as long as merging gains.
 
         `gains` is called for each group after all launches of its level. Its answers determine the next level.
         """
@@ -67,24 +67,24 @@ class PlannedProof:
                 hosts = replace(self.hosts.part(group.members), first=first, grows_to=len(self.hosts.names))
                 for number in range(self.launches):
                     yield from plan_launches(self.topology, self.chosen, number, hosts)
-            search.passed({group: gains(group) for group in level})
+            search.record_results({group: gains(group) for group in level})
 
 
 def plan_launches(
     topology: Topology, chosen: list[tuple[AnyBenchmark, Options]], number: int = 0, hosts: PlannedHosts | None = None
 ) -> list[PlannedLaunch]:
-    """List the launches on the hosts in one round."""
+    """List the launches of round `number` on the hosts. Without hosts, on this host."""
     # Sort CPUs by NUMA node, because many machines number them alternately over the sockets.
     cpus = tuple(sorted(os.sched_getaffinity(0), key=lambda cpu: (find_node(topology, cpu), cpu)))
     here = Machine(topology=topology, cpus=cpus)
     return [
-        PlannedLaunch(benchmark, *_job(benchmark, options, launch, here, number, hosts))
+        PlannedLaunch(benchmark, *_make_job(benchmark, options, launch, here, number, hosts))
         for benchmark, options in chosen
-        for launch in benchmark.launches(options, _spread(here, hosts) if benchmark.spans_hosts else here)
+        for launch in benchmark.launches(options, _add_hosts(here, hosts) if benchmark.spans_hosts else here)
     ]
 
 
-def _job(
+def _make_job(
     benchmark: AnyBenchmark,
     options: Options,
     launch: Launch[Any],
@@ -101,7 +101,7 @@ def _job(
     if job.ranks != hosts.ranks:
         given = f"{len(hosts.names)} hosts with {hosts.ranks_per_host} ranks each"
         return job, replace(benchmark.plan(job), waived=f"it needs {job.ranks} ranks, got {given}")
-    job = changed(job, machine=_spread(here, hosts))
+    job = changed(job, machine=_add_hosts(here, hosts))
     plan, rate = benchmark.plan(job), hosts.reach.rate_bytes_per_s if len(hosts.names) > 1 else None
     if job.machine.fabric is not None:
         rate = job.machine.fabric.flow_bytes_per_s
@@ -112,8 +112,8 @@ def _job(
     return job, plan
 
 
-def _spread(here: Machine, hosts: PlannedHosts | None) -> Machine:
-    """Return the machine with the requested hosts, if any."""
+def _add_hosts(here: Machine, hosts: PlannedHosts | None) -> Machine:
+    """Return the machine with the requested hosts, or unchanged if there are none."""
     if hosts is None:
         return here
     return changed(

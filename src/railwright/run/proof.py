@@ -24,11 +24,11 @@ from railwright.topology.sources.counters import find_counters, read_counters, s
 from railwright.topology.sources.root import live_root
 from railwright.units import format_duration, format_size
 
-_MOST_MEMORY_SHARE = 0.8
-_LONGEST_S = 4 * 3600.0
-_LEAST_HOSTS = 2
-_OTHERS_ABOVE = 0.2
-"""The share of CPU time above which other work is recorded. Less shifts results by less than the width of the bands."""
+_MAX_MEMORY_SHARE = 0.8
+_MAX_PLAN_S = 4 * 3600.0
+_MIN_HOSTS = 2
+_RECORDED_ABOVE = 0.2
+"""The share of CPU time above which other work is recorded. A smaller share shifts results within the bands."""
 
 
 @dataclass(kw_only=True)
@@ -53,20 +53,20 @@ class Proof(PlannedProof):
         self.trouble: StoreFull | None = None
         """The reason why the results file is incomplete. None if it is complete."""
 
-    def _to_launch(self, results: list[Result]) -> Iterator[PlannedLaunch]:
+    def _iterate_launches(self, results: list[Result]) -> Iterator[PlannedLaunch]:
         """Yield the launches of the plan. If groups grow, the `results` so far determine the next ones.
 
-        After a launch that lost hosts, that launch is repeated, and the rest runs without them.
+        A launch that lost hosts is repeated without them, and the remaining launches run without them too.
         """
         if self.place is not None:
-            yield from self.grown(lambda group: is_healthy(group.members, results))
+            yield from self.plan_growth(lambda group: is_healthy(group.members, results))
             return
         left = list(self.plan)
         while left:
             yield left[0]
             lost, hosts = self._measurement.lost, self.hosts
             kept = tuple(name for name in hosts.names if name not in lost) if hosts is not None else ()
-            if not lost or hosts is None or len(kept) < _LEAST_HOSTS:
+            if not lost or hosts is None or len(kept) < _MIN_HOSTS:
                 left = left[1:]
                 continue
             self.lost |= dict.fromkeys(lost, results[-1].reason)
@@ -77,33 +77,46 @@ class Proof(PlannedProof):
                 left = left[1:]
 
     def refuse_impossible(self) -> None:
-        """Raise UsageError for a plan that exceeds this machine's memory or four hours."""
+        """Raise UsageError for a plan that needs too much memory or time, and for an unusable --mpirun.
+
+        A launch may need 80 % of the available memory. Without `force`, the plan may take four hours. Raises
+        CannotJudge if an mpirun is requested but does not work.
+        """
         self._measurement.refuse_wrong_mpirun(self.plan)
         available = available_memory_bytes()
         for launch in self.plan:
             need = launch.plan.memory_bytes
-            if not launch.plan.waived and available is not None and need > _MOST_MEMORY_SHARE * available:
+            if not launch.plan.waived and available is not None and need > _MAX_MEMORY_SHARE * available:
                 reason = f"{launch.benchmark.name} would need {format_size(need)} of memory"
-                raise UsageError(f"{reason}, {format_size(available)} are free", hint="choose smaller sizes")
-        if self.seconds > _LONGEST_S and not self.force:
+                raise UsageError(
+                    f"{reason}, more than {_MAX_MEMORY_SHARE:.0%} of the {format_size(available)} that are free",
+                    hint="choose smaller sizes",
+                )
+        if self.seconds > _MAX_PLAN_S and not self.force:
             hint = "choose smaller sizes or fewer launches, or use --force"
-            raise UsageError(f"the plan would take about {format_duration(self.seconds)}", hint=hint)
+            raise UsageError(
+                f"the plan would take about {format_duration(self.seconds)}, more than {format_duration(_MAX_PLAN_S)}",
+                hint=hint,
+            )
 
     def refuse_unreachable_hosts(self) -> None:
-        """Raise CannotJudge for an unreachable host. Hosts that are measured separately are not checked here."""
+        """Raise CannotJudge for an unreachable host.
+
+        Hosts that are measured separately, and groups that grow, are not checked here.
+        """
         if self.hosts is not None and not self.screens and self.place is None:
             self.hosts.reach.check()
 
     def run(self, output: Path) -> ResultFile:
         """Measure everything. Results are kept however the run ends.
 
-        Raises UsageError, or CannotJudge for a busy host, before it starts.
+        Raises CannotJudge if another run is active or the host is busy, unless `force` is set or everything is waived.
         """
         # If everything is waived, other work neither disturbs nor is disturbed.
-        beside = self.force or all(launch.plan.waived for launch in self.plan)
-        with measuring_alone(beside):
+        may_share = self.force or all(launch.plan.waived for launch in self.plan)
+        with measuring_alone(may_share):
             context = gather_context(self.topology)
-            refuse_busy_host(context.busy_fraction, beside)
+            refuse_busy_host(context.busy_fraction, may_share)
             run = Run(
                 railwright=__version__,
                 started_at=_now(),
@@ -122,12 +135,12 @@ class Proof(PlannedProof):
         before = read_counters(root, paths)
         interrupted = ""
         try:
-            for launch in self._to_launch(results):
+            for launch in self._iterate_launches(results):
                 others = OtherWork()
                 for result in self._run_launch(launch):
                     results.append(result)
                     writer.append(result)
-                if found := _disturbed(launch, others.share()):
+                if found := _make_disturbed(launch, others.share()):
                     disturbed.append(found)
                     writer.append(found)
                 self.on_done(launch)
@@ -136,7 +149,7 @@ class Proof(PlannedProof):
         except StoreFull as error:
             self.trouble, interrupted = error, error.message
         if interrupted:
-            results.extend(self._not_reached(writer, results, interrupted))
+            results.extend(self._waive_missing(writer, results, interrupted))
         end = End(
             finished_at=_now(),
             interrupted=interrupted,
@@ -150,8 +163,8 @@ class Proof(PlannedProof):
         self._measurement.on_step = lambda text: self.on_step(planned, text)
         return self._measurement.results(planned)
 
-    def _not_reached(self, writer: Writer, results: list[Result], why: str) -> list[Result]:
-        """Write a waived record for each series without any result, so that nothing is omitted silently."""
+    def _waive_missing(self, writer: Writer, results: list[Result], why: str) -> list[Result]:
+        """Write and return a waived record for each series without a result, so that nothing is omitted silently."""
         seen = [(result.benchmark, result.parameters.items()) for result in results]
         missing = [
             launch.make_unmeasured("waived", why)
@@ -172,9 +185,12 @@ class Proof(PlannedProof):
             self.trouble = self.trouble or error
 
 
-def _disturbed(planned: PlannedLaunch, others: float | None) -> Disturbed | None:
-    """Build the record of a disturbed launch. None for ranks on hosts, since they are not our children."""
-    if others is None or others <= _OTHERS_ABOVE or planned.job.hosts or planned.plan.waived:
+def _make_disturbed(planned: PlannedLaunch, others: float | None) -> Disturbed | None:
+    """Build the record of a launch that other work disturbed. None if it was not disturbed.
+
+    None also for ranks on hosts: they are not our children, so their own work would count as other work.
+    """
+    if others is None or others <= _RECORDED_ABOVE or planned.job.hosts or planned.plan.waived:
         return None
     parameters = dict(planned.job.case.parameters())
     return Disturbed(

@@ -20,7 +20,7 @@ RESULTS = "results.jsonl"
 
 
 def parse_step(line: str) -> str:
-    """Extract the step from a line of a host. Empty for other lines."""
+    """Extract the step from a host's line of output. Empty for other lines."""
     return line.removeprefix(_STEP) if line.startswith(_STEP) else ""
 
 

@@ -7,12 +7,12 @@ import msgspec
 from railwright.sampling.sources import Source
 
 GPU_MEMORY = "nvml"
-"""The `path` of a source in the shared memory, with its number at `field`, or its ring if it is `late`."""
-MOST_NUMBERS = 16384
+"""The `path` of a source in the shared memory; `field` is the index of its number, or of its ring if it is `late`."""
+MAX_NUMBERS = 16384
 
 
 class GpusFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The counters that NVML answers."""
+    """The counters that NVML provides."""
 
     sources: tuple[Source, ...] = ()
     missing: dict[str, str] = {}

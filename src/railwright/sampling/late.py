@@ -9,8 +9,8 @@ from typing import Protocol
 from railwright.native.sampler import Row
 from railwright.sampling.sources import Source
 
-_AWAITED_S = 2.5
-"""An older row gets no more samples: the driver has stopped."""
+_MAX_WAIT_S = 2.5
+"""A row waits this long for its samples; by then the driver has stopped."""
 
 Samples = Callable[[], dict[str, list[tuple[float, int]]]]
 
@@ -32,7 +32,7 @@ class LateSamples:
     def __init__(self, sources: Sequence[Source], samples: Samples) -> None:
         self._columns = {source.name: number for number, source in enumerate(sources) if source.late}
         self._samples = samples
-        self._come: dict[str, deque[tuple[float, int]]] = {name: deque() for name in self._columns}
+        self._arrived: dict[str, deque[tuple[float, int]]] = {name: deque() for name in self._columns}
         self._newest_s = dict.fromkeys(self._columns, float("-inf"))
         self._rows: deque[Row] = deque()
 
@@ -41,7 +41,7 @@ class LateSamples:
         self._rows.extend(rows)
         for name, come in self._samples().items():
             if come:
-                self._come[name].extend(come)
+                self._arrived[name].extend(come)
                 self._newest_s[name] = come[-1][0]
 
     @property
@@ -50,21 +50,21 @@ class LateSamples:
         return not self._rows or self._rows[-1].at_s <= min(self._newest_s.values(), default=float("inf"))
 
     def ready(self, *, all_of_them: bool = False) -> list[Row]:
-        """Return and remove the rows whose samples have arrived or will not arrive."""
+        """Remove and return the rows whose samples have arrived or will not arrive; `all_of_them` returns every row."""
         found = []
         until_s = min(self._newest_s.values(), default=float("inf"))
         while self._rows and (
-            all_of_them or self._rows[0].at_s <= until_s or self._rows[-1].at_s - self._rows[0].at_s > _AWAITED_S
+            all_of_them or self._rows[0].at_s <= until_s or self._rows[-1].at_s - self._rows[0].at_s > _MAX_WAIT_S
         ):
             row = self._rows.popleft()
             for name, number in self._columns.items():
-                row.values[number] = self._at(name, row.at_s)
+                row.values[number] = self._pop_last_sample(name, row.at_s)
             found.append(row)
         return found
 
-    def _at(self, name: str, at_s: float) -> int | None:
-        """Return the last sample since the previous row; None if there is none."""
-        found, come = None, self._come[name]
+    def _pop_last_sample(self, name: str, at_s: float) -> int | None:
+        """Remove the samples up to `at_s` and return the last of them; None if there is none."""
+        found, come = None, self._arrived[name]
         while come and come[0][0] <= at_s:
             found = come.popleft()[1]
         return found

@@ -30,8 +30,11 @@ def find_descendants(pid: int, root: Root | None = None) -> list[int]:
 
 
 def find_namespace_processes() -> list[int]:
-    """Return all processes in our network namespace except our own and our ancestors. Raises CannotJudge if none."""
-    ours, excluded = os.stat("/proc/self/ns/net").st_ino, _own(live_root())  # noqa: PTH116 - a link to no file
+    """Return all processes in our network namespace except ourselves, our ancestors and our descendants.
+
+    Raises CannotJudge if there are none.
+    """
+    ours, excluded = os.stat("/proc/self/ns/net").st_ino, _own_processes(live_root())  # noqa: PTH116 - a link to no file
     found = [process for process in _processes(live_root()) if process not in excluded and _namespace(process) == ours]
     if not found:
         raise CannotJudge("no process runs in this network namespace", hint="start the job before watching it")
@@ -53,12 +56,12 @@ def find_job_processes(job: int, root: Root) -> list[int]:
 
     Raises UsageError if no such process is visible.
     """
-    excluded = _own(root)
+    excluded = _own_processes(root)
     found = [process for process in _processes(root) if process not in excluded and _is_of_job(process, job, root)]
     if found:
         return found
     if shutil.which("scontrol") is None:
-        reason = f"job {job} is not on this machine, and neither is Slurm"
+        reason = f"job {job} has no process on this machine, and Slurm is not installed"
         raise UsageError(reason, hint="--job takes the number of a Slurm job that has processes here")
     reason = f"job {job} has no process here that this user may inspect"
     raise UsageError(reason, hint=f"see its nodes: squeue --job {job}; watch them: --job {job} --slurm")
@@ -67,20 +70,20 @@ def find_job_processes(job: int, root: Root) -> list[int]:
 def _is_of_job(pid: int, job: int, root: Root) -> bool:
     if any(f"job_{job}" in PurePosixPath(line).parts for line in root.text(f"proc/{pid}/cgroup").splitlines()):
         return True
-    environment = _words(f"proc/{pid}/environ", root)
-    if f"{_JOB}={job}" not in environment or _CLOCK in _words(f"proc/{pid}/cmdline", root):
+    environment = _read_words(f"proc/{pid}/environ", root)
+    if f"{_JOB}={job}" not in environment or _CLOCK in _read_words(f"proc/{pid}/cmdline", root):
         return False
     ours = f"{_NODE}={os.environ.get(_NODE, '')}"  # several nodes may share a machine
     return ours == f"{_NODE}=" or ours in environment or not any(word.startswith(f"{_NODE}=") for word in environment)
 
 
-def _words(path: str, root: Root) -> list[str]:
+def _read_words(path: str, root: Root) -> list[str]:
     found = root.read_bytes(path)
     return found.decode("utf-8", "replace").split("\0") if isinstance(found, bytes) else []
 
 
-def _own(root: Root) -> set[int]:
-    """Return this process, its ancestors and its descendants."""
+def _own_processes(root: Root) -> set[int]:
+    """Return the ids of this process, its ancestors and its descendants."""
     found, ancestor = {os.getpid(), *find_descendants(os.getpid(), root)}, os.getppid()
     while ancestor > 1 and ancestor not in found:
         found.add(ancestor)

@@ -27,9 +27,9 @@ from railwright.sampling.sources import Source
 
 FORMAT = 1
 _KEY = b"railwright"
-_MOST_BYTES = 2**31
-MOST_ROWS = 5_000_000
-_MOST_COLUMNS = 2048
+_MAX_BYTES = 2**31
+MAX_ROWS = 5_000_000
+_MAX_COLUMNS = 2048
 _SELDOM = "seldom"
 
 
@@ -107,7 +107,10 @@ class Recording:
             self._write(first)
 
     def _step(self, number: int, value: int | None) -> float:
-        """Return the increase of a counter; NaN after a reset, from which the next step counts."""
+        """Return the increase of a counter or the value of a gauge; NaN without a reading.
+
+        The first reading of a counter, and one after a reset, also give NaN; the next increase counts from them.
+        """
         before = self._before[number]
         if value is None:
             return math.nan
@@ -127,9 +130,9 @@ class Recording:
         rows = len(self.times_s) - first
         columns = [na.c_array_from_buffers(na.float64(), rows, [None, na.c_buffer(self.times_s[first:])])]
         often = sum(not source.seldom for source in self.about.sources)
-        columns += [_nullable(column[first:]) for column in self.moved[:often]]
+        columns += [_nullable_array(column[first:]) for column in self.moved[:often]]
         if seldom := self.moved[often:]:
-            columns.append(_listed([column[first:] for column in seldom], rows))
+            columns.append(_list_array([column[first:] for column in seldom], rows))
         writer.write_array(na.c_array_from_buffers(self._schema, rows, [None], children=columns))
         stream.flush()
 
@@ -138,7 +141,7 @@ class Recording:
         return Recorded(about=self.about, times_s=self.times_s, moved=self.moved)
 
 
-def _nullable(values: array[float]) -> object:
+def _nullable_array(values: array[float]) -> object:
     bits, nulls = bytearray((len(values) + 7) // 8), 0
     for number, value in enumerate(values):
         if value == value:
@@ -149,7 +152,7 @@ def _nullable(values: array[float]) -> object:
     return na.c_array_from_buffers(na.float32(), len(values), [present, na.c_buffer(values)], null_count=nulls)
 
 
-def _listed(columns: Sequence[array[float]], rows: int) -> object:
+def _list_array(columns: Sequence[array[float]], rows: int) -> object:
     """Build a list for each row: all values if any is present, else an empty list."""
     offsets, values = array("i", [0]), array("f")
     for row in range(rows):
@@ -169,7 +172,7 @@ def _schema(about: RecordingMetadata) -> Any:  # noqa: ANN401 - nanoarrow has no
     return na.c_schema(na.struct(fields, nullable=False)).modify(metadata={_KEY: msgspec.json.encode(about)})
 
 
-def _spread(lists: Sequence[Sequence[float] | None], columns: Sequence[array[float]]) -> None:
+def _append_lists(lists: Sequence[Sequence[float] | None], columns: Sequence[array[float]]) -> None:
     """Append the lists of rows to columns. Raises ValueError for a list of another length."""
     for values in lists:
         if values and len(values) != len(columns):
@@ -196,8 +199,8 @@ def new_about(
 
 def read_recording(file: Path) -> Recorded:
     """Read a recording, even without its end. Raises UsageError for another file, OSError."""
-    if file.stat().st_size > _MOST_BYTES:
-        raise UsageError(f"{file} must be at most {_MOST_BYTES >> 30} GiB", hint="watch for a shorter time")
+    if file.stat().st_size > _MAX_BYTES:
+        raise UsageError(f"{file} must be at most {_MAX_BYTES >> 30} GiB", hint="watch for a shorter time")
     with file.open("rb") as stream:
         arrays, about = open_recording(stream, str(file))
         return _read(arrays, about, file)
@@ -219,9 +222,9 @@ def open_recording(stream: IO[bytes], name: str) -> tuple[Any, RecordingMetadata
     expected = ["at_s", *often, *[_SELDOM] * is_seldom]
     of_kind = [na.Type.FLOAT] * len(often) + [na.Type.LIST] * is_seldom
     in_order = [source.seldom for source in about.sources] == sorted(source.seldom for source in about.sources)
-    known = about.format == FORMAT and len(about.sources) < _MOST_COLUMNS and in_order
+    known = about.format == FORMAT and len(about.sources) < _MAX_COLUMNS and in_order
     if names != expected or kinds != of_kind or not known:
-        raise UsageError(f"{name} has other columns than its metadata names", hint="record it again")
+        raise UsageError(f"the columns of {name} must match its metadata", hint="record it again")
     return arrays, about
 
 
@@ -233,7 +236,7 @@ def read_rows(batch: Any, about: RecordingMetadata) -> tuple[list[float], list[a
     for column, values in zip(moved[:often], columns[1 : 1 + often], strict=True):
         column.extend(math.nan if value is None else value for value in values.to_pylist())
     if often < len(moved):
-        _spread(columns[-1].to_pylist(), moved[often:])
+        _append_lists(columns[-1].to_pylist(), moved[often:])
     return columns[0].to_pylist(), moved
 
 
@@ -243,8 +246,8 @@ def _read(arrays: Any, about: RecordingMetadata, file: Path) -> Recorded:  # noq
     cut = ""
     try:
         for batch in arrays:
-            if len(times) + len(batch) > MOST_ROWS:
-                cut = f"it has more than {MOST_ROWS} rows"
+            if len(times) + len(batch) > MAX_ROWS:
+                cut = f"it has more than {MAX_ROWS} rows"
                 break
             more, columns = read_rows(batch, about)
             times.extend(more)
@@ -253,5 +256,5 @@ def _read(arrays: Any, about: RecordingMetadata, file: Path) -> Recorded:  # noq
     except (ValueError, RuntimeError, TypeError) as error:
         cut = f"it ends in the middle of a batch: {str(error).strip().rpartition(chr(10))[2][:100]}"
     if not all(map(math.isfinite, times)) or any(after < before for before, after in pairwise(times)):
-        raise UsageError(f"{file} has times that go back", hint="record it again")
+        raise UsageError(f"the times in {file} must be finite and must not decrease", hint="record it again")
     return Recorded(about=about, times_s=times, moved=moved, cut=cut)

@@ -16,9 +16,9 @@ from railwright.sampling.sources import Found, Source
 
 INTERVAL_S = 0.01
 BATCH_S = 1.0
-_DEAR_S = 10e-6
-"""The mean time per tick for a file: a slower file is read at fewer ticks. A tick has 50 us in all."""
-_MOST_TICKS = 100
+_MAX_FILE_COST_S = 10e-6
+"""The maximum mean time per tick for a file: a slower file is read at fewer ticks. A tick has 50 us in all."""
+_MAX_TICKS = 100
 _SELDOM_S = 1.0
 _LATE_S, _LATE_POLL_S = 1.5, 0.05
 """The time that the last rows wait for late samples, and the interval of polls."""
@@ -40,7 +40,7 @@ class Session:
         self._interval_s = interval_s
         self._gpus = gpus
         missing = dict(found.missing)
-        sources = self._opened(found.sources, missing)
+        sources = self._open_sources(found.sources, missing)
         if not sources:
             self._sampler.end()
             raise CannotJudge(
@@ -49,7 +49,7 @@ class Session:
         self._late = LateSamples(sources, gpus.samples if gpus is not None else dict)
         self.recording = Recording(new_about(sources, missing, found.scope, interval_s, command), file)
 
-    def _opened(self, sources: Sequence[Source], missing: dict[str, str]) -> list[Source]:
+    def _open_sources(self, sources: Sequence[Source], missing: dict[str, str]) -> list[Source]:
         """Return the sources that could be opened and read, in the order of the sampler's values."""
         opened: list[Source] = []
         files: dict[tuple[bool, str], int | None] = {}
@@ -57,21 +57,21 @@ class Session:
         for source in sorted(sources, key=lambda source: (source.seldom, source.path)):
             place = (source.seldom, source.path)
             if place not in files:
-                files[place] = self._place(source, missing)
+                files[place] = self._open_place(source, missing)
             number = files[place]
             if number is not None:
                 self._sampler.value(number, source.key, source.field)
                 opened.append(source)
         return opened
 
-    def _place(self, source: Source, missing: dict[str, str]) -> int | None:
+    def _open_place(self, source: Source, missing: dict[str, str]) -> int | None:
         if source.path != GPU_MEMORY or self._gpus is None:
-            return self._file(source, missing)
+            return self._open_file(source, missing)
         number = self._sampler.memory(self._gpus.address)
         self._sampler.every(number, max(1, round(_SELDOM_S / self._interval_s)) if source.seldom else 1)
         return number
 
-    def _file(self, source: Source, missing: dict[str, str]) -> int | None:
+    def _open_file(self, source: Source, missing: dict[str, str]) -> int | None:
         try:
             number = self._sampler.file(source.path)
         except OSError as error:
@@ -81,7 +81,7 @@ class Session:
         if cost_s is None:
             missing[source.name] = f"{source.path} cannot be read"
             return None
-        self._sampler.every(number, min(_MOST_TICKS, max(1, round(cost_s / _DEAR_S))))
+        self._sampler.every(number, min(_MAX_TICKS, max(1, round(cost_s / _MAX_FILE_COST_S))))
         return number
 
     def __enter__(self) -> Session:
@@ -106,7 +106,7 @@ class Session:
         """Return the cost of sampling so far."""
         return self._sampler.costs()
 
-    def finished(self) -> tuple[Recorded, Costs]:
+    def finish(self) -> tuple[Recorded, Costs]:
         """Record the remaining rows. Returns the recording and the cost of sampling."""
         costs = self.costs()
         self.fetch()

@@ -37,8 +37,8 @@ _POWERCAP = "sys/devices/virtual/powercap/intel-rapl"
 _DISK = re.compile(r"(sd[a-z]+|vd[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+)")
 _SANE = re.compile(r"[A-Za-z0-9_.:@-]{1,32}")
 _MOST = 256
-_MOST_PROCESSES = 64
-_OF_ONE = re.compile(r"cpu\.\d+\.")
+_MAX_PROCESSES = 64
+_OF_ONE_PROCESS = re.compile(r"cpu\.\d+\.")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_of_a_process(self) -> bool:
         """Whether it is the processor time of a single process."""
-        return _OF_ONE.match(self.name) is not None
+        return _OF_ONE_PROCESS.match(self.name) is not None
 
 
 @dataclass
@@ -141,10 +141,10 @@ def _add_process(root: Root, pid: int, found: Found) -> None:
 
 def _add_processes(pids: Sequence[int], owner: str, found: Found) -> None:
     found.scope = owner + format_count(len(pids), "process", "processes")
-    for pid in pids[:_MOST_PROCESSES]:
+    for pid in pids[:_MAX_PROCESSES]:
         found.sources += _cpu(f"proc/{pid}/stat", ")", _OF_PROCESS, 1 / _TICKS_PER_S, f"cpu.{pid}", "")
-    if len(pids) > _MOST_PROCESSES:
-        found.missing["processes"] = f"only the first {_MOST_PROCESSES} of {len(pids)} are watched"
+    if len(pids) > _MAX_PROCESSES:
+        found.missing["processes"] = f"only the first {_MAX_PROCESSES} of {len(pids)} are watched"
 
 
 def _add_cgroup(root: Root, cgroup: str, found: Found) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from railwright.errors import UsageError
 
 MOST_CABLES = 1_000_000
-_MOST_NAME = 80
+_MAX_NAME = 80
 
 
 class Port(NamedTuple):
@@ -35,8 +35,8 @@ class Cabling(NamedTuple):
 
 
 def parse_cables(rows: Iterable[tuple[str, str, str, str]]) -> tuple[Cable, ...]:
-    """Parse planned cables: (end, port, end, port), the lower end first. Raises UsageError for a port that is used
-    twice.
+    """Parse planned cables: (end, port, end, port), the lower end first. Raises UsageError for an invalid name, a port
+    that is used twice, and too many cables.
     """
     found: list[Cable] = []
     used: dict[Port, int] = {}
@@ -45,8 +45,8 @@ def parse_cables(rows: Iterable[tuple[str, str, str, str]]) -> tuple[Cable, ...]
             raise UsageError(
                 f"the fabric must have at most {MOST_CABLES} cables", hint="describe only a part of the fabric"
             )
-        if any(not word or len(word) > _MOST_NAME or not word.isprintable() for word in row):
-            hint = f"each is [end, port, end, port], of up to {_MOST_NAME} printable characters"
+        if any(not word or len(word) > _MAX_NAME or not word.isprintable() for word in row):
+            hint = f"each is [end, port, end, port], of up to {_MAX_NAME} printable characters"
             raise UsageError(f"cable {number} has an empty or invalid name", hint=hint)
         cable = Port(*row[:2]), Port(*row[2:])
         for port in cable:

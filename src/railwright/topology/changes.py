@@ -10,7 +10,7 @@ from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, L
 
 
 def remove_devices(topology: Topology, gone: Collection[str]) -> Topology:
-    """Return the topology without some devices and their links."""
+    """Return the topology without the devices in `gone` and their links."""
     return replace(
         topology,
         devices=tuple(device for device in topology.devices if device.id not in gone),
@@ -19,7 +19,7 @@ def remove_devices(topology: Topology, gone: Collection[str]) -> Topology:
 
 
 def change_links(topology: Topology, change: Callable[[Link], Link]) -> Topology:
-    """Return the topology with every link changed."""
+    """Return the topology with `change` applied to every link."""
     return replace(topology, links=tuple(change(link) for link in topology.links))
 
 
@@ -33,7 +33,7 @@ def add_host_facts(topology: Topology, **facts: bool) -> Topology:
 
 
 def change_pcie(topology: Topology, ids: Collection[str], change: Callable[[PcieLink], PcieLink]) -> Topology:
-    """Return the topology with some PCIe links changed, as a fault of such a link changes a healthy machine."""
+    """Return the topology with `change` applied to the PCIe links in `ids`, for example to model a fault."""
 
     def changed(link: Link) -> Link:
         protocol = link.protocol
@@ -43,7 +43,7 @@ def change_pcie(topology: Topology, ids: Collection[str], change: Callable[[Pcie
 
 
 def convert_to_tcp(link: Link) -> Link:
-    """Return a port's link as sockets use it; other links are unchanged."""
+    """Return a port's link as Ethernet without RDMA at the same line rate and MTU; other links are unchanged."""
     protocol = link.protocol
     if not isinstance(protocol, EthernetLink | InfinibandLink | EfaLink):
         return link

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-_MOST = 8192
+_MAX_RANGE = 8192
 """Longer ranges are cut off here: Linux has no more CPUs."""
 
 
@@ -15,7 +15,7 @@ def parse_cpu_list(text: str) -> set[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         if first.isdecimal() and (last or first).isdecimal():
-            found.update(range(int(first), min(int(last or first), int(first) + _MOST) + 1))
+            found.update(range(int(first), min(int(last or first), int(first) + _MAX_RANGE) + 1))
     return found
 
 

@@ -71,7 +71,7 @@ class PcieLink(Record, frozen=True, kw_only=True, tag="pcie"):
     max_payload_bytes: int | None = None
     max_read_request_bytes: int | None = None
     max_payload_supported_bytes: int | None = None
-    """The MaxPayload that both ends support; a path to the CPU supports the least of its links."""
+    """The MaxPayload that both ends support; a path to the CPU supports the minimum of its links."""
     acs_redirect: bool | None = None
     """True if Access Control Services send peer-to-peer requests up to the root complex."""
 
@@ -150,7 +150,7 @@ Protocol = PcieLink | NvlinkLink | XgmiLink | C2cLink | SmpLink | MemoryLink | N
 
 
 GPU_LINKS = (NvlinkLink, XgmiLink)
-"""A direct link between GPUs of any maker."""
+"""The protocols of direct links between GPUs of any maker."""
 
 
 class Link(Record, frozen=True, kw_only=True):
@@ -163,7 +163,7 @@ class Link(Record, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """`gpu0--switch1`, or `gpu0->switch1` for one direction."""
+        """The link's id: `gpu0--switch1`, or `gpu0->switch1` for one direction."""
         return f"{self.a}->{self.b}" if self.one_way else f"{self.a}--{self.b}"
 
 
@@ -231,5 +231,5 @@ class Path(Record, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """`gpu0>nic0`."""
+        """The path's id, such as `gpu0>nic0`."""
         return f"{self.devices[0]}>{self.devices[-1]}"

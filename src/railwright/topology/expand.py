@@ -17,7 +17,7 @@ from railwright.topology.shapes.parts import Pcie, Shape
 def expand(name: str, changes: Mapping[str, str]) -> Topology:
     """Build the machine of a shape with changes, each a text like `2` or `400Gb/s`.
 
-    `name` is a shape's, or its vendor's name, in upper or lower case. NICs of any number are spread evenly over the
+    `name` is the name of a shape or a vendor's name for it, in any case. NICs of any number are spread evenly over the
     PCIe switches and so over the sockets. Raises UsageError for an unknown shape or change, and for an invalid value.
     """
     canonical = canonical_name(name)
@@ -95,7 +95,7 @@ class _Machine:
         return self.parts.add("root_port", numa=node, under=(self._cpus[node], InternalLink(name="root complex")))
 
     def _place(self, at: int, of: int, *, below_switches: bool = True) -> tuple[str, int]:
-        """Return the place of device number `at` of `of`, spread evenly over the switches, or over the NUMA nodes."""
+        """Return (upper device, NUMA node) of device `at` of `of`, spread evenly over the switches or NUMA nodes."""
         if self._switches and below_switches:
             return self._switches[at * len(self._switches) // of]
         node = at * self._layout.nodes // of

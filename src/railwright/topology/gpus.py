@@ -1,4 +1,4 @@
-"""The GPUs of a machine that a CUDA program can use as a whole, and their order. Pure."""
+"""The GPUs of a machine that a CUDA program can use as a whole, and their order."""
 
 from __future__ import annotations
 

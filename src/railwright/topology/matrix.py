@@ -1,10 +1,9 @@
 """The table of `nvidia-smi topo -m`: GPUs and NICs that share a PCIe switch, a CPU, or only the socket link.
 
-            GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity
-    GPU0     X      NV18    PIX     0-47            0
+GPU0 GPU1 NIC0 CPU Affinity NUMA Affinity GPU0 X NV18 PIX 0-47 0
 
-It names no model and no rate. The words are NVIDIA's (nvidia-smi topo -m, Legend): PIX at most one PCIe bridge, PXB
-several, PHB and NODE through the CPU, SYS across sockets, NV# that many NVLinks.
+The table has neither models nor rates. Its words are NVIDIA's (nvidia-smi topo -m, Legend): PIX at most one PCIe
+bridge, PXB several, PHB and NODE through the CPU, SYS across sockets, NV# that many NVLinks.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from railwright.topology.shapes.parts import Shape
 _DEVICE = re.compile(r"(?:GPU|NIC)\d{1,3}|(?:mlx|bnxt|irdma|ib|efa|rdmap|roce|hfi|cxgb|qedr|hns|mana|cxi)[\w.:-]{0,30}")
 _CELL = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|NV(\d{1,2})|C2C")
 _LEGEND = re.compile(r"^\s{0,8}(NIC\d{1,3})\s{0,4}: ?(\S{1,40})\s*$")
-_LISTED = re.compile(r"^\s{0,8}GPU \d{1,3}: (\S.{1,60}?) \(UUID")
+_GPU_LISTING = re.compile(r"^\s{0,8}GPU \d{1,3}: (\S.{1,60}?) \(UUID")
 _NODE = re.compile(r"\d{1,3}")
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,8}m")
-_MOST_DEVICES = 64
-_MOST_LINES = 20_000
+_MAX_DEVICES = 64
+_MAX_LINES = 20_000
 _IN_ONE_TREE = frozenset({"PIX", "PXB"})
 _FARTHEST = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _GENERATIONS = {1: 1, 2: 1, 4: 1, 6: 2, 8: 3, 12: 3, 18: 4}
@@ -64,7 +63,7 @@ class Matrix(NamedTuple):
 
     @property
     def nearest_nics(self) -> tuple[str, ...]:
-        """The NICs nearest to some GPU, which NCCL takes; all NICs without a GPU."""
+        """The NICs that are nearest to a GPU, which NCCL uses; all NICs if there is no GPU."""
         found: set[str] = set()
         for gpu in self.gpus:
             far = {nic: _FARTHEST.index(word) for nic in self.nics if (word := self.between(gpu, nic)) in _FARTHEST}
@@ -74,11 +73,11 @@ class Matrix(NamedTuple):
     @property
     def nvlinks(self) -> int:
         """The number of NVLinks of the first GPU: to switches, or to all other GPUs together."""
-        return _nvlinks(self)[1]
+        return _count_nvlinks(self)[1]
 
     @property
     def port(self) -> NetworkLink:
-        """The kind of port by the NICs' names; a bond and RoCE's own names are Ethernet."""
+        """The port that the first NIC's name implies: InfiniBand for `mlx` or `ib` without `bond`, else RoCE."""
         name = next((self.legend.get(nic, nic) for nic in self.nics), "")
         ethernet = "bond" in name or not name.startswith(("mlx", "ib"))
         return EthernetLink(rdma=True, mtu_bytes=9000) if ethernet else InfinibandLink(mtu_bytes=4096)
@@ -98,18 +97,18 @@ def parse_matrix(text: str) -> Matrix | None:
     """Return the first table in a text, None without one."""
     if "GPU0" not in text:
         return None
-    lines = [_COLOUR.sub("", line).strip("> \t|\r") for line in text.splitlines()[:_MOST_LINES]]
+    lines = [_COLOUR.sub("", line).strip("> \t|\r") for line in text.splitlines()[:_MAX_LINES]]
     for place, line in enumerate(lines):
-        if line.startswith("GPU0") and (names := _header(line)):
-            found = _rows(names, lines[place + 1 :])
+        if line.startswith("GPU0") and (names := _parse_header(line)):
+            found = _parse_rows(names, lines[place + 1 :])
             if found is not None:
                 return found._replace(
-                    models=tuple(dict.fromkeys(line[1] for line in map(_LISTED.match, lines) if line))
+                    models=tuple(dict.fromkeys(line[1] for line in map(_GPU_LISTING.match, lines) if line))
                 )
     return None
 
 
-def _header(line: str) -> tuple[str, ...]:
+def _parse_header(line: str) -> tuple[str, ...]:
     """Return the devices in a line of column names, or nothing for another line."""
     words = line.split()
     names: list[str] = []
@@ -118,14 +117,14 @@ def _header(line: str) -> tuple[str, ...]:
             break
         names.append(word)
     ends = len(words) == len(names) or words[len(names)] in ("CPU", "NUMA", "GPU")
-    return tuple(names) if names and ends and len({*names}) == len(names) <= _MOST_DEVICES else ()
+    return tuple(names) if names and ends and len({*names}) == len(names) <= _MAX_DEVICES else ()
 
 
-def _rows(names: tuple[str, ...], lines: list[str]) -> Matrix | None:
+def _parse_rows(names: tuple[str, ...], lines: list[str]) -> Matrix | None:
     cells: dict[tuple[str, str], str] = {}
     numa: dict[str, int] = {}
     legend: dict[str, str] = {}
-    for line in lines[: 4 * _MOST_DEVICES]:
+    for line in lines[: 4 * _MAX_DEVICES]:
         words = line.split()
         if found := _LEGEND.match(line):
             legend[found[1]] = found[2]
@@ -157,14 +156,14 @@ class _Machine:
 
     def topology(self, name: str) -> Topology:
         self.parts.add("host", facts={"source": "nvidia-smi topo -m"})
-        cpus = {node: self._cpu(node) for node in sorted({*self._nodes().values()})}
+        cpus = {node: self._add_cpu(node) for node in sorted({*self._nodes().values()})}
         found = [*cpus.values()]
         for number, name_in_table in enumerate(found):
             for other in found[number + 1 :]:
                 self.parts.link(name_in_table, other, SmpLink())
         nodes = self._nodes()
-        for tree in _together(self.matrix, self.matrix.names, _IN_ONE_TREE):
-            self._tree(tree, nodes[tree[0]], cpus[nodes[tree[0]]])
+        for tree in _group_joined(self.matrix, self.matrix.names, _IN_ONE_TREE):
+            self._add_tree(tree, nodes[tree[0]], cpus[nodes[tree[0]]])
         self._join_gpus()
         if self.matrix.nearest_nics:
             self.parts.add("fabric", device_id=FABRIC)
@@ -173,7 +172,7 @@ class _Machine:
         devices, links = self.parts.devices(), self.parts.links()
         return Topology(name=name, source="saved", devices=devices, links=links, unknown=tuple(self._unknown()))
 
-    def _cpu(self, node: int) -> str:
+    def _add_cpu(self, node: int) -> str:
         cpu = self.parts.add("cpu", numa=node, facts={"package": node})
         self.parts.add("memory", numa=node, under=(cpu, MemoryLink()))
         return cpu
@@ -183,17 +182,17 @@ class _Machine:
         found: dict[str, int] = {}
         free = max(self.matrix.numa.values(), default=-1) + 1
         near = _IN_ONE_TREE | {"PHB", "NODE"}
-        for group in _together(self.matrix, self.matrix.names, near):
+        for group in _group_joined(self.matrix, self.matrix.names, near):
             known = [self.matrix.numa[name] for name in group if name in self.matrix.numa]
             node = min(known) if known else free
             free += not known
             found |= {name: self.matrix.numa.get(name, node) for name in group}
         return found
 
-    def _tree(self, names: tuple[str, ...], node: int, cpu: str) -> None:
+    def _add_tree(self, names: tuple[str, ...], node: int, cpu: str) -> None:
         """Add devices below a root port: alone, below one switch, or below switches below a switch."""
         upper = self.parts.add("root_port", numa=node, under=(cpu, InternalLink(name="root complex")))
-        groups = _together(self.matrix, names, frozenset({"PIX"}))
+        groups = _group_joined(self.matrix, names, frozenset({"PIX"}))
         if len(names) > 1 and len(groups) > 1:
             upper = self.parts.add("pcie_switch", numa=node, under=(upper, self._pcie()))
         for group in groups:
@@ -201,9 +200,9 @@ class _Machine:
             if len(names) > 1:
                 below = self.parts.add("pcie_switch", numa=node, under=(upper, self._pcie()))
             for name in group:
-                self.ids[name] = self._device(name, node, below)
+                self.ids[name] = self._add_device(name, node, below)
 
-    def _device(self, name: str, node: int, below: str) -> str:
+    def _add_device(self, name: str, node: int, below: str) -> str:
         number = name[3:]
         if name.startswith("GPU"):
             gpu = self.shape.gpu if self.shape is not None else None
@@ -223,7 +222,7 @@ class _Machine:
         return PcieLink(gt_per_s=speed, width=found.width if found is not None else None)
 
     def _join_gpus(self) -> None:
-        pairs, links, switched = _nvlinks(self.matrix)
+        pairs, links, switched = _count_nvlinks(self.matrix)
         if switched:
             nvswitch = self.parts.add("nvswitch", name="NVSwitches")
             for gpu in self.matrix.gpus:
@@ -235,8 +234,8 @@ class _Machine:
 
     def _nvlink(self, links: int) -> NvlinkLink:
         of_shape = self.shape.nvlink.link.generation if self.shape is not None and self.shape.nvlink else None
-        least = max((known for known in _GENERATIONS if known <= links), default=1)
-        return NvlinkLink(generation=of_shape or _GENERATIONS[least], links=links)
+        nearest = max((known for known in _GENERATIONS if known <= links), default=1)
+        return NvlinkLink(generation=of_shape or _GENERATIONS[nearest], links=links)
 
     def _unknown(self) -> Iterator[Unknown]:
         if self.shape is None:
@@ -253,7 +252,7 @@ class _Machine:
             yield Unknown(what="the rate of the NICs", why=why)
 
 
-def _nvlinks(matrix: Matrix) -> tuple[dict[tuple[str, str], int], int, bool]:
+def _count_nvlinks(matrix: Matrix) -> tuple[dict[tuple[str, str], int], int, bool]:
     """Return (links of each pair of GPUs, links of the first GPU, whether they go through NVSwitches)."""
     gpus = matrix.gpus
     pairs = {
@@ -264,13 +263,13 @@ def _nvlinks(matrix: Matrix) -> tuple[dict[tuple[str, str], int], int, bool]:
     }
     pairs_of_gpus = len(gpus) * (len(gpus) - 1) // 2
     of_first = sum(count for pair, count in pairs.items() if gpus[0] in pair)
-    # Links of every pair that exceed a GPU's links to single peers go through switches.
+    # Equal links between all pairs that add up to more than a GPU has go through switches.
     switched = len(pairs) == pairs_of_gpus and len({*pairs.values()}) == 1 and of_first > max(_GENERATIONS)
     return pairs, next(iter(pairs.values())) if switched else of_first, switched
 
 
-def _together(matrix: Matrix, names: Iterable[str], words: frozenset[str]) -> list[tuple[str, ...]]:
-    """Return the names in groups whose members are joined by one of the words, directly or through others."""
+def _group_joined(matrix: Matrix, names: Iterable[str], words: frozenset[str]) -> list[tuple[str, ...]]:
+    """Return the names in groups whose members are joined by cells in `words`, directly or through others."""
     left, groups = list(names), []
     while left:
         group = [left.pop(0)]

@@ -44,7 +44,7 @@ class Parts:
     ) -> str:
         """Add a device and return its id. Facts that are None or empty are left out.
 
-        `solve_under` is the next device towards the CPU and the link to it.
+        `under` is the next device towards the CPU and the link to it.
         """
         if not device_id or device_id in self._ids:
             prefix = device_id or _ID_PREFIX.get(kind, kind)

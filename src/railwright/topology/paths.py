@@ -1,6 +1,6 @@
 """Paths over a topology, with NCCL's path kinds.
 
-A path's kind is the worst element that it crosses; the shortest path of a kind is taken.
+A path's kind is that of the worst element that it crosses; among paths of one kind the shortest is taken.
 Rules after NCCL src/graph/paths.cc (2026): a path goes through a GPU only over NVLink (NVB, PXN), PXN only from a GPU
 to a NIC. It never goes through NICs, drives or memory.
 RCCL's XGMI takes NVLink's place in every rule, so its paths are NVL and NVB too.
@@ -33,7 +33,7 @@ KIND_ORDER: tuple[PathKind, ...] = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P
 
 _BRIDGES = frozenset({"root_port", "pcie_switch", "card"})
 _SWITCHES = frozenset({"root_port", "pcie_switch"})
-_OF_GPUS = frozenset(GPU_LINKS)
+_GPU_LINK_TYPES = frozenset(GPU_LINKS)
 
 
 class Graph:
@@ -64,7 +64,7 @@ class Graph:
         return self._searches[key].path_to(target)
 
 
-class _Crossed(NamedTuple):
+class _CrossedElements(NamedTuple):
     """The elements of a path that decide its kind."""
 
     kinds: frozenset[DeviceKind]
@@ -77,18 +77,18 @@ class _Crossed(NamedTuple):
     """Protocols of its links."""
 
 
-class _Way(NamedTuple):
+class _PartialPath(NamedTuple):
     """The beginning of a path."""
 
     devices: tuple[str, ...]
     links: tuple[Link, ...]
-    crossed: _Crossed
+    crossed: _CrossedElements
 
 
 class _Search:
     """The nearest paths from a device, found lazily in the order of their distance.
 
-    `relayed`: GPUs may hand data on to the network (PXN).
+    With `relayed`, GPUs may hand data on to the network (PXN).
     """
 
     def __init__(
@@ -104,12 +104,14 @@ class _Search:
         self._relayed = relayed
         self._best: dict[tuple[str, int], int] = {}
         self._tickets = itertools.count()
-        first = _Way((source,), (), _Crossed(frozenset((devices[source].kind,)), frozenset(), 0, frozenset()))
-        self._queue: list[tuple[int, int, int, _Way]] = [(0, 0, next(self._tickets), first)]
+        first = _PartialPath(
+            (source,), (), _CrossedElements(frozenset((devices[source].kind,)), frozenset(), 0, frozenset())
+        )
+        self._queue: list[tuple[int, int, int, _PartialPath]] = [(0, 0, next(self._tickets), first)]
         self._found: dict[str, Path] = {}
 
     def path_to(self, target: str) -> Path | None:
-        """Return the nearest path there, None if there is none."""
+        """Return the nearest path to `target`; None if it cannot be reached."""
         while target not in self._found and self._queue:
             rank, hops, _, way = heapq.heappop(self._queue)
             here = way.devices[-1]
@@ -126,7 +128,7 @@ class _Search:
                     heapq.heappush(self._queue, (worst, hops + 1, next(self._tickets), onward))
         return self._found.get(target)
 
-    def _may_pass(self, way: _Way, onward: Link) -> bool:
+    def _may_pass(self, way: _PartialPath, onward: Link) -> bool:
         """Report whether data that reached the end of a way over its last link may leave it over `onward`."""
         here, arrived = self._devices[way.devices[-1]], way.links[-1].protocol
         if here.kind == "gpu":
@@ -137,7 +139,7 @@ class _Search:
             return isinstance(onward.protocol, GPU_LINKS)
         return here.kind not in ("memory", "drive", "host")
 
-    def _onward(self, way: _Way, neighbour: str, link: Link) -> _Way:
+    def _onward(self, way: _PartialPath, neighbour: str, link: Link) -> _PartialPath:
         crossed = way.crossed
         passed, switches = crossed.passed, crossed.switches
         if way.links:
@@ -145,24 +147,26 @@ class _Search:
             passed |= {here}
             switches += here in _SWITCHES
         kinds, protocols = crossed.kinds | {self._devices[neighbour].kind}, crossed.protocols | {type(link.protocol)}
-        return _Way((*way.devices, neighbour), (*way.links, link), _Crossed(kinds, passed, switches, protocols))
+        return _PartialPath(
+            (*way.devices, neighbour), (*way.links, link), _CrossedElements(kinds, passed, switches, protocols)
+        )
 
 
 @lru_cache(maxsize=4096)
-def _find_kind(crossed: _Crossed) -> PathKind:
+def _find_kind(crossed: _CrossedElements) -> PathKind:
     if not crossed.protocols:
         return "LOC"
     if "fabric" in crossed.passed:
         return "NET"
     if SmpLink in crossed.protocols:
         return "SYS"
-    if crossed.protocols <= _OF_GPUS:
+    if crossed.protocols <= _GPU_LINK_TYPES:
         return "NVB" if "gpu" in crossed.passed else "NVL"
     if "cpu" in crossed.kinds:
         if C2cLink in crossed.protocols:
             return "P2C" if crossed.kinds & _BRIDGES else "C2C"
         return "LOC" if crossed.kinds <= {"cpu", "memory"} else "PHB"
-    if crossed.protocols & _OF_GPUS:
+    if crossed.protocols & _GPU_LINK_TYPES:
         return "PXN"
     # A card is one package: NCCL merges the functions of a multi-port NIC into one node (src/graph/topo.cc).
     return "PIX" if crossed.switches <= 1 else "PXB"
@@ -180,12 +184,12 @@ class Affinity:
         }
 
     def kind(self, gpu_id: str, nic_id: str) -> PathKind | None:
-        """Return the kind of the PCIe path between them, None if there is none."""
+        """Return the kind of the path between them from the NIC's side; None without a path."""
         path = self.paths[(gpu_id, nic_id)]
         return path.kind if path else None
 
     def nearest(self, gpu_id: str) -> tuple[str, ...]:
-        """Return the NICs at the least distance from that GPU."""
+        """Return the NICs whose path to that GPU is of the nearest kind."""
         ranked = [
             (KIND_ORDER.index(path.kind), nic) for (gpu, nic), path in self.paths.items() if path and gpu == gpu_id
         ]

@@ -1,4 +1,4 @@
-"""A named shape with the user's changes, checked."""
+"""Checked changes of a named shape by the user."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LAYOUT_COUNTS: dict[str, tuple[int, ...]] = {
 """The counts of a `Layout` that can be changed; its field names have an underscore for each dash."""
 _COUNTS = {**_LAYOUT_COUNTS, "pcie": tuple(GT_PER_S), "nvlink": tuple(range(19))}
 _IB_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
-_LEAST_MTU_BYTES = 1280
+_MIN_MTU_BYTES = 1280
 """The smallest MTU of IPv6 (RFC 8200)."""
-_MOST_MTU_BYTES = {EthernetLink: 9978, EfaLink: 9001}
+_MAX_MTU_BYTES = {EthernetLink: 9978, EfaLink: 9001}
 """The largest MTU of ConnectX (maxmtu in `ip -d link`), and the largest in EC2."""
 _PORTS: dict[str, NetworkLink] = {
     "ethernet": EthernetLink(mtu_bytes=9000, rdma=True),
@@ -39,7 +39,7 @@ NIC_PROTOCOLS = {
     **dict.fromkeys(("ib", "infini-band"), "infiniband"),
     **dict.fromkeys(("roce", "rocev2", "roce-v2", "roce2", "eth"), "ethernet"),
 }
-"""The written name to NCCL's protocol."""
+"""The accepted spellings of a port's protocol, each with its key in `_PORTS`."""
 _RATE_BITS_PER_S = (1e8, 3.2e12)
 _ON_OFF = {"on": True, "off": False}
 _SWITCHES = ("p2p", "gpudirect", "mnnvl")
@@ -50,8 +50,8 @@ CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu", "nics-at", "protocol", *
 
 def apply_changes(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     """Return the shape with the changes. Raises UsageError for an unknown or invalid change."""
-    changes = _spelt(changes)
-    counts = {key: _count(key, changes[key]) for key in _COUNTS if key in changes}
+    changes = _canonical_changes(changes)
+    counts = {key: _parse_count(key, changes[key]) for key in _COUNTS if key in changes}
     nic, gpu, nvlink = replace(shape.nic, port=change_port(shape.nic.port, changes)), shape.gpu, shape.nvlink
     if (
         not isinstance(nic.port, EthernetLink) or nic.port.rdma
@@ -70,12 +70,12 @@ def apply_changes(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     if layout.drives and shape.drive is None:
         message = f"the drives of {name} are not published, so drives={layout.drives} cannot be modelled"
         raise UsageError(message, hint="leave drives out")
-    return _switched(replace(shape, layout=layout, nic=nic, gpu=gpu, nvlink=nvlink), changes, name)
+    return _apply_switches(replace(shape, layout=layout, nic=nic, gpu=gpu, nvlink=nvlink), changes, name)
 
 
-def _spelt(changes: Mapping[str, str]) -> dict[str, str]:
-    """Return the changes under our own names: any case, `_` for `-`. Raises UsageError for an unknown or repeated
-    one.
+def _canonical_changes(changes: Mapping[str, str]) -> dict[str, str]:
+    """Return the changes by canonical key, in lower case and with `-` for `_`. Raises UsageError for an unknown or
+    repeated change.
     """
     found: dict[str, str] = {}
     for written, value in changes.items():
@@ -88,18 +88,18 @@ def _spelt(changes: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _switched(shape: Shape, changes: Mapping[str, str], name: str) -> Shape:
-    """Apply the changes to switches: peer-to-peer, GPUDirect RDMA, NVLink beyond the host, NICs' place, NCCL's
-    protocol.
+def _apply_switches(shape: Shape, changes: Mapping[str, str], name: str) -> Shape:
+    """Apply the changes that are on, off or a word: peer-to-peer, GPUDirect RDMA, NVLink beyond the host, the place of
+    NICs, NCCL's protocol.
     """
-    on = {key: _word(key, changes[key], _ON_OFF) for key in _SWITCHES if key in changes}
+    on = {key: _parse_word(key, changes[key], _ON_OFF) for key in _SWITCHES if key in changes}
     if "nics-at" in changes:
-        at_cpu = _word("nics-at", changes["nics-at"], _PLACES)
+        at_cpu = _parse_word("nics-at", changes["nics-at"], _PLACES)
         if not at_cpu and not shape.layout.switches:
             raise UsageError(f"nics-at=switch: {name} has no PCIe switches", hint="give gpus-per-switch too")
         shape = replace(shape, layout=replace(shape.layout, nics_on_root_ports=at_cpu))
     if "protocol" in changes:
-        shape = replace(shape, nccl_protocol=_word("protocol", changes["protocol"], _NCCL_PROTOCOLS))
+        shape = replace(shape, nccl_protocol=_parse_word("protocol", changes["protocol"], _NCCL_PROTOCOLS))
     shape = replace(
         shape,
         peer_to_peer=on.get("p2p", shape.peer_to_peer),
@@ -114,9 +114,9 @@ def _switched(shape: Shape, changes: Mapping[str, str], name: str) -> Shape:
     return shape
 
 
-def _word(key: str, text: str, allowed: Mapping[str, _T]) -> _T:
+def _parse_word(key: str, text: str, allowed: Mapping[str, _T]) -> _T:
     if text.lower() not in allowed:
-        raise _senseless(key, text, ", ".join(allowed))
+        raise _invalid_value(key, text, ", ".join(allowed))
     return allowed[text.lower()]
 
 
@@ -137,29 +137,29 @@ def _check_gpus(shape: Shape, layout: Layout, name: str) -> None:
 
 
 def _check_nvlink(nvlink: NvlinkPart | None, links: int, gpus: int, name: str) -> None:
-    most = nvlink.link.links if nvlink else 0
-    if links > most:
-        raise UsageError(f"nvlink={links}: a GPU of {name} has {most} links", hint=f"give 0 to {most}")
+    maximum = nvlink.link.links if nvlink else 0
+    if links > maximum:
+        raise UsageError(f"nvlink={links}: a GPU of {name} has {maximum} links", hint=f"give 0 to {maximum}")
     if nvlink is None or not nvlink.pairs or not links:
         return
-    if links != most:
+    if links != maximum:
         message = f"nvlink={links}: the links of {name} join fixed pairs of GPUs, so the missing links are ambiguous"
-        raise UsageError(message, hint=f"give 0 or {most}")
+        raise UsageError(message, hint=f"give 0 or {maximum}")
     joined = 1 + max(max(first, second) for first, second, _ in nvlink.pairs)
     if gpus > joined:
         hint = f"give at most {joined}, or nvlink=0"
         raise UsageError(f"gpus={gpus}: NVLink joins {joined} GPUs of {name}", hint=hint)
 
 
-def _senseless(key: str, text: str, allowed: str) -> UsageError:
+def _invalid_value(key: str, text: str, allowed: str) -> UsageError:
     return UsageError(f"{key} must be {allowed}, got {text[:40]}", hint=f"correct {key}")
 
 
-def _count(key: str, text: str) -> int:
+def _parse_count(key: str, text: str) -> int:
     allowed = _COUNTS[key]
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) in allowed):
         span = f"{allowed[0]} to {allowed[-1]}" if len(allowed) > 4 else ", ".join(map(str, allowed))
-        raise _senseless(key, text, span)
+        raise _invalid_value(key, text, span)
     return int(text)
 
 
@@ -169,30 +169,30 @@ def change_port(port: NetworkLink, changes: Mapping[str, str]) -> NetworkLink:
     if protocol is not None:
         protocol = NIC_PROTOCOLS.get(protocol.lower(), protocol)
         if protocol not in _PORTS:
-            raise _senseless("nic-protocol", protocol, ", ".join(_PORTS))
+            raise _invalid_value("nic-protocol", protocol, ", ".join(_PORTS))
         asks_for_rdma = changes["nic-protocol"].lower().startswith("roce")
         is_roce = asks_for_rdma and isinstance(port, EthernetLink) and not port.rdma
         if type(port) is not type(_PORTS[protocol]) or is_roce:
             port = replace(_PORTS[protocol], line_rate_bits_per_s=port.line_rate_bits_per_s)
     if "nic-rate" in changes:
-        port = replace(port, line_rate_bits_per_s=_rate(changes["nic-rate"]))
-    return replace(port, mtu_bytes=_mtu(changes["mtu"], port)) if "mtu" in changes else port
+        port = replace(port, line_rate_bits_per_s=_parse_rate(changes["nic-rate"]))
+    return replace(port, mtu_bytes=_parse_mtu(changes["mtu"], port)) if "mtu" in changes else port
 
 
-def _rate(text: str) -> float:
+def _parse_rate(text: str) -> float:
     rate = parse_line_rate(text)
     low, high = _RATE_BITS_PER_S
     if not low <= rate <= high:
-        raise _senseless("nic-rate", text, f"{format_line_rate(low)} to {format_line_rate(high)}")
+        raise _invalid_value("nic-rate", text, f"{format_line_rate(low)} to {format_line_rate(high)}")
     return rate
 
 
-def _mtu(text: str, port: NetworkLink) -> int:
+def _parse_mtu(text: str, port: NetworkLink) -> int:
     value = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else -1
     if isinstance(port, InfinibandLink):
         if value not in _IB_MTUS_BYTES:
             hint = f"give {', '.join(map(str, _IB_MTUS_BYTES))}"
             raise UsageError(f"mtu must be an InfiniBand MTU, got {text[:40]}", hint=hint)
-    elif not _LEAST_MTU_BYTES <= value <= _MOST_MTU_BYTES[type(port)]:
-        raise _senseless("mtu", text, f"{_LEAST_MTU_BYTES} to {_MOST_MTU_BYTES[type(port)]} bytes")
+    elif not _MIN_MTU_BYTES <= value <= _MAX_MTU_BYTES[type(port)]:
+        raise _invalid_value("mtu", text, f"{_MIN_MTU_BYTES} to {_MAX_MTU_BYTES[type(port)]} bytes")
     return value

@@ -9,7 +9,7 @@ from railwright.topology.devices import Link, Topology
 
 MAX_DEVICES = 100_000
 MAX_LINKS = 400_000
-_MOST = 1e18
+_MAX_VALUE = 1e18
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,79}")
 
@@ -31,15 +31,15 @@ def refuse_impossible(topology: Topology, origin: str) -> None:
         for end in (link.a, link.b):
             if end not in seen:
                 raise UsageError(f"{origin}: a link ends at {end[:80]!r}, which is not a device", hint="add the device")
-        _refuse_link(link, origin)
+        _check_link(link, origin)
 
 
-def _refuse_link(link: Link, origin: str) -> None:
+def _check_link(link: Link, origin: str) -> None:
     if link.a == link.b:
         raise UsageError(f"{origin}: a link joins {link.a} to itself", hint="remove it")
     for field in link.protocol.__struct_fields__:
         value = getattr(link.protocol, field)
-        if isinstance(value, int | float) and not 0 <= value <= _MOST:  # NaN is refused too
+        if isinstance(value, int | float) and not 0 <= value <= _MAX_VALUE:  # NaN is refused too
             raise UsageError(f"{origin}: {field} of link {link.id} must be positive, got {value}", hint="correct it")
         if value == 0 and not isinstance(value, bool):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""The path of a text: `gpu0>nic0` inside one host, `gpu0:gpu0@2` between two hosts of a cluster."""
+"""Paths from texts: `gpu0>nic0` inside one host, `gpu0:gpu0@2` between two hosts of a cluster."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _two_hosts(cluster: Cluster, here: int, there: int) -> Topology:
 
 
 def count_nearest(graph: Graph, path: Path) -> int:
-    """Return the number of NICs as near as the nearest at each end of a path, at the end with fewer."""
+    """Return the number of equally near NICs at an end of a path; of both ends, the smaller number."""
     counts = []
     for device, at, _ in (end.partition("@") for end in (path.devices[0], path.devices[-1])):
         ways = [graph.find(nic.id, device) for nic in graph.topology.of_kind("nic") if at]
@@ -72,8 +72,10 @@ def count_nearest(graph: Graph, path: Path) -> int:
 
 
 def list_main_paths(topology: Topology) -> tuple[str, ...]:
-    """Return the paths from a GPU to its nearest NIC, a peer, memory and out of the machine; of drives and NICs;
-    each memory.
+    """Return the main paths of a machine.
+
+    They lead from each GPU to its nearest NIC, its memory and the fabric, from the first GPU to its peers, from NICs to
+    the fabric, from drives to memory, and from CPUs to their memory.
     """
     graph = Graph(topology)
     gpus = [gpu.id for gpu in topology.of_kind("gpu")]

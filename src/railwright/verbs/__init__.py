@@ -1,4 +1,4 @@
-"""The verbs of `railwright`: a module or a package for each, with its options and its work.
+"""The verbs of `railwright`: a module or a package per verb, with its options and its work.
 
-Importing a verb imports little but click. A command imports the modules for its work when it is called.
+Importing a verb imports little more than click. A command imports the modules for its work when it is called.
 """

@@ -17,7 +17,7 @@ def cabling(cluster: str, seen: str, as_json: bool) -> int:
     """Compare cables with those planned, and list missing, swapped and misplaced ones.
 
     CLUSTER is a cluster file with fabric.cables. SEEN is the output of ibnetdiscover, or for Ethernet a folder with
-    NAME.json of each node, the output of `lldpctl -f json`.
+    one NAME.json per node, the output of `lldpctl -f json`.
 
     Exit status: 0 all as planned, 1 a cable differs, 3 something could not be checked.
 

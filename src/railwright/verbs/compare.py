@@ -24,7 +24,8 @@ def compare(a: str, b: str, across: tuple[str, ...], as_json: bool) -> int:
     A and B are results files or their directories. Differences that make the runs incomparable (ranks, methods,
     routing modes, versions) come first.
 
-    Exit status: 0 nothing is slower, 1 something is slower beyond noise, 2 wrong usage, 3 unknown.
+    Exit status: 0 nothing is slower, 1 something is slower beyond noise, 2 wrong usage,
+    3 something is undecided or was not compared.
     """
     from pathlib import Path
 

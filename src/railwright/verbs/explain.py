@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from railwright.results.readers.foreign_file import ForeignFile
     from railwright.results.readers.pasted.long_text import LongText
 
-_MOST_SHAPES = 4
+_MAX_SHAPES = 4
 
 
 @click.command(cls=MachineCommand)
@@ -62,20 +62,23 @@ def explain(
     if not given and (count is not None or between):
         option = "--count" if count is not None else "--path"
         raise UsageError(f"{option} requires a machine", hint="add --host SHAPE")
-    text = _text(files or ("-",))
+    text = _read_text(files or ("-",))
     if text is None:
         file = files[0] if files else "-"
         _refuse_options(file, "railwright's records already name their machine", "--host, --beside and --path", given)
         _refuse_options(file, "railwright's records have no rings", "--svg", svg is not None)
         return _show_our_own(file, as_json=as_json)
-    place = _place(machine, count, cluster_file, beside, normalize_path(between, ":")) if given else None
+    place = _make_machine(machine, count, cluster_file, beside, normalize_path(between, ":")) if given else None
     found = read_paste(text, place, collective)
     _show(found, place, files[0] if files else "-", svg, as_json=as_json)
     return found.status
 
 
-def _text(files: tuple[str, ...]) -> str | LongText | None:
-    """Read the output of tools from one or several files of a run. None for a railwright run. Raises UsageError."""
+def _read_text(files: tuple[str, ...]) -> str | LongText | None:
+    """Read the output of tools from one or several files of a run. None for a railwright run.
+
+    Raises UsageError for a file that cannot be read, and for a railwright run with other files.
+    """
     from railwright.results.given_file import decode_text, format_name, is_our_folder, is_our_own, read, read_pieces
     from railwright.results.readers.pasted.long_text import read_long
 
@@ -92,7 +95,9 @@ def _text(files: tuple[str, ...]) -> str | LongText | None:
     return decode_text(raw, file) if isinstance(raw, bytes) else read_long([(format_name(file), raw)])
 
 
-def _place(machine: str | None, count: int | None, cluster_file: str | None, beside: str | None, path: str) -> Machine:
+def _make_machine(
+    machine: str | None, count: int | None, cluster_file: str | None, beside: str | None, path: str
+) -> Machine:
     from railwright.expected.machine import Machine
 
     if beside is None:
@@ -143,7 +148,7 @@ def _show_our_own(file: str, *, as_json: bool) -> int:
 
 
 def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as_json: bool) -> None:
-    """Print the log and then the tables."""
+    """Print the judged NCCL log and then the judged tables. Raises UsageError for --svg without a log."""
     from functools import partial
 
     from railwright.report.text.explain import render_explained
@@ -164,7 +169,7 @@ def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as
 
 
 def _suggest_machine(found: ForeignFile, file: str) -> None:
-    """Print the next command on standard error, with the shapes that have the GPU that the table names."""
+    """Print the next command on standard error, with the shapes that contain the GPU in the table."""
     import shlex
 
     from railwright.explain.rows import list_shapes
@@ -178,8 +183,8 @@ def _suggest_machine(found: ForeignFile, file: str) -> None:
     name = shlex.quote(escape(file))
     click.echo(f"hint: railwright explain {name} --host {shapes[0] if shapes else 'SHAPE'}{count}", err=True)
     if shapes[1:]:
-        more = "" if len(shapes) <= _MOST_SHAPES else " ..."
-        click.echo(f"      the same GPU is in {', '.join(shapes[1:_MOST_SHAPES])}{more}", err=True)
+        more = "" if len(shapes) <= _MAX_SHAPES else " ..."
+        click.echo(f"      the same GPU is in {', '.join(shapes[1:_MAX_SHAPES])}{more}", err=True)
     elif not shapes:
         click.echo("      shapes are like hgx-h100, aws-p5, gh200 or pcie-8gpu, with changes like nics=2", err=True)
 

@@ -63,7 +63,7 @@ def up(
     from railwright.units import parse_line_rate
 
     given = options | {"rate_bits_per_s": None if rate == "none" else parse_line_rate(rate)}
-    decided = plan(_cluster(words, count), msgspec.convert(given, PlanOptions))
+    decided = plan(_make_cluster(words, count), msgspec.convert(given, PlanOptions))
     if dry_run:
         click.echo(msgspec.json.format(msgspec.json.encode(decided)).decode())
         return EXIT_OK
@@ -73,7 +73,7 @@ def up(
     return EXIT_OK
 
 
-def _cluster(words: tuple[str, ...], count: int | None) -> Cluster:
+def _make_cluster(words: tuple[str, ...], count: int | None) -> Cluster:
     if len(words) == 1 and words[0].endswith(".toml"):
         return resolve_cluster(None, count, words[0])
     if count is None:
@@ -87,7 +87,7 @@ def _cluster(words: tuple[str, ...], count: int | None) -> Cluster:
 def status(name: str | None, as_json: bool) -> int:
     """Show the labs on this machine: nodes, addresses and missing routes.
 
-    Exit status: 1 if routes are missing, 3 if a lab never came up.
+    Exit status: 0 all labs are complete, 1 routes are missing, 3 a lab never came up.
     """
     import os
     from concurrent.futures import ThreadPoolExecutor
@@ -209,11 +209,11 @@ def probe(
     rail: int,
     ipv6: bool,
     as_json: bool,
-    **sizes: Any,  # noqa: ANN401 - the `Sizes` of what is sent
+    **sizes: Any,  # noqa: ANN401 - the fields of `traffic.Sizes`
 ) -> int:
     """Send packets from host A to host B, and report loss, delay, rate and the switches on the way.
 
-    All traffic goes one way, from A to B. Exit status 1 means lost packets or a flow without a connection.
+    All traffic is sent from A to B only. Exit status 1 means lost packets or a flow that did not connect.
     """
     from railwright.lab import state, traffic
     from railwright.report.lab_text import probe_lines
@@ -221,7 +221,7 @@ def probe(
     state.require_root()
     found = state.open_lab(name)
     way = traffic.route(found.plan, source, destination, rail=rail, ipv6=ipv6)
-    seen = traffic.probe(found, way, traffic.Sizes(**sizes))
+    seen = traffic.probe(found, way, traffic.ProbeLoad(**sizes))
     print_answer([seen], lambda: probe_lines(seen), as_json=as_json)
     return EXIT_SLOW if seen.lost or any(way_seen.failed_flows for way_seen in seen.ways) else EXIT_OK
 

@@ -47,7 +47,7 @@ def limits(
     railwright limits --host hgx-h100 nics=4 --count 16 --collective all_to_all
     railwright limits --host aws-p5 --count 3 --path gpu0:gpu0@2
     """
-    machine, paths = _named(machine, tuple(normalize_path(word, ">") for word in paths))
+    machine, paths = _split_words(machine, tuple(normalize_path(word, ">") for word in paths))
     between = tuple(normalize_path(text, ":") for text in between)
     if collective is None and (algorithm != "auto" or size is not None):
         raise UsageError("--algorithm and --size require --collective", hint="add --collective all_reduce")
@@ -62,14 +62,14 @@ def limits(
         )
     cluster = resolve_cluster(machine, count, cluster_file)
     if collective is not None:
-        return _collective(cluster, collective, algorithm, size, as_json=as_json)
-    return _paths(cluster, paths, between, as_json=as_json)
+        return _show_collective(cluster, collective, algorithm, size, as_json=as_json)
+    return _show_paths(cluster, paths, between, as_json=as_json)
 
 
-def _named(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+def _split_words(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """Split the words into machine and paths, for an unquoted name of several words: `limits GB200 NVL72 nics=2`.
 
-    Every path contains a `>`, so that other words are not paths. They are left unchanged if they name no shape.
+    Every path contains a `>`, so that other words belong to the name. If they do not name a shape, nothing is changed.
     """
     from railwright.topology.shapes import canonical_name
 
@@ -79,7 +79,7 @@ def _named(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tup
     return " ".join(sorted(name_words, key=lambda word: "=" in word)), tuple(word for word in words if ">" in word)
 
 
-def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:
+def _show_collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:
     import msgspec
 
     from railwright.expected.collective_rows import collective_row
@@ -97,7 +97,7 @@ def _collective(cluster: Cluster, collective: str, algorithm: str, size: str | N
     return EXIT_OK if found.algbw_bytes_per_s.expected_low is not None else EXIT_UNJUDGED
 
 
-def _paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ...], *, as_json: bool) -> int:
+def _show_paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ...], *, as_json: bool) -> int:
     from railwright.expected.machine import Machine
     from railwright.expected.path_rows import list_host_rows, list_network_rows
     from railwright.limits.limit import Limit

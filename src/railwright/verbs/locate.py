@@ -24,10 +24,10 @@ _SIMULATION_OPTIONS = {"--simulate", "--faults", "--noise", "--interference", "-
 
 
 class _Locate(click.Command):
-    """Suggests the command that has an option which `locate` had before it was split into three commands."""
+    """A command that suggests `simulate` or `cabling` for an option that has moved there from `locate`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments as click does. Raises UsageError that suggests the other command."""
+        """Parse the arguments as click does. Raises UsageError with the new command for an option that has moved."""
         given = {word.partition("=")[0] for word in args}
         if given & _SIMULATION_OPTIONS:
             from railwright.verbs.simulate import simulate
@@ -42,7 +42,7 @@ class _Locate(click.Command):
         return super().parse_args(ctx, args)
 
     def _words_for(self, command: click.Command, arguments: dict[str, str], args: list[str]) -> list[str]:
-        """Rewrite the arguments for another command. Some options become arguments; unknown ones are dropped."""
+        """Rewrite the arguments for another command. Options in `arguments` become positional. Drops unknown ones."""
         options = {name: one for each in (self, command) for one in each.params if isinstance(one, click.Option)
                    for name in one.opts}  # fmt: skip
         taken = {name for one in command.params for name in one.opts}
@@ -137,8 +137,8 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     gpus = (arguments.gpus or 1) if arguments.probe == "nccl" else 0
     reached = {"ssh_config": arguments.ssh_config, "interfaces": arguments.interfaces}
     hosts = resolve_hosts(arguments.hosts, ranks_per_host=gpus or None, **reached) if arguments.lab is None else None
-    place = _place(arguments, hosts, gpus)
-    rounds, way = choose_rounds(arguments, place.fabric), _way(arguments, place, hosts, gpus)
+    place = _make_place(arguments, hosts, gpus)
+    rounds, way = choose_rounds(arguments, place.fabric), _choose_probe(arguments, place, hosts, gpus)
     with measuring_alone(arguments.force):
         found = search(
             place, rounds, seed=arguments.seed, cover=arguments.cover, way=way, latency=arguments.latency,
@@ -150,7 +150,7 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     return search_status(found.suspects, found.tested, found.not_measured + len(found.unjudged))
 
 
-def _place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
+def _make_place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
     from pathlib import Path
 
     from railwright.lab import state
@@ -179,20 +179,20 @@ def _place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
             raise UsageError("--switches and --cabling exclude each other", hint="give one of them")
         subnet = read_subnet(Path(arguments.cabling), Path(arguments.forwarding))
         return make_subnet_place(hosts, subnet, arguments.routing, arguments.adapter or "")
-    tree = _switch_tree(arguments.switches, hosts) if arguments.switches else None
+    tree = _read_switch_tree(arguments.switches, hosts) if arguments.switches else None
     return make_hosts_place(hosts, arguments.routing, tree, arguments.oversubscription, gpus)
 
 
-def _way(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> ProbeKind:
-    """Choose the traffic. Raises UsageError for options that conflict with it."""
-    from railwright.locate.ways import mpi_way, nccl_way, tcp_way
+def _choose_probe(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> ProbeKind:
+    """Choose the kind of probe. Raises UsageError for options that conflict with it."""
+    from railwright.locate.ways import mpi_probes, nccl_probes, tcp_probes
 
     if arguments.gpus is not None and arguments.probe != "nccl":
         raise UsageError("--gpus requires --probe nccl", hint="add --probe nccl")
     if arguments.probe == "tcp":
         if arguments.mpirun is not None:
             raise UsageError("--mpirun requires --probe mpi or nccl", hint="add --probe mpi or --probe nccl")
-        return tcp_way(place)
+        return tcp_probes(place)
     if hosts is None:
         raise UsageError(
             f"--probe {arguments.probe} does not work with --lab, which pins its routes", hint="leave out --probe"
@@ -204,12 +204,12 @@ def _way(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> 
     if arguments.latency:
         raise UsageError("--latency requires --probe tcp", hint="leave out --probe")
     if arguments.probe == "nccl":
-        return nccl_way(hosts, arguments.mpirun, gpus)
-    return mpi_way(hosts, arguments.mpirun)
+        return nccl_probes(hosts, arguments.mpirun, gpus)
+    return mpi_probes(hosts, arguments.mpirun)
 
 
-def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:
-    """Read Slurm's topology.conf, or a folder with lldpctl's output on each host. Raises UsageError."""
+def _read_switch_tree(path: str, hosts: Hosts) -> SwitchTree:
+    """Read Slurm's topology.conf, or a folder with lldpctl's output on each host. Raises UsageError if that fails."""
     from pathlib import Path
 
     from railwright.locate import slurm_topology
@@ -220,7 +220,7 @@ def _switch_tree(path: str, hosts: Hosts) -> SwitchTree:
     file = Path(path)
     if file.is_dir():
         return build_lldp_tree(read_cabling(file), hosts.names, "".join(hosts.used_interfaces[:1]))
-    text = read_bounded(file, slurm_topology.MOST_BYTES).decode("utf-8", "replace")
+    text = read_bounded(file, slurm_topology.MAX_BYTES).decode("utf-8", "replace")
     try:
         return slurm_topology.parse_topology(text)
     except UsageError as error:

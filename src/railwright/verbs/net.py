@@ -75,8 +75,8 @@ def check(
             raise unknown_name("check", name, known)
     question = Question(
         **options,
-        to=tuple(map(_address, to)),
-        leaves=dict(map(_leaf, leaves)),
+        to=tuple(map(_parse_address, to)),
+        leaves=dict(map(_parse_leaf, leaves)),
         without=frozenset(without),
         daemon=Railwrightd(program, socket, config),
     )
@@ -90,7 +90,7 @@ def check(
     return status
 
 
-def _address(text: str) -> Address:
+def _parse_address(text: str) -> Address:
     import ipaddress
 
     try:
@@ -106,7 +106,7 @@ def _address(text: str) -> Address:
     return address
 
 
-def _leaf(text: str) -> tuple[str, str]:
+def _parse_leaf(text: str) -> tuple[str, str]:
     from railwright.net.pod import netns_path
 
     rail, equals, path = text.partition("=")

@@ -1,4 +1,4 @@
-"""`railwright setup`: installs optional parts that dependencies of a package cannot express."""
+"""`railwright setup`: installs optional parts that package dependencies cannot express."""
 
 from __future__ import annotations
 

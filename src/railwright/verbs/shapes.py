@@ -30,7 +30,9 @@ def shapes(word: str, as_json: bool) -> int:
 
     found = [name for name in SHAPES if word.lower() in words(name)]
     if not found:
-        raise UsageError(f"no known machine has {word[:60]!r} in its name", hint="list all with: railwright shapes")
+        raise UsageError(
+            f"no known machine has {word[:60]!r} in its name, GPU or maker", hint="list all with: railwright shapes"
+        )
     for name in found:
         shape = SHAPES[name]
         if as_json:

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from railwright.diagnosis.localise.fabric import Fabric
     from railwright.diagnosis.localise.truth import Truth
 
-_MOST_FAULTS = 100_000
-_PART = click.FloatRange(0.0, 1.0)
+_MAX_FAULTS = 100_000
+_SHARE = click.FloatRange(0.0, 1.0)
 
 
 @click.command()
 @click.argument("fabric", nargs=-1, required=True, metavar="FABRIC")
 @click.option("--faults", metavar="FILE|WORDS", default="rate=0.005 seed=0", show_default=True, help="The faults.")
 @click.option("--forwarding", metavar="FILE", help="The output of dump_fts, which fixes the route of each pair.")
-@click.option("--noise", type=_PART, default=0.02, show_default=True, help="Relative deviation of every rate.")
-@click.option("--interference", type=_PART, default=0.02, show_default=True, help="Share of disturbed flows.")
-@click.option("--wrong-map", type=_PART, default=0.0, show_default=True, help="Share of flows on a wrong path.")
-@click.option("--lost", type=_PART, default=0.0, show_default=True, help="Share of probes without an answer.")
+@click.option("--noise", type=_SHARE, default=0.02, show_default=True, help="Relative deviation of every rate.")
+@click.option("--interference", type=_SHARE, default=0.02, show_default=True, help="Share of disturbed flows.")
+@click.option("--wrong-map", type=_SHARE, default=0.0, show_default=True, help="Share of flows on a wrong path.")
+@click.option("--lost", type=_SHARE, default=0.0, show_default=True, help="Share of probes without an answer.")
 @search_options
 @click.option("--baselines", is_flag=True, help="Also run other search methods.")
 @click.option("--seed", type=click.IntRange(0, 2**32), help="Seed of schedule and noise.  [that of the faults]")
@@ -58,9 +58,9 @@ def simulate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     text = " ".join(arguments.fabric)
     gc.disable()  # millions of tuples that are not part of a reference cycle: scanning them would double the time
     try:
-        fabric = _fabric(text, arguments.forwarding)
+        fabric = _load_fabric(text, arguments.forwarding)
         rounds = choose_rounds(arguments, fabric)
-        truth, drawn = _truth(fabric, arguments.faults)
+        truth, drawn = _load_truth(fabric, arguments.faults)
         weather = Weather(
             noise=arguments.noise,
             interference=arguments.interference,
@@ -84,7 +84,7 @@ def simulate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     return search_status(found.suspects, found.tested, 0)
 
 
-def _fabric(text: str, forwarding: str | None) -> Fabric:
+def _load_fabric(text: str, forwarding: str | None) -> Fabric:
     from pathlib import Path
 
     from railwright.diagnosis.localise.fat_tree import fabric_of_cluster, parse_fat_tree
@@ -108,8 +108,8 @@ def _fabric(text: str, forwarding: str | None) -> Fabric:
     raise UsageError(f"FABRIC must be a file or a fat-tree, got {text[:60]!r}", hint=hint)
 
 
-def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
-    """Return the faults, and the seed that draws them."""
+def _load_truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
+    """Return the faults, and the seed from which they are drawn. The seed is 0 for listed faults."""
     import msgspec
 
     from railwright.diagnosis.localise.records import Fault
@@ -125,6 +125,6 @@ def _truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
     except msgspec.DecodeError as error:
         hint = "give a JSON list of {kind, id, direction, capacity}"
         raise UsageError(f"{format_name(text)} is not a list of faults: {error}", hint=hint) from error
-    if len(listed) > _MOST_FAULTS:
-        raise UsageError(f"faults must be at most {_MOST_FAULTS}, got {len(listed)}", hint="give fewer")
+    if len(listed) > _MAX_FAULTS:
+        raise UsageError(f"faults must be at most {_MAX_FAULTS}, got {len(listed)}", hint="give fewer")
     return apply_faults(fabric, listed), 0

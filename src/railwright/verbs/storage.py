@@ -14,7 +14,7 @@ from railwright.options.output import json_option, print_answer, write
 if TYPE_CHECKING:
     from railwright.topology.devices import Topology
 
-_MOST_BYTES = 2**20
+_MAX_BYTES = 2**20
 
 
 @click.group(cls=Group)
@@ -42,7 +42,7 @@ def storage() -> None:
 def cufile_json(
     machine: str | None, given: tuple[str, ...], checked: str | None, as_json: bool, file: str | None
 ) -> int:  # fmt: skip
-    """Write cuFile's configuration from the topology, to FILE or the terminal, with the reason of each line.
+    """Write cuFile's configuration from the topology, to FILE or the terminal, with the reason for each line.
 
     With --check an existing file is checked against the machine. Exit status then: 0 all ok, 1 something is bad,
     2 wrong usage, 3 something could not be checked and nothing is bad.
@@ -54,12 +54,12 @@ def cufile_json(
     from railwright.topology.sources.root import read_bounded
 
     topology = load_machine(machine)
-    addresses = _addresses(topology) if machine is None else {}
-    addresses |= dict(_pair(text, topology) for text in given)
+    addresses = _read_addresses(topology) if machine is None else {}
+    addresses |= dict(_parse_pair(text, topology) for text in given)
     if checked is not None:
         if file is not None:
             raise UsageError("--check and FILE exclude each other", hint=f"leave out {file[:60]!r}")
-        told = check(topology, decode_properties(read_bounded(Path(checked), _MOST_BYTES)), addresses)
+        told = check(topology, decode_properties(read_bounded(Path(checked), _MAX_BYTES)), addresses)
         print_answer(told, lambda: setting_lines(told), as_json=as_json)
         states = {setting.state for setting in told}
         return EXIT_SLOW if "bad" in states else EXIT_UNJUDGED if "not looked" in states else EXIT_OK
@@ -71,7 +71,7 @@ def cufile_json(
     return EXIT_OK
 
 
-def _addresses(topology: Topology) -> dict[str, str]:
+def _read_addresses(topology: Topology) -> dict[str, str]:
     """Read the addresses of this machine's NICs from the kernel."""
     from railwright.topology.sources.interface_address import ipv4_address
 
@@ -79,7 +79,7 @@ def _addresses(topology: Topology) -> dict[str, str]:
     return {name: address for name, address in found.items() if address is not None}
 
 
-def _pair(text: str, topology: Topology) -> tuple[str, str]:
+def _parse_pair(text: str, topology: Topology) -> tuple[str, str]:
     import ipaddress
 
     name, equals, address = text.partition("=")

@@ -95,7 +95,7 @@ def export(machine: str | None, nccl_xml: bool, guests: tuple[str, ...], file: s
 
 
 def _load_readable(machine: str | None) -> Topology:
-    """Load the topology. Raises CannotJudge if nothing could be read."""
+    """Load the topology. Raises CannotJudge if it has neither links nor CPUs."""
     topology = load_machine(machine)
     if not topology.links and not any(device.facts.get("threads") for device in topology.of_kind("cpu")):
         why = "; ".join(f"{item.what}: {item.why}" for item in topology.unknown[:4])

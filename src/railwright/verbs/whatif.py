@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from railwright.limits.bill import Prices
     from railwright.topology.cluster import Cluster
 
-MOST_DESIGNS = 64
+MAX_DESIGNS = 64
 MAX_PRICE_FILE_BYTES = 2**16
 _RADIX = (4, 1024)
 _COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
@@ -82,23 +82,23 @@ def whatif(
     """
     import msgspec
 
-    from railwright.expected.designs import Question, compare
+    from railwright.expected.designs import Question, compare_designs
     from railwright.report.pages.whatif import render_designs_html
     from railwright.report.text.whatif import render_designs
 
-    clusters = _clusters(machines, vary, count, cluster_file, radix)
-    prices = _prices(price_file) if price_file is not None else None
+    clusters = _build_clusters(machines, vary, count, cluster_file, radix)
+    prices = _load_prices(price_file) if price_file is not None else None
     given = {"collectives": tuple(dict.fromkeys(collectives or _COLLECTIVES)), "optics": optics, "prices": prices}
     question = msgspec.convert(given | ({"radix": radix} if radix is not None else {}), Question)
-    designs = compare([_design(name, cluster, question) for name, cluster in clusters])
+    designs = compare_designs([_evaluate(name, cluster, question) for name, cluster in clusters])
     if output is not None:
         write(output, render_designs_html(designs, question))
     print_answer(designs, lambda: render_designs(designs, question), as_json=as_json)
     return EXIT_OK
 
 
-def _design(name: str, cluster: Cluster, question: Question) -> Design:
-    """Evaluate a design. An error names the design."""
+def _evaluate(name: str, cluster: Cluster, question: Question) -> Design:
+    """Evaluate a design. The message of an error begins with the design's name."""
     from railwright.expected.designs import evaluate_design
 
     try:
@@ -107,10 +107,10 @@ def _design(name: str, cluster: Cluster, question: Question) -> Design:
         raise type(error)(f"{name[:120]}: {error.message}", hint=error.hint) from error
 
 
-def _clusters(
+def _build_clusters(
     machines: tuple[str, ...], vary: tuple[str, ...], count: int | None, cluster_file: str | None, radix: int | None
 ) -> list[tuple[str, Cluster]]:
-    """Return each design's name and cluster, in the given order."""
+    """Return each design's name and cluster, in the given order. Raises UsageError for conflicting options."""
     from pathlib import Path
 
     from railwright.topology.cluster import build_cluster
@@ -127,12 +127,12 @@ def _clusters(
     fabric = given.fabric if given is not None else None
     if not machines and given is not None and not vary:
         return [(given.host.name, build_cluster(given.host, hosts, fabric))]
-    texts = tuple(_varied(machines or _base(given), vary))
+    texts = tuple(_vary_hosts(machines or _base_hosts(given), vary))
     return [(text, build_cluster(load_machine(text), hosts, fabric)) for text in texts]
 
 
-def _base(given: Cluster | None) -> tuple[str, ...]:
-    """Return the cluster file's host as text that can be varied."""
+def _base_hosts(given: Cluster | None) -> tuple[str, ...]:
+    """Return the cluster file's host as text that can be varied. Raises UsageError if it is not a shape."""
     if given is None:
         raise UsageError("whatif requires a host", hint="add --host hgx-h100 --vary nics=2,4,8")
     if given.host.source != "shape":
@@ -142,24 +142,24 @@ def _base(given: Cluster | None) -> tuple[str, ...]:
     return (given.host.name,)
 
 
-def _varied(machines: tuple[str, ...], vary: tuple[str, ...]) -> Iterator[str]:
+def _vary_hosts(machines: tuple[str, ...], vary: tuple[str, ...]) -> Iterator[str]:
     """Yield the hosts, or the host with every combination of the varied changes. Raises UsageError."""
     if vary and len(machines) > 1:
         raise UsageError(f"--vary requires a single --host, got {len(machines)}", hint="give one --host")
     choices: dict[str, list[str]] = {}
     for text in vary:
-        key, values = _choice(text)
+        key, values = _parse_choice(text)
         if key in choices:
             raise UsageError(f"{key[:60]} is varied twice", hint="give all its values in one --vary")
         choices[key] = values
     combinations = 1
     for values in choices.values():
         combinations *= len(values)
-    if max(combinations, len(machines)) > MOST_DESIGNS:
+    if max(combinations, len(machines)) > MAX_DESIGNS:
         number = max(combinations, len(machines))
-        raise UsageError(f"designs must be at most {MOST_DESIGNS}, got {number}", hint="vary fewer values")
+        raise UsageError(f"designs must be at most {MAX_DESIGNS}, got {number}", hint="vary fewer values")
     texts = [
-        _changed(machine, dict(zip(choices, values, strict=True)))
+        _apply_changes(machine, dict(zip(choices, values, strict=True)))
         for machine in machines
         for values in itertools.product(*choices.values())
     ]
@@ -169,7 +169,7 @@ def _varied(machines: tuple[str, ...], vary: tuple[str, ...]) -> Iterator[str]:
     yield from texts
 
 
-def _choice(text: str) -> tuple[str, list[str]]:
+def _parse_choice(text: str) -> tuple[str, list[str]]:
     key, equals, values = text.partition("=")
     found = [value.strip() for value in values.split(",")]
     if not equals or not key or not all(found):
@@ -177,13 +177,13 @@ def _choice(text: str) -> tuple[str, list[str]]:
     return key.strip(), found
 
 
-def _changed(machine: str, changes: dict[str, str]) -> str:
-    """Return the host's words with the changes added or replaced."""
+def _apply_changes(machine: str, changes: dict[str, str]) -> str:
+    """Return the host's text with the changes added or replaced."""
     kept = [word for word in machine.split() if word.partition("=")[0] not in changes]
     return " ".join([*kept, *(f"{key}={value}" for key, value in changes.items())])
 
 
-def _prices(file: str) -> Prices:
+def _load_prices(file: str) -> Prices:
     from pathlib import Path
 
     import msgspec
@@ -199,7 +199,8 @@ def _prices(file: str) -> Prices:
         raise UsageError(f"{file} is not a price list: {str(error)[:200]}", hint=hint) from error
     if not 0 < len(prices.currency) <= 8 or not 0 < len(prices.title) <= 200:
         raise UsageError(
-            f"{file} must have a title and a currency of at most 8 characters", hint='write currency = "EUR"'
+            f"{file} must have a title of at most 200 characters and a currency of at most 8",
+            hint='write title = "prices of 2026" and currency = "EUR"',
         )
     check_prices(prices)
     return prices

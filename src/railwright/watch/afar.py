@@ -18,14 +18,14 @@ from msgspec.structs import replace
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.process import Child
 from railwright.sampling.offset import CLOCK, Offset, estimate_offset
-from railwright.sampling.recording import MOST_ROWS, Recorded, Recording, RecordingMetadata, open_recording, read_rows
+from railwright.sampling.recording import MAX_ROWS, Recorded, Recording, RecordingMetadata, open_recording, read_rows
 from railwright.sampling.sources import Source
 from railwright.watch.clock import boot_id
 
 _FIRST, _AGAIN = 32, 8
 """The exchanges with a host's clock, first and later; the shortest counts."""
 _AGAIN_S = 5.0
-_MOST_CLOCK_BYTES = 100
+_MAX_CLOCK_BYTES = 100
 _LONGEST_REASON = 200
 _ENDS_S = 5.0
 _GAUGE = Source(name=CLOCK, kind="clock", unit="s", scale=1.0, path="", gauge=True, seldom=True)
@@ -63,7 +63,7 @@ class WatchedHost:
         """Record until the end; `trouble` holds the reason of a failure."""
         try:
             with self._child(self._clock_argv) as clock:
-                offset = self._offset(clock)
+                offset = self._first_offset(clock)
                 with self._child(self._watch_argv) as child:
                     self._record(child, clock, offset)
         except (RailwrightError, OSError) as error:
@@ -80,15 +80,15 @@ class WatchedHost:
                 raise CannotJudge("the watch ended before it began")
             yield child
 
-    def _offset(self, clock: Child) -> Offset:
-        seconds, half_width_s, boot = _exchanged(clock, _FIRST)
+    def _first_offset(self, clock: Child) -> Offset:
+        seconds, half_width_s, boot = _measure_offset(clock, _FIRST)
         return Offset(seconds=seconds, half_width_s=half_width_s, boot=boot, to_boot=boot_id())
 
     def _record(self, child: Child, clock: Child, offset: Offset) -> None:
         try:
             arrays, about = open_recording(child.answers, self.host)
         except RailwrightError:
-            raise CannotJudge(_last_words(child)) from None
+            raise CannotJudge(_exit_reason(child)) from None
         sources = (*(source for source in about.sources if source.name != CLOCK), _GAUGE)
         self._recording = Recording(replace(about, sources=sources, host=self.host, offset=offset), self._file)
         asked_s = time.monotonic()
@@ -98,12 +98,12 @@ class WatchedHost:
                 changes = array("f", [math.nan]) * len(times_s)
                 if self.heard_s - asked_s > _AGAIN_S and times_s:
                     asked_s = self.heard_s
-                    changes[-1] = _exchanged(clock, _AGAIN)[0] - offset.seconds
+                    changes[-1] = _measure_offset(clock, _AGAIN)[0] - offset.seconds
                 self._recording.take(times_s, [*moved, changes])
-                if len(self._recording.times_s) > MOST_ROWS:
-                    raise CannotJudge(f"a recording must have at most {MOST_ROWS} rows, the host sent more")
+                if len(self._recording.times_s) > MAX_ROWS:
+                    raise CannotJudge(f"a recording must have at most {MAX_ROWS} rows, the host sent more")
         if child.wait(_ENDS_S).returncode and not self._is_over:
-            raise CannotJudge(_last_words(child))
+            raise CannotJudge(_exit_reason(child))
 
 
 def _batches(arrays: Any, about: RecordingMetadata) -> Iterator[tuple[list[float], list[array[float]]]]:  # noqa: ANN401
@@ -112,10 +112,10 @@ def _batches(arrays: Any, about: RecordingMetadata) -> Iterator[tuple[list[float
         for batch in arrays:
             yield read_rows(batch, about)
     except (ValueError, RuntimeError, TypeError):
-        return  # the program's exit tells the reason
+        return  # the program's exit status or message gives the reason
 
 
-def _exchanged(clock: Child, times: int) -> tuple[float, float, str]:
+def _measure_offset(clock: Child, times: int) -> tuple[float, float, str]:
     """Measure the offset of a host's clock, its half width, and the boot id of its kernel. Raises CannotJudge."""
     found, boot = [], ""
     for _ in range(times):
@@ -123,16 +123,16 @@ def _exchanged(clock: Child, times: int) -> tuple[float, float, str]:
             before_s = time.monotonic()
             clock.asked.write(b"\n")
             clock.asked.flush()
-            words = clock.answers.readline(_MOST_CLOCK_BYTES).decode("ascii").split()
+            words = clock.answers.readline(_MAX_CLOCK_BYTES).decode("ascii").split()
             found.append((before_s, float(words[0]), time.monotonic()))
             boot = words[1]
         except (OSError, ValueError, IndexError):
-            raise CannotJudge(_last_words(clock)) from None
+            raise CannotJudge(_exit_reason(clock)) from None
     return *estimate_offset(found), boot
 
 
-def _last_words(child: Child) -> str:
-    """Return a program's own error message, else how it exited."""
+def _exit_reason(child: Child) -> str:
+    """Return a program's own error message, or a description of its exit if it printed none."""
     finished = child.wait(_ENDS_S)
     lines = [line.strip() for line in child.complaints if line.strip()]
     own_message = next((line.removeprefix("railwright: ") for line in lines if line.startswith("railwright: ")), "")

@@ -20,7 +20,7 @@ from railwright.sampling.sources import find_sources
 from railwright.watch.gpus import Gpus
 
 THRESHOLD = 0.005
-"""The largest slowdown of the load that a monitor may cause. Our requirement; nvidia-smi cost others 2 to 4 %."""
+"""The maximum slowdown of the load by a monitor. Our requirement; others measured 2 to 4 % for nvidia-smi."""
 LOAD_S = 2.0
 _FIRST_ROUNDS = 200
 _AGAIN_S = 1.0
@@ -63,9 +63,9 @@ class OwnMonitor:
     def __call__(self) -> Iterator[None]:
         """Sample while the context is open."""
         with Gpus(INTERVAL_S) as gpus:
-            yield from self._beside(gpus)
+            yield from self._sample(gpus)
 
-    def _beside(self, gpus: Gpus) -> Iterator[None]:
+    def _sample(self, gpus: Gpus) -> Iterator[None]:
         session = Session(gpus.add_to(find_sources()), None, gpus=gpus)
         stops, begun_s = threading.Event(), time.monotonic()
 
@@ -125,7 +125,10 @@ class CommandMonitor:
 def measure_cost(
     monitor: OwnMonitor | CommandMonitor, pairs: int, tell: Callable[[str], None], seconds: float = LOAD_S
 ) -> Cost:
-    """Measure pairs, each in random order. Raises UsageError, CannotJudge."""
+    """Measure the load alone and with the monitor, `pairs` times, in a random order within each pair.
+
+    Raises UsageError if the monitor's command cannot be started, CannotJudge if no counter can be sampled.
+    """
     threads = len(os.sched_getaffinity(0))
     rounds = _FIRST_ROUNDS
     for _ in range(2):  # the first run is cold
@@ -135,10 +138,10 @@ def measure_cost(
         alone_first = random.random() < 0.5
         alone_s = load_s(threads, rounds) if alone_first else 0.0
         with monitor():
-            beside_s = load_s(threads, rounds)
+            monitored_s = load_s(threads, rounds)
         alone_s = alone_s or load_s(threads, rounds)
-        found.append((alone_s, beside_s))
-        tell(f"pair {number + 1} of {pairs}: {alone_s:.3f} s alone, {beside_s:.3f} s with the monitor")
+        found.append((alone_s, monitored_s))
+        tell(f"pair {number + 1} of {pairs}: {alone_s:.3f} s alone, {monitored_s:.3f} s with the monitor")
     slowed = estimate_slowdown(found, THRESHOLD)
     return Cost(
         monitor=monitor.name,

@@ -22,7 +22,7 @@ from railwright.topology.sources.root import live_root
 from railwright.watch.gpus import CPU_SHARE, Gpus
 from railwright.watch.seen import Run
 
-_LOOK_S, _SAME_LOOKS, _MOST_LOOKS = 0.2, 3, 25
+_LOOK_S, _SAME_LOOKS, _MAX_LOOKS = 0.2, 3, 25
 """Watching starts once the command has started no process for 0.6 s, after 5 s at most."""
 _LOOK_EVERY_S = 5
 
@@ -37,7 +37,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     record: Path | int | None = None
     output_to_error: bool = False
-    """Whether the command's standard output goes to our standard error."""
+    """Whether the command writes its standard output to our standard error."""
     interval_s: float = INTERVAL_S
     gpu_cpu_share: float = CPU_SHARE
     """The fraction of a core that reading NVML may take."""
@@ -62,7 +62,7 @@ def _follow(watch: Watch, tell: Tell, gpus: Gpus) -> tuple[Recorded, Run]:
         with Session(found, watch.record, watch.command, watch.interval_s, gpus) as session:
             later = _record(watch, session, child, pid, end_s, tell)
             status = None if child is None else child.end()
-            recorded, costs = session.finished()
+            recorded, costs = session.finish()
     finally:
         if child is not None:
             child.end()
@@ -90,17 +90,19 @@ def _record(
             tell(session.recording.recorded())
             if second % _LOOK_EVERY_S == 0 and of_processes:
                 later |= {
-                    process for process in _now(watch.whose._replace(pid=pid)) if f"/proc/{process}/stat" not in known
+                    process
+                    for process in _find_present_processes(watch.whose._replace(pid=pid))
+                    if f"/proc/{process}/stat" not in known
                 }
             over = end_s is not None and time.monotonic() >= end_s
-            if ended or over or (watch.whose.pid is not None and not _is_there(watch.whose.pid)):
+            if ended or over or (watch.whose.pid is not None and not _exists(watch.whose.pid)):
                 break
     except KeyboardInterrupt:  # the samples so far are the answer
         pass
     return len(later)
 
 
-def _now(whose: CpuOwner) -> list[int]:
+def _find_present_processes(whose: CpuOwner) -> list[int]:
     """Return the target's present processes."""
     with contextlib.suppress(RailwrightError):  # all of them may have ended
         if whose.job:
@@ -114,7 +116,7 @@ def wait_settled(child: Attached) -> int | None:
     """Return the command's process once it has stopped starting others, as launchers do; None if it has ended."""
     before: list[int] = []
     same = 0
-    for _ in range(_MOST_LOOKS):
+    for _ in range(_MAX_LOOKS):
         if wait_for(child, _LOOK_S):
             return None
         now = find_descendants(child.pid)
@@ -137,7 +139,7 @@ def wait_for(child: Attached | None, seconds: float) -> bool:
     return True
 
 
-def _is_there(pid: int) -> bool:
+def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -38,8 +38,8 @@ def follow_hosts(hosts: Hosts, watch: Watch, folder: Path | None, tell: Tell) ->
     try:
         if child is not None:
             wait_settled(child)
-        with _started(hosts, watch, folder) as afar:
-            _until_the_end(afar, child, watch.seconds, tell)
+        with _start_hosts(hosts, watch, folder) as afar:
+            _wait_for_end(afar, child, watch.seconds, tell)
         return afar, None if child is None else child.end()
     finally:
         if child is not None:
@@ -47,10 +47,13 @@ def follow_hosts(hosts: Hosts, watch: Watch, folder: Path | None, tell: Tell) ->
 
 
 @contextlib.contextmanager
-def _started(hosts: Hosts, watch: Watch, folder: Path | None) -> Iterator[list[WatchedHost]]:
+def _start_hosts(hosts: Hosts, watch: Watch, folder: Path | None) -> Iterator[list[WatchedHost]]:
     with scratch_folder() as scratch:
         agent = hosts.reach.agent(scratch)
-        clock, line = shlex.join([*_PYTHON, "railwright.watch.clock"]), shlex.join([*_PYTHON, *_words(hosts, watch)])
+        clock, line = (
+            shlex.join([*_PYTHON, "railwright.watch.clock"]),
+            shlex.join([*_PYTHON, *_watch_arguments(hosts, watch)]),
+        )
         afar = [
             WatchedHost(
                 host, [*agent, host, clock], [*agent, host, line], recording_file(folder, host) if folder else None
@@ -73,7 +76,7 @@ def recording_file(folder: Path, host: str) -> Path:
     return folder / f"{host.replace('/', '_').replace(':', '_')}.arrows"
 
 
-def _words(hosts: Hosts, watch: Watch) -> list[str]:
+def _watch_arguments(hosts: Hosts, watch: Watch) -> list[str]:
     """Return the arguments of the command on each host."""
     whose = (
         watch.whose._replace(namespace=True) if hosts.reach.shares_files and watch.whose == CpuOwner() else watch.whose
@@ -85,15 +88,15 @@ def _words(hosts: Hosts, watch: Watch) -> list[str]:
         "--cgroup": whose.cgroup,
         "--job": whose.job,
     }
-    words = [word for name, value in given.items() if value is not None for word in (name, _plain(value))]
+    words = [word for name, value in given.items() if value is not None for word in (name, _format_option(value))]
     return ["railwright", "watch", "--record", "-", *["--here"] * whose.namespace, *words]
 
 
-def _plain(value: float | str) -> str:
+def _format_option(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def _until_the_end(afar: Sequence[WatchedHost], child: Attached | None, seconds: float | None, tell: Tell) -> None:
+def _wait_for_end(afar: Sequence[WatchedHost], child: Attached | None, seconds: float | None, tell: Tell) -> None:
     begun_s = time.monotonic()
     try:
         while child is not None or not all(one.is_done for one in afar):

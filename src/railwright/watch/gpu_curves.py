@@ -14,9 +14,9 @@ from railwright.results.statistics import quantile
 from railwright.sampling.recording import Recorded
 
 _AT_WORK_PERCENT = 5.0
-"""The least share of time with a kernel running for a GPU to count as part of the job. Our choice."""
+"""The minimum share of time with a kernel running for a GPU to count as part of the job. Our choice."""
 _HELD_MATTERS = 0.01
-"""The least share of time that a GPU was held back to be reported. Our choice."""
+"""The minimum share of time below the requested clocks for a GPU to be reported as held back. Our choice."""
 _READINGS = 3
 """The consecutive readings that make a GPU slower; a single one may fall between two kernels."""
 
@@ -46,16 +46,16 @@ class SlowerGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_working_gpus(recorded: Recorded) -> list[str]:
-    """Return the GPUs on which kernels ran; an empty list if NVML reports no use."""
-    use = {name: recorded.moved[number] for name, number in _numbers(recorded, "use.kernels").items()}
+    """Return the GPUs on which kernels ran for at least 5 % of the time; an empty list if NVML reports no use."""
+    use = {name: recorded.moved[number] for name, number in _source_numbers(recorded, "use.kernels").items()}
     if not use:
         return []
-    return [name for name, told in use.items() if _mean(told) >= _AT_WORK_PERCENT]
+    return [name for name, values in use.items() if _mean(values) >= _AT_WORK_PERCENT]
 
 
 def find_power_sources(recorded: Recorded, gpus: Sequence[str]) -> list[int]:
     """Return the power sources of those GPUs."""
-    return [number for name, number in _numbers(recorded, "power").items() if name in gpus]
+    return [number for name, number in _source_numbers(recorded, "power").items() if name in gpus]
 
 
 def sum_energy(recorded: Recorded, numbers: Sequence[int]) -> Steps:
@@ -72,8 +72,8 @@ def sum_energy(recorded: Recorded, numbers: Sequence[int]) -> Steps:
         if at and all(value == value for value in now):
             total += sum(now) * (at_s - times[at - 1])
         for place, number in enumerate(numbers):
-            told = recorded.moved[number][at]
-            now[place] = told if told == told else now[place]
+            values = recorded.moved[number][at]
+            now[place] = values if values == values else now[place]
         over = at_s - since >= 0.99 * pace
         ends.append(at_s - begin_s)
         moved.append(total if over else math.nan)
@@ -86,54 +86,57 @@ def convert_gauge(recorded: Recorded, number: int) -> Steps:
     """Return a gauge as a counter that moves when the gauge changes."""
     begin_s = recorded.times_s[0] if recorded.times_s else 0.0
     moved, before = [], math.nan
-    for told in recorded.moved[number]:
-        moved.append(math.nan if told != told else float(told != before))
-        before = told if told == told else before
+    for values in recorded.moved[number]:
+        moved.append(math.nan if values != values else float(values != before))
+        before = values if values == values else before
     return Steps([at_s - begin_s for at_s in recorded.times_s], moved)
 
 
 def find_held_back(recorded: Recorded) -> tuple[HeldBack, ...]:
-    """Return the GPUs that were held back, by the time that each reason has counted."""
+    """Return the GPUs that power or heat held back for at least 1 % of the time, an entry for each GPU and reason."""
     found = []
     for by in ("power", "heat"):
-        for gpu, number in _numbers(recorded, f"held_back.{by}").items():
-            told = [(at_s, step) for at_s, step in _read(recorded, number) if step > 0]
-            if not told:
+        for gpu, number in _source_numbers(recorded, f"held_back.{by}").items():
+            values = [(at_s, step) for at_s, step in _read(recorded, number) if step > 0]
+            if not values:
                 continue
-            first_s = told[0][0] - told[0][1]  # it began at least this long before it was read
-            lasts_s = max(recorded.times_s[-1] - recorded.times_s[0] - first_s, told[0][1])
-            fraction = min(1.0, math.fsum(step for _, step in told) / lasts_s)
+            first_s = values[0][0] - values[0][1]  # it began at least this long before it was read
+            lasts_s = max(recorded.times_s[-1] - recorded.times_s[0] - first_s, values[0][1])
+            fraction = min(1.0, math.fsum(step for _, step in values) / lasts_s)
             if fraction >= _HELD_MATTERS:
                 found.append(HeldBack(gpu=gpu, by=by, from_s=max(0.0, first_s), fraction=fraction))
     return tuple(found)
 
 
 def find_slower_gpus(recorded: Recorded) -> tuple[SlowerGpu, ...]:
-    """Return the working GPUs whose clock was below their siblings', with the first period of each."""
+    """Return the working GPUs whose clock was below their siblings' in three consecutive readings or more.
+
+    Each has its first such period.
+    """
     working = find_working_gpus(recorded)
-    clocks = {gpu: dict(_read(recorded, number)) for gpu, number in _numbers(recorded, "clock").items()}
-    clocks = {gpu: told for gpu, told in clocks.items() if gpu in working}
+    clocks = {gpu: dict(_read(recorded, number)) for gpu, number in _source_numbers(recorded, "clock").items()}
+    clocks = {gpu: values for gpu, values in clocks.items() if gpu in working}
     found = []
     for gpu, mine in clocks.items():
         readings = []
         for at_s, clock in mine.items():
-            others = sorted(told[at_s] for name, told in clocks.items() if name != gpu and at_s in told)
+            others = sorted(values[at_s] for name, values in clocks.items() if name != gpu and at_s in values)
             due = quantile(others, 0.5) if others else 0.0
             readings.append((at_s, clock, due, clock < (1 - SLOWER_BY) * due))
         for is_slow, run in groupby(readings, key=lambda reading: reading[3]):
             those = list(run)
             if is_slow and len(those) >= _READINGS:
-                found.append(_slower(recorded, gpu, those))
+                found.append(_build_slower_gpu(recorded, gpu, those))
                 break
     return tuple(found)
 
 
-def _slower(recorded: Recorded, gpu: str, those: Sequence[tuple[float, float, float, bool]]) -> SlowerGpu:
+def _build_slower_gpu(recorded: Recorded, gpu: str, those: Sequence[tuple[float, float, float, bool]]) -> SlowerGpu:
     from_s, to_s = those[0][0], those[-1][0]
     why = [
         by
         for by in ("power", "heat")
-        for name, number in _numbers(recorded, f"held_back.{by}").items()
+        for name, number in _source_numbers(recorded, f"held_back.{by}").items()
         if name == gpu and any(step > 0 for at_s, step in _read(recorded, number) if from_s <= at_s <= to_s)
     ]
     return SlowerGpu(
@@ -146,8 +149,8 @@ def _slower(recorded: Recorded, gpu: str, those: Sequence[tuple[float, float, fl
     )
 
 
-def _numbers(recorded: Recorded, kind: str) -> dict[str, int]:
-    """Return the number of each GPU's source of this name."""
+def _source_numbers(recorded: Recorded, kind: str) -> dict[str, int]:
+    """Return the index of each GPU's source of this kind, by GPU."""
     split = ((number, *source.name.partition(".")) for number, source in enumerate(recorded.about.sources))
     return {gpu: number for number, gpu, _, rest in split if rest == kind and gpu.startswith("gpu")}
 
@@ -156,9 +159,9 @@ def _read(recorded: Recorded, number: int) -> list[tuple[float, float]]:
     """Return the readings of a source: seconds since the start, and value."""
     begin_s = recorded.times_s[0] if recorded.times_s else 0.0
     pairs = zip(recorded.times_s, recorded.moved[number], strict=True)
-    return [(at_s - begin_s, told) for at_s, told in pairs if told == told]
+    return [(at_s - begin_s, values) for at_s, values in pairs if values == values]
 
 
-def _mean(told: Sequence[float]) -> float:
-    read = [value for value in told if value == value]
+def _mean(values: Sequence[float]) -> float:
+    read = [value for value in values if value == value]
     return math.fsum(read) / len(read) if read else 0.0

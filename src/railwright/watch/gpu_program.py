@@ -33,14 +33,14 @@ from railwright.native.gpu_counters import (
 )
 from railwright.native.sampler import NO_VALUE
 from railwright.process import die_with_parent
-from railwright.sampling.gpu_found import GPU_MEMORY, MOST_NUMBERS, GpusFound
+from railwright.sampling.gpu_found import GPU_MEMORY, MAX_NUMBERS, GpusFound
 from railwright.sampling.sources import Source
 from railwright.topology.sources.nvidia_nvml import handles
 
 _ALL_LINKS = 0xFFFFFFFF
 """The scope that adds all NVLinks up (nvml.h, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)."""
 _FOR_OFTEN = 0.8
-"""The share of the CPU budget for frequent calls; the rest is for seldom ones."""
+"""The share of the CPU budget for frequent calls; the rest is for infrequent ones."""
 _SELDOM_S, _SAMPLES_S = 1.0, 0.5
 """The intervals of calls for slowly changing values, and for the driver's own samples, which it keeps for 2 s."""
 _SHARED = "all that runs on this GPU"
@@ -88,12 +88,12 @@ NVML_CALLS = (
 )
 
 
-def find_questions(library: ctypes.CDLL, numbers: int) -> tuple[list[CounterQuery], GpusFound]:
+def find_queries(library: ctypes.CDLL, numbers: int) -> tuple[list[CounterQuery], GpusFound]:
     """Find the calls that NVML answers, with their cost, and the sources that they provide.
 
     `numbers` is the address of the shared numbers.
     """
-    questions: list[CounterQuery] = []
+    queries: list[CounterQuery] = []
     sources: list[Source] = []
     missing: dict[str, str] = {}
     costs: dict[bool, float] = {True: 0.0, False: 0.0}
@@ -102,26 +102,26 @@ def find_questions(library: ctypes.CDLL, numbers: int) -> tuple[list[CounterQuer
         for asked in NVML_CALLS:
             names = [f"gpu{number}.{column.name}" for column in asked.columns]
             takes = 1 + 2 * RING if asked.kind == SAMPLES else len(names)
-            if place + takes > MOST_NUMBERS or any(source.name in names for source in sources):
+            if place + takes > MAX_NUMBERS or any(source.name in names for source in sources):
                 continue
-            question = _question(library, handle, asked, place)
-            took_s = cost_s(question, numbers) if question is not None else 0.0
-            told = _told(numbers, question) if question is not None else [NO_VALUE] * len(names)
-            missing |= {name: "NVML has no answer" for name, one in zip(names, told, strict=True) if one == NO_VALUE}
-            here = [one for one, value in zip(_sources(asked, names, place), told, strict=True) if value != NO_VALUE]
-            if question is None or not here:
+            query = _build_query(library, handle, asked, place)
+            took_s = cost_s(query, numbers) if query is not None else 0.0
+            values = _read_values(numbers, query) if query is not None else [NO_VALUE] * len(names)
+            missing |= {name: "NVML has no answer" for name, one in zip(names, values, strict=True) if one == NO_VALUE}
+            here = [one for one, value in zip(_sources(asked, names, place), values, strict=True) if value != NO_VALUE]
+            if query is None or not here:
                 continue
             for one in here:
                 missing.pop(one.name, None)
-            questions.append(question)
+            queries.append(query)
             sources += here
             if asked.kind != SAMPLES:
                 costs[asked.seldom] += took_s
             place += takes
-    return questions, GpusFound(sources=tuple(sources), missing=missing, often_s=costs[False], seldom_s=costs[True])
+    return queries, GpusFound(sources=tuple(sources), missing=missing, often_s=costs[False], seldom_s=costs[True])
 
 
-def _question(library: ctypes.CDLL, handle: object, asked: NvmlCall, place: int) -> CounterQuery | None:
+def _build_query(library: ctypes.CDLL, handle: object, asked: NvmlCall, place: int) -> CounterQuery | None:
     call = getattr(library, asked.function, None)
     if call is None:
         return None
@@ -131,10 +131,10 @@ def _question(library: ctypes.CDLL, handle: object, asked: NvmlCall, place: int)
                     fields=fields, count=len(asked.columns), every=1, place=place)  # fmt: skip
 
 
-def _told(numbers: int, question: CounterQuery) -> list[int]:
-    if question.kind == SAMPLES and not ctypes.c_uint64.from_address(numbers + 8 * question.place).value:
+def _read_values(numbers: int, query: CounterQuery) -> list[int]:
+    if query.kind == SAMPLES and not ctypes.c_uint64.from_address(numbers + 8 * query.place).value:
         return [NO_VALUE]
-    return list((ctypes.c_uint64 * question.count).from_address(numbers + 8 * question.place))
+    return list((ctypes.c_uint64 * query.count).from_address(numbers + 8 * query.place))
 
 
 def _sources(asked: NvmlCall, names: Sequence[str], place: int) -> Iterator[Source]:
@@ -147,18 +147,20 @@ def _sources(asked: NvmlCall, names: Sequence[str], place: int) -> Iterator[Sour
         )  # fmt: skip
 
 
-def set_pace(questions: Sequence[CounterQuery], found: GpusFound, interval_s: float, cpu_share: float) -> float:
-    """Set how often each question is asked, within that share of a core. Returns the seconds between passes."""
+def set_pace(queries: Sequence[CounterQuery], found: GpusFound, interval_s: float, cpu_share: float) -> float:
+    """Set `every` of each query so that all together take at most `cpu_share` of a core.
+
+    Returns the seconds between passes over the queries.
+    """
     often_s = max(interval_s, found.often_s / (_FOR_OFTEN * cpu_share))
     seldom_s = max(_SELDOM_S, often_s, found.seldom_s / ((1 - _FOR_OFTEN) * cpu_share))
     slow = {source.field for source in found.sources if source.seldom}
     wanted = [
-        _SAMPLES_S if question.kind == SAMPLES else seldom_s if question.place in slow else often_s
-        for question in questions
+        _SAMPLES_S if query.kind == SAMPLES else seldom_s if query.place in slow else often_s for query in queries
     ]
     pass_s = min(wanted, default=_SELDOM_S)
-    for question, seconds in zip(questions, wanted, strict=True):
-        question.every = max(1, round(seconds / pass_s))
+    for query, seconds in zip(queries, wanted, strict=True):
+        query.every = max(1, round(seconds / pass_s))
     return pass_s
 
 
@@ -169,19 +171,19 @@ def main(arguments: Sequence[str]) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     file, interval_s, cpu_share = Path(arguments[0]), float(arguments[1]), float(arguments[2])
     with file.open("r+b") as opened:
-        shared = mmap.mmap(opened.fileno(), 8 * MOST_NUMBERS)
-    numbers = ctypes.addressof((ctypes.c_uint64 * MOST_NUMBERS).from_buffer(shared))
+        shared = mmap.mmap(opened.fileno(), 8 * MAX_NUMBERS)
+    numbers = ctypes.addressof((ctypes.c_uint64 * MAX_NUMBERS).from_buffer(shared))
     try:
         pynvml.nvmlInit()
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except (pynvml.NVMLError, OSError) as error:
         stream.write(msgspec.json.encode(GpusFound(problem=f"NVML cannot be used: {str(error)[:120]}")) + b"\n")
         return
-    questions, found = find_questions(library, numbers)
-    pass_s = set_pace(questions, found, interval_s, cpu_share)
+    queries, found = find_queries(library, numbers)
+    pass_s = set_pace(queries, found, interval_s, cpu_share)
     stream.write(msgspec.json.encode(found) + b"\n")
-    if questions:
-        publish(questions, numbers, pass_s, cpu_share)
+    if queries:
+        publish(queries, numbers, pass_s, cpu_share)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import msgspec
 from railwright.native.gpu_counters import RING
 from railwright.native.sampler import NO_VALUE
 from railwright.process import Child
-from railwright.sampling.gpu_found import MOST_NUMBERS, GpusFound
+from railwright.sampling.gpu_found import MAX_NUMBERS, GpusFound
 from railwright.sampling.sources import Found
 
 _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.watch.gpu_program")
@@ -35,13 +35,13 @@ class Gpus:
 
     def __enter__(self) -> Gpus:
         file = os.memfd_create("railwright-gpus")
-        os.ftruncate(file, 8 * MOST_NUMBERS)
-        self._memory = mmap.mmap(file, 8 * MOST_NUMBERS)
-        self._numbers = (ctypes.c_uint64 * MOST_NUMBERS).from_buffer(self._memory)
+        os.ftruncate(file, 8 * MAX_NUMBERS)
+        self._memory = mmap.mmap(file, 8 * MAX_NUMBERS)
+        self._numbers = (ctypes.c_uint64 * MAX_NUMBERS).from_buffer(self._memory)
         self._child = Child([*_PROGRAM, f"/proc/{os.getpid()}/fd/{file}", *self._arguments])
         try:
             with_child = self._child.__enter__()
-            self.found = _answer(with_child)
+            self.found = _read_answer(with_child)
         except BaseException:
             self.__exit__()
             raise
@@ -94,7 +94,7 @@ class Gpus:
         return f"the program that reads NVML {self._child.wait(1.0).describe()}: later values are unknown"
 
 
-def _answer(child: Child) -> GpusFound:
+def _read_answer(child: Child) -> GpusFound:
     """Read the child's first line, or report the reason if it does not answer."""
     until_s = time.monotonic() + _WITHIN_S
     while time.monotonic() < until_s:

@@ -49,8 +49,8 @@ class Bins:
 
     def _take_source(self, number: int, source: Source, times_s: Sequence[float], recorded: Recorded) -> None:
         bins, before_s = self.kinds[source.kind, source.unit], self._read_s[number]
-        told = recorded.moved[number][self._rows : self._rows + len(times_s)]
-        for at_s, step in zip(times_s, told, strict=True):
+        steps = recorded.moved[number][self._rows : self._rows + len(times_s)]
+        for at_s, step in zip(times_s, steps, strict=True):
             if step == step:
                 _spread(bins, before_s, at_s, step * (at_s - before_s) if source.gauge else step)
                 before_s = at_s
@@ -65,8 +65,8 @@ class Bins:
         return [sum(bins[low:high]) / ((high - low) * BIN_S) for low, high in whole]
 
 
-def longest_s(watched: Iterable[tuple[str, Bins | str]]) -> float:
-    """Return the seconds of the longest recording; 0 if there are none."""
+def longest_recording_s(watched: Iterable[tuple[str, Bins | str]]) -> float:
+    """Return the duration of the longest recording in seconds; 0 if there are none."""
     return max((one.seconds for _, one in watched if isinstance(one, Bins)), default=0.0)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from railwright.diagnosis.iterations.analysis import estimate_iterations
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.samples import Curve, Role, interval_s
-from railwright.diagnosis.iterations.updates import Steps, rates, update_s
+from railwright.diagnosis.iterations.updates import Steps, build_rate_curve, update_s
 from railwright.sampling.recording import Recorded
 from railwright.sampling.sources import Source
 from railwright.units import format_duration
@@ -32,11 +32,11 @@ _LATER = "{} that it started later; computing is therefore the whole machine's p
 _TOO_SELDOM = 3.0
 """Traffic read this many times less often than computing is left out if it hides the iterations."""
 _QUIET_CPU = 0.05
-"""CPU seconds per second below which nothing is computed. Our choice."""
+"""The CPU seconds per second below which a job counts as idle. Our choice."""
 _QUIET_W = 1.0
 """Constant power of working GPUs counts as idle only below this."""
 _QUIET_BYTES_PER_S = 1e6
-"""Lower traffic comes from shells and monitors. Our choice."""
+"""Less traffic than this may be from shells and monitors. Our choice."""
 
 
 class SeenSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,15 +158,17 @@ def compute_curves(recorded: Recorded, run: Run) -> list[Curve]:
     for role, quiet_below in quiet.items():
         numbers = choose_sources(recorded, role, run)
         if role == "compute" and any(recorded.about.sources[number].kind == "gpu" for number in numbers):
-            found.append(rates(role, [sum_energy(recorded, numbers)], _QUIET_W))
+            found.append(build_rate_curve(role, [sum_energy(recorded, numbers)], _QUIET_W))
         elif numbers:
-            found.append(rates(role, [_steps(recorded, number) for number in numbers], quiet_below))
+            found.append(build_rate_curve(role, [_steps(recorded, number) for number in numbers], quiet_below))
     return [curve for curve in found if curve.ends_s]
 
 
 def choose_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
-    """Return the sources of a role: power of the working GPUs, else the job's user time; or interfaces and NVLinks.
+    """Return the sources of a role.
 
+    For compute these are the power of the working GPUs, or else the job's user time; for traffic, network interfaces,
+    RDMA ports and NVLinks. All but power are left out below 5 % of the busiest source of the role.
     The loopback is included if it carries a substantial part of the traffic.
     """
     if role == "compute" and (powers := find_power_sources(recorded, find_working_gpus(recorded))):
@@ -176,8 +178,8 @@ def choose_sources(recorded: Recorded, role: Role, run: Run) -> list[int]:
     wanted = [number for number, source in enumerate(sources) if _has_role(source, role)]
     if role == "compute" and any(sources[number].is_of_a_process for number in wanted):
         wanted = [number for number in wanted if sources[number].is_of_a_process != bool(run.started_later)]
-    most = max((totals[number] for number in wanted), default=0.0)
-    return [number for number in wanted if totals[number] > _MATTERS * most]
+    busiest = max((totals[number] for number in wanted), default=0.0)
+    return [number for number in wanted if totals[number] > _MATTERS * busiest]
 
 
 def _has_role(source: Source, role: Role) -> bool:

@@ -68,7 +68,7 @@ def analyse_hosts(
     zero_s = min((CommonTime(one, one_clock)(one.times_s[0]) for one in there.values()), default=0.0)
     watched = {name: analyse(one, Run()) for name, one in there.items()}
     iterations = {
-        name: _iterations(there[name], watched[name].estimates[0], zero_s, one_clock=one_clock)
+        name: _find_iterations(there[name], watched[name].estimates[0], zero_s, one_clock=one_clock)
         for name in there
         if watched[name].estimates
     }
@@ -105,7 +105,7 @@ class CommonTime:
             self._offset_s = about.begun_unix_s - about.begun_s
             return
         self._offset_s = about.offset.seconds
-        column = _column(recorded)
+        column = _find_offset_column(recorded)
         if column is not None:
             self._changes = [(recorded.times_s[0], 0.0), *select_known_changes(recorded.times_s, column)]
 
@@ -119,7 +119,7 @@ class CommonTime:
         return self._changes[-1][1] if self._changes else 0.0
 
 
-def _column(recorded: Recorded) -> array[float] | None:
+def _find_offset_column(recorded: Recorded) -> array[float] | None:
     names = [source.name for source in recorded.about.sources]
     return recorded.moved[names.index(CLOCK)] if CLOCK in names else None
 
@@ -136,7 +136,7 @@ def align_curves(recorded: Recorded, zero_s: float, *, one_clock: bool) -> list[
     ]
 
 
-def _iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_clock: bool) -> HostIterations:
+def _find_iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_clock: bool) -> HostIterations:
     """Return the iterations of the longest period."""
     axis, first_s, offset = CommonTime(recorded, one_clock), recorded.times_s[0], recorded.about.offset
 
@@ -145,7 +145,7 @@ def _iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_clock
 
     curves = compute_curves(recorded, Run())
     computing = [curve for curve in curves if curve.role == "compute"]
-    told = find_singles(computing[0], found) if computing else None
+    singles = find_singles(computing[0], found) if computing else None
     one = HostIterations(
         period_s=found.period_s,
         period_half_width_s=found.period_half_width_s,
@@ -155,9 +155,9 @@ def _iterations(recorded: Recorded, found: Estimate, zero_s: float, *, one_clock
         sample_s=interval_s(curves),
         clock_half_width_s=offset.half_width_s if offset is not None else 0.0,
     )
-    if told is None:
+    if singles is None:
         return one
-    return replace(one, begins_s=tuple(map(common, told.begins_s)), computed_s=tuple(told.computed_s))
+    return replace(one, begins_s=tuple(map(common, singles.begins_s)), computed_s=tuple(singles.computed_s))
 
 
 def _find_shared_cpus(there: Mapping[str, Recorded]) -> list[str]:

@@ -29,18 +29,18 @@ from railwright.results.cited import cite, digest_file
 from railwright.results.records import ResultFile
 from railwright.topology.sources.root import read_bounded
 
-_MOST_BYTES = 2**20
+_MAX_BYTES = 2**20
 _HINT = "see docs/acceptance.md and examples/acceptance.toml"
 
 
 def load_spec(file: str | None, require: tuple[str, ...] = ()) -> Spec | None:
-    """Load a specification. None without a file. Raises UsageError."""
+    """Load a specification. None without a file. Raises UsageError for an invalid file, and with --require."""
     if file is None:
         return None
     if require:
         raise UsageError("--accept and --require exclude each other", hint="leave out --require")
     try:
-        sheet = msgspec.toml.decode(read_bounded(Path(file), _MOST_BYTES), type=AgreementFile)
+        sheet = msgspec.toml.decode(read_bounded(Path(file), _MAX_BYTES), type=AgreementFile)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{file[:200]!r} is not a specification: {str(error)[:200]!r}", hint=_HINT) from error
     try:
@@ -61,7 +61,7 @@ class Evidence:
 
     @property
     def page(self) -> Path:
-        """The path of the sheet."""
+        """The path of the sheet's page."""
         return self.folder / "acceptance.html"
 
     def add(self, path: Path, file: ResultFile, diagnosis: Diagnosis, host: str = "") -> None:
@@ -98,7 +98,7 @@ class Evidence:
 
 
 def sheet_lines(sheet: Sheet, *, as_json: bool) -> Iterator[str]:
-    """Yield the lines of a sheet, ending with its exit status."""
+    """Yield the lines of a sheet: one JSON record, or text that ends with the exit status."""
     if as_json:
         yield json_line(sheet)
         return

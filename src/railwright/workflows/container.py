@@ -33,12 +33,12 @@ from railwright.units import format_duration
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.measuring import option_words, parse_benchmarks
 
-_TIMES_PLAN, _BESIDE_S = 5.0, 300.0
+_PLAN_FACTOR, _EXTRA_S = 5.0, 300.0
 _ROUNDS, _SIDES = "rounds", "hosts"
 
 
 def refuse_incomplete(arguments: Arguments, *more: str) -> None:
-    """Raise UsageError for only one of the two options, and for options that conflict with them."""
+    """Raise UsageError if only one of the two options is given, or an option that conflicts with them."""
     if (arguments.in_namespaces_of is None) != (arguments.against is None):
         raise UsageError(
             "--in-namespaces-of and --against require each other", hint="write --in-namespaces-of PID --against host"
@@ -61,18 +61,18 @@ def measure_container(words: Sequence[str], names: tuple[str, ...], arguments: A
         return EXIT_OK
     command = [*words, *option_words(arguments, arguments.options, 1)]
     folder = Path(arguments.output)
-    longest_s = _TIMES_PLAN * proof.seconds + _BESIDE_S
+    limit_s = _PLAN_FACTOR * proof.seconds + _EXTRA_S
     troubles: dict[str, str] = {}
     for number in range(launches):
-        # The sides alternate in going first, so that drift of the machine affects both equally.
+        # Each side goes first in every other round, so that drift of the machine affects both equally.
         order = (HOST, CONTAINER) if number % 2 == 0 else (CONTAINER, HOST)
         sides = PlannedHosts(order, 1, NoReach("namespaces", shares_cpus=True))
         screen = HostScreen(
-            sides, command, folder / _ROUNDS / str(number), arguments.silence + proof.seconds, longest_s, note
+            sides, command, folder / _ROUNDS / str(number), arguments.silence + proof.seconds, limit_s, note
         )
         troubles |= {side: why for side, why in screen.run(partial(write_agent, inside)).items() if why}
-    files = {side: _merged(folder, side, launches) for side in (HOST, CONTAINER)}
-    return _tell(inside, files, troubles, folder, arguments.as_json)
+    files = {side: _merge_rounds(folder, side, launches) for side in (HOST, CONTAINER)}
+    return _report(inside, files, troubles, folder, arguments.as_json)
 
 
 def _show_plan(inside: Surroundings, seconds: float, launches: int, output: str) -> None:
@@ -84,8 +84,8 @@ def _show_plan(inside: Surroundings, seconds: float, launches: int, output: str)
     note(f"  about {format_duration(2 * seconds)} in total")
 
 
-def _merged(folder: Path, side: str, launches: int) -> ResultFile | None:
-    """Merge the rounds of a side into one run with as many launches. None if no round left records."""
+def _merge_rounds(folder: Path, side: str, launches: int) -> ResultFile | None:
+    """Merge the rounds of a side into one run with a launch per round. None if no round left records."""
     found = []
     for number in range(launches):
         file = folder / _ROUNDS / str(number) / _SIDES / side / RESULTS
@@ -95,14 +95,14 @@ def _merged(folder: Path, side: str, launches: int) -> ResultFile | None:
         return None
     writer = Writer(folder / _SIDES / side, found[0][1].run)
     try:
-        for record in _records(found):
+        for record in _iterate_records(found):
             writer.append(record)
     finally:
         writer.close()
     return load(writer.path)
 
 
-def _records(found: Sequence[tuple[int, ResultFile]]) -> Iterator[Record]:
+def _iterate_records(found: Sequence[tuple[int, ResultFile]]) -> Iterator[Record]:
     for number, file in found:
         yield from (replace(result, launch=number) for result in file.results)
         yield from (replace(result, launch=number) for result in file.disturbed)
@@ -114,14 +114,14 @@ def _records(found: Sequence[tuple[int, ResultFile]]) -> Iterator[Record]:
         yield replace(ends[-1], counters_moved=total, interrupted=cut)
 
 
-def _tell(
+def _report(
     inside: Surroundings, files: dict[str, ResultFile | None], troubles: dict[str, str], folder: Path, as_json: bool
 ) -> int:
     entered = Entered(
         pid=inside.pid, program=inside.program, taken=inside.taken, left=inside.left, troubles=dict(troubles)
     )
     host, container = files[HOST], files[CONTAINER]
-    findings = {side: _judged(file, folder / _SIDES / side) for side, file in files.items() if file is not None}
+    findings = {side: _judge_side(file, folder / _SIDES / side) for side, file in files.items() if file is not None}
     alone = container_findings(findings.get(HOST, ()), findings.get(CONTAINER, ()))
     compared = compare(host, container) if host is not None and container is not None else None
     differ = (
@@ -142,7 +142,7 @@ def _tell(
     return status
 
 
-def _judged(file: ResultFile, folder: Path) -> tuple[Finding, ...]:
+def _judge_side(file: ResultFile, folder: Path) -> tuple[Finding, ...]:
     """Judge a side, write its report next to its records, and return its findings."""
     diagnosis = diagnose(file, DECLARATIONS)
     try:
@@ -153,7 +153,7 @@ def _judged(file: ResultFile, folder: Path) -> tuple[Finding, ...]:
 
 
 def _status(compared: Comparison | None, alone: Sequence[Finding], troubles: dict[str, str]) -> int:
-    """Return 1 if the container is slower or has its own fault, or else 3 if something is unknown."""
+    """Return 1 if the container is slower or has its own fault, 3 if something is unknown, and otherwise 0."""
     if any(finding.certainty in ("seen", "likely") for finding in alone):
         return EXIT_SLOW
     if compared is None:

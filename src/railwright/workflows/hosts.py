@@ -23,9 +23,9 @@ def resolve_hosts(
     interfaces: str | None = None,
     slurm: str | None = None,
 ) -> Hosts | None:
-    """Resolve the options to hosts. None means this host alone. Raises UsageError.
+    """Resolve the options to hosts. None means this host alone. Raises UsageError for invalid or conflicting options.
 
-    `slurm` is the launcher in the surrounding Slurm job, if its nodes are requested.
+    `slurm` is the launcher in the surrounding Slurm job. None means that its nodes are not requested.
     """
     others = {
         "--ranks-per-host": ranks_per_host, "--lab": lab, "--ssh-config": ssh_config, "--interfaces": interfaces
@@ -44,11 +44,11 @@ def resolve_hosts(
     if lab is not None and ssh_config is not None:
         raise UsageError("--lab and --ssh-config exclude each other", hint="give one of the two")
     chosen = parse_interfaces(interfaces or "")
-    namespaces = _namespaces(hosts)
+    namespaces = _parse_namespaces(hosts)
     names = parse_hosts(namespaces or hosts)
     if namespaces:
-        return Hosts(names, ranks_per_host or 1, _namespaces_reach(names, chosen, lab, ssh_config), chosen)
-    return Hosts(names, ranks_per_host or 1, _reach(names, lab, ssh_config), chosen)
+        return Hosts(names, ranks_per_host or 1, _make_netns_reach(names, chosen, lab, ssh_config), chosen)
+    return Hosts(names, ranks_per_host or 1, _make_reach(names, lab, ssh_config), chosen)
 
 
 def refuse_no_hosts(hosts: PlannedHosts | None) -> None:
@@ -58,7 +58,10 @@ def refuse_no_hosts(hosts: PlannedHosts | None) -> None:
 
 
 def choose_sort_key(hosts: PlannedHosts | None) -> SortKey:
-    """Return the sort key of hosts whose groups grow: by leaf in a lab, or else by position in --hosts."""
+    """Return the sort key of hosts whose groups grow: by leaf in a lab, and by position in --hosts.
+
+    Raises UsageError without hosts.
+    """
     if hosts is None:
         raise UsageError("--grow requires --hosts", hint="write --hosts host0,host1 with nearby hosts adjacent")
     names, reach = hosts.names, hosts.reach
@@ -70,7 +73,7 @@ def choose_sort_key(hosts: PlannedHosts | None) -> SortKey:
     return place
 
 
-def _namespaces(hosts: str) -> str:
+def _parse_namespaces(hosts: str) -> str:
     """Return the names of the network namespaces, joined by commas. Empty if the hosts are not namespaces.
 
     Raises UsageError if only some of the hosts are namespaces.
@@ -83,7 +86,7 @@ def _namespaces(hosts: str) -> str:
     return ",".join(found)
 
 
-def _namespaces_reach(
+def _make_netns_reach(
     names: tuple[str, ...], interfaces: tuple[str, ...], lab: str | None, ssh_config: str | None
 ) -> Reach:
     given = "--lab" if lab is not None else "--ssh-config" if ssh_config is not None else ""
@@ -92,7 +95,7 @@ def _namespaces_reach(
     return NetnsReach(names, interfaces)
 
 
-def _reach(names: tuple[str, ...], lab: str | None, ssh_config: str | None) -> Reach:
+def _make_reach(names: tuple[str, ...], lab: str | None, ssh_config: str | None) -> Reach:
     if lab is None:
         return SshReach(names, ssh_config)
     state.require_root()

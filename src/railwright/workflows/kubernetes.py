@@ -26,12 +26,12 @@ from railwright.workflows.requirements import load_requirements
 
 NAMES = ("kubernetes", "namespace", "image", "rdma", "networks", "node_selector", "start_within", "job_kind")
 """The parameters of `kubernetes_options`."""
-_NOT_PASSED = ("RAILWRIGHT_", "MPI4PY_")
+_LOCAL_PREFIXES = ("RAILWRIGHT_", "MPI4PY_")
 """Prefixes of variables that apply only to this machine and this command."""
 
 
 def refuse_mixed(arguments: Arguments) -> None:
-    """Raise UsageError for Kubernetes options without --kubernetes, and for other kinds of hosts next to it."""
+    """Raise UsageError for Kubernetes options without --kubernetes, and for --kubernetes with other kinds of hosts."""
     if not arguments.kubernetes:
         lone = next(
             (name for name in ("namespace", "rdma", "networks", "node_selector") if getattr(arguments, name)), ""
@@ -49,16 +49,16 @@ def refuse_mixed(arguments: Arguments) -> None:
 
 
 def plan_hosts(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str, ...] = ()) -> PlannedHosts:
-    """Return placeholder hosts for the plan of a job that is not created yet. Raises UsageError."""
+    """Return placeholder hosts for the plan of a job that is not created yet. Raises UsageError without --nodes."""
     if nodes is None:
         raise UsageError("--kubernetes requires --nodes", hint="add --nodes 4")
     names = tuple(f"node{number}" for number in range(nodes))
     return PlannedHosts(names, ranks_per_host, NoReach("kubernetes"), interfaces)
 
 
-def _job(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
-    """Build the requested job. Raises UsageError."""
-    settings = {name: value for name, value in read_environment().items() if not name.startswith(_NOT_PASSED)}
+def _build_request(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
+    """Build the requested job from the options. Raises UsageError for an invalid value."""
+    settings = {name: value for name, value in read_environment().items() if not name.startswith(_LOCAL_PREFIXES)}
     return KubernetesRequest(arguments.nodes, arguments.image, ranks_per_node, arguments.namespace or "",
                   arguments.gpus_per_node or 0,
                   arguments.rdma, arguments.networks, arguments.node_selector,
@@ -67,7 +67,7 @@ def _job(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
 
 
 def pod_words(verb: str, arguments: Arguments, *more: str) -> tuple[str, ...]:
-    """Return railwright's arguments in the first pod, without the hosts and the output. Raises UsageError."""
+    """Return railwright's arguments in the first pod, except hosts and output. Raises UsageError for --mpirun."""
     if arguments.mpirun:
         raise UsageError(
             "--mpirun and --kubernetes exclude each other",
@@ -84,18 +84,21 @@ def make_submitter(
     arguments: Arguments,
     judged: Callable[[Received, list[str]], int] | None = None,
 ) -> Callable[[float], int]:
-    """Return the function that submits a plan of some seconds instead of measuring it. `judged` reports the records."""
-    wanted = _job(arguments, hosts.ranks_per_host)
+    """Return a function that runs the job for a plan of the given duration in seconds, and returns the exit status.
+
+    `judged` replaces the default report of the records. Raises UsageError for invalid options.
+    """
+    wanted = _build_request(arguments, hosts.ranks_per_host)
     required = load_requirements(arguments.require)
     folder = Path(arguments.output)
 
     def reported(received: Received, _troubles: list[str]) -> int:
         if not received.has_results:
-            raise CannotJudge("the job ended before any result", hint="see its output above")
+            raise CannotJudge("the job ended before any result", hint="see the job's output above")
         return report(load(folder), folder, as_json=arguments.as_json, required=required, verbose=arguments.verbose)
 
     def submit_it(plan_s: float) -> int:
-        limit_s = wanted.limited(plan_s)
+        limit_s = wanted.choose_limit(plan_s)
         kind = choose_kind(arguments.job_kind)
         namespace = wanted.namespace or current_namespace()
         note(f"  {describe_cost(wanted, kind, namespace, limit_s, plan_s)}")
@@ -105,8 +108,8 @@ def make_submitter(
         if arguments.dry_run:
             _show(named)
             return 0
-        received, troubles = _followed(named, namespace, folder)
-        ending = _ending(received, troubles)
+        received, troubles = _run_job(named, namespace, folder)
+        ending = _explain_incomplete(received, troubles)
         if ending is not None and not received.has_results:
             raise ending
         if ending is not None:
@@ -119,8 +122,8 @@ def make_submitter(
     return submit_it
 
 
-def _followed(named: NamedJob, namespace: str, folder: Path) -> tuple[Received, list[str]]:
-    """Create the job, store its records, and remove it. Returns the records and the pods that died."""
+def _run_job(named: NamedJob, namespace: str, folder: Path) -> tuple[Received, list[str]]:
+    """Create the job, store its records, and remove it. Returns the records, and why pods died."""
     received = Received(folder, ("railwright", *sys.argv[1:]), dt.datetime.now)
     job = KubernetesJob(named, namespace, note)
     try:
@@ -134,12 +137,12 @@ def _followed(named: NamedJob, namespace: str, folder: Path) -> tuple[Received, 
         if not received.has_results:
             raise
         received.interrupted = error.message
-    received.lost, received.has_gaps = job.reader.lost(), job.reader.has_gaps
+    received.lost, received.has_gaps = job.reader.describe_loss(), job.reader.has_gaps
     return received, job.troubles
 
 
-def _ending(received: Received, troubles: list[str]) -> CannotJudge | None:
-    """Return why the records are incomplete. None if they are complete."""
+def _explain_incomplete(received: Received, troubles: list[str]) -> CannotJudge | None:
+    """Return the error for incomplete records. None if they are complete."""
     words = [received.interrupted] * bool(received.interrupted)
     if received.lost:
         words += [f"its records are incomplete: {received.lost}", *troubles]
@@ -153,4 +156,4 @@ def _show(named: NamedJob) -> None:
     click.echo(json.dumps(named.job(), indent=2))
     if named.kind == "job":
         click.echo("---")
-        click.echo(json.dumps(named.beside("UID-OF-THE-JOB", b"", b""), indent=2))
+        click.echo(json.dumps(named.owned_objects("UID-OF-THE-JOB", b"", b""), indent=2))

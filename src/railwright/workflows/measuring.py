@@ -31,7 +31,10 @@ from railwright.workflows.requirements import load_requirements
 
 
 def add_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, ...]:
-    """Add the ceilings of benchmarks before them; between hosts only those that span hosts. Raises UsageError."""
+    """Return the benchmarks, with their ceilings before them. Between hosts, add only ceilings that span hosts.
+
+    Raises UsageError for an unknown name.
+    """
     chosen = [find(name).name for name in dict.fromkeys(names)]
     wanted = {benchmark for name in chosen for benchmark in list_ceilings(name, DECLARATIONS)} - set(chosen)
     found = [
@@ -45,9 +48,9 @@ def add_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, .
 def parse_benchmarks(
     names: tuple[str, ...], given: tuple[str, ...], ceilings: frozenset[str] = frozenset()
 ) -> list[tuple[AnyBenchmark, Options]]:
-    """Parse the options of the named benchmarks. Raises UsageError.
+    """Parse the options of the named benchmarks. Raises UsageError for an unknown name or an invalid value.
 
-    An option without a benchmark's name does not apply to a ceiling, unless that must be measured alike.
+    An option without a benchmark's name applies to a ceiling only if the two must share their options.
     """
     benchmarks = [find(name) for name in dict.fromkeys(names)]
     chosen = [benchmark.name for benchmark in benchmarks if benchmark.name not in ceilings]
@@ -76,7 +79,8 @@ def parse_benchmarks(
             )
         for taker in takers:
             settings[taker][name] = value
-    benchmarks_first = sorted(benchmarks, key=lambda benchmark: benchmark.name in ceilings)  # so that errors name these
+    # Ceilings come last, so that an error names the benchmark.
+    benchmarks_first = sorted(benchmarks, key=lambda benchmark: benchmark.name in ceilings)
     parsed = {benchmark.name: benchmark.parse(settings[benchmark.name]) for benchmark in benchmarks_first}
     return [(benchmark, parsed[benchmark.name]) for benchmark in benchmarks]
 
@@ -86,11 +90,11 @@ class PendingJob(NamedTuple):
 
     hosts: PlannedHosts
     submit: Callable[[float], int]
-    """Submits the job for a plan of some seconds. Returns the exit status."""
+    """Submits the job for a plan of the given duration in seconds. Returns the exit status."""
 
 
 def option_words(arguments: Arguments, options: Sequence[str], launches: int) -> list[str]:
-    """Return these options as arguments for railwright on another host."""
+    """Return the options as arguments for a railwright process that measures one host or one side."""
     words = ["--launches", str(launches), "--silence", f"{arguments.silence:g}"]
     words += [word for text in options for word in ("-o", text)]
     return [*words, *(["--mpirun", arguments.mpirun] if arguments.mpirun else []), *["--force"] * bool(arguments.force)]
@@ -123,7 +127,7 @@ def measure(
     if arguments.dry_run:
         return 0
     output = Path(arguments.output)
-    file = _measured(proof, output)
+    file = _run_proof(proof, output)
     try:
         return report(file, output, as_json=arguments.as_json, required=required, spec=spec, verbose=arguments.verbose)
     finally:
@@ -131,8 +135,8 @@ def measure(
             raise proof.trouble
 
 
-def _measured(proof: Proof, output: Path) -> ResultFile:
-    """Run the plan and show progress. Raises an error if hosts or GPUs are unavailable."""
+def _run_proof(proof: Proof, output: Path) -> ResultFile:
+    """Run the plan and show progress. Raises CannotJudge for an unreachable host, UsageError for a busy GPU or host."""
     proof.refuse_unreachable_hosts()
     _refuse_busy_gpus(proof)
     with _Display(proof):
@@ -140,7 +144,7 @@ def _measured(proof: Proof, output: Path) -> ResultFile:
 
 
 def _refuse_busy_gpus(proof: Proof) -> None:
-    """Raise UsageError if other processes use the GPUs that would be measured."""
+    """Raise UsageError if other processes use the GPUs that would be measured, unless `proof.force` is set."""
     gpus = {
         gpu.id: gpu
         for launch in proof.plan
@@ -195,7 +199,7 @@ class _Display:
         self._progress = progress
 
     def _count(self, launch: PlannedLaunch) -> None:
-        """Print a line for each benchmark after its last launch."""
+        """Count a finished launch. After the last launch of a benchmark, print a line."""
         name = launch.benchmark.name
         self._left[name] -= 1
         if not self._left[name]:

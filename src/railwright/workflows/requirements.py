@@ -7,18 +7,18 @@ from itertools import islice
 from pathlib import Path
 
 from railwright.benchmarks.registry import EVERY
-from railwright.diagnosis.verdicts.policy import MOST, Requirement, parse_requirements
+from railwright.diagnosis.verdicts.policy import MAX_REQUIREMENTS, Requirement, parse_requirements
 from railwright.errors import UsageError
 
-_MOST_LINE_BYTES = 1000
+_MAX_LINE_BYTES = 1000
 
 
 def load_requirements(given: tuple[str, ...]) -> tuple[Requirement, ...]:
-    """Load the paths that must be ok. Raises UsageError for an unknown name and for an empty file."""
+    """Load the paths that must be ok. Raises UsageError for an unknown name, and for an invalid or empty file."""
     known = [benchmark.name for benchmark in EVERY]
     found: dict[Requirement, None] = {}
     for text in given:
-        lines = list(_lines(text))
+        lines = list(_read_lines(text))
         parsed = parse_requirements(lines, known)
         if not parsed:
             raise UsageError(
@@ -29,17 +29,19 @@ def load_requirements(given: tuple[str, ...]) -> tuple[Requirement, ...]:
     return tuple(found)
 
 
-def _lines(text: str) -> Iterator[str]:
+def _read_lines(text: str) -> Iterator[str]:
     path = Path(text)
     if not path.is_file():
         yield text
         return
     try:
         with path.open(encoding="utf-8") as file:
-            lines = list(islice(iter(lambda: file.readline(_MOST_LINE_BYTES), ""), MOST + 1))
+            lines = list(islice(iter(lambda: file.readline(_MAX_LINE_BYTES), ""), MAX_REQUIREMENTS + 1))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise UsageError(f"cannot read {text[:60]!r}: {reason}", hint="write one path per line") from error
-    if len(lines) > MOST:
-        raise UsageError(f"{text[:60]!r} has more than {MOST} lines", hint="write one path a line")
+    if len(lines) > MAX_REQUIREMENTS:
+        raise UsageError(
+            f"{text[:60]!r} has more than {MAX_REQUIREMENTS} lines", hint=f"give at most {MAX_REQUIREMENTS} paths"
+        )
     yield from lines

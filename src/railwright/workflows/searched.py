@@ -28,7 +28,7 @@ def choose_rounds(arguments: Arguments, fabric: Fabric) -> Rounds:
 
 
 def search_status(suspects: tuple[Suspect, ...], tested: Tested, not_measured: int) -> int:
-    """Return 1 if there are suspects, or else 3 if links were not tested."""
+    """Return 1 if there are suspects, 3 if something was not tested or measured, and otherwise 0."""
     if suspects:
         return EXIT_SLOW
     return EXIT_UNJUDGED if tested.links_filled < tested.links or not_measured else EXIT_OK

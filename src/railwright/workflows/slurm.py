@@ -1,4 +1,4 @@
-"""`--slurm`: a run on the nodes of the surrounding job, or by a job that is submitted, followed and judged."""
+"""`--slurm`: a run on the nodes of the surrounding job, or in a new job that is submitted, followed and judged."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ from railwright.workflows.requirements import load_requirements
 
 NAMES = ("slurm", "nodes", "partition", "account", "limit", "gpus_per_node", "more", "start_by", "no_wait")
 """The parameters of `slurm_options` and `job_options`."""
-_SHARED = ("--nodes", "--time", "--gpus-per-node")
+_SHARED_OPTIONS = ("--nodes", "--time", "--gpus-per-node")
 """Options that a Kubernetes job has as well."""
 
 
 def choose_starter(arguments: Arguments) -> str | None:
-    """Choose the launcher in the surrounding job. None if a job must be submitted. Raises UsageError."""
+    """Choose the launcher in the surrounding job. None if a job must be submitted.
+
+    Raises UsageError for options that apply only to a new job.
+    """
     if not is_inside_job(os.environ):
         return None
     given = _given_job_options(arguments)
@@ -43,11 +46,11 @@ def choose_starter(arguments: Arguments) -> str | None:
 
 
 def refuse_without_slurm(arguments: Arguments) -> None:
-    """Raise UsageError for an option of a Slurm job without --slurm."""
+    """Raise UsageError for an option of a Slurm job without --slurm, or for a shared one also without --kubernetes."""
     given = [*_given_job_options(arguments), *["--start-by"] * (arguments.start_by != "auto")]
-    lone = next((name for name in given if not (arguments.kubernetes and name in _SHARED)), "")
+    lone = next((name for name in given if not (arguments.kubernetes and name in _SHARED_OPTIONS)), "")
     if lone:
-        ways = "--slurm or --kubernetes" if lone in _SHARED else "--slurm"
+        ways = "--slurm or --kubernetes" if lone in _SHARED_OPTIONS else "--slurm"
         raise UsageError(f"{lone} requires {ways}", hint=f"add {ways}")
 
 
@@ -65,7 +68,10 @@ def _given_job_options(arguments: Arguments) -> list[str]:
 
 
 def plan_hosts(arguments: Arguments) -> PlannedHosts:
-    """Return placeholder hosts for the plan of a job that is not submitted yet. Raises UsageError."""
+    """Return placeholder hosts for the plan of a job that is not submitted yet.
+
+    Raises UsageError for --hosts, and without --nodes.
+    """
     if arguments.hosts is not None:
         hint = "request nodes with --sbatch=--nodelist=NODE,NODE"
         raise UsageError("--hosts with --slurm requires a surrounding job", hint=hint)
@@ -76,7 +82,10 @@ def plan_hosts(arguments: Arguments) -> PlannedHosts:
 
 
 def make_submitter(hosts: PlannedHosts, arguments: Arguments) -> Callable[[float], int]:
-    """Return the function that submits a plan of some seconds instead of measuring it. Raises UsageError."""
+    """Return a function that submits the job for a plan of the given duration in seconds, and returns the exit status.
+
+    Raises UsageError for invalid options.
+    """
     wanted = SlurmRequest(arguments.nodes, hosts.ranks_per_host, arguments.partition or "", arguments.account or "",
                     parse_limit(arguments.limit) if arguments.limit is not None else None, arguments.gpus_per_node or 0,
                     arguments.more)  # fmt: skip
@@ -84,7 +93,7 @@ def make_submitter(hosts: PlannedHosts, arguments: Arguments) -> Callable[[float
     folder = Path(arguments.output).absolute()
 
     def submit_it(plan_s: float) -> int:
-        limit_s = wanted.limited(plan_s)
+        limit_s = wanted.choose_limit(plan_s)
         note(f"  {describe_cost(wanted, find_groups(wanted), limit_s, plan_s)}")
         if arguments.dry_run:
             return 0
@@ -124,7 +133,7 @@ def _command() -> list[str]:
 
 
 def _stamp(folder: Path) -> tuple[int, int]:
-    """Return a stamp that changes when a run rewrites its results. Zeros if there are no results."""
+    """Return a stamp that changes when a run rewrites its results. Both numbers are 0 if there are no results."""
     try:
         status = (folder / RESULTS_NAME).stat()
     except OSError:

@@ -11,7 +11,13 @@ from tests.schemas import fits
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.acceptance.agreement import AgreementFile, AgreementLine, parse_agreement
-from railwright.diagnosis.acceptance.lines import Candidate, build_sheet, list_candidates, list_pair_candidates, worst
+from railwright.diagnosis.acceptance.lines import (
+    Candidate,
+    build_sheet,
+    list_candidates,
+    list_pair_candidates,
+    worst_state,
+)
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.diagnosis.verdicts.judged import Verdict
 from railwright.diagnosis.verdicts.pair import PairJudged
@@ -92,7 +98,7 @@ def test_what_was_not_measured_is_never_met():
     assert states(one, seen(1.0, host="a"), seen(1.0, host="b"), hosts=("a", "b")) == ["met"] * 3
     assert states(spec({"path": "memory_copy"}), seen(1.0), is_cut_off=True) == ["not judged", "met"]
     assert states(spec({"path": "memory_copy"}, hosts=1), lost={"a": "no route"}) == ["not judged"] * 3
-    assert worst(()) == "not judged"
+    assert worst_state(()) == "not judged"
 
 
 def test_pairs_of_hosts_are_lines_too():
@@ -163,7 +169,7 @@ least = "20 GB/s"
 
 @pytest.fixture
 def measured(tmp_path):
-    """A folder with a whole run of two launches of two sizes."""
+    """A folder with a complete run: two launches of two sizes."""
     run = Run(railwright="1", started_at="2026-01-02T03:04:05Z", command=(), context=Context(host="h", kernel="k"),
               topology=expand("laptop", {}))  # fmt: skip
     writer = Writer(tmp_path / "out", run)

@@ -1,4 +1,4 @@
-"""Pairs of hosts against the ports at their ends and against each other, and what collectives are held against."""
+"""Pairs of hosts are compared with their ports and each other, and collectives with the fabric that results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_pair_is_held_against_the_narrower_port_of_its_two_hosts():
     pairs = judge_pairs(tried(ab=4e9, ba=4e9), HostNetwork(machines))
     slow, well = of_pair(pairs, "ab"), of_pair(pairs, "ac")
     assert slow.limit == pytest.approx(400e9 / 8, rel=0.06)
-    assert slow.verdict.state == "unknown"  # one flow of TCP needs a core, which differs
+    assert slow.verdict.state == "unknown"  # one TCP flow depends on a core's speed
     assert well.limit == pytest.approx(PAYLOAD, rel=0.03)
     assert well.verdict.state == "ok"
     assert "10 Gb/s" in well.because
@@ -65,7 +65,7 @@ def test_nothing_is_slow_where_hosts_share_cpus_and_unknown_without_a_port():
     assert "share CPUs" in of_pair(shared, "ab").verdict.why
     blind = judge_pairs(tried(ab=0.1e9), HostNetwork({}))
     assert {one.verdict.state for one in blind} == {"unknown"}
-    assert of_pair(blind, "ab").is_slow  # by its siblings
+    assert of_pair(blind, "ab").is_slow  # compared with its siblings
     assert "--cluster" in blind[0].verdict.needs
 
 

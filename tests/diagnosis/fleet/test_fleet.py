@@ -1,4 +1,4 @@
-"""Hosts that should be alike are held against what most of them have."""
+"""Hosts that should be alike are compared with the majority."""
 
 import pytest
 from tests.checks.machines import tuned, with_facts, with_links
@@ -12,7 +12,7 @@ CHECKS = [check for check in EVERY_CHECK if not check.needs_results]
 
 
 def fleet(**others):
-    """Five tuned hosts, and some that are not."""
+    """Five tuned hosts, and some that differ."""
     return {**{f"host{number}": tuned() for number in range(5)}, **others}
 
 
@@ -37,7 +37,7 @@ def test_one_that_differs_is_named_with_its_value_and_that_of_most(machine, what
     (one,) = compared(odd=machine)
     assert (one.what, one.odd) == (what, (Odd(value=value, hosts=("odd",)),) if usual else ())
     assert (one.usual, one.usual_on) == ((usual, 5) if usual else ("28.36", 1))
-    # What no other host says is not known to differ.
+    # A property that no other host reports is not known to differ.
     assert one.unsaid == (() if usual else tuple(fleet()))
 
 

@@ -1,4 +1,4 @@
-"""Hosts held against their siblings: who is behind, who cannot be, and in which order they are told."""
+"""Hosts compared with their siblings: which hosts are behind, which cannot be, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves of jobs that are known by heart: period and shares are found, and nothing is claimed where nothing repeats."""
+"""Curves of simulated jobs: period and shares are found, and none is reported without repetition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from railwright.diagnosis.iterations.analysis import estimate_iterations
 from railwright.diagnosis.iterations.records import Iterations
-from railwright.diagnosis.iterations.samples import Curve, gridded
+from railwright.diagnosis.iterations.samples import Curve, resample
 from railwright.diagnosis.iterations.simulate import parse_job, simulate_job
 from railwright.diagnosis.iterations.trial import SimulatedJob, run_trial
 
@@ -79,7 +79,7 @@ def test_jobs_that_nobody_has_seen_are_seen_through(seed: int) -> None:
 
 
 def test_nothing_is_claimed_below_three_updates_of_the_source() -> None:
-    # 12.5 and 13 ms are seen at 100 Hz as images of 50 and 43 ms, if samples are taken at even times.
+    # At 100 Hz periods of 12.5 and 13 ms have aliases of 50 and 43 ms if samples are taken at even times.
     for period in ("0.02", "0.025", "0.029", "0.0125", "0.013"):
         for noise in ("0", "0.1"):
             found = look(f"period={period} seconds=10 noise={noise}")
@@ -87,12 +87,12 @@ def test_nothing_is_claimed_below_three_updates_of_the_source() -> None:
 
 
 def test_fewer_than_five_iterations_are_no_period() -> None:
-    assert "comes again and again" in look("period=5 rate=20 seconds=20").why_none
+    assert "repeats often enough" in look("period=5 rate=20 seconds=20").why_none
     assert look("period=3.5 rate=20 seconds=20").estimates
 
 
 def steps(random: Random, count: int) -> list[float]:
-    """Work of a length that comes as it comes."""
+    """Work without a period: steps of random length."""
     values: list[float] = []
     while len(values) < count:
         values += [float(len(values) % 2)] * max(1, round(random.expovariate(1 / 20)))
@@ -114,7 +114,7 @@ def test_curves_without_a_period_have_none() -> None:
             )
             claims += bool(found.estimates)
             assert found.estimates or found.why_none
-    assert claims <= 1  # of 40: chance makes one now and then
+    assert claims <= 1  # of 40: chance may cause one
 
 
 def test_two_jobs_are_told_apart_and_have_no_shares() -> None:
@@ -164,12 +164,12 @@ def test_the_begins_of_iterations_are_where_computing_begins() -> None:
 def test_without_traffic_or_samples_the_reason_is_told() -> None:
     truth = simulate_job(parse_job(["seconds=20"]))
     (found,) = estimate_iterations(truth.curves[:1]).estimates
-    assert found.why_no_shares == "nothing tells of traffic"
+    assert found.why_no_shares == "no counter measures traffic"
     assert found.period_s == pytest.approx(0.7, rel=0.01)
     assert "a period needs at least 15" in estimate_iterations([]).why_none
     assert "7 samples" in look("period=1 rate=2 seconds=4").why_none
 
 
 def test_a_missing_sample_is_in_the_mean_of_the_next() -> None:
-    grid = gridded([Curve("compute", 0.0, [1.0, 3.0, 4.0], [1.0, 2.0, 4.0])], 1.0)
+    grid = resample([Curve("compute", 0.0, [1.0, 3.0, 4.0], [1.0, 2.0, 4.0])], 1.0)
     assert grid.compute == [1, 2, 2, 4]

@@ -15,7 +15,7 @@ PERIOD_S, COUNT = 0.5, 60
 
 
 def hosts(longer: dict[str, float] | None = None, later: dict[str, float] | None = None, seed: int = 1):
-    """Four hosts of one job, each iteration as long as another by chance."""
+    """Four hosts of one job whose iterations vary by chance."""
     random, begin_s, begins = Random(seed), 3.0, []
     for _ in range(COUNT):
         begins.append(begin_s)

@@ -12,12 +12,12 @@ from railwright.diagnosis.localise.doubling import Doubling, Group, Members
 
 
 def grown(hosts: int, is_well: Callable[[Members], bool], leaf: int = 4) -> Doubling:
-    """Run to the end. Groups of a level share no host."""
+    """Run the search to its end, and check that the groups of a level share no host."""
     search = Doubling([f"host{n}" for n in range(hosts)], lambda name: (number(name) // leaf, number(name)))
     while level := search.level():
         members = [host for group in level for host in group.members]
         assert len(members) == len(set(members))
-        search.passed({group: is_well(group.members) for group in level})
+        search.record_results({group: is_well(group.members) for group in level})
         assert search.rounds < 200
     return search
 
@@ -35,11 +35,11 @@ def test_healthy_hosts_end_in_one_group_after_as_many_levels_as_doublings(hosts:
 
 def test_the_first_merges_stay_below_a_leaf() -> None:
     search = Doubling([f"host{n}" for n in range(16)], lambda name: (number(name) // 4, number(name)))
-    search.passed(dict.fromkeys(search.level(), True))
+    search.record_results(dict.fromkeys(search.level(), True))
     for _ in range(2):
         level = search.level()
         assert all(len({number(host) // 4 for host in group.members}) == 1 for group in level), level
-        search.passed(dict.fromkeys(level, True))
+        search.record_results(dict.fromkeys(level, True))
 
 
 def test_a_host_that_is_slow_alone_or_only_in_company_is_set_aside_and_all_others_merge() -> None:

@@ -13,7 +13,7 @@ NORMAL_S = {1: 20e-6, 3: 55e-6, 5: 90e-6}
 
 
 def tries(random: Random, slow: tuple[str, str] = ("", ""), added_s: float = 0.0, each: int = 2) -> list[RoundTrip]:
-    """All ordered pairs of 12 hosts, 2 below a leaf and 4 in a pod; now and then a try has to wait for others."""
+    """All ordered pairs of 12 hosts, 2 per leaf and 4 per pod; some tries wait for other traffic."""
     found = []
     for one in range(12):
         for other in range(12):
@@ -35,7 +35,7 @@ def test_classes_are_told_apart_and_healthy_pairs_are_not_named() -> None:
         for one in found.classes:
             assert one.median_s == pytest.approx(NORMAL_S[one.switches], rel=0.1)
         assert not [pair for pair in found.slow_pairs if pair.times < 2], seed
-        assert len(found.slow_pairs) <= 1  # three waits of one pair
+        assert len(found.slow_pairs) <= 1  # one pair that waited in all three tries
 
 
 @pytest.mark.parametrize("slow", [("host0", "host1"), ("host0", "host3"), ("host11", "host0")])

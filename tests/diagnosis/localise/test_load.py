@@ -1,4 +1,4 @@
-"""The same flows with all ports and with a quarter: too little room for all is congestion, a slow host is not."""
+"""The same flows with all ports busy and with a quarter: flows that are slow only together are congested."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_slow_host_stays_slow_when_the_others_rest() -> None:
 
 
 def test_too_little_room_for_all_is_congestion() -> None:
-    """Above the leaves there is half of the room that the plan says."""
+    """The links above the leaves have half of their planned capacity."""
     rounds = load_rounds(FABRIC, Screen(FABRIC, Random(3)).round())
     simulator = Simulator(FABRIC, apply_faults(FABRIC, []), Weather(interference=0.0), 1)
     for one in rounds:
@@ -66,7 +66,7 @@ def test_too_little_room_for_all_is_congestion() -> None:
 
 
 def test_where_no_rate_is_known_a_flow_may_be_faster_alone() -> None:
-    """All were held against the fastest of a network that was full: 1.0 with all ports, and twice that without."""
+    """The fastest flow of a full network is the reference: 1.0 with all ports, and 2.0 with a quarter of them."""
     rounds = load_rounds(FABRIC, Screen(FABRIC, Random(3)).round())
     for one in rounds:
         one.ratio = [1.0 if one is rounds[0] else 2.0] * len(one.flows)

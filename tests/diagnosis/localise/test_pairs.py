@@ -1,4 +1,4 @@
-"""Rounds of disjoint pairs: every two hosts meet once, nobody twice in a round, and no more of them than allowed."""
+"""Rounds of disjoint pairs: every two hosts meet once, no host is in two pairs of a round, and the load is limited."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.fat_tree import parse_fat_tree
-from railwright.diagnosis.localise.flows import filled
+from railwright.diagnosis.localise.flows import class_loads
 from railwright.diagnosis.localise.pairs import disjoint_pairs, pair_rounds, split_rounds
 from railwright.diagnosis.localise.procedure import Rounds, carry_out, locate
 from railwright.locate.host_fabric import build_host_fabric
@@ -36,7 +36,7 @@ def test_both_hosts_of_a_pair_send_on_every_rail_and_no_link_carries_more_than_i
     for one in pair_rounds(fabric, Random(1)):
         assert len(one.flows) == 16
         sent += hosts_of(fabric, one.flows)
-        assert max(filled(fabric, one.flows).values()) <= 1 + 1e-9
+        assert max(class_loads(fabric, one.flows).values()) <= 1 + 1e-9
     assert sorted(sent) == sorted([ends for pair in combinations(fabric.hosts, 2) for ends in (pair, pair[::-1])] * 2)
 
 

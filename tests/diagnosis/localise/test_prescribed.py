@@ -1,4 +1,4 @@
-"""A search over an InfiniBand subnet, whose tables prescribe the one way between two ports."""
+"""A search over an InfiniBand subnet, whose tables prescribe one path between two ports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from railwright.diagnosis.localise import trial
-from railwright.diagnosis.localise.flows import filled
+from railwright.diagnosis.localise.flows import class_loads
 from railwright.diagnosis.localise.prescribed import (
     PrescribedCover,
     PrescribedScreen,
@@ -52,7 +52,7 @@ def test_every_pair_of_ports_has_one_way_that_the_tables_lead(routing):
 
 
 def test_a_way_is_the_one_that_the_tables_name():
-    """leaf3 sends what is for host0 out of port 5, which leads to spine0 (both by the recorded text)."""
+    """leaf3 forwards packets for host0 through port 5, which leads to spine0 (both in the recorded text)."""
     found = fabric("ftree")
     source, destination = found.hosts.index("host12"), found.hosts.index("host0")
     path = found.ways(source, destination)
@@ -67,7 +67,7 @@ def test_rounds_overfill_nothing_and_reach_all_links(routing):
     for _ in range(4):
         one = screen.round()
         assert len({flow.source for flow in one.flows}) == len(one.flows) == len({f.destination for f in one.flows})
-        load = filled(found, one.flows)
+        load = class_loads(found, one.flows)
         assert max(load.values()) <= 1 + 1e-6
         crossed |= load.keys()
         if routing == "ftree":
@@ -93,7 +93,7 @@ def test_the_cover_is_of_every_pair():
     rounds = list(PrescribedCover(found).rounds(Random(0)))
     pairs = [(flow.source, flow.destination) for one in rounds for flow in one.flows]
     assert len(pairs) == len(set(pairs)) == 16 * 15
-    assert all(max(filled(found, one.flows).values()) <= 1 + 1e-6 for one in rounds)
+    assert all(max(class_loads(found, one.flows).values()) <= 1 + 1e-6 for one in rounds)
     with pytest.raises(UsageError, match="one path for each pair"):
         plan_cover(found, "leaf")
 
@@ -102,7 +102,7 @@ def test_tables_that_lead_nowhere_or_in_a_circle_give_no_way():
     lines = text("ftree.tables").splitlines()
     begin = next(number for number, line in enumerate(lines) if "(leaf3)" in line)
     of_host0 = next(number for number in range(begin, len(lines)) if lines[number].startswith("0x0001 "))
-    for port in ("015", "255", "002"):  # where nothing is plugged, what is dropped, and another host
+    for port in ("015", "255", "002"):  # an empty port, the port that drops packets, and another host's port
         changed = [*lines[:of_host0], f"0x0001 {port} : (x)", *lines[of_host0 + 1 :]]
         found = fabric_of_subnet(parse_subnet(text("ftree.cables"), "\n".join(changed)))
         source, destination = found.hosts.index("host12"), found.hosts.index("host0")

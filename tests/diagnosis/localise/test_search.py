@@ -1,4 +1,4 @@
-"""A simulated search finds what is wrong, and nothing else."""
+"""A simulated search finds the faults and nothing else."""
 
 from random import Random
 
@@ -60,7 +60,7 @@ def test_a_map_that_is_wrong_for_some_flows_accuses_nobody_and_hides_little() ->
     ],
 )
 def test_a_line_card_accuses_neither_its_switch_nor_what_is_cabled_to_it(words: str, card: str) -> None:
-    """Also where every flow over the rest of the switch crosses the card."""
+    """This also holds if every flow over the rest of the switch crosses the card."""
     fabric = parse_fat_tree(words.split())
     wrong = missed = right = 0
     for seed in range(3):
@@ -138,7 +138,7 @@ def test_two_parts_of_one_chain_are_each_others_alternative() -> None:
 
 def test_max_min_sharing_gives_the_rest_to_who_can_use_it() -> None:
     fabric = parse_fat_tree(["hosts=4", "gpus=1", "tiers=1"])
-    # Two flows leave port 0, and one of them arrives at a port that has a fifth left.
+    # Two flows leave port 0, and one of them arrives at a port with a fifth of its capacity.
     rates = share_out(fabric, [1.0, 1.0], [(0, 3), (0, 5)], {3: 0.2})
     assert rates == pytest.approx([0.2, 0.8])
 
@@ -187,7 +187,7 @@ def test_a_wrong_map_sends_flows_over_other_links_than_believed() -> None:
 
 @pytest.mark.parametrize(("below", "leaves"), [(8, 4), (4, 4), (2, 4)])
 def test_a_slow_uplink_that_several_share_accuses_nobody_below_it(below: int, leaves: int) -> None:
-    """With one spine all traffic of a leaf shares one link; if both directions are slow, so is half of all flows."""
+    """With one spine all traffic of a leaf shares one link; if both directions are slow, half of all flows are."""
     hosts = [f"host{number}" for number in range(below * leaves)]
     cables = [CableSpec(host, "", f"leaf{number // below}", "", 1.0) for number, host in enumerate(hosts)]
     cables += [CableSpec(f"leaf{leaf}", "", "spine0", "", below) for leaf in range(leaves)]
@@ -203,4 +203,4 @@ def test_a_slow_uplink_that_several_share_accuses_nobody_below_it(below: int, le
 def test_rounds_in_which_nothing_arrived_have_suspects_and_no_error() -> None:
     fabric = parse_fat_tree(["hosts=4", "gpus=1", "leaf-down=2"])
     evidence = observe(fabric, [Round([Flow(0, 1, (0,), 1.0)], [0.0])])
-    assert evidence.slow() == [0]
+    assert evidence.slow_flows() == [0]

@@ -1,4 +1,4 @@
-"""Results of a machine with eight GPUs, for tests of what is said of single ones."""
+"""Results of a machine with eight GPUs, for tests of findings about single GPUs."""
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ HEALTHY = {"gpu_samples": 12, "gpu_clock_min_hz": 1980e6, "gpu_clock_median_hz":
 
 
 def machine():
-    """Eight H100 whose clocks are known."""
+    """A machine with eight H100 with known clocks."""
     host = expand("hgx-h100", {})
     clocks = {"sm_clock_max_hz": 1980e6, "sm_clock_application_hz": 1980e6}
     return replace(host, devices=tuple(replace(device, facts={**device.facts, **clocks}) if device.kind == "gpu"

@@ -1,4 +1,4 @@
-"""GPUs that held a run back are named: throttled or at low clocks; and the report says what was watched."""
+"""GPUs that held a run back, throttled or at low clocks, are named, and the samples are summarized."""
 
 import pytest
 from tests.diagnosis.peers.gpu_points import HEALTHY, findings, host_copies, machine, measured
@@ -70,7 +70,7 @@ def test_a_low_clock_without_a_reason_is_named():
 
 
 def test_one_low_sample_among_others_is_a_gpu_that_has_just_begun():
-    """Four H200 showed 690 MHz once, at the start of a launch, and 1980 in the other samples of that GPU."""
+    """On four H200 one sample showed 690 MHz, at the start of a launch, and the other samples of that GPU 1980."""
     begun = HEALTHY | {"gpu_clock_min_hz": 690e6, "gpu_clock_min_of": "gpu2"}
     assert findings(measured("gpu2>gpu3", 300e9, settings=begun)) == []
 

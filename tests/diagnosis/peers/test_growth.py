@@ -1,4 +1,4 @@
-"""Groups of hosts that are merged: what a merge gains, which one loses, and what is at fault."""
+"""Merged groups of hosts: the gain of each merge, the merges that lose, and the parts at fault."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reached(group, value, *, launch=0, share=1.0, reason=""):
 
 
 def grown(hosts, rate, leaf=2, launches=1, seed=0):
-    """Results and search of hosts whose groups reach what `rate` says of their members, with 2 % of noise."""
+    """Results and search of hosts whose groups reach `rate` of their members, with 2 % noise."""
     noise = random.Random(seed)
     search = Doubling(hosts, lambda host: (hosts.index(host) // leaf, hosts.index(host)))
     results = []
@@ -39,7 +39,7 @@ def grown(hosts, rate, leaf=2, launches=1, seed=0):
             results += [
                 reached(group, rate(group.members) * noise.gauss(1, 0.02), launch=launch) for launch in range(launches)
             ]
-        search.passed({group: is_healthy(group.members, results) for group in level})
+        search.record_results({group: is_healthy(group.members, results) for group in level})
         assert search.rounds < 100
     return results, search
 
@@ -60,7 +60,7 @@ def test_groups_that_gain_end_in_one_and_nothing_is_named():
 
 
 def test_groups_1_and_2_merge_and_3_and_4_gain_nothing():
-    # Four groups on four leaves; what leaves the fourth is slow, so that it adds nothing to anybody.
+    # Four groups on four leaves; traffic that leaves the fourth is slow, so no merge with it gains.
     def rate(group):
         alone = 10e9 * len(group)
         return alone / 2 if len(group) > 1 and "host3" in group else alone
@@ -97,7 +97,7 @@ def test_a_merge_that_is_below_the_others_of_its_size_loses_though_it_gains_most
     alone = [reached(Group((host,)), 10e9) for host in names(8)]
     results = [*alone, *(reached(pair, 19e9) for pair in pairs[:3]), reached(pairs[3], 16.5e9)]
     assert accused(results) == {("hosts host6", "hosts host7"): "possible"}
-    # Below all others alike nothing is named: that is the fabric, and it still gains.
+    # If all merges are equally below the sum, none is reported: the fabric limits them, and they still gain.
     assert accused([*alone, *(reached(pair, 16.5e9) for pair in pairs)]) == {}
 
 

@@ -1,4 +1,4 @@
-"""Hosts that were measured each by itself: their order, and which of them is called slow."""
+"""Hosts that were measured separately: their order, and the slow ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank that takes longer than the others for the same work is named, where it is slow in every launch."""
+"""A rank that takes longer than the others for the same work is named if it is slow in every launch."""
 
 from __future__ import annotations
 

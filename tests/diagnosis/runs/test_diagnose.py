@@ -1,4 +1,4 @@
-"""A whole run, judged: ceilings of the same run, curves, causes and the exit status."""
+"""The verdicts on a whole run: limits measured in the same run, curves, causes and the exit status."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_transfer_within_a_host_is_held_against_the_memory_copy_of_the_same_ru
     ("value", "state"),
     [
         (6.20e9, "ok"),
-        (5.55e9, "unknown"),  # measured on a healthy machine with 2 H200; others of its kind copy 5.46 and 6.09
+        (5.55e9, "unknown"),  # measured on a healthy machine with 2 H200; others of its kind reach 5.46 and 6.09
         (2.9e9, "slow"),
     ],
 )
@@ -95,7 +95,7 @@ def test_ok_is_against_the_fastest_copy_slow_against_the_slowest_and_nothing_bet
 
 
 def test_a_transfer_may_reach_what_a_copy_of_half_its_size_reaches() -> None:
-    """Two processes hold in two cores' caches what one thread holds in one core's."""
+    """Two processes keep the data in the caches of two cores, one thread in those of one core."""
     transfer = measured("kv_transfer", 26e9, size_bytes=MIB)
     both = [*copies(17e9, size=MIB), *copies(29e9, size=MIB // 2)]
     path = path_of(judged([*both, transfer]), "kv_transfer")
@@ -112,9 +112,9 @@ def test_a_transfer_may_reach_what_a_copy_of_half_its_size_reaches() -> None:
         (20.9e9, 11.5e9, "ok"),  # measured on a VM with 2 cores, whose thread copies 1 MiB in its caches
         (16.4e9, 11.5e9, "ok"),
         (16.2e9, 11.5e9, "slow"),
-        (20.9e9, 44e9, "slow"),  # memory itself could give half of 44
+        (20.9e9, 44e9, "slow"),  # memory could reach half of 44
         (22.1e9, 44e9, "ok"),
-        (24.4e9, 60e9, "slow"),  # a larger copy that is faster says no more than that it is one of memory
+        (24.4e9, 60e9, "slow"),  # a faster larger copy proves only that it is a copy of memory
     ],
 )
 def test_within_caches_a_third_of_a_copy_is_expected_and_half_of_one_of_memory(
@@ -284,13 +284,13 @@ def test_a_degraded_link_is_the_cause_of_a_slow_drive() -> None:
 
 
 def test_the_exit_status_is_the_worst_that_was_found() -> None:
-    """All ok is 0; one unknown is 3; one slow is 1, whatever else there is; nothing at all is 3."""
+    """0 if all are ok, 1 if any is slow, otherwise 3, also for an empty run."""
     ok = measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=2 * MIB)
     slow = measured("kv_transfer", 1e9, operation="READ", size_bytes=2 * MIB)
     assert judged([]).exit_status == 3
     for with_slow, order in itertools.product((True, False), (1, -1)):
         results = [*copies(10e9), ok, *([slow] if with_slow else [])][::order]
-        # memory_copy itself is unknown or held against the channels: only `slow` outranks that
+        # memory_copy is unknown or compared with the memory channels: only `slow` outranks that
         assert judged(results).exit_status == (1 if with_slow else judged(copies(10e9)).exit_status)
 
 

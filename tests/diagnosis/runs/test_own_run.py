@@ -1,4 +1,4 @@
-"""Tables of OSU inside one host, held against a run of ours on the same host."""
+"""OSU tables inside one host, compared with our own run on the same host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables recorded on a real machine with one fault laid in each: is it seen, and is it named?"""
+"""Tables recorded on a real machine with one injected fault each, which must be detected and named."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from railwright.topology.sources.load import load
 
 RAW = sorted(Path("testdata/explain/2xh200").glob("*.txt"))
 FAULT_OF = {"channels": "few_channels", "off": "p2p_disabled", "socket": "p2p_disabled"}
-# docs/measured/2xh200/README.md says why.
+# docs/measured/2xh200/README.md gives the reason.
 NOT_NAMED = {"broadcast-8-channels", "broadcast-p2p-off"}
 SECOND = {"all_gather-8-channels", "all_reduce-1-channels", "alltoall-1-channels", "broadcast-4-channels",
           "alltoall-8-channels", "reduce_scatter-8-channels"}  # fmt: skip
@@ -54,7 +54,7 @@ def test_a_slowed_table_is_slow_and_its_fault_is_named(path):
     right = FAULT_OF[path.stem.rpartition("-")[2]]
     named = [one.fault for one in supposed]
     if path.stem in NOT_NAMED:
-        assert right not in named[:2]  # if it is one day, the page must say so
+        assert right not in named[:2]  # if this changes, update the page
         return
     assert right in named[: 2 if path.stem in SECOND else 1], named
     assert all(one.tell_apart for one in supposed)

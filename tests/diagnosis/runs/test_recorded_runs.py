@@ -1,4 +1,4 @@
-"""The archived runs of real machines, judged again: what is healthy is never slow, what was slowed always is."""
+"""The archived runs of real machines, judged again: healthy machines are never slow, slowed ones always are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_UNKNOWN = 12
 
 @functools.cache
 def archived(subject, part, folder):
-    """The judged runs of an archive whose names have that part."""
+    """Return the judged runs of an archive whose names contain the part."""
     found = {}
     with tarfile.open(f"docs/measured/{subject}/records.tar.xz") as archive:
         for member in archive:

@@ -1,4 +1,4 @@
-"""A machine whose references are a tenth of what its class has is told so; a healthy one, or a stranger, is not."""
+"""Baselines at a tenth of those of their class are reported; healthy ones and those of unknown classes are not."""
 
 from __future__ import annotations
 

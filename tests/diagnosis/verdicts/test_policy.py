@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from railwright.diagnosis.verdicts.judged import JudgedPath, Verdict
-from railwright.diagnosis.verdicts.policy import parse_requirements, required_status, unmet
+from railwright.diagnosis.verdicts.policy import find_unmet, parse_requirements, required_status
 from railwright.errors import UsageError
 from railwright.workflows.requirements import load_requirements
 
@@ -19,7 +19,7 @@ def path(benchmark, way="memory0>memory0", state="ok"):
 
 
 def status(paths, *lines):
-    return required_status(unmet(paths, parse_requirements(lines, KNOWN)))
+    return required_status(find_unmet(paths, parse_requirements(lines, KNOWN)))
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def status(paths, *lines):
 def test_a_required_path_decides_and_no_other_does(state, expected):
     paths = (path("mpi_latency", state=state), path("gpu_copy", state="slow"))
     assert status(paths, "mpi_latency") == expected
-    assert unmet(paths, parse_requirements(["mpi_latency"], KNOWN)) == (
+    assert find_unmet(paths, parse_requirements(["mpi_latency"], KNOWN)) == (
         () if state == "ok" else (("mpi_latency memory0>memory0", state),)
     )
 

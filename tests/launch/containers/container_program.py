@@ -1,6 +1,6 @@
-"""A process such as a container runtime leaves: it makes its own /dev, /sys, limits and filters, and becomes `sleep`.
+"""A stand-in for a container's process: it sets up its own /dev, /sys, limits and filters, and becomes `sleep`.
 
-Started inside new namespaces (`unshare`); the argument is `cgroup.procs` of the control group to join.
+It is started in new namespaces (`unshare`). The argument is `cgroup.procs` of the control group to join.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ def run(*words):
 
 
 def filter_io_uring():
-    """The call fails, as under Docker's default profile; all others pass."""
+    """Make io_uring_setup fail, as Docker's default profile does, and allow all other calls."""
     instructions = b"".join(
         struct.pack("=HBBI", *one)
         for one in ((0x20, 0, 0, 0), (0x15, 0, 1, _IO_URING_SETUP), (0x06, 0, 0, _FAILS_WITH_EPERM),
@@ -49,4 +49,4 @@ os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 for capability in (_SYS_PTRACE, _IPC_LOCK):
     assert libc.prctl(24, capability, 0, 0, 0) == 0
 filter_io_uring()
-os.execvp("sleep", ["sleep", "3600"])  # what is bounded holds from a program's start on
+os.execvp("sleep", ["sleep", "3600"])  # exec, because some limits apply only from a program's start

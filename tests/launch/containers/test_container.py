@@ -1,4 +1,4 @@
-"""A container beside its host: our ranks have what its processes have, by namespaces, a cgroup and limits made here."""
+"""A container and its host: ranks adopt the namespaces, cgroup and limits of the container, which the test creates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Container(NamedTuple):
 
 
 def the_group() -> tuple[Path, dict[str, str]]:
-    """A control group of our own, not made yet, and what rations its CPU time: one and a half CPUs."""
+    """Return the path of a new control group, and the files that limit it to one and a half CPUs."""
     name = f"rwt-container-{os.getpid()}"
     first, second = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
     if (first / "cpu.cfs_quota_us").exists():
@@ -56,7 +56,7 @@ def the_group() -> tuple[Path, dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def container() -> Iterator[Container]:
-    """A process with a small /dev and /dev/shm, little locked memory, one CPU, no network and a filter of calls."""
+    """A process with a small /dev and /dev/shm, little locked memory, one CPU, no network and a seccomp filter."""
     group, ration = the_group()
     group.mkdir()
     for file, value in ration.items():
@@ -83,8 +83,8 @@ def inside(container: Container, tmp_path: Path, line: str) -> subprocess.Popen[
 
 
 def test_a_program_has_what_the_container_has(container, tmp_path, monkeypatch):
-    monkeypatch.setenv("NCCL_DEBUG", "INFO")  # ours, which the container lacks
-    (tmp_path / "show.py").write_text(SHOW)  # the files are those of this host
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")  # in our environment, but not in that of the container
+    (tmp_path / "show.py").write_text(SHOW)  # ranks see this host's files
     process = inside(container, tmp_path, f"{sys.executable} -I {tmp_path}/show.py")
     told = json.loads(process.communicate()[0])
     assert process.returncode == 0
@@ -100,7 +100,7 @@ def test_a_program_has_what_the_container_has(container, tmp_path, monkeypatch):
     assert told["oom"] == "1000"
     assert told["ipc"] == container.ipc
     assert told["variables"] == {"UCX_TLS": "tcp,self"}
-    # Nothing of it became the host's, and the container's own process goes on.
+    # The host is unchanged, and the container's own process still runs.
     assert os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize != 48 * 2**20
     assert "\nState:\tS" in Path(f"/proc/{container.pid}/status").read_text()
     assert "\nTracerPid:\t0" in Path(f"/proc/{container.pid}/status").read_text()

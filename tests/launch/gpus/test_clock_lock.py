@@ -1,4 +1,4 @@
-"""Clocks of GPUs are locked while a launch runs and given back however it ends, over a stand-in for NVML."""
+"""GPU clocks are locked while a launch runs and reset however it ends. NVML is a stand-in."""
 # ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JOB = SimpleNamespace(
 
 @pytest.fixture
 def clocks(stand_ins, tmp_path):
-    """The variables of a machine with two GPUs, and what NVML was asked of their clocks."""
+    """The environment of a machine with two GPUs, and the requests to NVML for their clocks."""
     file = tmp_path / "clocks"
     variables = os.environ | environment(stand_ins, *ADDRESSES, STANDIN_NVML_CLOCK_FILE=str(file))
     return variables, lambda: file.read_text().splitlines() if file.exists() else []
@@ -68,7 +68,7 @@ def test_they_are_given_back_when_we_are_killed(clocks, number):
 
 def test_one_that_cannot_be_locked_gives_the_others_back_and_says_why(clocks):
     variables, asked = clocks
-    with pytest.raises(CannotJudge, match="the clocks of the GPUs cannot be locked") as caught:
+    with pytest.raises(CannotJudge, match="the GPU clocks cannot be locked") as caught:
         ClockLock(JOB, variables | {"STANDIN_NVML_CLOCK_DENIED": "1"}).__enter__()
     assert "needs root" in caught.value.hint
     assert asked() == [LOCKED[0], *RESET]

@@ -1,4 +1,4 @@
-"""GPUs are sampled while they are measured, results say what was seen, and a busy GPU is refused."""
+"""GPUs are sampled during a measurement, results report their states, and a busy GPU is refused."""
 
 import os
 import time
@@ -129,7 +129,7 @@ RESULT = Result(benchmark="b", quantity="latency_s", path="gpu0>gpu1", settings=
 def watched(variables, machine, ready):
     with GpuWatch(job_on(machine), variables) as watch:
         wait_until(lambda: ready(watch), "what the watch waits for")
-        return watch.joined(RESULT)
+        return watch.add_samples(RESULT)
 
 
 def test_a_launch_is_watched_by_a_child(stand_ins, machine):  # noqa: F811
@@ -156,7 +156,7 @@ def test_a_result_without_samples_says_so_and_why(stand_ins, machine, changed, w
 
     def is_known(watch):
         sampled = watch._child is None or len(watch._child.output) >= 2
-        return sampled or TOO_SHORT != watch._why_not() == why
+        return sampled or TOO_SHORT != watch._explain_missing() == why
 
     result = watched(os.environ | environment(stand_ins, *ADDRESSES, **changed), machine, is_known)
     assert result.settings == {"iterations": 7, "gpu_samples": 0, "gpu_not_watched": why}
@@ -167,7 +167,7 @@ def test_the_last_words_of_a_sampler_that_ended_are_kept(machine, monkeypatch):
     watch = with_samples(machine)
     monkeypatch.setattr(watch._child, "poll", lambda: 1)
     watch._child.output.append("NVMLError_LibraryNotFound: NVML Shared Library Not Found")
-    why = watch.joined(RESULT).settings["gpu_not_watched"]
+    why = watch.add_samples(RESULT).settings["gpu_not_watched"]
     assert (
         why
         == "the sampler ended: exit status 1, its output: 'NVMLError_LibraryNotFound: NVML Shared Library Not Found'"
@@ -187,7 +187,7 @@ def test_the_sampler_keeps_off_the_cpus_of_ranks(machine):
 
 
 def with_samples(machine, *samples):
-    """A watch that has got those samples, without its child."""
+    """A watch with the given samples, without its child."""
     watch = GpuWatch(job_on(machine), dict(os.environ))
     watch._child.output.clear()
     watch._taken = list(samples)
@@ -205,20 +205,20 @@ def test_samples_belong_to_the_result_in_whose_time_they_were_taken(machine, mon
     samples = [sample(at, (1000 + at, 0), (1980, 0)) for at in range(30)]
     watch = with_samples(machine, *samples)
     now[0] = 5.5
-    assert seen(watch.joined(RESULT)) == 1001  # the very first has none before it
+    assert seen(watch.add_samples(RESULT)) == 1001  # the very first sample follows no other
     now[0] = 9.5
-    assert seen(watch.joined(RESULT)) == 1006
-    now[0] = 9.52  # measured together with the one before
-    assert seen(watch.joined(RESULT)) == 1006
+    assert seen(watch.add_samples(RESULT)) == 1006
+    now[0] = 9.52  # measured together with the previous result
+    assert seen(watch.add_samples(RESULT)) == 1006
     now[0] = 15.5
     watch.mark()
     now[0] = 16.9
     watch.mark()  # a later step of the same result
     now[0] = 17.5
-    assert seen(watch.joined(RESULT)) == 1016
+    assert seen(watch.add_samples(RESULT)) == 1016
     watch.mark()
-    now[0] = 17.52  # a short point of its own: no sample fell into it
-    short = watch.joined(RESULT)
+    now[0] = 17.52  # a separate short result, during which no sample was taken
+    short = watch.add_samples(RESULT)
     assert (short.settings["gpu_samples_of"], short.settings["gpu_samples"]) == ("launch", 17)
     assert short.evidence[0].seen == "NVML, 17 samples of gpu0, gpu1 earlier in its launch"
 
@@ -228,9 +228,9 @@ def test_results_that_share_samples_say_so(machine, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     watch = with_samples(machine, *(sample(at, (1980, 0), (1980, 0)) for at in range(6)))
     watch._since = 0.0
-    first = watch.joined(RESULT)
+    first = watch.add_samples(RESULT)
     now[0] = 5.52
-    second = watch.joined(RESULT)
+    second = watch.add_samples(RESULT)
     assert "gpu_samples_of" not in first.settings
     assert second.settings == first.settings | {"gpu_samples_of": "the result before it"}
 
@@ -239,7 +239,7 @@ def test_a_short_result_before_any_sample_says_that_it_was_too_short(machine, mo
     monkeypatch.setattr(time, "monotonic", lambda: 1.2)
     watch = with_samples(machine, sample(0, (345, IDLE), (345, IDLE)), sample(1, (1980, 0), (345, IDLE)),
                          sample(2, (1200, THERMAL), (1980, 0)))  # fmt: skip
-    assert watch.joined(RESULT).settings == {"iterations": 7, "gpu_samples": 0, "gpu_not_watched": TOO_SHORT}
+    assert watch.add_samples(RESULT).settings == {"iterations": 7, "gpu_samples": 0, "gpu_not_watched": TOO_SHORT}
 
 
 @pytest.mark.parametrize(
@@ -254,12 +254,12 @@ def test_a_sampler_that_stopped_does_not_vouch_for_what_came_after(machine, monk
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     watch = with_samples(machine, *(sample(at, (1980, 0), (1980, 0)) for at in range(6)))
     watch._since = 0.0
-    assert watch.joined(RESULT).settings["gpu_samples"] == 5
+    assert watch.add_samples(RESULT).settings["gpu_samples"] == 5
     watch._child.poll = lambda: status
     now[0] = after_s - 0.1
     watch.mark()
     now[0] = after_s
-    assert watch.joined(RESULT).settings == {"iterations": 7, "gpu_samples": 0, "gpu_not_watched": why}
+    assert watch.add_samples(RESULT).settings == {"iterations": 7, "gpu_samples": 0, "gpu_not_watched": why}
 
 
 def test_a_long_launch_keeps_the_last_samples_only(machine, monkeypatch):
@@ -267,14 +267,14 @@ def test_a_long_launch_keeps_the_last_samples_only(machine, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     watch = with_samples(machine, *(sample(at, (1980, 0), (1980, 0)) for at in range(1000)))
     watch._since = 999.9
-    assert watch.joined(RESULT).settings["gpu_samples"] == gpu_watch._KEPT_SAMPLES - 1
+    assert watch.add_samples(RESULT).settings["gpu_samples"] == gpu_watch._KEPT_SAMPLES - 1
     assert len(watch._taken) == gpu_watch._KEPT_SAMPLES
 
 
 def test_waived_and_failed_results_are_left_alone(machine):
     watch = with_samples(machine, *(sample(at, (1980, 0)) for at in range(5)))
     waived = Result(benchmark="b", quantity="latency_s", path="gpu0>gpu1", outcome="waived", reason="no GPU")
-    assert watch.joined(waived) is waived
+    assert watch.add_samples(waived) is waived
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_an_old_driver_is_asked_by_its_older_names(stood_in):
 
 
 def test_a_line_on_standard_error_is_no_answer(stood_in, monkeypatch, tmp_path):
-    """As a `.pth` file, a debug build or an import hook prints one before the program begins."""
+    """A `.pth` file, a debug build or an import hook may print such a line before the program starts."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nprint('[0] {a warning}', file=sys.stderr)\n")
     stood_in(STANDIN_NVML_PROCESSES="1", PYTHONPATH=str(tmp_path))
     with pytest.raises(CannotJudge, match="gpu0 is busy"):

@@ -1,4 +1,4 @@
-"""A job whose log is lost, cut or left: by a stand-in for kubectl, since no real cluster does so when asked to."""
+"""A job whose log is lost, cut off or abandoned, with a stand-in for kubectl, since real clusters do this rarely."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cluster:
         self.pods()
 
     def pods(self, phase: str = "Running", **terminated: object) -> None:
-        """The states of both pods; the first one's may have an end."""
+        """Set the states of both pods. The first pod may have ended."""
         states = [{"terminated": terminated} if terminated else {"running": {}}, {"running": {}}]
         items = [{"metadata": {"name": f"job-{i}-x", "annotations": {INDEX: str(i)}}, "spec": {"nodeName": f"node{i}"},
                   "status": {"phase": phase if i == 0 else "Running", "containerStatuses": [{"state": states[i]}]}}
@@ -40,13 +40,13 @@ class Cluster:
         new.replace(self.folder / "pods.json")
 
     def log(self, number: int, lines: list[str], *, hold: bool = False) -> None:
-        """The log's content at each successive read."""
+        """Set the content of the log at the read with this number."""
         if hold:
             (self.folder / f"hold.{number}").touch()
         (self.folder / f"log.{number}").write_text("".join(f"{line}\n" for line in lines))
 
     def asked(self) -> list[str]:
-        """The words that kubectl was given."""
+        """The arguments that kubectl received."""
         path = self.folder / "asked"
         return path.read_text().splitlines() if path.exists() else []
 
@@ -67,7 +67,7 @@ def measured(driver_of_module: Driver) -> bytes:
 
 @pytest.fixture
 def cluster(railwright: Driver, measured: bytes) -> Cluster:
-    """A job of two pods, whose log has those records."""
+    """A job of two pods whose log contains these records."""
     writer = FrameWriter()
     lines = ["plan: told in the pod"]
     for record in measured.splitlines():

@@ -21,7 +21,7 @@ from railwright.launch.kubernetes.wanted import KubernetesRequest, describe_cost
 from railwright.results.records import End
 
 RUNTIME_LINE = 16 * 1024
-"""Longer lines of a container are cut by its runtime."""
+"""A container's runtime cuts longer lines."""
 
 
 def noise(size: int) -> bytes:
@@ -43,11 +43,11 @@ def test_records_comewhole_through_lines_that_no_runtime_cuts():
     for line in log_of():
         assert len(line) < 4096 < RUNTIME_LINE
         assert reader.read(line)
-        found += reader.records()  # as they come
+        found += reader.records()  # after every line
     assert found == RECORDS
-    assert (reader.status, reader.is_complete, reader.lost()) == (0, True, "")
+    assert (reader.status, reader.is_complete, reader.describe_loss()) == (0, True, "")
     assert not reader.read("done: mpi_latency (1 launch)")
-    assert FrameReader().lost() == "the end is missing"
+    assert FrameReader().describe_loss() == "the end is missing"
 
 
 def test_lines_that_come_twice_or_late_are_taken_once():
@@ -58,7 +58,7 @@ def test_lines_that_come_twice_or_late_are_taken_once():
     for line in shuffled:
         reader.read(line)
         found += reader.records()
-    assert found == RECORDS  # in their order, whatever that of the lines was
+    assert found == RECORDS  # in order, whatever the order of the lines
     assert (reader.status, reader.is_complete) == (3, True)
 
 
@@ -70,9 +70,9 @@ def test_what_rotation_took_is_counted_and_all_else_is_kept():
             for line in lines[:first] + lines[after:]:
                 reader.read(line)
                 found += reader.records()
-            found += reader.rest()
+            found += reader.records_after_gaps()
             assert not reader.is_complete
-            assert reader.lost()
+            assert reader.describe_loss()
             assert [record for record in RECORDS if record in found] == found, (first, after)
             hit = sum(any(line in lines[first:after] for line in one) for one in grouped(lines))
             assert len(found) == len(RECORDS) - hit, (first, after)
@@ -95,9 +95,10 @@ def test_lines_that_were_cut_or_forged_are_no_records_and_no_text():
     reader = FrameReader()
     for line in lines:
         reader.read(line if line != lines[3] else line[:1000])
-    assert [*reader.records(), *reader.rest()] == [record for record in RECORDS if len(record[1]) < 50_000]
+    found = [*reader.records(), *reader.records_after_gaps()]
+    assert found == [record for record in RECORDS if len(record[1]) < 50_000]
     assert reader.damaged == 1
-    assert reader.lost() == "1 of the records were damaged"
+    assert reader.describe_loss() == "1 of the records were damaged"
     for forged in ("railwright-frame:0:../../etc/passwd:=:AAAA", "railwright-frame:x:end:=:", "railwright-frame:"):
         reader = FrameReader()
         assert reader.read(forged)
@@ -188,8 +189,8 @@ def test_complaints_are_those_about_the_job_and_what_it_made():
     items = [{"involvedObject": {"kind": "Pod", "name": name}, "reason": reason, "message": message, "type": "Warning"}
              for name, reason, message in told]  # fmt: skip
     events = msgspec.json.decode(json.dumps({"items": items}), type=Events)
-    assert events.of("rw") == "FailedCreate: exceeded quota"
-    assert events.of("r") == ""
+    assert events.find_warning("rw") == "FailedCreate: exceeded quota"
+    assert events.find_warning("r") == ""
 
 
 ASKED = KubernetesRequest(3, "railwright:1", 8, "team-a", 8, ("nvidia.com/mlnx_vf=1",), ("rail1", "infra/rail2@net2"),
@@ -211,7 +212,7 @@ def test_an_indexed_job_asks_for_what_was_wanted_and_ends_whoever_is_gone():
     assert template["spec"]["subdomain"] == "rw"
     assert template["spec"]["automountServiceAccountToken"] is False
     assert {"name": "NCCL_IB_HCA", "value": "mlx5"} in container["env"]
-    beside = named.beside("uid", b"private", b"public")["items"]
+    beside = named.owned_objects("uid", b"private", b"public")["items"]
     for one in beside:
         (owner,) = one["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"], owner["uid"]) == ("Job", "rw", "uid")
@@ -261,7 +262,7 @@ def test_the_plan_tells_gpu_hours():
     assert said.startswith("Kubernetes: an Indexed Job of 3 pods on as many nodes, in namespace team-a, for at most 30")
     assert said.endswith("at most 12 GPU hours (3 x 8 GPUs), 4 by the plan")
     assert describe_cost(KubernetesRequest(2, "i"), "mpijob", "n", 1800.0, 60.0).endswith("1 pod hours, no GPU hours")
-    assert KubernetesRequest(2, "i", limit_s=61.0, start_within_s=60.0).limited(5.0) == 180.0
+    assert KubernetesRequest(2, "i", limit_s=61.0, start_within_s=60.0).choose_limit(5.0) == 180.0
 
 
 def test_ssh_reaches_pods_under_the_names_of_their_nodes(tmp_path):

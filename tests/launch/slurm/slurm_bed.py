@@ -1,7 +1,7 @@
-"""A real Slurm for tests: its controller, munge, and nodes that are slurmd in network namespaces of this machine.
+"""A real Slurm for tests: a controller, munge, and one slurmd per node, each in a network namespace of this machine.
 
-Their hostnames are not the names that Slurm has for them. Nothing of it is in the system's folders: its
-configuration is the file that SLURM_CONF names. cgroups are left alone, so what they limit is not tested.
+The nodes' hostnames differ from their names in Slurm. SLURM_CONF names the configuration, so that no system folder is
+used. cgroups are not used, so their limits are not tested.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ NodeName=g[1-2] NodeAddr={address}.250 CPUs=8 Gres=gpu:h100:8 State=FUTURE
 
 
 def lacking() -> str:
-    """The missing parts of Slurm on this machine; empty if it has all."""
+    """Return the parts of Slurm that are missing on this machine."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     return ", ".join(name for name in NEEDED if shutil.which(name) is None)
@@ -72,7 +72,7 @@ def lacking() -> str:
 
 @dataclass(frozen=True)
 class Bed:
-    """A running Slurm of some nodes."""
+    """A running Slurm with its nodes."""
 
     folder: Path
     name: str
@@ -84,7 +84,7 @@ class Bed:
         return {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def ask(self, *words: str) -> str:
-        """Return the output of a Slurm command; fail the test if the command fails."""
+        """Run a Slurm command and return its output. Fail the test if the command fails."""
         done = subprocess.run(words, env=os.environ | self.environment, text=True, capture_output=True, timeout=120)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
@@ -97,7 +97,7 @@ class Bed:
         return self.ask("squeue", "--noheader", "--format=%A").split()
 
     def start_node(self, node: str) -> None:
-        """Start its slurmd."""
+        """Start a node's slurmd."""
         for part in ("spool", "tmp"):
             (self.folder / node / part).mkdir(parents=True, exist_ok=True)
         named = f"hostname machine-{node} && exec slurmd -N {node}"
@@ -108,7 +108,7 @@ class Bed:
         return f"{self.name}-{node}"
 
     def kill_node(self, node: str) -> None:
-        """As when its power is lost: whatever runs there ends without a word."""
+        """Kill all processes of a node, as when it loses power."""
         for pid in self.processes_of(node):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -142,7 +142,7 @@ def _end(file: Path) -> None:
 
 @contextlib.contextmanager
 def slurm(folder: Path, count: int) -> Iterator[Bed]:
-    """A Slurm of that many nodes, all idle; nothing of it is left afterwards."""
+    """Start Slurm with the given number of idle nodes, and remove it afterwards."""
     name = f"rws{os.getpid() % 100_000}"
     bed = Bed(folder, name, tuple(f"n{number + 1}" for number in range(count)))
     address = f"198.18.{os.getpid() % 250}"

@@ -1,4 +1,4 @@
-"""Ranks on the nodes of a real Slurm: inside an allocation and by a submitted job; and how such jobs end early."""
+"""Ranks on the nodes of a real Slurm, inside an allocation and in a submitted job, and the early end of such jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from railwright.launch.slurm.job import SlurmJob, SlurmRequest, submit
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(lacking() != "", reason=f"waived: {lacking()}")]
 
 QUICK = ("run", "mpi_all_reduce", "--slurm", "-o", "sizes=9K", "--force")
-# One result at once; the second size then takes minutes.
+# The first result comes at once, and the second size takes minutes.
 ENDLESS = ("run", "mpi_bandwidth", "--slurm", "--nodes", "2", "-o", "pages=small", "-o", "sizes=8,64M", "--force")
 ON_N2_N3 = ("--sbatch=--nodelist=n2,n3",)
 WITHIN_S = 240.0
@@ -34,7 +34,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 @pytest.fixture(scope="module")
 def limited(bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> SlurmJob:
-    """A job of one minute, the least that Slurm has, that would take longer. It sleeps while other tests run."""
+    """A job that exceeds its limit of one minute, the minimum in Slurm. It runs while other tests do."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("SLURM_CONF", bed.environment["SLURM_CONF"])
         wanted = SlurmRequest(1, limit_s=60.0, more=("--nodelist=n4",))
@@ -55,7 +55,7 @@ def expect_nothing_left(bed: Bed, railwright: Driver, limited: SlurmJob) -> None
 
 
 def expect_measured(railwright: Driver, nodes: str, started_by: str) -> None:
-    """Its bytes were right, and crossed what joins the nodes."""
+    """Assert that the result was verified, and that its bytes crossed the bridge between the nodes."""
     result = railwright.results("mpi_all_reduce")[0]
     assert (result.outcome, result.hosts) == ("measured", 2), result.reason
     assert result.verification.bytes_wrong == 0
@@ -70,7 +70,7 @@ def expect_measured(railwright: Driver, nodes: str, started_by: str) -> None:
 def test_ranks_start_inside_an_allocation_in_the_order_of_the_hosts(railwright, in_slurm, limited, mpiruns, mpi, by):
     words = (*QUICK, "--start-by", by, "--mpirun", mpiruns[mpi], "--hosts", "n3,n2")
     done = allocated(railwright, *words)
-    assert done.status == 3, done.err  # nobody knows a limit between the nodes
+    assert done.status == 3, done.err  # the limit between the nodes is unknown
     expect_measured(railwright, "n3,n2", by)
     expect_nothing_left(in_slurm, railwright, limited)
 
@@ -82,7 +82,7 @@ def allocated(railwright: Driver, *words: str):
 
 
 def test_each_node_of_an_allocation_sends_to_each_other_one(railwright, in_slurm, limited):
-    """Slurm calls every rank 0 there: each is a step of its own."""
+    """There Slurm numbers every rank 0, because each is a separate step."""
     done = allocated(railwright, "prove", "--slurm", "--parts", "pairs", "--json", "--force")
     found = [msgspec.json.decode(line) for line in done.out.splitlines()]
     pairs = [(one["source"], one["destination"]) for one in found if one["record"] == "pair" and one["value"]]
@@ -102,7 +102,7 @@ def test_a_submitted_job_is_followed_and_judged(railwright, in_slurm, limited):
     assert done.status == 3, done.err
     assert "Slurm: 2 nodes of the default partition for at most 5.0 min: 0.17 node hours, no GPU hours" in done.err
     assert re.search(r"job \d+: running on n\[2-3\]\n", done.err), done.err
-    assert "done: mpi_all_reduce (1 launch)" in done.err  # its own words
+    assert "done: mpi_all_reduce (1 launch)" in done.err  # from the job's log
     assert done.out.count("3 paths: 3 unknown.") == 1
     expect_measured(railwright, "n2,n3", "srun")
     expect_nothing_left(in_slurm, railwright, limited)
@@ -120,7 +120,7 @@ def test_a_job_goes_on_without_the_shell_that_submitted_it(railwright, in_slurm,
 
 @pytest.fixture
 def endless(railwright, in_slurm):
-    """A submitted run with a first result, whose ranks are at the second size."""
+    """A submitted run that has its first result, and whose ranks measure the second size."""
     process = railwright.start(*ENDLESS, *ON_N2_N3)
     wait_until(lambda: railwright.results("mpi_bandwidth"), "a first result")
     return process
@@ -203,5 +203,5 @@ def test_a_job_is_watched_on_all_of_its_nodes(answer, in_slurm, limited):
     finally:
         in_slurm.ask("scancel", job)
     wait_until(lambda: set(in_slurm.jobs()) <= {limited.number}, "the end of the job")
-    assert "must be running, it is" in answer("watch", "--job", job, "--slurm", "--seconds", "1").err
+    assert "must be running, got state" in answer("watch", "--job", job, "--slurm", "--seconds", "1").err
     assert "has no process here" in answer("watch", "--job", job, "--seconds", "1").err

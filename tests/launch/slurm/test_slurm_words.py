@@ -29,10 +29,10 @@ def test_time_limits_are_read_as_slurm_does():
 
 
 def test_the_limit_follows_from_the_plan_in_whole_minutes():
-    assert SlurmRequest(2).limited(20.0) == 600.0
-    assert SlurmRequest(2).limited(1000.0) == 3000.0
-    assert SlurmRequest(2).limited(1001.0) == 3060.0
-    assert SlurmRequest(2, limit_s=61.0).limited(5000.0) == 120.0
+    assert SlurmRequest(2).choose_limit(20.0) == 600.0
+    assert SlurmRequest(2).choose_limit(1000.0) == 3000.0
+    assert SlurmRequest(2).choose_limit(1001.0) == 3060.0
+    assert SlurmRequest(2, limit_s=61.0).choose_limit(5000.0) == 120.0
 
 
 def test_words_that_sbatch_could_misread_are_refused():
@@ -40,7 +40,7 @@ def test_words_that_sbatch_could_misread_are_refused():
                     {"more": ("--wrap=ls",)}, {"more": ("--qos=a\nb",)}):  # fmt: skip
         with pytest.raises(UsageError):
             SlurmRequest(2, **options)
-    assert "--qos=high" in SlurmRequest(2, more=("--qos=high",)).words(600.0, Path("/out"))
+    assert "--qos=high" in SlurmRequest(2, more=("--qos=high",)).sbatch_command(600.0, Path("/out"))
 
 
 def test_nodes_are_counted_by_what_a_job_may_get():

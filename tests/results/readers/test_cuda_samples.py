@@ -1,4 +1,4 @@
-"""The CUDA samples: which cell is which copy, what halves and units become, and what is left out."""
+"""The CUDA samples: the copy of each cell, halved sums, units, and skipped cells."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_peers_that_are_slower_than_the_way_through_the_host_are_told_and_no_lin
     text = (THREADS / "156-p2pBandwidthLatencyTest-6x4090.txt").read_text()
     found = told(text, "rtx-4090-8gpu gpus=6")
     assert found.verdict.state == "slow"
-    assert any("at most 10.2 of 22.4 GB/s" in note for note in found.notes)
+    assert any("10.2 and 22.4 GB/s at best" in note for note in found.notes)
     assert [one.fault for one in found.hypotheses] == ["healthy"]
 
 

@@ -1,4 +1,4 @@
-"""Mails and pages of their archives are read as what was pasted into them."""
+"""Mails and pages of mail archives are read as the text that was pasted into them."""
 
 import pytest
 from tests.results.readers.recorded import THREADS

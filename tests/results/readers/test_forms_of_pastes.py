@@ -1,4 +1,4 @@
-"""A tool's output is the same whatever a page, a log, an editor or the hand of its owner made of its lines."""
+"""A tool's output is read alike after changes to its lines by a web page, a log, an editor or a person."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def each(change: Callable[[int, str], str]) -> Form:
 
 
 def last_row(change: Form) -> Form:
-    """Changes the last line that begins with two numbers."""
+    """Return a function that changes the last line that begins with two numbers."""
 
     def changed(whole: str) -> str:
         lines = whole.split("\n")

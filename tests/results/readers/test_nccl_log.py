@@ -272,7 +272,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_megabyte_of_garbage_is_refused(name):
-    """Going back over the text for each of its characters is 10^12 steps, which no limit of a test lets through."""
+    """Backtracking over the text for each character would take 10^12 steps and exceed the time limit of a test."""
     with pytest.raises(UsageError):
         nccl_log.read(HOSTILE[name])
 

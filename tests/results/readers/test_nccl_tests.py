@@ -1,4 +1,4 @@
-"""nccl-tests: every recorded table whole, and every way in which a table is not what it claims."""
+"""nccl-tests: every recorded table is read completely, and every kind of inconsistent table is refused."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_recorded_json_file_is_read_whole() -> None:
 
 
 def test_a_json_file_says_the_same_as_the_text() -> None:
-    """The text is made of the file, with the columns and digits of the recorded table of the same machine."""
+    """The text is generated from the file, with the columns and digits of the table recorded on the same machine."""
     halves = ("out_of_place", "in_place")
     table = text("nccl_tests/2.19.6-all_reduce-2xh200.txt")
     lines = [line for line in table.split("\n") if line.startswith("#")]
@@ -200,8 +200,8 @@ TAMPERED = [
     pytest.param("22.14", "32.14", "busbw 32.14 is not algbw 44.28", id="busbw"),
     pytest.param("44.28   22.14", "54.28   27.14", "algbw 54.28 GB/s is not size", id="both bandwidths"),
     pytest.param("96986.7", "96.9867", "algbw 44.28 GB/s is not size", id="time in ms"),
-    pytest.param("  536870912 ", "  536870911 ", "must be the same whole number", id="count"),
-    pytest.param("536870912     float", "536870912      half", "must be the same whole number", id="type"),
+    pytest.param("  536870912 ", "  536870911 ", "must be the same integer", id="count"),
+    pytest.param("536870912     float", "536870912      half", "must be the same integer", id="type"),
     pytest.param(
         "536870912     float", "536870912     quark", "type must be an NCCL type, got 'quark'", id="unknown type"
     ),

@@ -1,4 +1,4 @@
-"""Tables that NCCL's own log cut apart: put together where every part is certain, refused with the line otherwise."""
+"""Tables that NCCL's own log cut apart: joined if every part is certain, otherwise refused with the line."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def rows_of(log: str) -> list[str]:
 
 
 def torn(log: str, tear: Callable[[list[str]], list[str]], host: str = "node1", *, known: bool = True) -> str:
-    """The table with every row replaced by what `tear` makes of its columns; `known`: a whole line names the host."""
+    """Return the table with every row replaced by `tear(columns)`. With `known`, a whole line names the host."""
     for row in rows_of(log):
         log = log.replace(row, "\n".join(tear(row.split())))
     return (f"{host}:{MESSAGE}\n" if known else "") + log
 
 
 def parts(columns: list[str], host: str = "node1", *, at: tuple[int, ...] = (HEAD, HEAD + HALF)) -> list[str]:
-    """The lines of a row that a message cut at those columns, with more messages between."""
+    """Return the lines of a row that messages cut at the given columns."""
     edges = (0, *at, len(columns))
     lines: list[str] = []
     for start, end in pairwise(edges):
@@ -105,7 +105,7 @@ def test_a_row_that_is_cut_anywhere_else_is_refused_with_its_line(at: tuple[int,
 
 
 def test_a_half_that_ends_the_row_is_never_taken_for_the_out_of_place_one() -> None:
-    """The out-of-place half is lost, the in-place one is there: nothing but its place tells which it is."""
+    """The out-of-place half is lost; only its position shows that the other is the in-place half."""
     with pytest.raises(UsageError, match=r"the row of line \d+ must have 13 columns, got 9"):
         read(torn(text(HEALTHY), lambda row: parts(row[:HEAD] + row[HEAD + HALF :], at=(HEAD,))))
 

@@ -1,4 +1,4 @@
-"""nixlbench: the first table and the one with prep, post and transfer."""
+"""nixlbench: the table of NIXL 0.2, and the later one with prep, post and transfer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""perftest: three units by three generations of its header."""
+"""perftest: three units and three generations of its header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""iperf3, STREAM, elbencho and HPCG: what becomes a result, and which contradictions are refused."""
+"""iperf3, STREAM, elbencho and HPCG: the results that are read, and the contradictions that are refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_of_iperf3_what_the_receiver_has_of_all_streams_counts() -> None:
 
 
 def test_of_iperf3_streams_without_their_sum_are_added_up() -> None:
-    """A paste that is cut after three of eight streams; one stream alone would be called slow."""
+    """The paste ends after three of eight streams; a single stream would be judged slow."""
     (file,) = iperf3.read((THREADS / "212-iperf3-40g-8-streams-cut.txt").read_text(encoding="utf-8"))
     assert [one.samples[0] for one in file.results] == [pytest.approx((580 + 578 + 575) * 1e6 / 8)]
     assert file.results[0].settings["retransmits"] == 548 + 352 + 416
@@ -163,7 +163,7 @@ def test_what_nvidias_hpcg_prints_is_read_and_held_against_its_processes() -> No
     (file,) = registry.read((THREADS / "094-hpcg-8-k80-nvidia-2017.txt").read_text(encoding="utf-8"))
     assert (file.ranks, file.gpus) == (8, ("Tesla K80",))
     assert [result.summary.median for result in file.results if result.summary] == [202.6e9]
-    with pytest.raises(UsageError, match=r"25\.3 GF of each of 4 processes"):
+    with pytest.raises(UsageError, match=r"4 processes x 25\.3 GF"):
         registry.read("2x2x1 process grid\nfinal =  202.6 GF (1536.3 GB/s Effective)   25.3 GF_per ( 192.0 GB/s)\n")
 
 

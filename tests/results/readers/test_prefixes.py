@@ -60,7 +60,7 @@ def test_the_longest_beginning_counts_and_any_number_stands_for_any_other():
 
 
 def test_so_many_beginnings_cost_a_line_no_more_than_one():
-    """A tree has one step for each part of the line: no line is held against 4,096 patterns."""
+    """A tree needs one step per part of the line: no line is compared with 4,096 prefixes."""
     lines = [f"{'ab ' * (number % 30 + 1)}{'x' * (number // 30 + 1)} | # OSU MPI" for number in range(MAX_PREFIXES)]
     found = Prefixes(lines)
     steps = 0

@@ -1,4 +1,4 @@
-"""A reader is loaded where a text has one of its marks, and no text that a reader recognises is without them."""
+"""A reader is loaded if a text has one of its marks, and every text that a reader recognises has one of them."""
 
 import subprocess
 import sys

@@ -239,7 +239,7 @@ def test_sums_of_fios_groups_are_read_where_their_jobs_were_left_out() -> None:
 
 
 def test_the_whole_output_of_fio_2_is_fio_2s_alone() -> None:
-    """Its sums of groups are `aggrb=`, and its rates have a `bw=` of their own."""
+    """The sums of its groups are `aggrb=`, and its rates have another form of `bw=`."""
     (file,) = registry.read(
         "fio-2.17\nseq: (groupid=0, jobs=1): err= 0: pid=1: x\n"
         "  read : io=4096.0MB, bw=780190KB/s, iops=195047, runt=  5376msec\n\nRun status group 0 (all jobs):\n"

@@ -1,4 +1,4 @@
-"""ucc_perftest: its versions, what a size is of, and ranks by the bandwidths, the GPUs or the command."""
+"""ucc_perftest: its versions, the meaning of a size, and ranks from the bandwidths, the GPUs or the command."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def test_in_place_the_bandwidths_count_other_bytes() -> None:
         ("47344.21", "47244.21", r"average must be between .*, got 47292\.49 us"),
         ("33554432", "33554431", "is not 8388608 x float32"),
         ("4194304    16777216", "2097152     8388608", "size 8388608 follows size 8388608"),
-        ("Collective:             Alltoall", "Collective: Bcast", "not those of ucc_bcast by any number of ranks"),
-        ("Collective", "srun -n 32 ucc_perftest\nCollective", "not those of ucc_alltoall by 32 ranks"),
+        ("Collective:             Alltoall", "Collective: Bcast", "does not fit ucc_bcast by any number of ranks"),
+        ("Collective", "srun -n 32 ucc_perftest\nCollective", "does not fit ucc_alltoall by 32 ranks"),
         ("47258.38", "nan", "must be a number of zero or more, got 'nan'"),
     ],
 )

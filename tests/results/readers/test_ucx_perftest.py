@@ -1,4 +1,4 @@
-"""ucx_perftest: which line stands for the run, what its size is, and what is refused."""
+"""ucx_perftest: the line that represents the run, its size, and the texts that are refused."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_of_a_run_without_its_end_the_fastest_second_is_a_row_of_its_own() -> No
 def test_a_message_rate_that_is_not_the_inverse_of_the_time_is_refused() -> None:
     row = "Final:                    10      0.353  2202.916  2202.916    45394.37   45394.37         454         %s\n"
     assert registry.read(HEAD + row % 454)
-    with pytest.raises(UsageError, match=r"700 messages/s are not one each 2202.916 us"):
+    with pytest.raises(UsageError, match=r"700 messages/s is not 1 / 2202.916 us"):
         registry.read(HEAD + row % 700)
 
 

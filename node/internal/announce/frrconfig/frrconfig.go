@@ -289,9 +289,9 @@ func (d *document) families(group string, policy func(*document)) {
 	d.add("exit", "")
 }
 
-// advertise enables router advertisements on an unnumbered interface: they are how the peers learn each other's address.
-// It must follow the neighbor: if FRR 10 already knows the address when the neighbor is configured, it creates the BFD
-// session without an interface, the BFD session stays down, and BGP waits for it forever.
+// advertise enables router advertisements on an unnumbered interface: they are how the peers learn each other's
+// address. It must follow the neighbor: if FRR 10 already knows the address when the neighbor is configured, it creates
+// the BFD session without an interface, the BFD session stays down, and BGP waits for it forever.
 func (d *document) advertise(name string) {
 	d.add("!", "")
 	d.add("interface "+name, "")

@@ -16,8 +16,8 @@ import (
 
 const (
 	policyFile = "tenants.json"
-	// mostFiles limits the files in the folder. More is a bug or an attack.
-	mostFiles = 50000
+	// maxFiles limits the files in the folder. More is a bug or an attack.
+	maxFiles = 50000
 )
 
 var recordName = regexp.MustCompile(`^[a-z0-9][-a-z0-9.]*\.[0-9a-f]{8}$`)
@@ -42,7 +42,7 @@ type stamp struct {
 	inode   uint64
 }
 
-// scan reads the folder. If anew is true, it reads unchanged files too.
+// scan reads the folder. If force is true, it reads unchanged files too.
 func (s *Store) scan(force bool) (tenants.Snapshot, error) {
 	if err := s.mounted(); err != nil {
 		return tenants.Snapshot{}, err
@@ -92,8 +92,8 @@ func (s *Store) list() (ids, leaving map[string]bool, err error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, err
 		}
-		if len(entries) > mostFiles {
-			return nil, nil, fmt.Errorf("%s must have at most %d files, got %d", s.nodes(), mostFiles, len(entries))
+		if len(entries) > maxFiles {
+			return nil, nil, fmt.Errorf("%s must have at most %d files, got %d", s.nodes(), maxFiles, len(entries))
 		}
 		for _, entry := range entries {
 			if id, found := strings.CutSuffix(entry.Name(), recordSuffix); found && recordName.MatchString(id) {

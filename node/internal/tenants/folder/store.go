@@ -37,7 +37,7 @@ type Store struct {
 	sequence uint64
 	cache    map[string]cached
 	policy   cachedPolicy
-	// own is the record that this process published last; tried is the record that it first tried to write.
+	// published is the record that this process published last; tried is the record that it first tried to write.
 	published *tenants.Record
 	tried     string
 }

@@ -22,14 +22,14 @@ import (
 var events = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
 const (
-	// mostTold limits the queued events. Further ones appear only in the log and in `railwrightd status`.
-	mostTold = 64
-	// toldAgain is the interval of repeated events: the API server keeps events for an hour.
-	toldAgain = 50 * time.Minute
-	tellBound = 5 * time.Second
+	// maxQueued limits the queued events. Further ones appear only in the log and in `railwrightd status`.
+	maxQueued = 64
+	// repeatAfter is the interval of repeated events: the API server keeps events for an hour.
+	repeatAfter = 50 * time.Minute
+	tellBound   = 5 * time.Second
 	// longestMessage is Kubernetes' limit.
 	longestMessage = 1024
-	// ofTheCluster is the namespace of events of objects without a namespace.
+	// clusterNamespace is the namespace of events of objects without a namespace.
 	clusterNamespace = "default"
 )
 
@@ -48,7 +48,7 @@ func newEventRecorder(client dynamic.Interface, node string, log *slog.Logger) *
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &eventRecorder{
-		client: client, node: node, log: log, queue: make(chan *unstructured.Unstructured, mostTold), reported: map[string]time.Time{},
+		client: client, node: node, log: log, queue: make(chan *unstructured.Unstructured, maxQueued), reported: map[string]time.Time{},
 	}
 }
 
@@ -78,9 +78,9 @@ func (t *eventRecorder) record(about map[string]any, reason, message string) {
 	key := hex.EncodeToString(sum[:8])
 	now := time.Now()
 	t.mutex.Lock()
-	recent := now.Sub(t.reported[key]) < toldAgain
+	recent := now.Sub(t.reported[key]) < repeatAfter
 	for old, at := range t.reported {
-		if now.Sub(at) >= toldAgain {
+		if now.Sub(at) >= repeatAfter {
 			delete(t.reported, old)
 		}
 	}
@@ -117,12 +117,12 @@ func (t *eventRecorder) event(about map[string]any, key, reason, message string,
 	return event
 }
 
-// NotifyPod implements reconcile.PodNotifier.
+// NotifyPod implements reconcile.Notifier.
 func (s *Store) NotifyPod(pod attachment.Pod, reason, message string) {
 	if pod.Namespace == "" || pod.Name == "" {
 		return
 	}
-	s.teller.record(map[string]any{
+	s.recorder.record(map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "namespace": pod.Namespace, "name": pod.Name, "uid": pod.UID,
 	}, reason, message)
 }
@@ -130,7 +130,7 @@ func (s *Store) NotifyPod(pod attachment.Pod, reason, message string) {
 // recordFaults creates events for operators' objects that are ignored.
 func (s *Store) recordFaults(policy *tenants.Policy, groups, pairs []*unstructured.Unstructured) {
 	recordFor := func(object *unstructured.Unstructured, reason string) {
-		s.teller.record(map[string]any{
+		s.recorder.record(map[string]any{
 			"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "name": object.GetName(), "uid": string(object.GetUID()),
 		}, "NotHeeded", reason)
 	}
@@ -152,7 +152,7 @@ func (s *Store) recordFaults(policy *tenants.Policy, groups, pairs []*unstructur
 
 // recordUnreadable creates an event for a record that cannot be parsed. The addresses in it are blocked.
 func (s *Store) recordUnreadable(object *unstructured.Unstructured, cause error) {
-	s.teller.record(map[string]any{
+	s.recorder.record(map[string]any{
 		"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "name": object.GetName(), "uid": string(object.GetUID()),
 	}, "Quarantined", "record cannot be parsed, and its addresses are blocked: "+cause.Error())
 }

@@ -151,7 +151,7 @@ func TestDirectoryInTheAPIServer(t *testing.T) {
 		third.seesTenant("10.3.0.1", "")
 	})
 	t.Run("times", func(t *testing.T) { times(t, []*daemon{first, second, third}) })
-	t.Run("object with foreign changes", func(t *testing.T) { edited(t, s, first) })
+	t.Run("object with foreign changes", func(t *testing.T) { keepsForeignLabels(t, s, first) })
 	t.Run("daemon writes only its own record", func(t *testing.T) { trespass(t, s) })
 	t.Run("cut off", func(t *testing.T) {
 		s.stopAPI()
@@ -219,8 +219,8 @@ func times(t *testing.T, daemons []*daemon) {
 		claimsInTurn, claims[claimsInTurn/2], claims[claimsInTurn-1], all[claimsInTurn/2], all[claimsInTurn-1])
 }
 
-// edited checks that foreign labels stay and that the record is written nevertheless.
-func edited(t *testing.T, s *server, d *daemon) {
+// keepsForeignLabels checks that foreign labels stay and that the record is written nevertheless.
+func keepsForeignLabels(t *testing.T, s *server, d *daemon) {
 	list, err := s.admin.Resource(nodeAddresses).List(context.Background(), metav1.ListOptions{})
 	must(t, err)
 	for i := range list.Items {

@@ -41,27 +41,28 @@ type Store struct {
 
 	records, tenants, peerings, namespaces *feed
 
-	news   chan struct{}
-	lost   func(error)
-	teller *eventRecorder
+	news     chan struct{}
+	lost     func(error)
+	recorder *eventRecorder
 
 	mutex sync.Mutex
 	// parsed caches records by name with their resource version.
-	parsed map[string]parsed
+	parsed map[string]parsedRecord
 	// current is this node's object as last written or read; published is the record in it; tried is the name of the
 	// first record that was tried.
 	current   *unstructured.Unstructured
 	published *tenants.Record
 	tried     string
 	sequence  uint64
-	// policy is the policy whose faults were last reported, at faultsTold.
-	policy     *tenants.Policy
-	faultsTold time.Time
+	// policy is the policy whose faults were last reported, at faultsReported.
+	policy         *tenants.Policy
+	faultsReported time.Time
 	// moved is closed at every change.
 	moved chan struct{}
 }
 
-type parsed struct {
+// parsedRecord is a parsed record, or the fault of an unreadable one, at a resource version.
+type parsedRecord struct {
 	version string
 	record  *tenants.Record
 	fault   *tenants.Unreadable
@@ -89,8 +90,8 @@ func New(config *rest.Config, node string, pods []netip.Prefix, log *slog.Logger
 		klog.SetSlogLogger(log.With("from", "client-go"))
 	}
 	store := &Store{
-		node: node, pods: pods, client: client, teller: newEventRecorder(client, node, log), news: make(chan struct{}, 1), lost: func(error) {},
-		parsed: map[string]parsed{}, moved: make(chan struct{}),
+		node: node, pods: pods, client: client, recorder: newEventRecorder(client, node, log), news: make(chan struct{}, 1), lost: func(error) {},
+		parsed: map[string]parsedRecord{}, moved: make(chan struct{}),
 	}
 	for resource, at := range map[schema.GroupVersionResource]**feed{
 		nodeAddresses: &store.records, tenantObjects: &store.tenants, peerings: &store.peerings, namespaces: &store.namespaces,
@@ -130,7 +131,7 @@ func (s *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), lost 
 	for _, feed := range []*feed{s.records, s.tenants, s.peerings, s.namespaces} {
 		feeds.Go(func() { feed.run(ctx) })
 	}
-	feeds.Go(func() { s.teller.run(ctx) })
+	feeds.Go(func() { s.recorder.run(ctx) })
 	defer feeds.Wait()
 	for {
 		select {
@@ -160,30 +161,30 @@ func (s *Store) snapshot() (tenants.Snapshot, bool) {
 		return tenants.Snapshot{}, false
 	}
 	s.sequence++
-	snapshot := s.gathered(objects)
+	snapshot := s.gatherRecords(objects)
 	snapshot.Sequence = s.sequence
 	groups, complete := s.tenants.all()
 	pairs, both := s.peerings.all()
 	spaces, known := s.namespaces.all()
 	if complete && both && known {
 		snapshot.Policy = policy(groups, pairs, spaces)
-		if now := time.Now(); now.Sub(s.faultsTold) > toldAgain || !reflect.DeepEqual(s.policy, snapshot.Policy) {
-			s.faultsTold, s.policy = now, snapshot.Policy
+		if now := time.Now(); now.Sub(s.faultsReported) > repeatAfter || !reflect.DeepEqual(s.policy, snapshot.Policy) {
+			s.faultsReported, s.policy = now, snapshot.Policy
 			s.recordFaults(snapshot.Policy, groups, pairs)
 		}
 	}
 	return snapshot, true
 }
 
-// gathered returns the records of the objects. It parses only changed objects.
-func (s *Store) gathered(objects []*unstructured.Unstructured) tenants.Snapshot {
+// gatherRecords returns the records of the objects. It parses only changed objects.
+func (s *Store) gatherRecords(objects []*unstructured.Unstructured) tenants.Snapshot {
 	snapshot := tenants.Snapshot{Records: make(map[string]*tenants.Record, len(objects)), Unreadable: map[string]tenants.Unreadable{}}
-	kept := make(map[string]parsed, len(objects))
+	kept := make(map[string]parsedRecord, len(objects))
 	for _, object := range objects {
 		name := object.GetName()
 		entry := s.parsed[name]
 		if entry.version != object.GetResourceVersion() || entry.version == "" {
-			entry = parsed{version: object.GetResourceVersion()}
+			entry = parsedRecord{version: object.GetResourceVersion()}
 			var err error
 			entry.record, err = record(object)
 			if err != nil {
@@ -240,7 +241,7 @@ func (s *Store) Read(ctx context.Context) (tenants.Snapshot, error) {
 		}
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		return s.gathered(objects), nil
+		return s.gatherRecords(objects), nil
 	}
 	doubt := time.NewTimer(patience)
 	defer doubt.Stop()

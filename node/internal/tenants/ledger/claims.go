@@ -10,7 +10,7 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// Blocked says why a claim is not granted, or not yet.
+// Blocked explains why a claim is not granted, or not yet.
 type Blocked struct {
 	Reason error
 	Detail string
@@ -51,8 +51,8 @@ func (l *Ledger) Begin(request tenants.Claim, now time.Time) error {
 			return blocked
 		}
 	}
-	if len(l.claims)+len(request.Addresses) > tenants.MostAddresses {
-		return fmt.Errorf("node can hold at most %d addresses, has %d", tenants.MostAddresses, len(l.claims))
+	if len(l.claims)+len(request.Addresses) > tenants.MaxAddresses {
+		return fmt.Errorf("node can hold at most %d addresses, has %d", tenants.MaxAddresses, len(l.claims))
 	}
 	for _, address := range request.Addresses {
 		if held := l.claims[address]; held != nil {
@@ -176,7 +176,7 @@ func (l *Ledger) Hold(addresses []netip.Addr, now time.Time) (published bool) {
 			held.byPrefix, held.kept = false, true
 			held.since = l.touch(now)
 			held.activeAt = held.since
-			l.busy(address, held.tenant, now)
+			l.markBusy(address, held.tenant, now)
 		}
 		published = published && (held.byPrefix || held.since <= l.checked)
 	}
@@ -194,7 +194,7 @@ func (l *Ledger) Release(addresses []netip.Addr, now time.Time) {
 		delete(l.claims, address)
 		switch {
 		case held.byPrefix:
-			l.busy(address, held.tenant, now)
+			l.markBusy(address, held.tenant, now)
 		case held.proven:
 			generation := l.touch(now)
 			l.released[holding{address, held.tenant}] = &released{generation: generation, at: now}

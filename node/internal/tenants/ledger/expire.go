@@ -12,7 +12,7 @@ func (l *Ledger) Expire(now time.Time) time.Time {
 	next := l.expireReleased(now)
 	next = earliest(next, l.expireUses(now))
 	for id := range l.ghosts {
-		if len(l.haunted(id)) == 0 && l.checked >= l.barriers[id] {
+		if len(l.nodesUsingVanished(id)) == 0 && l.checked >= l.barriers[id] {
 			delete(l.ghosts, id)
 			delete(l.barriers, id)
 		}
@@ -33,7 +33,7 @@ func (l *Ledger) expireReleased(now time.Time) (next time.Time) {
 			let.drained = true // from now on this node, too, publishes that it has seen the release
 			l.want(now)
 		}
-		if l.checked >= let.generation && len(l.lacking(l.ID(), let.generation, now)) == 0 {
+		if l.checked >= let.generation && len(l.lackingNodes(l.ID(), let.generation, now)) == 0 {
 			delete(l.released, entry)
 			l.touch(now.Add(later))
 		}
@@ -43,7 +43,7 @@ func (l *Ledger) expireReleased(now time.Time) (next time.Time) {
 
 func (l *Ledger) expireUses(now time.Time) (next time.Time) {
 	for entry, used := range l.uses {
-		if used.want || used.leftAt == 0 || l.views.confirmed < used.leftAt || l.occupied(entry) {
+		if used.want || used.leftAt == 0 || l.views.confirmed < used.leftAt || l.isOccupied(entry) {
 			continue
 		}
 		if now.Before(used.busyUntil) {
@@ -56,8 +56,8 @@ func (l *Ledger) expireUses(now time.Time) (next time.Time) {
 	return next
 }
 
-// occupied reports whether a pod here has an address that only this use publishes.
-func (l *Ledger) occupied(entry tenants.Use) bool {
+// isOccupied reports whether a pod here has an address that only this use publishes.
+func (l *Ledger) isOccupied(entry tenants.Use) bool {
 	for address, held := range l.claims {
 		if held.byPrefix && held.tenant == entry.Tenant && entry.Prefix.Contains(address) {
 			return true
@@ -70,7 +70,7 @@ func (l *Ledger) occupied(entry tenants.Use) bool {
 func (l *Ledger) Departed(now time.Time) []*tenants.Record {
 	var departed []*tenants.Record
 	for id, record := range l.records {
-		if record.Leaving && l.checked >= l.barriers[id] && len(l.lacking(id, tenants.Gone, now)) == 0 {
+		if record.Leaving && l.checked >= l.barriers[id] && len(l.lackingNodes(id, tenants.Gone, now)) == 0 {
 			departed = append(departed, record)
 		}
 	}
@@ -87,12 +87,12 @@ func (l *Ledger) seenNow(now time.Time) map[string]int64 {
 		}
 	}
 	for id, generation := range l.seen {
-		seen[id] = l.drained(id, generation, now)
+		seen[id] = l.drainedGeneration(id, generation, now)
 	}
 	return seen
 }
 
-func (l *Ledger) drained(id string, generation int64, now time.Time) int64 {
+func (l *Ledger) drainedGeneration(id string, generation int64, now time.Time) int64 {
 	if id != l.ID() {
 		return generation
 	}

@@ -78,7 +78,7 @@ func (l *Ledger) learnRecords(snapshot tenants.Snapshot, fresh bool, now time.Ti
 	for _, id := range sorted(l.records) {
 		record := l.records[id]
 		if _, spoilt := snapshot.Unreadable[id]; snapshot.Records[id] == nil && !spoilt {
-			l.vanished(id, record, now)
+			l.handleVanished(id, record, now)
 		}
 	}
 }
@@ -94,15 +94,15 @@ func active(record *tenants.Record) []holding {
 	return entries
 }
 
-// vanished handles a record that is gone. If all nodes had stopped using it, that is its regular end. Otherwise it was
-// deleted by hand, and other nodes may still use it: it remains as a ghost, which admits nothing but blocks its
+// handleVanished handles a record that is gone. If all nodes had stopped using it, that is its regular end. Otherwise
+// it was deleted by hand, and other nodes may still use it: it remains as a ghost, which admits nothing but blocks its
 // addresses until no node uses it.
-func (l *Ledger) vanished(id string, record *tenants.Record, now time.Time) {
+func (l *Ledger) handleVanished(id string, record *tenants.Record, now time.Time) {
 	delete(l.records, id)
 	delete(l.barriers, id)
 	delete(l.announced, id)
 	delete(l.news, id)
-	if record.Leaving && len(l.lacking(id, tenants.Gone, now)) == 0 {
+	if record.Leaving && len(l.lackingNodes(id, tenants.Gone, now)) == 0 {
 		return
 	}
 	l.ghosts[id] = record
@@ -125,7 +125,7 @@ func (l *Ledger) Unexplained() []string {
 	var reasons []string
 	for _, name := range sorted(l.unreadable) {
 		if l.unreadable[name].Unknown && l.records[name] == nil {
-			reasons = append(reasons, l.spoilt(name))
+			reasons = append(reasons, l.describeUnreadable(name))
 		}
 	}
 	for _, record := range l.records {
@@ -142,19 +142,19 @@ func (l *Ledger) Unexplained() []string {
 	return reasons
 }
 
-// quarantined returns the unreadable records that do not affect others. A record that was readable before counts with
-// its old content. Every address in the record is blocked, and it confirms nothing.
-func (l *Ledger) quarantined() []string {
+// quarantinedRecords returns the unreadable records that do not affect others. A record that was readable before counts
+// with its old content. Every address in the record is blocked, and it confirms nothing.
+func (l *Ledger) quarantinedRecords() []string {
 	var reasons []string
 	for _, name := range sorted(l.unreadable) {
 		if !l.unreadable[name].Unknown || l.records[name] != nil {
-			reasons = append(reasons, l.spoilt(name))
+			reasons = append(reasons, l.describeUnreadable(name))
 		}
 	}
 	return reasons
 }
 
-func (l *Ledger) spoilt(name string) string {
+func (l *Ledger) describeUnreadable(name string) string {
 	return fmt.Sprintf("record %.80q cannot be parsed: %s; wait until its node writes it again, or find out who wrote it and delete it", name,
 		l.unreadable[name].Reason)
 }
@@ -175,15 +175,15 @@ func covers(seen, generation int64) bool {
 	return seen == tenants.Gone || generation != tenants.Gone && seen >= generation
 }
 
-// lacking returns the nodes whose flows do not yet implement that generation of the record or a later one.
-func (l *Ledger) lacking(id string, generation int64, now time.Time) []string {
+// lackingNodes returns the nodes whose flows do not yet implement that generation of the record or a later one.
+func (l *Ledger) lackingNodes(id string, generation int64, now time.Time) []string {
 	var nodes []string
 	for _, record := range l.records {
 		if seen, found := record.Seen[id]; !record.Leaving && (!found || !covers(seen, generation)) {
 			nodes = append(nodes, record.Node)
 		}
 	}
-	if seen, found := l.seen[id]; !found || !covers(l.drained(id, seen, now), generation) {
+	if seen, found := l.seen[id]; !found || !covers(l.drainedGeneration(id, seen, now), generation) {
 		nodes = append(nodes, l.node)
 	}
 	nodes = append(nodes, l.strangers()...)
@@ -191,8 +191,8 @@ func (l *Ledger) lacking(id string, generation int64, now time.Time) []string {
 	return nodes
 }
 
-// haunted returns the nodes whose flows still implement a record that has vanished.
-func (l *Ledger) haunted(id string) []string {
+// nodesUsingVanished returns the nodes whose flows still implement a record that has vanished.
+func (l *Ledger) nodesUsingVanished(id string) []string {
 	var nodes []string
 	for _, record := range l.records {
 		if seen, found := record.Seen[id]; found && !record.Leaving && seen != tenants.Gone {

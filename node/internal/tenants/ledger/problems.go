@@ -10,8 +10,8 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// mostProblems limits the reported problems. The first ones name the cause.
-const mostProblems = 20
+// maxProblems limits the reported problems. The first ones name the cause.
+const maxProblems = 20
 
 // longWait is how long nodes may take to confirm a release before that is a problem.
 const longWait = time.Minute
@@ -30,7 +30,7 @@ func (l *Ledger) Stopped() []string {
 
 // Problems returns the problems of single records, tenants and addresses, a sentence each. They affect nothing else.
 func (l *Ledger) Problems(now time.Time) []string {
-	problems := l.quarantined()
+	problems := l.quarantinedRecords()
 	if l.rules != nil && l.fault != "" {
 		problems = append(problems, "read tenants (keeping the last ones): "+l.fault)
 	}
@@ -42,12 +42,12 @@ func (l *Ledger) Problems(now time.Time) []string {
 			problems = append(problems, fault.Reason)
 		}
 	}
-	problems = append(problems, l.stolen()...)
-	problems = append(problems, l.disputed(now)...)
-	problems = append(problems, l.lingering(now)...)
+	problems = append(problems, l.stolenAddresses()...)
+	problems = append(problems, l.disputedHoldings(now)...)
+	problems = append(problems, l.lingeringReleases(now)...)
 	for id, ghost := range l.ghosts {
 		problems = append(problems, fmt.Sprintf("record %s of node %s was deleted by hand; nodes that still use it: %s",
-			id, ghost.Node, strings.Join(l.haunted(id), ", ")))
+			id, ghost.Node, strings.Join(l.nodesUsingVanished(id), ", ")))
 	}
 	for _, record := range l.records {
 		if record.Node == l.node && !record.Leaving {
@@ -56,14 +56,14 @@ func (l *Ledger) Problems(now time.Time) []string {
 		}
 	}
 	slices.Sort(problems)
-	if extra := len(problems) - mostProblems; extra > 0 {
-		problems = append(problems[:mostProblems], fmt.Sprintf("and %d more", extra))
+	if extra := len(problems) - maxProblems; extra > 0 {
+		problems = append(problems[:maxProblems], fmt.Sprintf("and %d more", extra))
 	}
 	return problems
 }
 
-// stolen describes addresses that a record names while another tenant's is live.
-func (l *Ledger) stolen() []string {
+// stolenAddresses describes addresses that a record names while another tenant's is live.
+func (l *Ledger) stolenAddresses() []string {
 	var problems []string
 	for address, all := range l.contested {
 		stands := l.first[address]
@@ -81,8 +81,8 @@ func (l *Ledger) stolen() []string {
 	return problems
 }
 
-// disputed describes addresses and prefixes that belong to nobody until a side gives way.
-func (l *Ledger) disputed(now time.Time) []string {
+// disputedHoldings describes addresses and prefixes that belong to nobody until a side gives way.
+func (l *Ledger) disputedHoldings(now time.Time) []string {
 	var problems []string
 	for address, held := range l.claims {
 		if held.orphan && !held.active {
@@ -111,14 +111,14 @@ func (l *Ledger) disputed(now time.Time) []string {
 	return problems
 }
 
-// lingering describes releases that nodes have not confirmed for a long time.
-func (l *Ledger) lingering(now time.Time) []string {
+// lingeringReleases describes releases that nodes have not confirmed for a long time.
+func (l *Ledger) lingeringReleases(now time.Time) []string {
 	waiting := map[string]int{}
 	for _, let := range l.released {
 		if now.Sub(let.at) < longWait {
 			continue
 		}
-		for _, node := range l.lacking(l.ID(), let.generation, now) {
+		for _, node := range l.lackingNodes(l.ID(), let.generation, now) {
 			waiting[node]++
 		}
 	}

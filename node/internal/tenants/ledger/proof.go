@@ -50,7 +50,7 @@ func (l *Ledger) blocked(address netip.Addr, held *claim, now time.Time) *Blocke
 	}
 	for entry, let := range l.released {
 		if entry.address == address && entry.tenant != held.tenant {
-			if lacking := l.lacking(l.ID(), let.generation, now); len(lacking) > 0 {
+			if lacking := l.lackingNodes(l.ID(), let.generation, now); len(lacking) > 0 {
 				return notReleased(address, entry.tenant, lacking)
 			}
 		}
@@ -66,7 +66,7 @@ func (l *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tenant st
 		}
 		switch {
 		case record.Leaving:
-			if lacking := l.lacking(record.ID(), tenants.Gone, now); entry.Tenant != tenant && len(lacking) > 0 {
+			if lacking := l.lackingNodes(record.ID(), tenants.Gone, now); entry.Tenant != tenant && len(lacking) > 0 {
 				return notReleased(address, entry.Tenant, lacking)
 			}
 		case !entry.Pending:
@@ -83,7 +83,7 @@ func (l *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tenant st
 	}
 	for _, entry := range record.Released {
 		if entry.Address == address && entry.Tenant != tenant {
-			if lacking := l.lacking(record.ID(), entry.Generation, now); len(lacking) > 0 {
+			if lacking := l.lackingNodes(record.ID(), entry.Generation, now); len(lacking) > 0 {
 				return notReleased(address, entry.Tenant, lacking)
 			}
 		}
@@ -99,11 +99,11 @@ func (l *Ledger) blockedBy(record *tenants.Record, address netip.Addr, tenant st
 
 // isUnused reports whether the record is leaving and no node uses it any more.
 func (l *Ledger) isUnused(record *tenants.Record, now time.Time) bool {
-	return record.Leaving && len(l.lacking(record.ID(), tenants.Gone, now)) == 0
+	return record.Leaving && len(l.lackingNodes(record.ID(), tenants.Gone, now)) == 0
 }
 
 func (l *Ledger) blockedByGhost(id string, ghost *tenants.Record, address netip.Addr, tenant string) *Blocked {
-	haunted := l.haunted(id)
+	haunted := l.nodesUsingVanished(id)
 	if len(haunted) == 0 && l.checked >= l.barriers[id] {
 		return nil
 	}

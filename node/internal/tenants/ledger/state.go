@@ -108,7 +108,7 @@ func Restore(own Own, known Known, now time.Time) *Ledger {
 		}
 	}
 	for _, entry := range own.ByPrefix {
-		ledger.claims[entry.Address] = restored(entry, true, 0)
+		ledger.claims[entry.Address] = restoredClaim(entry, true, 0)
 	}
 	if known.ID == ledger.ID() && known.Policy != nil && known.Checked >= own.Checked && known.covers(own.Record) {
 		for _, record := range known.Records {
@@ -146,10 +146,10 @@ func (l *Ledger) adopt(record *tenants.Record, now time.Time) {
 		l.seen = map[string]int64{}
 	}
 	for _, entry := range record.Addresses {
-		l.claims[entry.Address] = restored(entry, false, record.Generation)
+		l.claims[entry.Address] = restoredClaim(entry, false, record.Generation)
 	}
 	for _, entry := range record.Prefixes {
-		// Published, but not requested until the policy says so.
+		// The prefix is published, but not requested until the policy requires it.
 		l.uses[entry] = &use{since: record.Generation, busyUntil: now.Add(Drain)}
 	}
 	for _, entry := range record.Released {
@@ -158,8 +158,8 @@ func (l *Ledger) adopt(record *tenants.Record, now time.Time) {
 	l.want(now)
 }
 
-// restored returns a claim whose pod may have run, even if the last stored record does not say so.
-func restored(entry tenants.Address, byPrefix bool, generation int64) *claim {
+// restoredClaim returns a claim whose pod may have run, even if the last stored record does not say so.
+func restoredClaim(entry tenants.Address, byPrefix bool, generation int64) *claim {
 	return &claim{
 		tenant: entry.Tenant, rail: entry.Rail, owner: entry.Owner, byPrefix: byPrefix,
 		active: !entry.Pending, proven: true, orphan: entry.Pending, since: generation, activeAt: generation,

@@ -169,7 +169,7 @@ func (w *world) end(m *machine) {
 	}
 }
 
-// hear receives a few records, each arbitrarily late.
+// hear delivers a few records, each arbitrarily late.
 func (w *world) hear(m *machine) {
 	if !m.online {
 		return

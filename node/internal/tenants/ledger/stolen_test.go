@@ -35,7 +35,7 @@ func member(address, tenant string) plan.Member {
 func hasProblem(t *testing.T, ledger *Ledger, want string) {
 	t.Helper()
 	if problems := ledger.Problems(start); !slices.ContainsFunc(problems, func(problem string) bool { return strings.Contains(problem, want) }) {
-		t.Errorf("%q is not told in %q", want, problems)
+		t.Errorf("%q is not reported in %q", want, problems)
 	}
 }
 

@@ -26,7 +26,7 @@ type use struct {
 func (l *Ledger) planUses(now time.Time) {
 	want := map[tenants.Use]bool{}
 	if l.rules != nil {
-		for tenant := range l.scope(l.here()) {
+		for tenant := range l.scope(l.localTenants()) {
 			prefixes, _ := l.rules.Prefixes(tenant)
 			for _, prefix := range prefixes {
 				want[tenants.Use{Prefix: prefix, Tenant: tenant}] = true
@@ -60,8 +60,8 @@ func (l *Ledger) scope(names []string) map[string]bool {
 	return scope
 }
 
-// here returns the tenants that hold an address on this node.
-func (l *Ledger) here() []string {
+// localTenants returns the tenants that hold an address on this node.
+func (l *Ledger) localTenants() []string {
 	names := map[string]bool{}
 	for _, held := range l.claims {
 		names[held.tenant] = true
@@ -69,8 +69,8 @@ func (l *Ledger) here() []string {
 	return slices.Collect(maps.Keys(names))
 }
 
-// busy records that a pod of the tenant had the address until now.
-func (l *Ledger) busy(address netip.Addr, tenant string, now time.Time) {
+// markBusy records that a pod of the tenant had the address until now.
+func (l *Ledger) markBusy(address netip.Addr, tenant string, now time.Time) {
 	for entry, used := range l.uses {
 		if entry.Tenant == tenant && entry.Prefix.Contains(address) {
 			used.busyUntil = now.Add(Drain)
@@ -125,7 +125,7 @@ func (l *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[string][]n
 		}
 	}
 	for entry, let := range l.released {
-		if len(l.lacking(l.ID(), let.generation, now)) > 0 {
+		if len(l.lackingNodes(l.ID(), let.generation, now)) > 0 {
 			dig(tenants.Host(entry.address), entry.tenant)
 		}
 	}
@@ -148,7 +148,7 @@ func (l *Ledger) holes(index *tenants.PrefixIndex, now time.Time) map[string][]n
 		}
 	}
 	for id, ghost := range l.ghosts {
-		if len(l.haunted(id)) > 0 || l.checked < l.barriers[id] {
+		if len(l.nodesUsingVanished(id)) > 0 || l.checked < l.barriers[id] {
 			l.digRecord(ghost, dig, &wider, now)
 		}
 	}
@@ -180,7 +180,7 @@ func (l *Ledger) digRecord(
 		wider.Add(entry.Prefix, entry.Tenant)
 	}
 	for _, entry := range record.Released {
-		if record.Leaving || len(l.lacking(record.ID(), entry.Generation, now)) > 0 {
+		if record.Leaving || len(l.lackingNodes(record.ID(), entry.Generation, now)) > 0 {
 			dig(tenants.Host(entry.Address), entry.Tenant)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"railwright/node/internal/tenants"
 )
 
-// mostViews limits the remembered views. Confirmations of older ones are ignored.
-const mostViews = 64
+// maxViews limits the remembered views. Confirmations of older ones are ignored.
+const maxViews = 64
 
 // views are the views that were handed out, and the view that the flows implement.
 type views struct {
@@ -58,13 +58,13 @@ func (l *Ledger) refresh(now time.Time) {
 	if count := len(views.issued); count > 0 && equalTenants(views.issued[count-1].tenants, fresh.tenants) {
 		views.issued[count-1].from = fresh.from
 		if views.confirmed == views.version {
-			l.saw(fresh.from, now)
+			l.takeOver(fresh.from, now)
 		}
 	} else {
 		views.version++
 		fresh.version = views.version
 		views.issued = append(views.issued, fresh)
-		if extra := len(views.issued) - mostViews; extra > 0 {
+		if extra := len(views.issued) - maxViews; extra > 0 {
 			views.issued = slices.Delete(views.issued, 0, extra)
 		}
 	}
@@ -207,19 +207,19 @@ func (l *Ledger) pairs() [][2]string {
 	return slices.Compact(pairs)
 }
 
-// Confirm records that the flows of the view are in place. Due then says when to tell the others.
+// Confirm records that the flows of the view are in place. Due then returns when to publish that.
 func (l *Ledger) Confirm(version uint64, now time.Time) {
 	for _, view := range l.views.issued {
 		if view.version == version && version >= l.views.confirmed {
 			l.views.confirmed = version
-			l.saw(view.from, now)
+			l.takeOver(view.from, now)
 		}
 	}
 }
 
-// saw takes over the generations that the flows implement, and decides how soon others need to know.
-func (l *Ledger) saw(from map[string]int64, now time.Time) {
-	friends := l.scope(l.here())
+// takeOver takes over the generations that the flows implement, and decides how soon others need to know.
+func (l *Ledger) takeOver(from map[string]int64, now time.Time) {
+	friends := l.scope(l.localTenants())
 	for id, generation := range from {
 		before, found := l.seen[id]
 		if found && before == generation {

@@ -12,7 +12,7 @@ import (
 
 // Claim implements tenants.Directory.
 func (r *Replica) Claim(ctx context.Context, claim tenants.Claim) error {
-	ctx, cancel := context.WithTimeout(ctx, mostWait)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	for began, pause := time.Now(), firstPause; ; pause *= 2 {
 		if err := r.begin(ctx, claim); err != nil {
@@ -128,7 +128,7 @@ func (r *Replica) starting() bool {
 func (r *Replica) patience(blocked *ledger.Blocked, waited time.Duration) (time.Duration, bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	bound := mostWait
+	bound := maxWait
 	switch {
 	case blocked.Final:
 		return 0, false

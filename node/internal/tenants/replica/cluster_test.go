@@ -232,7 +232,7 @@ func (n *node) hasNoProblem() {
 	testlab.UntilRight(n.cluster.t, func() string { return strings.Join(n.all(), "; ") })
 }
 
-// recordsOf waits until the folder has so many records of a node.
+// recordsOf waits until the folder has the given number of records of a node.
 func (c *cluster) recordsOf(name string, count int) {
 	c.t.Helper()
 	testlab.Eventually(c.t, fmt.Sprintf("%s has %d records", name, count), func() bool {

@@ -15,8 +15,8 @@ import (
 	"railwright/node/internal/tenants/ledger"
 )
 
-// mostState limits a state file: 100 nodes with 1,000 addresses each need about 20 MB.
-const mostState = 64 << 20
+// maxState limits a state file: 100 nodes with 1,000 addresses each need about 20 MB.
+const maxState = 64 << 20
 
 // disk stores a node's part of the directory over restarts.
 type disk struct {
@@ -71,7 +71,7 @@ func (d *disk) load(node string, now time.Time) (restored *ledger.Ledger, warnin
 }
 
 func read(path string, into any) error {
-	content, err := durable.ReadSummed(path, mostState)
+	content, err := durable.ReadSummed(path, maxState)
 	if err != nil {
 		return err
 	}

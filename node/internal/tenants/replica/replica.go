@@ -30,10 +30,10 @@ const (
 	firstPause = 50 * time.Millisecond
 	// lookAgain is the longest pause without news, because time alone can change the result.
 	lookAgain = 250 * time.Millisecond
-	// mostNamed is the number of nodes that a message names.
-	mostNamed = 5
-	// mostWait bounds a claim whose context has no deadline.
-	mostWait = 30 * time.Second
+	// maxNamed is the number of nodes that a message names.
+	maxNamed = 5
+	// maxWait bounds a claim whose context has no deadline.
+	maxWait = 30 * time.Second
 )
 
 // Settings configure a replica.
@@ -157,7 +157,7 @@ func (r *Replica) unreachable(reason string) error {
 
 // TenantOf implements tenants.Directory.
 func (r *Replica) TenantOf(ctx context.Context, namespace string) (tenant string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, mostWait)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	for {
 		known := false
@@ -212,7 +212,7 @@ func (r *Replica) Hold(ctx context.Context, addresses []netip.Addr) error {
 				missing = []string{"any other node"}
 			}
 			return fmt.Errorf("%w: reservation of %v not confirmed by %s", tenants.ErrUnreachable, addresses,
-				strings.Join(missing[:min(len(missing), mostNamed)], ", "))
+				strings.Join(missing[:min(len(missing), maxNamed)], ", "))
 		case <-moved:
 		}
 	}

@@ -34,7 +34,7 @@ func main() {
 		return
 	}
 	if name == "kubectl" {
-		logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)) //nolint:errcheck // a wrong verbosity is told by kubectl itself
+		logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)) //nolint:errcheck // kubectl itself reports an invalid verbosity
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 			kubectlerrors.CheckErr(err)
 		}
@@ -48,7 +48,7 @@ func main() {
 	}
 	component, known := components[name]
 	if !known {
-		fmt.Fprintf(os.Stderr, "%q is no part of Kubernetes that is in here\n"+
+		fmt.Fprintf(os.Stderr, "unknown component %q\n"+
 			"hint: etcd, kubectl, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet\n", name)
 		os.Exit(2)
 	}

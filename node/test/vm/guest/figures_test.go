@@ -19,18 +19,18 @@ import (
 	"railwright/node/testlab"
 )
 
-// emulated is what has to stand beside every figure.
+// emulated is the context that is printed with every figure.
 const emulated = "TCG, emulated: the guest's clock goes by 1 ns for each instruction"
 
 const (
 	rounds = 10
-	// differentTTLs make as many flows: a hop that decrements the TTL matches it exactly.
+	// differentTTLs is also the number of flows, because a hop that decrements the TTL matches it exactly.
 	firstTTL, differentTTLs = 20, 200
 	flowLimit               = 50
 )
 
-// figures tell what a flow that is not cached costs, and when one is evicted. What is asserted are counts, never
-// times: all is emulated.
+// figures prints the cost of uncached flows and the time of their eviction. It asserts counts only, because times are
+// emulated.
 func figures(t *testing.T, node *node) {
 	one := node.addPod(t, node.rails[0], 0, "team-a")
 	near, far := node.addPod(t, node.rails[0], 1, "team-a"), node.addPod(t, node.rails[1], 0, "team-a")
@@ -44,7 +44,7 @@ func figures(t *testing.T, node *node) {
 	deletePods(t, one, near, far)
 }
 
-// firstPacket's way through ovs-vswitchd beside that of the packets after it.
+// firstPacket prints the round trip of a first packet, which passes through ovs-vswitchd, and of the packets after it.
 func firstPacket(t *testing.T, what string, from, to *pod) {
 	t.Helper()
 	var first, rest []float64
@@ -55,17 +55,17 @@ func firstPacket(t *testing.T, what string, from, to *pod) {
 	}
 	slices.Sort(first)
 	slices.Sort(rest)
-	t.Logf("figure: round trip %s: first packet (flow not cached, %d rounds) median %.2f ms, most %.2f ms; after it "+
-		"median %.2f ms, most %.2f ms (%s)", what, rounds, first[rounds/2], first[rounds-1], rest[len(rest)/2],
+	t.Logf("figure: round trip %s: first packet (flow not cached, %d rounds) median %.2f ms, max %.2f ms; after it "+
+		"median %.2f ms, max %.2f ms (%s)", what, rounds, first[rounds/2], first[rounds-1], rest[len(rest)/2],
 		rest[len(rest)-1], emulated)
 }
 
-// pings give the round trips in ms; all must be answered.
+// pings returns the round trips of five pings in ms. All must be answered.
 func pings(t *testing.T, from *pod, to netip.Addr) []float64 {
 	t.Helper()
-	told := from.Run(t, "ping", "-c", "5", "-i", "0.1", "-W", "3", to.String())
+	output := from.Run(t, "ping", "-c", "5", "-i", "0.1", "-W", "3", to.String())
 	var times []float64
-	for line := range strings.Lines(told) {
+	for line := range strings.Lines(output) {
 		_, after, found := strings.Cut(line, " time=")
 		if !found {
 			continue
@@ -77,12 +77,12 @@ func pings(t *testing.T, from *pod, to netip.Addr) []float64 {
 		times = append(times, value)
 	}
 	if len(times) != 5 {
-		t.Fatalf("%d of 5 pings were answered:\n%s", len(times), told)
+		t.Fatalf("%d of 5 pings were answered:\n%s", len(times), output)
 	}
 	return times
 }
 
-// dataFlows of packets from one pod to another, that the datapath has cached.
+// dataFlows returns the number of cached datapath flows from one pod to another, and how many are offloaded.
 func (n *node) dataFlows(t *testing.T, from, to *pod) (all, offloaded int) {
 	t.Helper()
 	for _, flow := range n.flows(t) {
@@ -118,12 +118,12 @@ func (n *node) missAfterIdle(t *testing.T, from, to *pod, idle time.Duration) {
 		again[len(again)-1], busy[len(busy)-1], emulated)
 }
 
-// evictedByCount: above other_config:flow-limit ovs-vswitchd installs no flow, and its revalidator takes out idle ones
-// early. Packets without a flow are still forwarded, by ovs-vswitchd. So where there is no limit to speak of, packets that
-// were sent before miss nothing when they are sent again; with one, all but what it lets stay do.
+// evictedByCount tests eviction by other_config:flow-limit. Above the limit ovs-vswitchd installs no flow, and its
+// revalidator evicts idle ones early; ovs-vswitchd itself forwards packets without a flow. With the default limit
+// packets that are sent a second time cause no misses. With a low limit all packets without a remaining flow miss.
 func (n *node) evictedByCount(t *testing.T, from, to *pod) {
 	t.Helper()
-	vsctl(t, "set", "Open_vSwitch", ".", "other_config:max-idle=600000") // what goes, goes by count
+	vsctl(t, "set", "Open_vSwitch", ".", "other_config:max-idle=600000") // flows are evicted by count only
 	missed := map[int]uint64{}
 	for _, limit := range []int{0, flowLimit} {
 		said := "default (200000)"
@@ -135,7 +135,7 @@ func (n *node) evictedByCount(t *testing.T, from, to *pod) {
 		arrived := sendWithTTLs(t, from, to)
 		all, offloaded := n.dataFlows(t, from, to)
 		if limit == 0 && (all < differentTTLs || offloaded != all) {
-			t.Errorf("without a limit %d flows of %d are cached, %d of them in hardware", all, differentTTLs, offloaded)
+			t.Errorf("with the default limit %d of %d flows are cached, %d of them in hardware", all, differentTTLs, offloaded)
 		}
 		before := misses(t)
 		arrived += sendWithTTLs(t, from, to)
@@ -147,20 +147,20 @@ func (n *node) evictedByCount(t *testing.T, from, to *pod) {
 			"%d miss the datapath; %d of both arrived (%s)", differentTTLs, said, all, offloaded, missed[limit], arrived, emulated)
 	}
 	if missed[flowLimit] < differentTTLs-flowLimit || 4*missed[0] > missed[flowLimit] {
-		t.Errorf("of %d packets sent again %d miss without a limit, %d with flow-limit %d", differentTTLs, missed[0], missed[flowLimit],
+		t.Errorf("%d packets sent again cause %d misses with the default limit, %d with flow-limit %d", differentTTLs, missed[0], missed[flowLimit],
 			flowLimit)
 	}
 	vsctl(t, "remove", "Open_vSwitch", ".", "other_config", "flow-limit")
 	vsctl(t, "remove", "Open_vSwitch", ".", "other_config", "max-idle")
 }
 
-// sendWithTTLs sends one packet with each TTL and says how many arrived.
+// sendWithTTLs sends one packet with each TTL and returns how many arrived.
 func sendWithTTLs(t *testing.T, from, to *pod) int {
 	t.Helper()
-	receiver := within(t, to, func() (*net.UDPConn, error) {
+	receiver := socketWithin(t, to, func() (*net.UDPConn, error) {
 		return net.ListenUDP("udp4", &net.UDPAddr{IP: to.addresses[0].AsSlice(), Port: 7000})
 	})
-	sender := within(t, from, func() (*net.UDPConn, error) {
+	sender := socketWithin(t, from, func() (*net.UDPConn, error) {
 		return net.DialUDP("udp4", nil, &net.UDPAddr{IP: to.addresses[0].AsSlice(), Port: 7000})
 	})
 	defer sender.Close()
@@ -190,8 +190,8 @@ func sendWithTTLs(t *testing.T, from, to *pod) int {
 	return arrived
 }
 
-// within a pod's network namespace make a socket, which stays there, for the caller to close.
-func within(t *testing.T, pod *pod, socket func() (*net.UDPConn, error)) *net.UDPConn {
+// socketWithin creates a socket in a pod's network namespace. The caller must close it.
+func socketWithin(t *testing.T, pod *pod, socket func() (*net.UDPConn, error)) *net.UDPConn {
 	t.Helper()
 	type made struct {
 		socket *net.UDPConn
@@ -199,7 +199,7 @@ func within(t *testing.T, pod *pod, socket func() (*net.UDPConn, error)) *net.UD
 	}
 	result := make(chan made)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with this, and no other work runs in there
+		runtime.LockOSThread() // never unlocked, so that the thread ends and runs nothing else in the namespace
 		handle, err := netns.GetFromPath(pod.Path())
 		if err == nil {
 			err = netns.Set(handle)

@@ -14,10 +14,11 @@ import (
 	"railwright/node/testlab"
 )
 
-// longestLeft is more than what the daemon gives a port without a record: 10 s, and two looks.
+// longestLeft is longer than the daemon keeps a port without a record: 10 s and two looks.
 const longestLeft = 25 * time.Second
 
-// wantNothingLeft of any pod: no attachment, port, flow, route, address or file, and the VFs are the host's again.
+// wantNothingLeft checks that no attachment, port, flow, route, address or file of any pod is left, and that the VFs
+// are back in the host's namespace.
 func (n *node) wantNothingLeft(t *testing.T) {
 	t.Helper()
 	var left []string
@@ -55,7 +56,7 @@ func (n *node) left(t *testing.T) (found []string) {
 			}
 		}
 		for _, family := range []string{"-4", "-6"} {
-			// A table that has never had a route is an error for ip.
+			// ip fails for a table that never had a route.
 			routes, _ := exec.Command("ip", family, "route", "show", "table", strconv.Itoa(rail.table())).Output()
 			for line := range strings.Lines(string(routes)) {
 				found = append(found, "route "+strings.TrimSpace(line))
@@ -74,7 +75,7 @@ func (n *node) left(t *testing.T) (found []string) {
 	return found
 }
 
-// files below a folder that are no lock.
+// files returns the files below a folder, except locks.
 func files(t *testing.T, folder string) []string {
 	t.Helper()
 	var found []string

@@ -1,7 +1,7 @@
 //go:build vmguest
 
-// Package guest is what runs inside the virtual machine of ../build: the tests of ../vm_test.go, on NICs with VFs that
-// the driver of ../fsw makes out of QEMU's, with Open vSwitch's kernel datapath and its hardware offload on.
+// Package guest contains the tests that ../vm_test.go runs in the virtual machine of ../build. The driver in ../fsw
+// creates NICs with VFs from QEMU's devices. Open vSwitch uses the kernel datapath with hardware offload.
 package guest
 
 import (
@@ -20,10 +20,10 @@ const (
 	railMTU    = "4200"
 )
 
-// rail is one NIC: its uplink's other end is in the leaf.
+// rail is a NIC whose uplink is connected to the leaf.
 type rail struct {
 	number int
-	// pci address of the PF; of its VFs.
+	// pci is the address of the PF, vfs those of its VFs.
 	pci string
 	vfs []string
 }
@@ -47,8 +47,8 @@ func (r *rail) vf(index int) string       { return fmt.Sprintf("pf%dv%d", r.numb
 func (r *rail) representor(vf int) string { return fmt.Sprintf("pf%dr%d", r.number, vf) }
 func (r *rail) sysfs(of string) string    { return filepath.Join("/sys/bus/pci/devices", r.pci, of) }
 
-// startNICs loads the driver and makes what a node with SR-IOV has after its start: two PFs in switchdev mode, each with
-// VFs and their representors. The uplinks' other ends go to the leaf.
+// startNICs loads the driver and configures two PFs in switchdev mode, each with VFs and representors, as on a node
+// with SR-IOV. It moves the other ends of the uplinks to the leaf.
 func startNICs(t *testing.T, leaf *testlab.Namespace) []*rail {
 	t.Helper()
 	for _, module := range []string{
@@ -99,7 +99,7 @@ func (r *rail) start(t *testing.T) {
 	}
 }
 
-// only name that the pattern matches.
+// only returns the single path that matches the pattern.
 func only(t *testing.T, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(pattern)

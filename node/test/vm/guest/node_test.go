@@ -18,28 +18,29 @@ import (
 
 const (
 	daemonSocket = "/run/railwright/railwrightd.sock"
-	// betweenLooks: each costs a process, and that an emulated core is busy for some tenths of a second.
+	// betweenLooks is the pause between looks, because each starts a process that keeps an emulated core busy for some
+	// tenths of a second.
 	betweenLooks = 250 * time.Millisecond
 )
 
-// node is this machine with two rails, and a leaf that both go to.
+// node is this machine with two rails and a leaf that both are connected to.
 type node struct {
 	rails      []*rail
 	host, leaf *testlab.Namespace
 	leafFRR    *testlab.FRR
-	// state is what a node keeps when it starts anew.
+	// state is the folder that persists across boots, config the daemon's configuration file.
 	state, config string
 	daemon        *exec.Cmd
 	ended         chan struct{}
 }
 
-// startNode as far as its services, in the order that a node's own start has; not yet the daemon.
+// startNode starts the node's services in the order of a real boot, without the daemon.
 func startNode(t *testing.T, state string) *node {
 	t.Helper()
 	for _, name := range []string{"ROOT", "OVS", "FRR"} {
 		t.Setenv("RAILWRIGHT_TEST_NEEDS_"+name, "1")
 	}
-	t.Setenv("RAILWRIGHT_FRR10", "/") // FRR 10 is this image's own
+	t.Setenv("RAILWRIGHT_FRR10", "/") // this image contains FRR 10
 	started := &node{host: &testlab.Namespace{Name: "host"}, leaf: testlab.NewNamespace(t, "leaf"), state: state}
 	testlab.Run(t, "ip", "netns", "attach", started.host.Name, "1")
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "delete", started.host.Name).Run() })
@@ -69,7 +70,7 @@ func (n *node) startFRR(t *testing.T) {
 	}
 	n.leafFRR = testlab.StartFRR(t, n.leaf, testlab.FRR10, leaf.Text())
 	frr := testlab.StartFRR(t, n.host, testlab.FRR10, own.Text())
-	// The directory of a node's own FRR service.
+	// FRR's service normally creates this folder.
 	if err := os.MkdirAll("/run/frr", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func (n *node) writeConfig(t *testing.T) {
 	write(t, n.config, text)
 }
 
-// startDaemon and wait until all its rails are well.
+// startDaemon starts the daemon and waits until all its rails are healthy.
 func (n *node) startDaemon(t *testing.T) {
 	t.Helper()
 	n.daemon, n.ended = startService(t, shared+"bin/railwrightd", "--config", n.config)
@@ -117,7 +118,7 @@ func (n *node) ready(t *testing.T) {
 	t.Logf("ready %.1f s after the daemon's start", took.Seconds())
 }
 
-// attached as the daemon tells of it.
+// attached is an attachment in the daemon's list.
 type attached struct {
 	Key struct {
 		Interface   string `json:"interface"`
@@ -139,7 +140,7 @@ func (n *node) attachments(t *testing.T) []attached {
 	return reply.Attached
 }
 
-// cachedFlow of the datapath, as `railwrightd flows --json` tells it.
+// cachedFlow is a datapath flow in the output of `railwrightd flows --json`.
 type cachedFlow struct {
 	InPort    string   `json:"in_port"`
 	Offloaded bool     `json:"offloaded"`

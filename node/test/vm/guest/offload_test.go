@@ -10,14 +10,15 @@ import (
 	"railwright/node/testlab"
 )
 
-// offload: pods with VFs, laid by stock ovs-cni and our plugin, reach each other, and every data flow is in hardware.
+// offload checks that pods with VFs, attached by the unmodified ovs-cni and our plugin, reach each other, and that
+// every data flow is in hardware.
 func offload(t *testing.T, node *node) {
 	one := node.addPod(t, node.rails[0], 0, "team-a")
 	near := node.addPod(t, node.rails[0], 1, "team-a")
-	far := node.addPod(t, node.rails[1], 0, "team-a", wishes{"maxRate": maxRate})
+	far := node.addPod(t, node.rails[1], 0, "team-a", pluginSettings{"maxRate": maxRate})
 	other := node.addPod(t, node.rails[1], 1, "team-b")
 	pods := []*pod{one, near, far, other}
-	node.wantWell(t, pods)
+	node.wantHealthy(t, pods)
 
 	one.mustReach(t, near)
 	one.mustReach(t, far)
@@ -27,10 +28,10 @@ func offload(t *testing.T, node *node) {
 	stream(t, one, near)
 	stream(t, one, far)
 	node.wantAllInHardware(t, one, near, far)
-	node.tellDatapath(t, one)
+	node.checkDatapath(t, one)
 	node.answersInSoftware(t, one)
 	node.refusesInHardware(t, far, one, other)
-	node.refusesLies(t, one, near, far, other)
+	node.dropsSpoofed(t, one, near, far, other)
 
 	for _, pod := range pods {
 		pod.must(t, "check")
@@ -40,7 +41,7 @@ func offload(t *testing.T, node *node) {
 	}
 }
 
-// stream TCP from one pod to another.
+// stream sends a TCP stream from one pod to another.
 func stream(t *testing.T, from, to *pod) {
 	t.Helper()
 	server := to.Command("iperf3", "--server", "--one-off", "--bind", to.addresses[0].String())
@@ -52,20 +53,21 @@ func stream(t *testing.T, from, to *pod) {
 		_ = server.Wait()
 	}()
 	testlab.Eventually(t, "iperf3 listens", func() bool {
-		told, err := to.Try("ss", "-Hltn", "sport", "=", "5201")
-		return err == nil && strings.Contains(told, ":5201")
+		output, err := to.Try("ss", "-Hltn", "sport", "=", "5201")
+		return err == nil && strings.Contains(output, ":5201")
 	})
-	told := from.Run(t, "iperf3", "--client", to.addresses[0].String(), "--bytes", "8M")
-	for line := range strings.Lines(told) {
+	output := from.Run(t, "iperf3", "--client", to.addresses[0].String(), "--bytes", "8M")
+	for line := range strings.Lines(output) {
 		if strings.Contains(line, "receiver") {
 			t.Logf("figure: TCP %s to %s: %s (%s)", from.rail.name(), to.rail.name(), strings.TrimSpace(line), emulated)
 			return
 		}
 	}
-	t.Errorf("no TCP stream:\n%s", told)
+	t.Errorf("iperf3 must report the receiver's rate:\n%s", output)
 }
 
-// wantAllInHardware holds every flow with which packets of these pods were forwarded against what the datapath says.
+// wantAllInHardware checks that the datapath reports every data flow of the rails' ports as offloaded, and that each of
+// these pods has at least one in both directions.
 func (n *node) wantAllInHardware(t *testing.T, pods ...*pod) {
 	t.Helper()
 	ours := map[string]bool{}
@@ -83,23 +85,23 @@ func (n *node) wantAllInHardware(t *testing.T, pods ...*pod) {
 			continue
 		}
 		if !flow.Offloaded {
-			t.Errorf("a data flow of %s is not in hardware: %s", flow.InPort, flow.Why)
+			t.Errorf("data flow of %s must be in hardware: %s", flow.InPort, flow.Why)
 		}
 		seen[flow.InPort]++
 	}
-	// A list without flows of a port would show nothing: each of these has sent.
+	// All of these pods have sent packets, so each port must have flows.
 	for _, pod := range pods {
 		for _, port := range []string{pod.rail.representor(pod.vf), pod.rail.uplink()} {
 			if seen[port] == 0 {
-				t.Errorf("%s has no data flow at all", port)
+				t.Errorf("%s has no data flow", port)
 			}
 		}
 	}
 	t.Logf("figure: data flows in hardware by port: %v (a driver that takes everything; %s)", seen, emulated)
 }
 
-// isData says whether packets of pods are forwarded by it: IP, and not to or from this host's own BGP. What pods ask of
-// their gateway by ARP and ND is answered, not forwarded, and that in software: see answersInSoftware.
+// isData reports whether the flow forwards IP packets of pods, as opposed to this host's BGP. ARP and ND requests to
+// the gateway are answered in software, not forwarded: see answersInSoftware.
 func isData(flow cachedFlow) bool {
 	address := strings.Contains(flow.Match, "10.1.") || strings.Contains(flow.Match, "10.2.") ||
 		strings.Contains(flow.Match, "fd00:")
@@ -110,20 +112,21 @@ func isQuestion(flow cachedFlow) bool {
 	return strings.Contains(flow.Match, "eth_type(0x0806)") || strings.Contains(flow.Match, "icmpv6(type=135")
 }
 
-func (n *node) tellDatapath(t *testing.T, pod *pod) {
+func (n *node) checkDatapath(t *testing.T, pod *pod) {
 	t.Helper()
-	told := appctl(t, "dpctl/dump-flows", "-m", "type=offloaded")
-	if !strings.Contains(told, "offloaded:yes") {
-		t.Errorf("ovs-appctl knows no offloaded flow:\n%s", told)
+	output := appctl(t, "dpctl/dump-flows", "-m", "type=offloaded")
+	if !strings.Contains(output, "offloaded:yes") {
+		t.Errorf("ovs-appctl lists no offloaded flow:\n%s", output)
 	}
 	filters := testlab.Run(t, "tc", "-s", "filter", "show", "dev", pod.rail.representor(pod.vf), "ingress")
 	if !strings.Contains(filters, "in_hw") || strings.Contains(filters, "not_in_hw") {
-		t.Errorf("tc has filters that the driver does not:\n%s", filters)
+		t.Errorf("all tc filters must be in hardware:\n%s", filters)
 	}
 	t.Logf("tc filters of %s in_hw: %d", pod.rail.representor(pod.vf), strings.Count(filters, "in_hw "))
 }
 
-// answersInSoftware takes the gateway's permanent neighbour entries from a pod, so that it has to ask.
+// answersInSoftware deletes the gateway's permanent neighbour entries in a pod, so that the pod must send ARP and ND
+// requests, and checks that they are answered.
 func (n *node) answersInSoftware(t *testing.T, pod *pod) {
 	t.Helper()
 	gateways := []string{"10.1.0.1", pod.rail.gateway6()}
@@ -134,12 +137,12 @@ func (n *node) answersInSoftware(t *testing.T, pod *pod) {
 			t.Errorf("the plugin did not write the gateway's neighbour entry: %q", permanent)
 		}
 		pod.IP(t, "neighbour", "del", gateway, "dev", podInterface)
-		_, _ = pod.Try("ping", "-c", "2", "-i", "0.5", "-W", "1", n.beyond(index))
+		_, _ = pod.Try("ping", "-c", "2", "-i", "0.5", "-W", "1", n.unusedAddress(index))
 		found := pod.IP(t, "neighbour", "show", gateway, "dev", podInterface)
 		answered[gateway] = strings.Contains(found, pod.rail.bridgeMAC())
 		pod.IP(t, "neighbour", "replace", gateway, "lladdr", pod.rail.bridgeMAC(), "dev", podInterface, "nud", "permanent")
 	}
-	// Whether the plan has a flow for ND is up to what ovs-vswitchd takes for its datapath.
+	// The plan has a flow for ND only if ovs-vswitchd accepts it for its datapath.
 	answers := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", pod.rail.bridge(), "table=12")
 	planned := strings.Contains(answers, "icmp_type=136")
 	t.Logf("figure: asked for the gateway, ARP is answered: %v, ND: %v (the plan has a flow for it: %v; the datapath has: %s)",
@@ -155,8 +158,8 @@ func (n *node) answersInSoftware(t *testing.T, pod *pod) {
 	}
 }
 
-// beyond the gateway: nobody's address, in the other rail's prefix.
-func (n *node) beyond(family int) string {
+// unusedAddress returns an unused address behind the gateway, in the other rail's prefix. family 0 is IPv4, 1 IPv6.
+func (n *node) unusedAddress(family int) string {
 	return []string{"10.2.9.9", "fd00:2::909"}[family]
 }
 
@@ -170,22 +173,22 @@ func linesWith(text, word string) string {
 	return strings.Join(found, "; ")
 }
 
-// wantWell holds what the daemon tells of its attachments, and the leaf's routes, against the pods.
-func (n *node) wantWell(t *testing.T, pods []*pod) {
+// wantHealthy checks that the daemon's attachments and the leaf's routes match the pods.
+func (n *node) wantHealthy(t *testing.T, pods []*pod) {
 	t.Helper()
-	told := map[string]attached{}
+	listed := map[string]attached{}
 	for _, one := range n.attachments(t) {
-		told[one.HostInterface] = one
+		listed[one.HostInterface] = one
 		if one.FlowsInstalled != one.FlowsWanted || one.FlowsWanted == 0 || !one.Advertised {
 			t.Errorf("%s: %d of %d flows, advertised %v", one.HostInterface, one.FlowsInstalled, one.FlowsWanted, one.Advertised)
 		}
 	}
-	if len(told) != len(pods) {
-		t.Errorf("%d attachments of %d pods", len(told), len(pods))
+	if len(listed) != len(pods) {
+		t.Errorf("%d attachments of %d pods", len(listed), len(pods))
 	}
 	for _, pod := range pods {
-		if _, ok := told[pod.rail.representor(pod.vf)]; !ok {
-			t.Errorf("nothing is told of %s, which is to be on %s; on its bridge are %v", pod.Name,
+		if _, ok := listed[pod.rail.representor(pod.vf)]; !ok {
+			t.Errorf("daemon does not list %s on %s; its bridge has the ports %v", pod.Name,
 				pod.rail.representor(pod.vf), pod.rail.ports(t))
 		}
 		for _, address := range pod.addresses {

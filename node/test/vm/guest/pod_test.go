@@ -18,7 +18,7 @@ import (
 
 const podInterface = "net1"
 
-// pod with one VF.
+// pod is a pod with one VF.
 type pod struct {
 	*testlab.Namespace
 	rail      *rail
@@ -28,12 +28,12 @@ type pod struct {
 	addresses []netip.Addr
 }
 
-// wishes are settings of our plugin beside those that every pod's network has.
-type wishes map[string]any
+// pluginSettings are settings of our plugin in addition to those of every pod's network.
+type pluginSettings map[string]any
 
-// newPod that has no interface yet. Its network is as Multus would hand it to the plugins: with the VF that the device
-// plugin chose.
-func (n *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside ...wishes) *pod {
+// newPod creates a pod without an interface. Its network configuration names the VF, as Multus adds the one that the
+// device plugin chose.
+func (n *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside ...pluginSettings) *pod {
 	t.Helper()
 	made := &pod{Namespace: testlab.NewNamespace(t, "pod"), rail: rail, vf: vf, namespace: namespace}
 	made.TakeAddressesAtOnce(t)
@@ -42,16 +42,16 @@ func (n *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside
 		t.Fatal(err)
 	}
 	device := rail.vfs[vf]
-	own := wishes{
+	own := pluginSettings{
 		"type": "railwright-cni", "deviceID": device, "mtu": 4200, "stateDir": filepath.Join(n.state, "railwright"),
 		"routes": []map[string]string{{"dst": "10.0.0.0/8"}, {"dst": "fd00::/16"}},
-		// Emulated, and on a host that may be busy.
+		// The guest is emulated, and the host may be busy.
 		"connectTimeoutSeconds": 20, "timeoutSeconds": 60,
 	}
 	for _, more := range beside {
 		maps.Copy(own, more)
 	}
-	text, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": rail.name(), "plugins": []wishes{
+	text, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": rail.name(), "plugins": []pluginSettings{
 		{
 			"type": "ovs", "bridge": rail.bridge(), "deviceID": device, "interface_type": "system", "mtu": 4200,
 			"ipam": map[string]any{
@@ -70,7 +70,7 @@ func (n *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside
 	return made
 }
 
-// cnitool does a verb for the pod, as a runtime would.
+// cnitool runs a verb for the pod, as a runtime would.
 func (p *pod) cnitool(verb string) (string, error) {
 	command := exec.Command(shared+"bin/cnitool", verb, p.rail.name(), p.Path())
 	command.Env = append(os.Environ(), "CNI_PATH="+shared+"bin", "NETCONFPATH="+p.networks, "CNI_IFNAME="+podInterface,
@@ -102,7 +102,7 @@ func deletePods(t *testing.T, pods ...*pod) {
 }
 
 // addPod attaches a new pod.
-func (n *node) addPod(t *testing.T, rail *rail, vf int, namespace string, beside ...wishes) *pod {
+func (n *node) addPod(t *testing.T, rail *rail, vf int, namespace string, beside ...pluginSettings) *pod {
 	t.Helper()
 	made := n.newPod(t, rail, vf, namespace, beside...)
 	made.add(t)
@@ -116,7 +116,7 @@ func (p *pod) add(t *testing.T) {
 	}
 	told := p.must(t, "add")
 	if err := json.Unmarshal([]byte(told), &result); err != nil || len(result.IPs) != 2 {
-		t.Fatalf("a result without two addresses: %v\n%s", err, told)
+		t.Fatalf("result must have two addresses: %v\n%s", err, told)
 	}
 	p.addresses = nil
 	for _, one := range result.IPs {
@@ -124,7 +124,7 @@ func (p *pod) add(t *testing.T) {
 	}
 }
 
-// reaches says whether all pings to an address are answered.
+// reaches pings an address and reports whether all pings are answered. It returns ping's output as well.
 func (p *pod) reaches(address netip.Addr) (told string, all bool) {
 	told, err := p.Try("ping", "-c", "5", "-i", "0.2", "-W", "3", address.String())
 	return told, err == nil && strings.Contains(told, " 0% packet loss")
@@ -144,7 +144,7 @@ func (p *pod) mustNotReach(t *testing.T, other *pod) {
 	for _, address := range other.addresses {
 		told, _ := p.Try("ping", "-c", "5", "-i", "0.2", "-W", "1", address.String())
 		if !strings.Contains(told, " 0 received, 100% packet loss") {
-			t.Errorf("%s reaches %s of another tenant, or ping did not run:\n%s", p.Name, address, told)
+			t.Errorf("%s reaches %s of another tenant, or ping failed:\n%s", p.Name, address, told)
 		}
 	}
 }

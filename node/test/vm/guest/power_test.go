@@ -19,76 +19,76 @@ import (
 	"railwright/node/testlab"
 )
 
-// kept is where what a node keeps through a power cut is: a disk of the host's.
-const kept = "/state"
+// diskMount is the mount point of the disk that survives power cuts.
+const diskMount = "/state"
 
-// lastWord is the step at which nothing is cut.
-const lastWord = "none"
+// noCut is the step name for a boot without a power cut.
+const noCut = "none"
 
-// TestPowerCut looks what the daemon made of the cut before this boot, and asks for the next one in the middle of an ADD.
+// TestPowerCut checks how the daemon recovered from the cut before this boot, and requests the next one during an ADD.
 func TestPowerCut(t *testing.T) {
 	step := flag.Arg(0)
 	if step == "" {
-		t.Fatal("the step to be cut at is not given")
+		t.Fatal("the step for the power cut must be given as an argument")
 	}
-	if told := testlab.Run(t, "findmnt", "-no", "FSTYPE", kept); strings.TrimSpace(told) != "ext4" {
-		t.Fatalf("%s is no disk: %s", kept, told)
+	if output := testlab.Run(t, "findmnt", "-no", "FSTYPE", diskMount); strings.TrimSpace(output) != "ext4" {
+		t.Fatalf("%s must be a disk: %s", diskMount, output)
 	}
 	keepCaches(t)
-	node := startNode(t, kept)
+	node := startNode(t, diskMount)
 	node.startDaemon(t)
 	if before := readCut(t); before != nil {
 		node.wantReconciled(t, before)
 	}
 	node.wantNothingLeft(t)
-	if step != lastWord {
+	if step != noCut {
 		if t.Failed() {
-			t.FailNow() // the host takes a cut for a success
+			t.FailNow() // the host would treat a cut as success
 		}
 		node.cutAt(t, step)
 	}
 	one, near := node.addPod(t, node.rails[0], 0, "team-a"), node.addPod(t, node.rails[0], 1, "team-a")
 	one.mustReach(t, near)
-	node.wantWell(t, []*pod{one, near})
+	node.wantHealthy(t, []*pod{one, near})
 	one.must(t, "del")
 	near.must(t, "del")
 	node.wantNothingLeft(t)
 }
 
-// keepCaches of the plugins on the disk, where a node has them.
+// keepCaches moves the plugins' caches to the disk, because they persist on a real node.
 func keepCaches(t *testing.T) {
 	t.Helper()
-	for _, folder := range []string{"/var/lib/cni", kept + "/cni"} {
+	for _, folder := range []string{"/var/lib/cni", diskMount + "/cni"} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	testlab.Run(t, "mount", "--bind", kept+"/cni", "/var/lib/cni")
+	testlab.Run(t, "mount", "--bind", diskMount+"/cni", "/var/lib/cni")
 }
 
-const begun = kept + "/pod.json"
+const cutRecord = diskMount + "/pod.json"
 
-// cut is what the boot before tells of the pod whose ADD it cut, and at which step.
+// cut is the record of the previous boot about the step of its cut and the pod whose ADD was interrupted.
 type cut struct{ Step, Pod, Conflist string }
 
 func readCut(t *testing.T) *cut {
 	t.Helper()
-	content, err := os.ReadFile(begun)
+	content, err := os.ReadFile(cutRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	var before cut
-	err = errors.Join(err, json.Unmarshal(content, &before), os.Remove(begun))
+	err = errors.Join(err, json.Unmarshal(content, &before), os.Remove(cutRecord))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &before
 }
 
-// wantReconciled: the pod is gone with the machine, so the daemon takes back on its own what it had a record of: flows,
-// routes, and the port. Where the power went before there was a record the port may be left, which no flow knows; it is
-// removed too, once its namespace has been gone for a while. It is ovs-cni's, whose DEL does nothing where its cache file
-// was not on the disk yet (it does not sync it), and whose ADD fails for a VF with such a port.
+// wantReconciled checks the recovery from a cut. The pod is gone with the machine, so the daemon removes what it has a
+// record of: flows, routes and the port. If the power failed before the record was written, ovs-cni's port can be left
+// without flows; the daemon removes it once its namespace has been gone for a while. ovs-cni's DEL does not remove it
+// if its cache file, which it does not sync, was not on disk yet, and its ADD fails for a VF with such a port.
 func (n *node) wantReconciled(t *testing.T, before *cut) {
 	t.Helper()
 	first := n.left(t)
@@ -97,25 +97,26 @@ func (n *node) wantReconciled(t *testing.T, before *cut) {
 	for range 2 {
 		before.runtimeDeletes(t)
 	}
-	// Not ours: ovs-cni hands its DEL on to the IPAM only where it has its cache file.
-	t.Logf("cut at %s: after the runtime's DEL, host-local has %v", before.Step, n.reserved(t))
+	// Reserved addresses are not asserted: ovs-cni calls DEL of the IPAM only if it has its cache file.
+	t.Logf("cut at %s: after the runtime's DEL, host-local has %v", before.Step, n.reservedFiles(t))
 }
 
-// reserved addresses, as host-local keeps them: a file each.
-func (n *node) reserved(t *testing.T) []string {
+// reservedFiles returns the files of the addresses that host-local has reserved.
+func (n *node) reservedFiles(t *testing.T) []string {
 	t.Helper()
 	found := files(t, filepath.Join(n.state, "host-local"))
 	return slices.DeleteFunc(found, func(path string) bool { return strings.Contains(path, "/last_reserved_ip.") })
 }
 
-// containerRuntime as containerd is one: cnitool cannot say that a pod's namespace is gone.
+// containerRuntime returns libcni with the plugins and the network. cnitool cannot call DEL without the pod's
+// namespace.
 func containerRuntime(t *testing.T, conflist string) (*libcni.CNIConfig, *libcni.NetworkConfigList) {
 	t.Helper()
 	list, err := libcni.ConfListFromBytes([]byte(conflist))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return libcni.NewCNIConfigWithCacheDir([]string{shared + "bin"}, kept+"/cni", nil), list
+	return libcni.NewCNIConfigWithCacheDir([]string{shared + "bin"}, diskMount+"/cni", nil), list
 }
 
 func podOf(name, netns string) *libcni.RuntimeConf {
@@ -124,7 +125,7 @@ func podOf(name, netns string) *libcni.RuntimeConf {
 	}}
 }
 
-// runtimeDeletes what it began before the cut, as it does with sandboxes whose namespace is gone.
+// runtimeDeletes runs DEL for the pod of the cut, as a runtime does for sandboxes whose namespace is gone.
 func (c *cut) runtimeDeletes(t *testing.T) {
 	t.Helper()
 	plugins, list := containerRuntime(t, c.Conflist)
@@ -133,7 +134,7 @@ func (c *cut) runtimeDeletes(t *testing.T) {
 	}
 }
 
-// cutAt a step of ADD: the daemon is killed there, and the power goes before anything else happens. It does not return.
+// cutAt kills the daemon at a step of ADD and then requests the power cut. It does not return.
 func (n *node) cutAt(t *testing.T, step string) {
 	t.Helper()
 	_ = n.daemon.Process.Kill()
@@ -145,13 +146,13 @@ func (n *node) cutAt(t *testing.T, step string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := pod.Name + "-" + step // names of namespaces come again in the next boot
+	name := pod.Name + "-" + step // the next boot uses the same namespace names
 	content, err := json.Marshal(cut{step, name, string(conflist)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, begun, string(content))
-	testlab.Run(t, "sync") // so far everything is on the disk; what comes now is there if its writer saw to it
+	write(t, cutRecord, string(content))
+	testlab.Run(t, "sync") // later writes are on the disk only if their writer syncs them
 	plugins, list := containerRuntime(t, string(conflist))
 	added := make(chan error, 1)
 	go func() {
@@ -163,6 +164,6 @@ func (n *node) cutAt(t *testing.T, step string) {
 		fmt.Printf("\nguest-cut %s\n", step)
 		select {} // the host cuts the power
 	case err := <-added:
-		t.Fatalf("ADD ended without coming by the step %s: %v", step, err)
+		t.Fatalf("ADD must reach the step %s, but it ended: %v", step, err)
 	}
 }

@@ -13,17 +13,19 @@ import (
 )
 
 const (
-	// maxRate of one of the pods: more than an emulated CPU forwards, for it is not the rate that is tried here.
+	// maxRate is the rate limit of one of the pods. It is above what an emulated CPU forwards, because the rate itself
+	// is not tested here.
 	maxRate = "10Gb/s"
 	refused = 100
 	allowed = 200
-	// mostMisses of the datapath while packets are refused: the first of them, and what else the node does meanwhile.
-	mostMisses = refused / 2
+	// maxMisses is the maximum number of datapath misses while packets are refused: the first of them and the node's
+	// other traffic.
+	maxMisses = refused / 2
 )
 
-// refusesInHardware: also what a pod with a rate of its own sends to another tenant is dropped by the datapath, packet by
-// packet, and each is counted once, whatever else the pod sends. A tc filter that ends with the rate's policer would hand
-// the packets on to ovs-vswitchd, and tell of all packets of the policer as its own.
+// refusesInHardware checks that the datapath drops the packets to another tenant from a pod with a rate limit too, and
+// that it counts each once. A tc filter that ends with the policer would pass the packets to ovs-vswitchd and report
+// all of the policer's packets as its own.
 func (n *node) refusesInHardware(t *testing.T, limited, friend, stranger *pod) {
 	t.Helper()
 	policed := linesWith(testlab.Run(t, "tc", "filter", "show", "dev", limited.rail.representor(limited.vf), "ingress"),
@@ -31,53 +33,53 @@ func (n *node) refusesInHardware(t *testing.T, limited, friend, stranger *pod) {
 	if policed == "" {
 		t.Errorf("no tc filter of %s has a policer", limited.rail.representor(limited.vf))
 	}
-	before, missed := limited.rail.refused(t), misses(t)
-	told, _ := limited.Try("ping", "-c", strconv.Itoa(refused), "-i", "0.02", "-W", "1", stranger.addresses[0].String())
-	if !strings.Contains(told, " 0 received, 100% packet loss") {
-		t.Errorf("%s reaches another tenant, or ping did not run:\n%s", limited.Name, told)
+	before, missed := limited.rail.refusedPackets(t), misses(t)
+	output, _ := limited.Try("ping", "-c", strconv.Itoa(refused), "-i", "0.02", "-W", "1", stranger.addresses[0].String())
+	if !strings.Contains(output, " 0 received, 100% packet loss") {
+		t.Errorf("%s reaches another tenant, or ping failed:\n%s", limited.Name, output)
 	}
 	missed = misses(t) - missed
-	metered := limited.rail.metered(t)
-	if told, err := limited.Try("ping", "-q", "-c", strconv.Itoa(allowed), "-i", "0.02", "-W", "3",
-		friend.addresses[0].String()); err != nil || !strings.Contains(told, " 0% packet loss") {
-		t.Errorf("%s does not reach its own tenant:\n%s", limited.Name, told)
+	metered := limited.rail.meteredPackets(t)
+	if output, err := limited.Try("ping", "-q", "-c", strconv.Itoa(allowed), "-i", "0.02", "-W", "3",
+		friend.addresses[0].String()); err != nil || !strings.Contains(output, " 0% packet loss") {
+		t.Errorf("%s does not reach its own tenant:\n%s", limited.Name, output)
 	}
-	metered = limited.rail.metered(t) - metered
+	metered = limited.rail.meteredPackets(t) - metered
 	counted := uint64(0)
 	for until := time.Now().Add(10 * time.Second); counted != refused && time.Now().Before(until); {
-		time.Sleep(betweenLooks) // ovs-vswitchd asks the datapath twice a second
-		counted = limited.rail.refused(t) - before
+		time.Sleep(betweenLooks) // ovs-vswitchd reads the datapath's counters twice a second
+		counted = limited.rail.refusedPackets(t) - before
 	}
 	t.Logf("figure: %d packets of a pod with a rate to another tenant: %d counted as refused, %d misses of the datapath "+
 		"meanwhile; then %d to its own tenant, and as many answers: its meters tell of %d (%s)", refused, counted, missed,
 		allowed, metered, emulated)
-	// The first ones may have been ovs-vswitchd's, which has meters of its own.
+	// ovs-vswitchd may have metered the first packets with its own meters.
 	if metered < 2*allowed*9/10 || metered > 2*allowed {
-		t.Errorf("the meters tell of %d packets of %d", metered, 2*allowed)
+		t.Errorf("meters counted %d of %d packets", metered, 2*allowed)
 	}
-	if counted != refused || missed > mostMisses {
+	if counted != refused || missed > maxMisses {
 		t.Errorf("%d packets to another tenant: %d counted, %d misses", refused, counted, missed)
 	}
 }
 
 var packetsWord = regexp.MustCompile(`n_packets=(\d+),.* priority=0 `)
 
-// refused packets between tenants, that the rail's bridge has counted.
-func (r *rail) refused(t *testing.T) uint64 {
+// refusedPackets returns the number of packets between tenants that the rail's bridge has dropped.
+func (r *rail) refusedPackets(t *testing.T) uint64 {
 	t.Helper()
-	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", r.bridge(), "table=30")
-	return number(t, packetsWord, told)
+	output := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", r.bridge(), "table=30")
+	return number(t, packetsWord, output)
 }
 
 var meteredWord = regexp.MustCompile(`meter:\d+ .*?packet_in_count:(\d+)`)
 
-// metered packets of all pods of the rail that have a rate, sent and received.
-func (r *rail) metered(t *testing.T) (sum uint64) {
+// meteredPackets returns the number of packets, sent and received, that the meters of the rail's pods have counted.
+func (r *rail) meteredPackets(t *testing.T) (sum uint64) {
 	t.Helper()
-	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "meter-stats", r.bridge())
-	found := meteredWord.FindAllStringSubmatch(told, -1)
+	output := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "meter-stats", r.bridge())
+	found := meteredWord.FindAllStringSubmatch(output, -1)
 	if len(found) != 2 {
-		t.Fatalf("%d meters, wanted one for each direction of one pod:\n%s", len(found), told)
+		t.Fatalf("got %d meters, want one for each direction of one pod:\n%s", len(found), output)
 	}
 	for _, match := range found {
 		count, err := strconv.ParseUint(match[1], 10, 64)
@@ -91,17 +93,17 @@ func (r *rail) metered(t *testing.T) (sum uint64) {
 
 var missedWord = regexp.MustCompile(`missed:(\d+)`)
 
-// misses of the datapath: packets that it had no flow for, so that ovs-vswitchd got them.
+// misses returns the number of packets that the datapath passed to ovs-vswitchd because it had no flow for them.
 func misses(t *testing.T) uint64 {
 	t.Helper()
 	return number(t, missedWord, appctl(t, "dpctl/show"))
 }
 
-func number(t *testing.T, word *regexp.Regexp, told string) uint64 {
+func number(t *testing.T, word *regexp.Regexp, output string) uint64 {
 	t.Helper()
-	found := word.FindAllStringSubmatch(told, -1)
+	found := word.FindAllStringSubmatch(output, -1)
 	if len(found) != 1 {
-		t.Fatalf("%d of %q, wanted one, in:\n%s", len(found), word, told)
+		t.Fatalf("got %d matches of %q, want one, in:\n%s", len(found), word, output)
 	}
 	value, err := strconv.ParseUint(found[0][1], 10, 64)
 	if err != nil {

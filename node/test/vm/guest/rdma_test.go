@@ -13,8 +13,8 @@ import (
 	"railwright/node/testlab"
 )
 
-// rdma: RoCE between pods with VFs over two rails. Soft-RoCE stands in for the NIC's: its packets are the same, UDP to
-// port 4791 from the pod's address, and so are the flows that carry them.
+// rdma tests RoCE between pods with VFs over two rails. Soft-RoCE replaces the NIC's RoCE: its packets (UDP to port
+// 4791 from the pod's address) and the flows that forward them are the same.
 func rdma(t *testing.T, node *node) {
 	for _, module := range []string{"rdma_rxe", "ib_uverbs", "rdma_ucm"} {
 		testlab.Run(t, "modprobe", module)
@@ -30,10 +30,10 @@ func rdma(t *testing.T, node *node) {
 		writeBandwidth(t, one, far, family)
 	}
 	node.wantAllInHardware(t, one, far)
-	// The other tenant listens too, and nobody hears of it.
+	// A server of another tenant must not be reachable.
 	server := rpingServer(t, other, 0)
-	if told, err := one.Try("timeout", "20", "rping", "-c", "-C", "1", "-a", other.addresses[0].String()); err == nil {
-		t.Errorf("rping reaches another tenant:\n%s", told)
+	if output, err := one.Try("timeout", "20", "rping", "-c", "-C", "1", "-a", other.addresses[0].String()); err == nil {
+		t.Errorf("rping reaches another tenant:\n%s", output)
 	}
 	server()
 	for index, pod := range pods {
@@ -44,7 +44,7 @@ func rdma(t *testing.T, node *node) {
 
 func device(index int) string { return fmt.Sprintf("rxe%d", index) }
 
-// rpingServer listens on a pod's address, until the function given is called.
+// rpingServer starts a server on a pod's address. The caller must call end to stop it.
 func rpingServer(t *testing.T, pod *pod, family int) (end func()) {
 	t.Helper()
 	server := pod.Command("rping", "-s", "-a", pod.addresses[family].String(), "-C", "5")
@@ -52,8 +52,8 @@ func rpingServer(t *testing.T, pod *pod, family int) (end func()) {
 		t.Fatal(err)
 	}
 	testlab.Eventually(t, "rping listens", func() bool {
-		told, err := pod.Try("rdma", "resource", "show", "cm_id")
-		return err == nil && strings.Contains(told, "state LISTEN")
+		output, err := pod.Try("rdma", "resource", "show", "cm_id")
+		return err == nil && strings.Contains(output, "state LISTEN")
 	})
 	return func() {
 		_ = server.Process.Kill()
@@ -64,10 +64,10 @@ func rpingServer(t *testing.T, pod *pod, family int) (end func()) {
 func (n *node) rping(t *testing.T, from, to *pod, family int) {
 	t.Helper()
 	defer rpingServer(t, to, family)()
-	told := from.Run(t, "timeout", "60", "rping", "-c", "-v", "-C", "5", "-a", to.addresses[family].String(),
+	output := from.Run(t, "timeout", "60", "rping", "-c", "-v", "-C", "5", "-a", to.addresses[family].String(),
 		"-I", from.addresses[family].String())
-	if count := strings.Count(told, "ping data: "); count != 5 {
-		t.Errorf("rping: %d of 5 answers:\n%s", count, told)
+	if count := strings.Count(output, "ping data: "); count != 5 {
+		t.Errorf("rping: %d of 5 answers:\n%s", count, output)
 	}
 	t.Logf("figure: rping %s to %s over two rails: 5 of 5 (Soft-RoCE)", from.addresses[family], to.addresses[family])
 }
@@ -87,21 +87,21 @@ func writeBandwidth(t *testing.T, from, to *pod, family int) {
 		_ = server.Wait()
 	}()
 	testlab.Eventually(t, "ib_write_bw listens", func() bool {
-		told, err := to.Try("ss", "-Hltn", "sport", "=", "18515")
-		return err == nil && strings.Contains(told, ":18515")
+		output, err := to.Try("ss", "-Hltn", "sport", "=", "18515")
+		return err == nil && strings.Contains(output, ":18515")
 	})
-	told := from.Run(t, append(words(0, from), to.addresses[0].String())...)
-	for line := range strings.Lines(told) {
+	output := from.Run(t, append(words(0, from), to.addresses[0].String())...)
+	for line := range strings.Lines(output) {
 		if fields := strings.Fields(line); len(fields) == 5 && fields[0] == "65536" {
 			t.Logf("figure: ib_write_bw %s to %s over two rails: 200 of 64 KiB, %s MiB/s (Soft-RoCE; %s)",
 				from.addresses[family], to.addresses[family], fields[3], emulated)
 			return
 		}
 	}
-	t.Errorf("ib_write_bw told no figure:\n%s", told)
+	t.Errorf("ib_write_bw printed no bandwidth:\n%s", output)
 }
 
-// gidIndex of the address among the device's GIDs.
+// gidIndex returns the index of the device's GID for the address.
 func gidIndex(t *testing.T, device string, address netip.Addr) string {
 	t.Helper()
 	sixteen := address.As16()
@@ -118,6 +118,6 @@ func gidIndex(t *testing.T, device string, address netip.Addr) string {
 			return filepath.Base(path)
 		}
 	}
-	t.Fatalf("%s has no GID for %s among %d", device, address, len(found))
+	t.Fatalf("%s must have a GID for %s, not found among %d", device, address, len(found))
 	return ""
 }

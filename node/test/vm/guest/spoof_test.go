@@ -18,16 +18,16 @@ import (
 	"railwright/node/testlab/impostor"
 )
 
-// liesOfAKind are sent where the host says no other number.
-const liesOfAKind = 100
+// framesPerKind is the default number of spoofed frames of each kind.
+const framesPerKind = 100
 
-// refusesLies: what a pod makes up arrives nowhere, and each frame is counted once by a flow that drops it, here where the
-// kernel's datapath and tc decide. Both ends of each representor are counted: what came in, and what went out.
-func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
+// dropsSpoofed checks that no spoofed frame of a pod arrives anywhere with the kernel's datapath and tc, and that a
+// flow that drops it counts each frame once. It also checks the representors' counters in both directions.
+func (n *node) dropsSpoofed(t *testing.T, me *pod, others ...*pod) {
 	t.Helper()
 	rail := me.rail
 	liar := &impostor.Impostor{
-		Rand: rand.New(rand.NewPCG(9, 9)), Me: me.face(t), Gateway: parsed(t, rail.bridgeMAC()),
+		Rand: rand.New(rand.NewPCG(9, 9)), Me: me.face(t), Gateway: mustMAC(t, rail.bridgeMAC()),
 		GatewayIP: netip.MustParseAddr("10.1.0.1"),
 		Unrouted: []netip.Addr{
 			netip.MustParseAddr(rail.hostAddress()), netip.MustParseAddr(rail.leafAddress()), netip.MustParseAddr("224.0.0.5"),
@@ -51,31 +51,31 @@ func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
 	for _, wire := range watched {
 		wire.Forget()
 	}
-	frames, times := liesOfAKind*liar.Kinds(), 1
+	frames, times := framesPerKind*liar.Kinds(), 1
 	if asked := flag.Arg(0); asked != "" {
-		times = 10 // of a hundred thousand each one that is new is ovs-vswitchd's work, in emulation
+		times = 10 // each distinct frame costs an upcall to ovs-vswitchd, which is slow in emulation
 		if _, err := fmt.Sscan(asked, &frames); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Flows have counted 1,496 of 1,500 and, of the same frames in two runs, 994 of 1,000: some are in no flow's count, and
-	// why was not found. The representor's own counter, below, has all.
-	least, most := uint64(frames-frames/100), uint64(frames+frames/20)
-	dropped, taken, given := n.dropped(t, rail), me.frames(t, "rx"), others[0].frames(t, "tx")
-	sent := liar.Lie(t, mine, frames, times)
+	// Flows counted 1,496 of 1,500 frames, and in two runs with the same frames 994 of 1,000. Why some are not counted
+	// is unknown. The representor's own counter, checked below, has all of them.
+	minimum, maximum := uint64(frames-frames/100), uint64(frames+frames/20)
+	dropped, taken, given := n.droppedPackets(t, rail), me.frames(t, "rx"), others[0].frames(t, "tx")
+	sent := liar.SendSpoofed(t, mine, frames, times)
 	counted := uint64(0)
-	for until := time.Now().Add(testlab.Patience); counted < least && time.Now().Before(until); time.Sleep(betweenLooks) {
-		counted = n.dropped(t, rail) - dropped // ovs-vswitchd asks the datapath twice a second
+	for until := time.Now().Add(testlab.Patience); counted < minimum && time.Now().Before(until); time.Sleep(betweenLooks) {
+		counted = n.droppedPackets(t, rail) - dropped // ovs-vswitchd reads the datapath's counters twice a second
 	}
-	// Answers to the questions that tell that all has been worked off are no lies, and kernels speak now and then.
-	if counted < least || counted > most {
+	// The ARP requests of flush and packets of the kernels are not spoofed but may be counted.
+	if counted < minimum || counted > maximum {
 		t.Errorf("%d of %d frames were counted as dropped", counted, frames)
 	}
 	if came := me.frames(t, "rx") - taken; came < uint64(frames) {
-		t.Errorf("%d of %d frames came in by %s", came, frames, rail.representor(me.vf))
+		t.Errorf("%d of %d frames arrived at %s", came, frames, rail.representor(me.vf))
 	}
 	if went := others[0].frames(t, "tx") - given; went > uint64(frames/20) {
-		t.Errorf("%d frames went out by %s", went, others[0].rail.representor(others[0].vf))
+		t.Errorf("%d frames were sent out of %s", went, others[0].rail.representor(others[0].vf))
 	}
 	for where, wire := range watched {
 		if arrived := wire.Frames(impostor.Marked); len(arrived) > 0 {
@@ -88,8 +88,8 @@ func (n *node) refusesLies(t *testing.T, me *pod, others ...*pod) {
 
 func (p *pod) face(t *testing.T) impostor.Face {
 	t.Helper()
-	told := p.Run(t, "cat", "/sys/class/net/"+podInterface+"/address")
-	made := impostor.Face{MAC: parsed(t, strings.TrimSpace(told))}
+	output := p.Run(t, "cat", "/sys/class/net/"+podInterface+"/address")
+	made := impostor.Face{MAC: mustMAC(t, strings.TrimSpace(output))}
 	for _, address := range p.addresses {
 		if address.Is4() {
 			made.IPv4 = address
@@ -100,7 +100,7 @@ func (p *pod) face(t *testing.T) impostor.Face {
 	return made
 }
 
-func parsed(t *testing.T, text string) attachment.MAC {
+func mustMAC(t *testing.T, text string) attachment.MAC {
 	t.Helper()
 	mac, err := attachment.ParseMAC(text)
 	if err != nil {
@@ -109,11 +109,11 @@ func parsed(t *testing.T, text string) attachment.MAC {
 	return mac
 }
 
-// dropped packets of the rail, for whatever reason.
-func (n *node) dropped(t *testing.T, rail *rail) (sum uint64) {
+// droppedPackets returns the number of packets that the rail's bridge has dropped for any reason.
+func (n *node) droppedPackets(t *testing.T, rail *rail) (sum uint64) {
 	t.Helper()
 	dumped := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-flows", rail.bridge())
-	for cookie, packets := range testlab.Counted(t, dumped) {
+	for cookie, packets := range testlab.PacketsByCookie(t, dumped) {
 		if _, reason, ours := plan.ParseCookie(cookie); ours && reason.Drops() {
 			sum += packets
 		}
@@ -121,9 +121,9 @@ func (n *node) dropped(t *testing.T, rail *rail) (sum uint64) {
 	return sum
 }
 
-// frames of the pod's representor, as Open vSwitch counts them: rx came from the pod, tx went to it.
+// frames returns Open vSwitch's frame count of the pod's representor: rx from the pod, tx to the pod.
 func (p *pod) frames(t *testing.T, way string) uint64 {
 	t.Helper()
-	told := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-ports", p.rail.bridge(), p.rail.representor(p.vf))
-	return number(t, regexp.MustCompile(way+` pkts=(\d+)`), told)
+	output := testlab.Run(t, "ovs-ofctl", "-O", "OpenFlow14", "dump-ports", p.rail.bridge(), p.rail.representor(p.vf))
+	return number(t, regexp.MustCompile(way+` pkts=(\d+)`), output)
 }

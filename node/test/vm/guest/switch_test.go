@@ -22,8 +22,8 @@ const (
 	database  = ovsFolder + "/db.sock"
 )
 
-// startOpenVSwitch with the kernel's datapath and hardware offload, as a node's service does, and the rails' bridges.
-// Its database is in the state folder: a node's stays when the node starts anew.
+// startOpenVSwitch starts Open vSwitch with the kernel's datapath and hardware offload, as a node's service does, and
+// creates the rails' bridges. The database is in the state folder, because it persists across boots on a real node.
 func startOpenVSwitch(t *testing.T, state string, rails []*rail) {
 	t.Helper()
 	if err := os.MkdirAll(ovsFolder, 0o755); err != nil {
@@ -51,8 +51,8 @@ func startOpenVSwitch(t *testing.T, state string, rails []*rail) {
 		vsctl(t, "--may-exist", "add-br", rail.bridge(), "--", "set", "bridge", rail.bridge(), "fail_mode=secure",
 			fmt.Sprintf("other-config:hwaddr=%q", rail.bridgeMAC()), "--",
 			"--may-exist", "add-port", rail.bridge(), rail.uplink())
-		// ovs-vsctl waits for what it changed itself: not for a bridge that was in the database of the boot before.
-		testlab.Eventually(t, rail.bridge()+" is there", func() bool {
+		// ovs-vsctl waits only for its own changes, not for a bridge that was already in the database.
+		testlab.Eventually(t, rail.bridge()+" exists", func() bool {
 			_, err := os.Stat("/sys/class/net/" + rail.bridge())
 			return err == nil
 		})
@@ -67,8 +67,8 @@ func service(t *testing.T, argv ...string) {
 	_, _ = startService(t, argv...)
 }
 
-// startService starts a daemon that ends with the test; ended is closed when it does. What it writes is told where the
-// test fails.
+// startService starts a daemon that is stopped at the end of the test. ended is closed when it exits. Its output is
+// logged if the test fails.
 func startService(t *testing.T, argv ...string) (running *exec.Cmd, ended chan struct{}) {
 	t.Helper()
 	name := filepath.Base(argv[0])
@@ -92,13 +92,13 @@ func startService(t *testing.T, argv ...string) (running *exec.Cmd, ended chan s
 		<-ended
 		_ = log.Close()
 		if t.Failed() {
-			tellEnd(t, log.Name())
+			logEnd(t, log.Name())
 		}
 	})
 	return command, ended
 }
 
-func tellEnd(t *testing.T, path string) {
+func logEnd(t *testing.T, path string) {
 	t.Helper()
 	told, _ := os.ReadFile(path)
 	t.Logf("%s ends:\n%s", path, told[max(0, len(told)-6000):])
@@ -114,7 +114,7 @@ func appctl(t *testing.T, arguments ...string) string {
 	return testlab.Run(t, append([]string{"ovs-appctl"}, arguments...)...)
 }
 
-// ports of a bridge beside its uplink.
+// ports returns the bridge's ports except the uplink.
 func (r *rail) ports(t *testing.T) []string {
 	t.Helper()
 	var found []string

@@ -4,8 +4,8 @@ package guest
 
 import "testing"
 
-// TestVFs is all that one node shows whose daemon goes on running: a start of the machine and of its services takes longer
-// than any of the parts. Each part leaves nothing to the next.
+// TestVFs runs all parts on a single node with a running daemon, because booting the machine and its services takes
+// longer than any part. No part leaves anything behind.
 func TestVFs(t *testing.T) {
 	started := startNode(t, t.TempDir())
 	started.startDaemon(t)

@@ -1,4 +1,4 @@
-"""NCCL collectives: nccl-tests, ours, ours, nccl-tests ... over the same sizes, on the same GPUs, in one go."""
+"""NCCL collectives over the same sizes and GPUs, in the order nccl-tests, ours, ours, nccl-tests and so on."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _WARM_SIZES = "256M:256M:x2"
 
 
 def measure(session: Session, operations: Sequence[str], ways: Sequence[Way]) -> None:
-    """Round by round over all collectives, so that a time that runs out costs each of them as much.
+    """Measure round by round over all collectives, so that an exhausted time budget affects them equally.
 
-    Small and large sizes are sweeps of their own, alike in both programs: how far a sweep goes decides how much memory
-    an operation moves along, and so what of it is in caches.
+    Small and large sizes are separate sweeps in both programs, because the largest size of a sweep decides how much
+    memory its operations pass through, and so what the caches hold.
     """
     small, large = _parts(session.sizes)
     parts = {"small": (small, session.rounds_small), "large": (large, session.rounds)}
@@ -49,13 +49,13 @@ def measure(session: Session, operations: Sequence[str], ways: Sequence[Way]) ->
 
 
 def _pair(session: Session, number: int, name: str, operation: str, way: Way, count: int, sizes: str) -> None:
-    """Both programs once, each of them first in every other round."""
+    """Run both programs once; they alternate in going first."""
     for turn in [ours, theirs] if number % 2 else [theirs, ours]:
         turn(session, f"{name}-nccl-tests" if turn is theirs else name, operation, way, count, sizes)
 
 
 def _parts(sizes: str) -> tuple[str, str]:
-    """A sweep first:last:xSTEP as two, below 1 MiB and from there up; empty where there is none of that."""
+    """Split a sweep first:last:xSTEP into sizes below 1 MiB and the rest; a part without sizes is left out."""
     step = sizes.split(":")[2]
     every = parse_sizes(sizes)
     halves = [[size for size in every if size < MIB], [size for size in every if size >= MIB]]
@@ -66,7 +66,7 @@ def _parts(sizes: str) -> tuple[str, str]:
 def theirs(
     session: Session, name: str, operation: str, way: Way, count: int, sizes: str, *, checks: bool = True
 ) -> None:
-    """nccl-tests' program over the sizes. Without its check it moves memory that it has not written, see `written`."""
+    """Run nccl-tests' program over the sizes. Without its check it moves memory that nothing wrote, see `written`."""
     if session.nccl_tests is None:
         return
     first, last, step = sizes.split(":")
@@ -85,7 +85,7 @@ def _program(session: Session, operation: str, way: Way, count: int, sweep: list
 
 
 def ours(session: Session, name: str, operation: str, way: Way, count: int, sizes: str) -> None:
-    """Our benchmark over the sizes, in both placements."""
+    """Run our benchmark over the sizes, in place and out of place."""
     benchmark = f"nccl_{operation}"
     options = {"sizes": sizes, "placements": "out of place,in place", "ranks_in": way.ranks_in}
     options |= {"launched": way.launched, "evidence": "no", "gpus": str(count)}
@@ -95,7 +95,7 @@ def ours(session: Session, name: str, operation: str, way: Way, count: int, size
 
 
 def logs(session: Session) -> None:
-    """NCCL's own log of each collective on each number of GPUs, of one short run that nothing is timed in."""
+    """Keep NCCL's log of a short, untimed run of each collective on each number of GPUs."""
     debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": LOG_SUBSYSTEMS}
     for count in session.counts:
         for operation in PROGRAMS:
@@ -110,7 +110,7 @@ def logs(session: Session) -> None:
 
 
 def _log_of_ours(session: Session, name: str, operation: str, count: int, debug: dict[str, str]) -> None:
-    """Each rank writes a file of its own, which are then put one behind the other."""
+    """Keep the log of our benchmark: each rank writes a file, and these are concatenated."""
     benchmark = f"nccl_{operation}"
     options = [f"{benchmark}.sizes={_LOG_SIZES}", f"{benchmark}.evidence=no", f"{benchmark}.gpus={count}"]
     file = {"NCCL_DEBUG_FILE": str((session.raw / f"{name}.rank-%p").resolve())}

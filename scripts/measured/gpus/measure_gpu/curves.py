@@ -1,4 +1,4 @@
-"""Curves of collectives as SVG, by matplotlib, which is loaded only when something is drawn."""
+"""Draws curves of collectives as SVG with matplotlib, which is imported only when needed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from railwright.units import MIB, format_size
 _COLOURS = ("#1f5fa8", "#b3541e", "#2f7d4f", "#7a4fa3", "#8a8a00", "#a8324a", "#3c8d9e", "#555555", "#c98a00")
 _GIGA, _MICRO = 1e9, 1e-6
 _WIDE, _HIGH = 12, 4.4
-"""Inches of a picture with both panels."""
+"""The size of a picture with both panels, in inches."""
 
 
 def draw_collective(path: Path, every: Sequence[Curve]) -> None:
-    """busbw over size and the time below 1 MiB, ours beside nccl-tests and the limit, for each number of GPUs."""
+    """Draw busbw over size, and the time below 1 MiB, of ours, nccl-tests and the limit, per number of GPUs."""
     picture, (rate, time) = _panels(path.stem)
     for colour, curve in zip(_COLOURS, every, strict=False):
         points = curve.placed()
@@ -37,7 +37,7 @@ def draw_collective(path: Path, every: Sequence[Curve]) -> None:
 
 
 def _time(axes: Any, points: Sequence[Point], name: str, style: str, colour: str, label: str) -> None:  # noqa: ANN401
-    """The median, and from the fastest to the slowest round behind it."""
+    """Draw the median, on a band from the fastest to the slowest round."""
     sizes = [point.size for point in points]
     every = [[one / _MICRO for one in getattr(point, name)] for point in points]
     axes.plot(sizes, [statistics.median(one) for one in every], style, color=colour, label=label)
@@ -46,7 +46,7 @@ def _time(axes: Any, points: Sequence[Point], name: str, style: str, colour: str
 
 
 def draw_overview(path: Path, title: str, every: Sequence[Curve]) -> None:
-    """Ours of several collectives of one way and number of GPUs, and the largest limit."""
+    """Draw our curves of several collectives with the same ranks and GPUs, and the highest limit."""
     picture, (rate, time) = _panels(title)
     for colour, curve in zip(_COLOURS, every, strict=False):
         points = curve.placed()
@@ -59,7 +59,7 @@ def draw_overview(path: Path, title: str, every: Sequence[Curve]) -> None:
 
 
 def draw_choice(path: Path, gpus: int, points: Iterable[Judged]) -> None:
-    """The time below 1 MiB and busbw of every algorithm and protocol, NCCL's own choice in black."""
+    """Draw the time below 1 MiB, and busbw, of every algorithm and protocol, NCCL's own choice in black."""
     times: dict[str, list[tuple[int, float]]] = defaultdict(list)
     rates: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for point in points:
@@ -123,7 +123,7 @@ def _finish(picture: Any, rate: Any, time: Any, path: Path) -> None:  # noqa: AN
 
 
 def _keep_alone(picture: Any, kept: Any, empty: Any) -> None:  # noqa: ANN401
-    """Half of the picture, where only one of the two panels has something to show."""
+    """Shrink the picture to the only panel that has a curve."""
     from matplotlib.gridspec import GridSpec
 
     empty.remove()

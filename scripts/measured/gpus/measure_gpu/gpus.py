@@ -1,4 +1,4 @@
-"""The GPUs of this host, as CUDA counts them where it counts by PCI address."""
+"""The GPUs of this host in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from railwright.topology.sources.nvidia_nvml import handles
 
 
 def addresses() -> list[str]:
-    """Their PCI addresses. Raises CannotJudge where there is none, with NVML's words."""
+    """Return the PCI addresses of the GPUs. Raises CannotJudge with NVML's message if there are none."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

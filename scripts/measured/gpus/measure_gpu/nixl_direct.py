@@ -1,4 +1,4 @@
-"""NIXL between two GPUs: ours beside its C API called directly from C, in turn on the same two GPUs."""
+"""NIXL between two GPUs: our benchmark compared with NIXL's C API called from C, alternating on the same GPUs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NAME = "nixl-direct"
 _OPERATIONS = ("WRITE", "READ")
 
 Times = dict[tuple[str, int], list[float]]
-"""(operation, bytes) -> the median seconds of a request in each round."""
+"""(operation, bytes) -> the median duration of a request in each round, in seconds."""
 
 
-def beside(session: Session) -> None:
-    """Each first in every other round; WRITE and READ from one process with a GPU to another with the other one."""
+def compare(session: Session) -> None:
+    """Measure WRITE and READ between two processes with a GPU each; the two programs alternate in going first."""
     library, compiler = find_library(), shutil.which("cc") or shutil.which("gcc")
     if session.gpus < 2 or library is None or compiler is None:
         session.note(f"{_NAME}: needs two GPUs, NIXL and a C compiler; here: {session.gpus}, {library}, {compiler}")
@@ -58,7 +58,7 @@ def _ours(session: Session, name: str) -> None:
 
 
 def table(raw: Path) -> list[str]:
-    """The medians over all rounds; nothing where one of the two was not measured."""
+    """Return the table of the medians over all rounds, or nothing unless both were measured."""
     theirs, ours = _times_of_theirs(raw), _times_of_ours(raw)
     head = "| operation | size | C API | ours | ours / C API | C API against itself | rounds |"
     lines = ["### NIXL beside its C API", "", head, "|" + "---|" * 7]
@@ -78,7 +78,7 @@ def _times_of_theirs(raw: Path) -> Times:
 
 
 def _times_of_ours(raw: Path) -> Times:
-    """Latency and bandwidth of a size come from the same requests: only one of them counts."""
+    """Return our times. Latency and bandwidth of a size are from the same requests, so only one of them is used."""
     found: Times = defaultdict(list)
     for path in sorted(raw.rglob(f"{_NAME}-*-ours/results.jsonl")):
         seconds: dict[tuple[str, int], float] = {}

@@ -1,4 +1,4 @@
-"""All tables and curves of a folder of raw records. Reads files and starts nothing."""
+"""Builds all tables and curves of a folder of raw records. Reads files only and starts no program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _COLUMNS = (
 
 
 def write(folder: Path) -> list[str]:
-    """Write `measured.md` and the curves of `folder/raw`; the lines that sum it up."""
+    """Write `measured.md` and the curves of `folder/raw`. Returns the lines that summarise them."""
     raw = folder / "raw"
     found = [curve for curve in curves(raw) if curve.points]
     short = [*_HEAD, *map(_summary, found), ""] if found else []
@@ -66,20 +66,20 @@ def write(folder: Path) -> list[str]:
     return [*short, *ends, f"wrote {folder / TABLES}"]
 
 
-def _kept(raw: Path, name: str) -> list[str]:
+def _read_lines(raw: Path, name: str) -> list[str]:
     return [line for path in sorted(raw.rglob(name)) for line in path.read_text(errors="replace").splitlines()]
 
 
 def _left_out(raw: Path) -> list[str]:
-    """The notes of all visits, each once; what one visit had no time for may have run in another."""
+    """Return the notes of all visits, each once, without runs that another visit had time for."""
     ran = {path.stem for path in raw.rglob("*.txt")}
-    notes = dict.fromkeys(_kept(raw, NOTES))
+    notes = dict.fromkeys(_read_lines(raw, NOTES))
     left = [note for note in notes if not (note.endswith(NOT_RUN) and note.removesuffix(NOT_RUN) in ran)]
-    return list(_folded(left))
+    return list(_merge_rounds(left))
 
 
-def _folded(notes: list[str]) -> Iterator[str]:
-    """The notes, the rounds of one series that had no time told together."""
+def _merge_rounds(notes: list[str]) -> Iterator[str]:
+    """Merge the notes on rounds of the same series that were not run."""
     series: dict[str, dict[int, str]] = defaultdict(dict)
     for note in notes:
         match = _NO_TIME.fullmatch(note)
@@ -98,7 +98,7 @@ def _title(raw: Path) -> list[str]:
     run = max(runs, key=lambda one: len(one.topology.of_kind("gpu")))
     gpus = run.topology.of_kind("gpu")
     names = ", ".join(sorted({gpu.name for gpu in gpus})) or "GPU"
-    commands = _kept(raw, COMMANDS)
+    commands = _read_lines(raw, COMMANDS)
     shown = ["```", *commands, "```", ""] if commands else []
     days = sorted({one.started_at[:10] for one in runs})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
@@ -122,7 +122,7 @@ def _software(run: Run) -> str:
 
 
 def _pictures(folder: Path, raw: Path, found: list[Curve], missing: list[str]) -> list[str]:
-    """The curves as pictures, one for each collective and way with a line for each number of GPUs."""
+    """Draw a picture for each collective and placement of ranks, with a line for each number of GPUs."""
     names = sorted({curve.name for curve in found})
     paths = {f"{name}.svg": [curve for curve in found if curve.name == name] for name in names}
     choices = {f"choice-{gpus}gpus.svg": (gpus, points) for gpus, points in _choices(raw)}
@@ -144,7 +144,7 @@ def _pictures(folder: Path, raw: Path, found: list[Curve], missing: list[str]) -
 
 
 def _together(found: list[Curve]) -> dict[tuple[Way, int], list[Curve]]:
-    """The curves of one way and number of GPUs, where there are several."""
+    """Return the groups of several curves with the same placement of ranks and number of GPUs."""
     every: dict[tuple[Way, int], list[Curve]] = defaultdict(list)
     for curve in found:
         every[curve.way, curve.gpus].append(curve)
@@ -152,7 +152,7 @@ def _together(found: list[Curve]) -> dict[tuple[Way, int], list[Curve]]:
 
 
 def _choices(raw: Path) -> list[tuple[int, tuple[Judged, ...]]]:
-    """The judged times of every algorithm and protocol, by number of GPUs."""
+    """Return the judged times of every algorithm and protocol, by number of GPUs."""
     found = []
     for path in sorted(raw.rglob("choice*/results.jsonl")):
         file = load(path)
@@ -176,7 +176,7 @@ def _choice(raw: Path) -> list[str]:
 
 
 def _table(curve: Curve) -> list[str]:
-    """The rows of one collective, in Markdown."""
+    """Return the table of a collective, in Markdown."""
     launches = "CUDA graph" if curve.way.launched == "graph" else "launches"
     buffers = "" if curve.way.buffers == "plain" else f", {curve.way.buffers} buffers"
     lines = [
@@ -195,7 +195,7 @@ def _table(curve: Curve) -> list[str]:
 
 
 def _summary(curve: Curve) -> str:
-    """Return a line with the number of points within, and the worst of each kind."""
+    """Return a table row with the ratios of small and large sizes, and the number of points by verdict."""
     verdicts = [point.verdict for point in curve.points]
     small, large = (
         _spread([point.ratio for point in curve.points if (point.size < MIB) is is_small]) for is_small in (True, False)

@@ -1,4 +1,4 @@
-"""The time of a small operation by the CPUs of its two ranks, for nccl-tests and ours."""
+"""Measures how the time of a small operation depends on the CPUs of its two ranks, for nccl-tests and ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _NAME = re.compile(r"placement-(\d+)-(\d+)")
 
 
 def pairs() -> list[tuple[int, int]]:
-    """Neighbours, CPUs far apart, and the two halves: what siblings and sockets are in both usual numberings."""
+    """Return pairs of CPUs that are siblings or on different sockets in both usual numberings.
+
+    These are neighbours, distant CPUs, and CPUs half of the numbers apart.
+    """
     cpus = sorted(os.sched_getaffinity(0))
     half = len(cpus) // 2
     wanted = [
@@ -35,7 +38,7 @@ def pairs() -> list[tuple[int, int]]:
 
 
 def placement(session: Session) -> None:
-    """all_gather of 32 B to 32 KiB by two processes that may use two CPUs alone."""
+    """Measure all_gather of 32 B to 32 KiB by two processes bound to two CPUs."""
     for one, other in pairs() if session.counts else ():
         bound = ["taskset", "-c", f"{one},{other}"]
         name = f"placement-{one}-{other}"
@@ -66,7 +69,7 @@ def _theirs(session: Session, name: str, bound: list[str]) -> None:
 
 
 def table(raw: Path) -> list[str]:
-    """The median over all sizes on each two CPUs; nothing where that was not measured."""
+    """Return the table of the medians over all sizes for each pair of CPUs, or nothing if none was measured."""
     lines = ["### Two processes on two CPUs", "", "| CPUs | nccl-tests | ours |", "|---|---|---|"]
     for folder in sorted(raw.rglob("placement-*")):
         match = _NAME.fullmatch(folder.name)
@@ -76,11 +79,11 @@ def table(raw: Path) -> list[str]:
         beside = folder.with_name(f"{folder.name}-nccl-tests.txt")
         results = [one for file in read(beside.read_text()) for one in file.results] if beside.exists() else []
         theirs = [float(one.settings["duration_s"]) for one in results if one.parameters["placement"] == "out_of_place"]
-        lines.append(f"| {match[1]}, {match[2]} | {_shown(theirs)} | {_shown(ours)} |")
+        lines.append(f"| {match[1]}, {match[2]} | {_format_times(theirs)} | {_format_times(ours)} |")
     return [*lines, ""] if len(lines) > 4 else []
 
 
-def _shown(seconds: list[float]) -> str:
+def _format_times(seconds: list[float]) -> str:
     if not seconds:
         return "-"
     middle = statistics.median(seconds) * 1e6

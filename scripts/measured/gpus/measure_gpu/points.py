@@ -1,4 +1,4 @@
-"""Points of collectives out of raw records: the times of nccl-tests and of ours by size and placement."""
+"""Reads points of collectives from raw records: the times of nccl-tests and of ours by size and placement."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Way(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A part of a file's name."""
+        """The name, as part of file names."""
         return f"{self.ranks_in}-{self.launched}" + ("" if self.buffers == "plain" else f"-{self.buffers}")
 
 
@@ -52,12 +52,12 @@ WAYS = {
 
 
 def itself(values: list[float]) -> float:
-    """The spread of a yardstick between rounds."""
+    """Return the spread of a program's times between rounds, as a fraction."""
     return max(values) / min(values) - 1
 
 
 def medians(theirs: Mapping[K, list[float]], ours: Mapping[K, list[float]]) -> Iterator[tuple[K, float, float]]:
-    """The median of a yardstick and of ours, of what both measured."""
+    """Return the medians of the reference program and of ours, for each key that both measured."""
     for key in (key for key in theirs if key in ours):
         yield key, statistics.median(theirs[key]), statistics.median(ours[key])
 
@@ -72,12 +72,12 @@ class Point(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Our time / theirs."""
+        """Our median time over theirs."""
         return statistics.median(self.ours) / statistics.median(self.theirs)
 
     @property
     def fastest(self) -> float:
-        """Our shortest time / theirs: of two speeds that a process may have, the same one."""
+        """Our shortest time over theirs, because a process runs at one of two speeds, and the faster is comparable."""
         return min(self.ours) / min(self.theirs)
 
     @property
@@ -87,12 +87,12 @@ class Point(NamedTuple):
 
     @property
     def tolerance(self) -> float:
-        """1 % of the rate from 1 MiB up, 3 % of the time below."""
+        """The tolerance of the ratio: 1 % from 1 MiB up, 3 % below."""
         return LARGE_TOLERANCE if self.size >= MIB else SMALL_TOLERANCE
 
     @property
     def verdict(self) -> str:
-        """`void` where two runs of nccl-tests differ by more than the tolerance themselves."""
+        """The verdict: `void` if two runs of nccl-tests differ by more than the tolerance."""
         is_met = self.ratio <= 1 / (1 - LARGE_TOLERANCE) if self.size >= MIB else self.ratio <= 1 + SMALL_TOLERANCE
         if is_met:
             return "within"
@@ -106,21 +106,21 @@ class Curve(NamedTuple):
     way: Way
     gpus: int
     points: tuple[Point, ...]
-    """Only those that both programs measured."""
+    """The points that both programs measured."""
     limits: dict[int, float]
-    """busbw in bytes/s by size, where it is known."""
+    """The busbw limit in bytes/s by size, if known."""
 
     @property
     def name(self) -> str:
-        """A part of a file's name."""
+        """The name, as part of file names."""
         return f"{self.operation}-{self.way.name}"
 
     def bus(self, size: int, seconds: float) -> float:
-        """busbw in bytes/s, as nccl-tests counts it."""
+        """Return busbw in bytes/s, by nccl-tests' formula."""
         return float(busbw_factor(self.operation, self.gpus)) * size / seconds
 
     def placed(self, placement: str = "out of place") -> list[Point]:
-        """The points of one placement by size."""
+        """Return the points of a placement by size."""
         return sorted((point for point in self.points if point.placement == placement), key=lambda point: point.size)
 
 
@@ -133,7 +133,7 @@ class _Times(NamedTuple):
 
 
 def curves(raw: Path) -> list[Curve]:
-    """Every curve of which there are records anywhere below `raw`, by name and number of GPUs."""
+    """Return every curve with records below `raw`, by name and number of GPUs."""
     found: dict[tuple[str, Way, int], _Times] = defaultdict(lambda: _Times(defaultdict(list), defaultdict(list), {}))
     for path in sorted((*raw.rglob(f"*{_THEIRS}.txt"), *raw.rglob("results.jsonl"))):
         is_theirs = path.suffix == ".txt"
@@ -159,7 +159,7 @@ def _curve(operation: str, way: Way, gpus: int, times: _Times) -> Curve:
 
 
 def times_of(path: Path) -> list[tuple[tuple[str, int], float]]:
-    """Placement and size of each point of a file and the seconds of one operation: nccl-tests' text, or our records."""
+    """Return the seconds of an operation by placement and size, from nccl-tests' text or from our records."""
     if path.suffix == ".txt":
         return [(_key(one), float(one.settings["duration_s"])) for one in _theirs(path)]
     return [(_key(one), one.summary.median) for one in _ours(path) if one.summary is not None]
@@ -170,7 +170,7 @@ def _theirs(path: Path) -> list[Result]:
     try:
         return [result for file in read(path.read_text(errors="replace")) for result in file.results]
     except RailwrightError:
-        return []  # cut off before its first row: a note says so
+        return []  # cut off before its first row; a note reports it
 
 
 def _ours(path: Path) -> list[Result]:

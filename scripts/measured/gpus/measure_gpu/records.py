@@ -1,4 +1,4 @@
-"""Tables of our own records that have no yardstick of another project, out of the raw files alone."""
+"""Builds tables of our records for which no other project has a reference, from the raw files alone."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _BASELINE_KEYS = ("path", "engine", "by", "direction")
 
 
 def rows(paths: list[Path], *keys: str) -> list[str]:
-    """Every point of results files as a row: path, the parameters named, value, spread, what was seen."""
+    """Return each point of results files as a row: path, given parameters, median, spread and evidence."""
     lines = [f"| path | {' | '.join(keys)} | median | lowest to highest | seen |", "|---|" + "---|" * (len(keys) + 3)]
     for result in (one for path in paths for one in load(path).results):
-        named = [_shown(key, result) for key in keys]
+        named = [_format_parameter(key, result) for key in keys]
         if result.summary is None:
             lines.append(f"| {result.path} | {' | '.join(named)} | {result.outcome} | | {result.reason[:160]} |")
             continue
@@ -34,7 +34,7 @@ def rows(paths: list[Path], *keys: str) -> list[str]:
     return [*lines, ""]
 
 
-def _shown(key: str, result: Result) -> str:
+def _format_parameter(key: str, result: Result) -> str:
     value = result.parameters.get(key, "")
     return format_size(value) if key == "size_bytes" and isinstance(value, int) else str(value)
 
@@ -43,14 +43,14 @@ def _section(title: str, paths: list[Path], *keys: str) -> list[str]:
     return [f"### {title}", "", *rows(paths, *keys)] if paths else []
 
 
-def _of(raw: Path, pattern: str) -> list[Path]:
+def _find_results(raw: Path, pattern: str) -> list[Path]:
     return sorted(raw.rglob(f"{pattern}/results.jsonl"))
 
 
 def copies(raw: Path) -> list[str]:
-    """The first run of copies, and beside all of them the plain CUDA C++ program where it ran."""
-    paths = _of(raw, "gpu_copy-*")
-    host = _section("Copies of host memory", _of(raw, "gpu_copy_host"), "size_bytes", "host")
+    """Return the table of the first run of copies, and the comparison with the CUDA C++ program if it ran."""
+    paths = _find_results(raw, "gpu_copy-*")
+    host = _section("Copies of host memory", _find_results(raw, "gpu_copy_host"), "size_bytes", "host")
     return [*_section("Copies", paths[:1], "size_bytes", *_COPY_KEYS), *host, *_baseline(raw, paths)]
 
 
@@ -73,21 +73,29 @@ def _baseline(raw: Path, paths: list[Path]) -> list[str]:
 
 
 def latency(raw: Path) -> list[str]:
-    """Latencies of copies and of loads."""
-    return _section("Latency", _of(raw, "gpu_latency"), "kind", "size_bytes", "clock")
+    """Return the table of the latencies of copies and of loads."""
+    return _section("Latency", _find_results(raw, "gpu_latency"), "kind", "size_bytes", "clock")
 
 
 def nixl(raw: Path) -> list[str]:
-    """NIXL with GPU memory."""
+    """Return the tables of NIXL with GPU memory."""
     return _section(
-        "NIXL", _of(raw, "kv_vram*"), "size_bytes", "operation", "initiator", "processes", "host", "ucx", "peer_access"
+        "NIXL",
+        _find_results(raw, "kv_vram*"),
+        "size_bytes",
+        "operation",
+        "initiator",
+        "processes",
+        "host",
+        "ucx",
+        "peer_access",
     )
 
 
 def steps(raw: Path) -> list[str]:
-    """Training steps, by how their load is made, of which model and on how many GPUs."""
+    """Return the tables of training steps, by source of the load, model and number of GPUs."""
     told = []
-    for path in _of(raw, "train_step-*"):
+    for path in _find_results(raw, "train_step-*"):
         match = re.fullmatch(r"train_step-([a-z]+)(?:-([\d.]+[MB]))?(?:-(\d+)gpus)?", path.parent.name)
         if match:
             compute, model, gpus = match.groups()
@@ -98,11 +106,11 @@ def steps(raw: Path) -> list[str]:
 
 
 def files(raw: Path) -> list[str]:
-    """Files to GPU memory and back, and what cuFile took of each kind of file."""
+    """Return the tables of transfers between files and GPU memory, and of the files that cuFile accepts."""
     tried = [line for path in raw.rglob("try-cufile.txt") for line in path.read_text(errors="replace").splitlines()]
     told = ["### What cuFile takes", "", "```", *tried, "```", ""] if tried else []
-    for path in (*_of(raw, "gpu_file_read*"), *_of(raw, "gpu_file_write*")):
+    for path in (*_find_results(raw, "gpu_file_read*"), *_find_results(raw, "gpu_file_write*")):
         told += _section(path.parent.name, [path], "size_bytes", "depth", "threads", "way")
-    for path in _of(raw, "kv_file*"):
+    for path in _find_results(raw, "kv_file*"):
         told += _section(path.parent.name, [path], "backend", "memory", "operation", "size_bytes", "batch")
     return told

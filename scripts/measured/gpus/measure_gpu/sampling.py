@@ -1,7 +1,7 @@
-"""The cost of sampling clocks and power: NCCL's time with the sampler running and held still, in turn.
+"""Measures the cost of sampling clocks and power: NCCL's time with the sampler running and stopped, alternating.
 
-Both within one process, because two processes launch small operations at speeds of their own that differ by more than
-any cost. Run as a program it measures on the first GPUs that CUDA shows and prints a line of JSON for each size:
+Both are measured in one process, because two processes differ in the speed of small operations by more than the cost.
+As a program it measures on the first GPUs that CUDA shows and prints a line of JSON for each size:
 
     sampling.py GPUS
 """
@@ -28,9 +28,9 @@ from railwright.launch.gpus.watch import INTERVAL_S
 from railwright.units import MIB, format_duration, format_size
 
 SIZES = {(8, "plain"): 200, (8, "graph"): 200, (256 * MIB, "plain"): 5}
-"""Bytes of an all_reduce and how it is launched -> measurements (of 20 operations) between two looks at the clock.
+"""(bytes of an all_reduce, kind of launch) -> measurements of 20 operations in a window.
 
-By a graph the CPU launches once for 20 operations, whose time then wanders less.
+With a graph the CPU launches once per 20 operations, whose time then varies less.
 """
 PAIRS, WINDOW_S = 15, 1.0
 _NAME = "sampling"
@@ -38,7 +38,7 @@ _START_S = 30.0
 
 
 class Cost(NamedTuple):
-    """Mean seconds of one operation in every window, with the sampler and without, pair by pair."""
+    """The mean duration of an operation in each pair of windows, with the sampler and without."""
 
     size_bytes: int
     launched: str
@@ -47,12 +47,12 @@ class Cost(NamedTuple):
 
     @property
     def ratios(self) -> list[float]:
-        """Time with the sampler / time without, of each pair."""
+        """The time with the sampler over the time without it, for each pair."""
         return [one / other for one, other in zip(self.with_s, self.without_s, strict=True)]
 
 
 def sampling(session: Session) -> None:
-    """Measure on the most GPUs that collectives run on; the lines are kept in `raw/sampling.txt`."""
+    """Measure on the largest number of GPUs that collectives use, and keep the output below `raw/`."""
     if session.counts:
         count = session.counts[-1]
         name = f"{_NAME}-{count}gpus-{session.free_number(f'{_NAME}-{count}gpus')}"
@@ -61,7 +61,7 @@ def sampling(session: Session) -> None:
 
 
 def table(raw: Path) -> list[str]:
-    """The cost by size; nothing where it was not measured."""
+    """Return the table of the cost by size, or nothing if it was not measured."""
     head = "| all_reduce of | launched | GPUs | time | with / without | pairs |"
     lines = ["### The cost of sampling", "", head, "|" + "---|" * 6]
     for path in sorted(raw.rglob(f"{_NAME}-*gpus-*.txt")):
@@ -75,7 +75,7 @@ def table(raw: Path) -> list[str]:
 
 
 def main(gpus: int) -> None:
-    """Measure on so many GPUs."""
+    """Measure on the first `gpus` GPUs and print the results."""
     from railwright.native import cuda, nccl
     from railwright.native.nccl_library import Library
 
@@ -86,7 +86,9 @@ def main(gpus: int) -> None:
     with _sampler() as sampler:
         for (size_bytes, launched), samples in SIZES.items():
             sizes = (size_bytes, size_bytes, size_bytes)
-            what = team.what(size_bytes // 4, sizes, in_place=False, graph=launched == "graph", operations=20)
+            what = team.describe_operation(
+                size_bytes // 4, sizes, in_place=False, graph=launched == "graph", operations=20
+            )
             team.time(what, samples)
             cost = Cost(size_bytes, launched, [], [])
             for pair in range(PAIRS):
@@ -99,7 +101,7 @@ def main(gpus: int) -> None:
 
 
 def _mean(team: object, what: object, samples: int) -> float:
-    """The mean over a window and over all ranks: what a sample delays counts whole."""
+    """Return the mean over a window and all ranks, which includes every delay by a sample."""
     end, found = time.monotonic() + WINDOW_S, []
     while time.monotonic() < end:
         found += [second for rank in team.time(what, samples) for second in rank]  # type: ignore[attr-defined]
@@ -107,7 +109,7 @@ def _mean(team: object, what: object, samples: int) -> float:
 
 
 class _Sampler:
-    """The program that every run of ours starts beside its ranks; held still by SIGSTOP between its windows."""
+    """The sampler that each of our runs starts next to its ranks, stopped by SIGSTOP outside its windows."""
 
     def __init__(self, output: Path) -> None:
         self._output = output
@@ -118,7 +120,7 @@ class _Sampler:
         while not self._lines():
             if self.child.poll() is not None or time.monotonic() > began + _START_S:
                 self.child.kill()
-                raise SystemExit("the sampler said nothing, so its cost cannot be measured")
+                raise SystemExit("the cost cannot be measured: the sampler printed nothing")
             time.sleep(0.01)
 
     def _lines(self) -> int:
@@ -126,7 +128,7 @@ class _Sampler:
 
     @contextlib.contextmanager
     def window(self, *, is_running: bool) -> Iterator[None]:
-        """A stretch of time in which it samples, or does not; raises SystemExit where it did otherwise."""
+        """Let the sampler run, or not, during the context. Raises SystemExit if it did otherwise."""
         os.kill(self.child.pid, signal.SIGCONT if is_running else signal.SIGSTOP)
         before = self._lines()
         yield

@@ -14,8 +14,8 @@ from pathlib import Path
 
 NOTES, COMMANDS = "notes.txt", "commands.txt"
 NOT_RUN = ": not run, the time was up"
-"""The end of the note on a run for which no time was left."""
-_LEAST_S = 5.0
+"""The end of the note on a run that the time budget did not allow."""
+_MIN_S = 5.0
 _PATIENCE_S = 5.0
 _WEB_PAGES = ("report.html", "metrics.txt")
 """Files that our runs write next to their records; larger, and reproducible from them."""
@@ -35,7 +35,7 @@ class Session:
     gpus: int
     """The number of GPUs of the host."""
     counts: tuple[int, ...]
-    """On how many of them collectives run."""
+    """The numbers of GPUs on which collectives run."""
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -46,28 +46,28 @@ class Session:
         return folder
 
     def begin(self, argv: list[str]) -> None:
-        """Keep the command and its time beside the records."""
+        """Record the command and its time next to the records."""
         with (self.raw / COMMANDS).open("a") as file:
             file.write(f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} {shlex.join(argv)}\n")
 
     def note(self, text: str) -> None:
-        """Keep what was left out or failed, and why."""
+        """Record a step that was left out or failed, with the reason."""
         print(f"  note: {text}", flush=True)
         with (self.raw / NOTES).open("a") as file:
             file.write(text + "\n")
 
     def left_s(self) -> float:
-        """Seconds until the time is up."""
+        """The seconds left of the time budget."""
         return self.seconds - (time.monotonic() - self.started)
 
     def not_run(self, name: str) -> None:
-        """Note that its turn came too late."""
+        """Note that a run was left out because the time budget was exhausted."""
         self.note(f"{name}{NOT_RUN}")
 
     def run(self, name: str, argv: list[str], timeout_s: float = 240.0, **environment: str) -> str | None:
-        """The output of a program, kept in `raw/NAME.txt`; None, with a note, where it failed or time was up."""
+        """Run a program and keep its output in `raw/NAME.txt`. Returns the output, or None with a note on failure."""
         allowed = min(timeout_s, self.left_s())
-        if allowed < _LEAST_S:
+        if allowed < _MIN_S:
             self.not_run(name)
             return None
         print(f"{time.monotonic() - self.started:6.0f} s  {name}", flush=True)
@@ -109,7 +109,7 @@ class Session:
         within: tuple[str, ...] = (),
         **environment: str,
     ) -> Path | None:
-        """A run of ours, started by `within` if given: its results.jsonl in `raw/NAME/`, None where there is none."""
+        """Run railwright, through the command `within` if given. Returns its results.jsonl in `raw/NAME/`, or None."""
         folder = self.raw / name
         chosen = [argument for option in options for argument in ("-o", option)]
         run = [*within, "railwright", "run", *benchmarks, "--alone", *chosen, "--output", str(folder), "--force"]
@@ -120,7 +120,7 @@ class Session:
         return results if results.exists() else None
 
     def free_number(self, name: str) -> int:
-        """The first number behind a name that no earlier go into this folder used."""
+        """Return the first number after a name that no earlier run in this folder used."""
         number = 0
         while any((self.raw / f"{name}-{number}{end}").exists() for end in ("", ".txt", "-nccl-tests.txt")):
             number += 1
@@ -128,17 +128,17 @@ class Session:
 
 
 def first_gpus(count: int) -> dict[str, str]:
-    """The environment in which CUDA shows the first so many GPUs alone, counted by their PCI addresses as ours are."""
+    """Return an environment in which CUDA shows only the first `count` GPUs, in PCI address order."""
     return only_gpus(*range(count))
 
 
 def only_gpus(*numbers: int) -> dict[str, str]:
-    """The environment in which CUDA shows these GPUs alone."""
+    """Return an environment in which CUDA shows only the given GPUs."""
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, numbers)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a program and what it started: mpirun takes its ranks along when it is asked kindly."""
+    """End a program and its children: SIGTERM first, since mpirun then ends its ranks."""
     for kind in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, kind)

@@ -1,4 +1,4 @@
-"""Measurements without another project's yardstick: copies, NIXL, NCCL's choice, steps, files, prove."""
+"""Measurements without a reference of another project: copies, NIXL, NCCL's choice, steps, files, prove."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ HOST_PATHS = Path(__file__).resolve().parents[2] / "host-paths"
 BASELINE = HOST_PATHS / "baselines" / "gpu_copy.cu"
 TRY_CUFILE = Path(__file__).resolve().parents[1] / "try-cufile"
 _FEW = 4
-"""GPUs between which every way over every pair still ends within a few minutes."""
+"""The largest number of GPUs for which every kind of copy over every pair takes only a few minutes."""
 _BASELINE_SIZE = (str(512 * MIB), "5")
-"""The bytes of a copy and the samples of a point, both `gpu_copy`'s own."""
+"""The size of a copy in bytes, and the samples of a point, as in `gpu_copy`."""
 _LONG_S = 560.0
-"""For one run of many launches; what it measured until then is kept."""
+"""The time limit of a run of many launches; results up to then are kept."""
 
 
 def host(session: Session) -> None:
-    """The machine: a capture that can be given to `--from`, and NVIDIA's own words beside it."""
+    """Capture the machine for `--from`, and keep the output of nvidia-smi."""
     session.run("topo", ["railwright", "topo"])
     session.run("topo-capture", ["railwright", "topo", "capture", "--redact", str(session.raw / "machine.jsonl")])
     session.run("nvidia-smi-topo", ["nvidia-smi", "topo", "-m"])
@@ -32,9 +32,10 @@ def host(session: Session) -> None:
 
 
 def copies(session: Session) -> None:
-    """Copies over all pairs, from pageable memory and from each NUMA node, and latencies; beside them plain CUDA C++.
+    """Measure copies over all pairs, from pageable memory and from each NUMA node, and latencies.
 
-    Of more than four GPUs only neighbours copy every way; the other pairs copy one way.
+    The CUDA C++ program measures the same pairs for comparison. With more than four GPUs, only neighbours copy in every
+    way; the other pairs copy in one way.
     """
     program = _baseline(session)
     pairs = "all" if session.gpus <= _FEW else "neighbours"
@@ -53,7 +54,7 @@ def copies(session: Session) -> None:
 def _baseline(session: Session) -> Path | None:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
-        session.note("gpu_copy: no nvcc, so there is nothing to hold the copies against")
+        session.note("gpu_copy: no nvcc, so the copies have no reference")
         return None
     program = session.raw / "gpu_copy_baseline"
     build = [nvcc, "-O3", "-arch=native", "-o", str(program), str(BASELINE), "-lcuda"]
@@ -61,7 +62,7 @@ def _baseline(session: Session) -> Path | None:
 
 
 def choice(session: Session) -> None:
-    """Every algorithm and protocol of all_reduce by size, and what NCCL chooses by itself."""
+    """Measure every algorithm and protocol of all_reduce by size, and NCCL's own choice."""
     name = "nccl_all_reduce"
     options = {"sizes": session.sizes, "placements": "out of place", "algorithms": "free,Ring,Tree"}
     options |= {"protocols": "free,LL,LL128,Simple"}
@@ -71,10 +72,10 @@ def choice(session: Session) -> None:
 
 
 def nixl(session: Session) -> None:
-    """NIXL with GPU memory: every way over the first two GPUs, GPU to GPU over all other pairs.
+    """Measure NIXL with GPU memory: every kind of transfer on the first two GPUs, GPU to GPU on all other pairs.
 
-    At last what settings and memory that nobody has by default make of it. Of more than four GPUs the other pairs write
-    alone, from process to process, at the two ends of the sizes, and that last part is left out.
+    Then measure it with other settings and kinds of memory than the default. With more than four GPUs, the other pairs
+    only write, between processes, at the smallest and largest size, and the last part is left out.
     """
     few = session.gpus <= _FEW
     for one, other in list(itertools.combinations(range(session.gpus), 2)) or [(0, 0)]:
@@ -96,10 +97,10 @@ def nixl(session: Session) -> None:
 
 
 def steps(session: Session) -> None:
-    """A training step, with torch where it is there and as a load of matrix products; most GPUs first.
+    """Measure a training step, with torch if installed and with matrix products as load; most GPUs first.
 
-    At the end once more, as a model told by its number of parameters alone. On a host of more than four GPUs, of which
-    there are more numbers to go through, with fewer iterations.
+    Finally measure a model given only by its number of parameters. A host of more than four GPUs has more numbers of
+    GPUs to measure, and so runs fewer iterations.
     """
     few = {} if session.gpus <= _FEW else {"iterations": "25"}
     common = {"dtypes": "fp32,fp16,bf16", "compute-ms": "20", **few}
@@ -118,9 +119,9 @@ def _step(session: Session, name: str, count: int, options: dict[str, str]) -> N
 
 
 def files(session: Session) -> None:
-    """Files to GPU memory by every way that this machine has, and what cuFile takes of this machine's files.
+    """Measure transfers between files and GPU memory by every way here, and test which files cuFile accepts.
 
-    Where udev's database lacks what cuFile asks of it, everything is done once more with it.
+    If udev's database lacks the records that cuFile needs, everything is repeated with them.
     """
     session.run("try-cufile", [sys.executable, str(TRY_CUFILE), "--logs", str(session.raw / "cufile")], _LONG_S)
     is_lacking = bool(udev_record.missing(Path("/proc/self/mountinfo").read_text()))

@@ -1,11 +1,11 @@
-"""Runs a program where udev's database knows the file systems of the drives: for containers without /run/udev.
+"""Runs a program with a udev database that lists the file systems of the drives, for containers without /run/udev.
 
     udev_record.py PROGRAM ARGUMENTS...
 
-libcufile asks udev for ID_FS_USAGE of the drive that a file lies on, and refuses the file (error 5027) where there is
-no answer, in its compatibility mode as well. A container that was not given /run/udev, and a machine where no udevd
-runs, have no answer. Here the program gets a mount namespace of its own, with records of what /proc/self/mountinfo
-says; outside only an empty /run/udev is seen, where there was none. Needs root.
+libcufile reads ID_FS_USAGE of a file's drive from udev and rejects the file (error 5027) without it, in compatibility
+mode as well. A container without /run/udev, and a machine without udevd, have no such record. The program therefore
+runs in a mount namespace with records derived from /proc/self/mountinfo. Outside it, at most an empty /run/udev is
+created. Needs root.
 """
 
 from __future__ import annotations
@@ -33,25 +33,27 @@ def records(mountinfo: str, sys_block: Path = Path("/sys/dev/block")) -> dict[st
 
 
 def missing(mountinfo: str, database: Path = DATABASE) -> list[str]:
-    """The mounted drives whose file system udev's database does not tell."""
+    """Return the mounted drives whose file system is missing from udev's database."""
     told = {path.name for path in database.glob("data/b*") if "E:ID_FS_USAGE=" in path.read_text(errors="replace")}
     return sorted(records(mountinfo).keys() - told)
 
 
-def lay(mountinfo: str) -> None:
-    """Records for this process and its children alone. Raises OSError."""
+def create_records(mountinfo: str) -> None:
+    """Create the records for this process and its children only. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     DATABASE.mkdir(exist_ok=True)
-    _checked(libc.unshare(_CLONE_NEWNS), "a mount namespace of its own")
-    _checked(libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "making mounts private")
-    _checked(libc.mount(b"tmpfs", os.fsencode(DATABASE), b"tmpfs", ctypes.c_ulong(0), None), "a tmpfs at /run/udev")
+    _check_status(libc.unshare(_CLONE_NEWNS), "a mount namespace of its own")
+    _check_status(libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "making mounts private")
+    _check_status(
+        libc.mount(b"tmpfs", os.fsencode(DATABASE), b"tmpfs", ctypes.c_ulong(0), None), "a tmpfs at /run/udev"
+    )
     (DATABASE / "data").mkdir()
-    (DATABASE / "control").touch()  # libudev takes the database for one that is in use where this is
+    (DATABASE / "control").touch()  # libudev considers a database with this file as in use
     for name, text in records(mountinfo).items():
         (DATABASE / "data" / name).write_text(text)
 
 
-def _checked(status: int, what: str) -> None:
+def _check_status(status: int, what: str) -> None:
     if status:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -61,7 +63,7 @@ if __name__ == "__main__":
     if not sys.argv[1:]:
         sys.exit(f"usage: {sys.argv[0]} PROGRAM ARGUMENTS...")
     try:
-        lay(Path("/proc/self/mountinfo").read_text())
+        create_records(Path("/proc/self/mountinfo").read_text())
     except OSError as error:
-        sys.exit(f"no record can be given to udev's readers here: {error}")
+        sys.exit(f"cannot create udev records: {error}")
     os.execvp(sys.argv[1], sys.argv[1:])

@@ -1,6 +1,6 @@
-"""The time of an operation on memory that was never written, as nccl-tests moves without its data check.
+"""Measures operations on memory that was never written, which nccl-tests uses without its data check.
 
-`-c 0` allocates buffers and writes nothing into them; `-c 1` writes numbers and checks what arrives, as ours does.
+`-c 0` leaves the buffers unwritten; `-c 1` fills them and checks the result, as ours does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = re.compile(r"written-(?P<operation>[a-z_]+)-(?P<gpus>\d+)gpus-(?P<kind>w
 
 
 def written(session: Session) -> None:
-    """nccl-tests without data, with data, and ours, in turn."""
+    """Measure nccl-tests without data, nccl-tests with data, and ours, alternating."""
     for _ in range(session.rounds):
         for count in session.counts:
             for operation in OPERATIONS:
@@ -38,7 +38,7 @@ def _round(session: Session, operation: str, count: int) -> None:
 
 
 def table(raw: Path) -> list[str]:
-    """The times out of place of each size and kind; nothing where they were not measured."""
+    """Return the table of out-of-place times by size and kind, or nothing if they were not measured."""
     found: dict[tuple[str, int, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted((*raw.rglob("written-*.txt"), *raw.rglob("written-*-ours-*/results.jsonl"))):
         match = _NAME.fullmatch(path.name if path.suffix == ".txt" else path.parent.name)

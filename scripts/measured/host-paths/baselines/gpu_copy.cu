@@ -1,11 +1,11 @@
 // Copies to, from and between GPUs in plain CUDA C++, for comparison with `railwright run gpu_copy`: the same method,
-// but the runtime's API, its allocator and a kernel that nvcc compiles for the GPU that is there.
+// but with the runtime API, its allocator and a kernel that nvcc compiles for the present GPU.
 //
 //   nvcc -O3 -arch=native -o gpu_copy gpu_copy.cu && ./gpu_copy [BYTES [SAMPLES [PAIRS [CPU]]]]
 //
-// One line of JSON for each point: path, what was varied, seconds of one copy for each sample, and the bandwidth by
-// their median. PAIRS: all (every way between every two GPUs) or neighbours (every way between neighbours, one way
-// between the others). CPU is the one to be bound to before host memory is touched.
+// Prints a line of JSON for each point: path, varied parameters, the seconds of a copy for each sample, and the
+// bandwidth by their median. PAIRS is all (every kind of copy between every two GPUs) or neighbours (every kind between
+// neighbours, one kind between the others). CPU is the CPU to bind to before host memory is touched.
 #include <cuda_runtime.h>
 
 #include <sched.h>
@@ -114,7 +114,7 @@ static void measure(const char *path, const char *varied, Way way, Way *other) {
   for (int i = 0; i < count; i++) CHECK(cudaStreamDestroy(ways[i]->stream));
 }
 
-// A way there, alone and with the way back at the same time, by a copy engine and by multiprocessors.
+// Copies in one direction and in both at the same time, by a copy engine and by multiprocessors.
 static void all_ways(const char *path, const char *more, Way there, Way back, bool both) {
   char varied[200];
   for (int kernel = 0; kernel < 2; kernel++)
@@ -126,7 +126,7 @@ static void all_ways(const char *path, const char *more, Way there, Way back, bo
     }
 }
 
-// Between GPUs, by the one that has the data and by the one that gets it; `alone`: the copy engine's write and no more.
+// Copies between GPUs, by the source GPU and by the destination GPU; with `alone` only the copy engine's write.
 static void between(int from, int to, void **out, void **into, bool alone) {
   char path[64];
   Way pull = {into[to], out[from], to}, pull_back = {into[from], out[to], from};
@@ -150,7 +150,7 @@ int main(int argc, char **argv) {
     CPU_SET(atoi(argv[4]), &set);
     if (sched_setaffinity(0, sizeof set, &set)) return perror("sched_setaffinity"), 1;
   }
-  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);  // the numbers are Railwright's
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);  // number GPUs like Railwright
   CHECK(cudaGetDeviceCount(&devices));
   if (devices > MOST_DEVICES) devices = MOST_DEVICES;
   CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0));

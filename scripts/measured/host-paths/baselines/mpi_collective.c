@@ -1,6 +1,6 @@
-/* The yardstick of the collectives: a plain C loop, compiled with mpicc, of operations on floats between barriers.
- * mpirun -n N mpi_collective OPERATION SIZE WARM OPERATIONS SAMPLES [SIZE ...]; prints `SIZE p50-seconds` lines, where
- * SIZE is as nccl-tests counts it and a sample is the mean over ranks of the time of one operation. */
+/* The reference for collectives: a plain C loop, compiled with mpicc, of operations on floats between barriers.
+ * mpirun -n N mpi_collective OPERATION SIZE WARM OPERATIONS SAMPLES [SIZE ...]; prints `SIZE p50-seconds` lines. SIZE is
+ * defined as in nccl-tests, and a sample is the mean over ranks of the time of an operation. */
 #include "mpi_pages.h"
 
 static int rank, ranks, kind;

@@ -1,5 +1,5 @@
-/* What the MPI yardsticks share: the clock, one rank per CPU, the median, and the same pages as the other side has,
- * because where they lie decides more than the program does. */
+/* Common parts of the MPI references: the clock, one rank per CPU, the median, and the same kind of pages as our
+ * benchmark uses, because their placement affects times more than the program does. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <sched.h>

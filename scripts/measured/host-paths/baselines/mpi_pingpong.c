@@ -1,4 +1,4 @@
-/* The yardstick of mpi_latency: a plain C ping-pong, compiled with mpicc, that does what osu_latency does.
+/* The reference for mpi_latency: a plain C ping-pong, compiled with mpicc, with the method of osu_latency.
  * mpirun -n 2 mpi_pingpong SIZE ITERATIONS WARM [SIZE ITERATIONS WARM ...]; prints `SIZE p50-seconds` lines. */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -20,7 +20,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The same pages as the other side has: where they lie decides more than the program does. */
+/* The same kind of pages as our benchmark uses: their placement affects times more than the program does. */
 static char *pages(size_t bytes) {
   char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) exit(1);

@@ -1,4 +1,4 @@
-/* The yardstick of mpi_message_rate: a plain C loop, compiled with mpicc, that does what osu_mbw_mr does with one pair.
+/* The reference for mpi_message_rate: a plain C loop, compiled with mpicc, with the method of osu_mbw_mr for one pair.
  * mpirun -n 2 mpi_rate SIZE WINDOWS WARM [SIZE WINDOWS WARM ...]; prints `SIZE p50-messages-per-second` lines. */
 #include "mpi_pages.h"
 

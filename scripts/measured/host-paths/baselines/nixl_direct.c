@@ -1,7 +1,7 @@
-/* The yardstick of kv_transfer and kv_vram: the NIXL C API called directly from C, two processes, one descriptor.
- * nixl_direct LIBNIXL_CAPI SIZE ITERATIONS WARM [...]; WRITE of host memory, `SIZE p50-seconds` lines (post to done).
- * nixl_direct LIBNIXL_CAPI gpus=A,B SIZE ITERATIONS WARM [...]; memory of CUDA's GPU A to B's (`WRITE SIZE seconds`) and
- * from there (`READ SIZE seconds`), each process with a context on its own GPU alone. */
+/* The reference for kv_transfer and kv_vram: the NIXL C API called directly from C, two processes, one descriptor.
+ * nixl_direct LIBNIXL_CAPI SIZE ITERATIONS WARM [...]; WRITE of host memory; prints `SIZE p50-seconds` (post to done).
+ * nixl_direct LIBNIXL_CAPI gpus=A,B SIZE ITERATIONS WARM [...]; from CUDA GPU A to GPU B (`WRITE SIZE seconds`) and back
+ * (`READ SIZE seconds`); each process has a context on its own GPU only. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sched.h>
@@ -62,7 +62,7 @@ static void bind_to(int cpu) {
 }
 
 struct memory {
-  int kind, gpu, peer_gpu; /* of NIXL: host memory is of device 0 */
+  int kind, gpu, peer_gpu; /* NIXL's kind and devices; the device of host memory is 0 */
   size_t bytes;
 };
 
@@ -154,7 +154,7 @@ static void *descriptors(int kind, int gpu, uint64_t address, size_t bytes) {
   return list;
 }
 
-/* The median of a request's seconds, from its post until it is done. */
+/* Returns the median time of a request in seconds, from its post until it is done. */
 static double measure(struct side *s, int operation, size_t bytes, int iterations, int warm) {
   void *request;
   struct memory m = s->memory;

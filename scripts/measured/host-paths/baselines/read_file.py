@@ -1,6 +1,6 @@
-"""Our side of the file comparison: `--write PATH BYTES` makes the file, `PATH SIZE DEPTH PASSES [THREADS]` reads it.
+"""Our side of the read comparison: `--write PATH BYTES` creates the file, `PATH SIZE DEPTH PASSES [THREADS]` reads it.
 
-Reading prints the seconds of all passes together, as a rate over the whole run is what fio reports.
+Reading prints the total seconds of all passes, since fio reports the rate of the whole run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 
 from railwright.benchmarks.files.direct_file import SEED
-from railwright.benchmarks.files.direct_io import block_order
+from railwright.benchmarks.files.direct_io import order_blocks
 from railwright.native.files import Blocks, Extent, read_pass
 from railwright.native.memory import Buffer, pin
 
@@ -30,7 +30,7 @@ def write(path: str, size: int) -> None:
 def read(path: str, size: int, depth: int, passes: int, threads: int = 1) -> None:
     pin(0)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    offsets, positions = block_order((Extent(0, 0, os.fstat(fd).st_size),), size, "random")
+    offsets, positions = order_blocks((Extent(0, 0, os.fstat(fd).st_size),), size, "random")
     cpus = tuple(range(threads))
     with Buffer(size * depth * threads, huge=True) as buffers:
         work = Blocks(fd, "io_uring", offsets, positions, size, depth, buffers)

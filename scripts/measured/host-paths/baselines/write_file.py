@@ -1,6 +1,6 @@
-"""Our side of the comparison of writes: `PATH SIZE DEPTH PASSES` writes over the file that is there.
+"""Our side of the write comparison: `PATH SIZE DEPTH PASSES` overwrites an existing file.
 
-Prints the seconds of all passes together, as a rate over the whole run is what fio reports.
+Prints the total seconds of all passes, since fio reports the rate of the whole run.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import sys
 
 from railwright.benchmarks.files.direct_file import SEED
-from railwright.benchmarks.files.direct_io import block_order
+from railwright.benchmarks.files.direct_io import order_blocks
 from railwright.native.files import Blocks, Extent, write_pass
 from railwright.native.memory import Buffer, pin
 
@@ -17,7 +17,7 @@ from railwright.native.memory import Buffer, pin
 def write(path: str, size: int, depth: int, passes: int) -> None:
     pin(0)
     fd = os.open(path, os.O_RDWR | os.O_DIRECT)
-    offsets, positions = block_order((Extent(0, 0, os.fstat(fd).st_size),), size, "random")
+    offsets, positions = order_blocks((Extent(0, 0, os.fstat(fd).st_size),), size, "random")
     with Buffer(size * depth, huge=True) as buffers:
         work = Blocks(fd, "io_uring", offsets, positions, size, depth, buffers)
         elapsed = sum(write_pass(work, seed=SEED + one, sync=False).elapsed_s for one in range(passes))

@@ -1,4 +1,4 @@
-"""A job over MPI: each rank computes, then all reduce; it knows nothing of who watches it, and keeps its own clock.
+"""Computes and reduces over MPI in iterations, without knowledge of railwright, and records its own times.
 
 mpirun ... python mpi_job.py FOLDER ITERATIONS BYTES SECONDS,SECONDS
 """

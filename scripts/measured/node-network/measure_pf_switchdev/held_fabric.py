@@ -1,4 +1,4 @@
-"""The fabric of node/test/lab, held up by a child of ours: leaves, a spine, nodes with railwrightd, and pods."""
+"""The fabric of node/test/lab, kept up by a child process: leaves, a spine, nodes with railwrightd, and pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[4]
 UP_WITHIN_S = 180.0
 DOWN_WITHIN_S = 60.0
 TENANT = "red-1"
-MOST_URGENT = -20
+MOST_URGENT_NICE = -20
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Fabric:
     told: dict[str, Any]
 
     def pods(self) -> tuple[str, str]:
-        """The namespaces of two pods of one tenant, on two nodes."""
+        """Return the namespaces of two pods of the same tenant on two nodes."""
         names = [node["name"] for node in self.told["nodes"][:2]]
         found = [
             next(pod["netns"] for pod in self.told["pods"] if pod["node"] == name and pod["namespace"] == TENANT)
@@ -38,19 +38,19 @@ class Fabric:
         return found[0], found[1]
 
     def face(self, rail: int) -> str:
-        """The name of the rail's interface in every pod."""
+        """Return the name of the rail's interface in every pod."""
         return next(one["name"] for one in self.told["pods"][0]["interfaces"] if one["rail"] in (rail, f"rail{rail}"))
 
     def leaf(self, rail: int) -> str:
-        """The namespace of a rail's leaf."""
+        """Return the namespace of a rail's leaf."""
         return next(leaf["netns"] for leaf in self.told["leaves"] if leaf["rail"] in (rail, f"rail{rail}"))
 
     def put_switches_first(self) -> None:
-        """Let Open vSwitch run before all else, as the NIC's switch that it stands for waits for no core."""
+        """Give Open vSwitch the highest priority: the NIC switch that it stands for would not wait for a core."""
         for node in self.told["nodes"]:
             pid = int(Path(node["openvswitch"]["folder"], "ovs-vswitchd.pid").read_text())
             for thread in Path(f"/proc/{pid}/task").iterdir():
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), MOST_URGENT)
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), MOST_URGENT_NICE)
 
     def switched_bytes(self, rail: int) -> int:
         """Return the bytes that all nodes' Open vSwitch has sent and received over that rail's uplink."""
@@ -58,14 +58,17 @@ class Fabric:
         for node in self.told["nodes"]:
             of_rail = node["rails"][rail]
             management = f"unix:{node['openvswitch']['folder']}/{of_rail['bridge']}.mgmt"
-            told = ran(["ovs-ofctl", "-O", "OpenFlow14", "dump-ports", management, of_rail["uplink"]])
+            told = run_program(["ovs-ofctl", "-O", "OpenFlow14", "dump-ports", management, of_rail["uplink"]])
             total += sum(map(int, re.findall(r"bytes=(\d+)", told)))
         return total
 
 
 @contextlib.contextmanager
-def held() -> Iterator[Fabric]:
-    """The fabric with two nodes, until the block is left or this process ends. Needs root, Go, Open vSwitch, FRR 10."""
+def hold_fabric() -> Iterator[Fabric]:
+    """Keep a fabric of two nodes up during the context, or until this process ends.
+
+    Needs root, Go, Open vSwitch and FRR 10.
+    """
     with tempfile.TemporaryDirectory(prefix="rwt-pf-") as folder:
         program, told = Path(folder, "lab.test"), Path(folder, "fabric.json")
         subprocess.run(["go", "test", "-c", "-o", str(program), "./test/lab"], cwd=ROOT / "node", check=True)
@@ -74,7 +77,7 @@ def held() -> Iterator[Fabric]:
         with subprocess.Popen(words, cwd=ROOT / "node/test/lab", env=environment, stdin=subprocess.PIPE,
                               stdout=sys.stderr, start_new_session=True) as child:  # fmt: skip
             try:
-                yield Fabric(_told(child, told))
+                yield Fabric(_wait_for_description(child, told))
             finally:
                 assert child.stdin is not None
                 child.stdin.close()
@@ -84,7 +87,7 @@ def held() -> Iterator[Fabric]:
                     child.kill()
 
 
-def _told(child: subprocess.Popen[bytes], path: Path) -> dict[str, Any]:
+def _wait_for_description(child: subprocess.Popen[bytes], path: Path) -> dict[str, Any]:
     end = time.monotonic() + UP_WITHIN_S
     while not path.exists():
         if child.poll() is not None:
@@ -97,10 +100,10 @@ def _told(child: subprocess.Popen[bytes], path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def plain_hosts(fabric: Fabric, rail: int, mtu_bytes: int, *, offload: bool) -> Iterator[tuple[str, str]]:
-    """Two namespaces with a veth each to a rail's leaf and nothing between: what a host with the PF itself has.
+    """Provide two namespaces, each with a veth directly to a rail's leaf, like a host that uses the PF itself.
 
-    The interface has the name that it has in pods. Without `offload` segments and checksums are made in software, as
-    the userspace datapath needs it of the pods.
+    The interface has the same name as in pods. Without `offload`, the kernel computes segments and checksums in
+    software, which the userspace datapath also requires of pods.
     """
     names = [f"rwt-pf{'o' * offload}-{os.getpid()}-{number:04x}" for number in (1, 2)]
     leaf, face = fabric.leaf(rail), fabric.face(rail)
@@ -108,17 +111,17 @@ def plain_hosts(fabric: Fabric, rail: int, mtu_bytes: int, *, offload: bool) -> 
         for number, name in enumerate(names):
             port, network = f"{'pfo' if offload else 'pf'}{number}", f"203.0.113.{4 * offload + 2 * number}"
             host = f"203.0.113.{4 * offload + 2 * number + 1}"
-            ran(["ip", "netns", "add", name])
-            ran(["ip", "-n", name, "link", "set", "lo", "up"])
-            ran(["ip", "link", "add", face, "netns", name, "type", "veth", "peer", "name", port, "netns", leaf])
-            ran(["ip", "-n", leaf, "addr", "add", f"{network}/31", "dev", port])
-            ran(["ip", "-n", name, "addr", "add", f"{host}/31", "dev", face])
-            ran(["ip", "-n", name, "link", "set", face, "mtu", str(mtu_bytes)])
+            run_program(["ip", "netns", "add", name])
+            run_program(["ip", "-n", name, "link", "set", "lo", "up"])
+            run_program(["ip", "link", "add", face, "netns", name, "type", "veth", "peer", "name", port, "netns", leaf])
+            run_program(["ip", "-n", leaf, "addr", "add", f"{network}/31", "dev", port])
+            run_program(["ip", "-n", name, "addr", "add", f"{host}/31", "dev", face])
+            run_program(["ip", "-n", name, "link", "set", face, "mtu", str(mtu_bytes)])
             for end, inside in ((port, leaf), (face, name)):
-                ran(["ip", "-n", inside, "link", "set", end, "up"])
+                run_program(["ip", "-n", inside, "link", "set", end, "up"])
                 if not offload:
-                    ran(["ip", "netns", "exec", inside, "ethtool", "-K", end, "tx", "off"])
-            ran(["ip", "-n", name, "route", "add", "default", "via", network])
+                    run_program(["ip", "netns", "exec", inside, "ethtool", "-K", end, "tx", "off"])
+            run_program(["ip", "-n", name, "route", "add", "default", "via", network])
         yield names[0], names[1]
     finally:
         for name in names:
@@ -126,11 +129,11 @@ def plain_hosts(fabric: Fabric, rail: int, mtu_bytes: int, *, offload: bool) -> 
 
 
 def mtu_of(namespace: str, face: str) -> int:
-    """The MTU of an interface, in bytes."""
-    return json.loads(ran(["ip", "-n", namespace, "-json", "link", "show", "dev", face]))[0]["mtu"]
+    """Return the MTU of an interface, in bytes."""
+    return json.loads(run_program(["ip", "-n", namespace, "-json", "link", "show", "dev", face]))[0]["mtu"]
 
 
-def ran(words: Sequence[str]) -> str:
+def run_program(words: Sequence[str]) -> str:
     """Return the output of a program; exit with its error message if it fails."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     if done.returncode:

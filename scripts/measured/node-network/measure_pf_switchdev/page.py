@@ -1,4 +1,4 @@
-"""measured.md from the records that lie beside it, and from nothing else."""
+"""Builds measured.md from the records in its folder, and from nothing else."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ SAYS_OFFLOADS = (
 
 
 def write(folder: Path) -> Path:
-    """measured.md of the records in a folder. Raises UsageError where they cannot be read."""
+    """Write measured.md from the records in a folder. Raises UsageError if they cannot be read."""
     names = [name for name in (PLAIN, SWITCHED, OFFLOADED) if name != OFFLOADED or (folder / f"{name}.jsonl").exists()]
     files = {name: load(folder / f"{name}.jsonl") for name in names}
     comparison = compare(files[PLAIN], files[SWITCHED])
@@ -101,7 +101,7 @@ def write(folder: Path) -> Path:
 
 
 def tables(comparison: Comparison, beside: Comparison | None) -> Iterable[str]:
-    """A table for each curve; collectives by busbw, as the names pf_ and switchdev_ are known from."""
+    """Yield a table for each curve; collectives are shown by busbw."""
     offloaded = (
         {_key(point): wording.quantity(point.quantity, point.b.median) for point in beside.points} if beside else {}
     )
@@ -152,7 +152,7 @@ def _key(point: ComparedPoint) -> tuple[str, str, str]:
 
 
 def contention_lines(record: dict[str, Any]) -> list[str]:
-    """The table of what pods of one PF got."""
+    """Yield the table of the rates that the pods of a PF reached."""
     limit = record["payload_limit_bits_per_s"]
     mtu, seconds, streams = record["mtu_bytes"], record["window_s"], record["tcp_streams_of_a_pod"]
     line = _rate(record["line_rate_bits_per_s"])

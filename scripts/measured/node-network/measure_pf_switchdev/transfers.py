@@ -1,4 +1,4 @@
-"""The same transfers over each way, in rounds: a way's turn comes early in one round and late in the next."""
+"""Measures the same transfers over each way, in rounds whose order alternates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load
 
 NODES = ("node-1", "node-2")
-MOST_SAMPLES = 250
+MAX_SAMPLES = 250
 Transfers = tuple[tuple[str, dict[str, str]], ...]
 COLLECTIVES = ("mpi_all_reduce", "mpi_all_gather", "mpi_reduce_scatter", "mpi_all_to_all")
 TRANSFERS: Transfers = (
@@ -45,13 +45,13 @@ BRIEF: Transfers = (
     ("kv_transfer", {"sizes": "4K,64K"}),
 )
 PATIENCE_S = 300.0
-"""A packet that passes five namespaces in software waits for a core in each."""
-LEAST_ROUNDS = 3
+"""The time limit of a step: a packet that passes five namespaces in software waits for a core in each."""
+MIN_ROUNDS = 3
 
 
 @dataclass
 class Way:
-    """Two namespaces that measure as node-1 and node-2, and what was seen over it."""
+    """Two namespaces that act as node-1 and node-2, and the results over the way between them."""
 
     name: str
     namespaces: tuple[str, str]
@@ -59,10 +59,10 @@ class Way:
     planned: list[PlannedLaunch] = field(default_factory=list)
     measurement: Measurement | None = None
     switched_bytes: int = 0
-    """The bytes that Open vSwitch's uplinks counted meanwhile."""
+    """The bytes that Open vSwitch's uplinks counted during the launches."""
 
     def prepare(self, topology: Topology, rounds: int, transfers: Transfers) -> None:
-        """Plan all its launches."""
+        """Plan all launches."""
         reach = NetnsReach(NODES, (self.face,), dict(zip(NODES, self.namespaces, strict=True)))
         hosts = Hosts(NODES, 1, reach, (self.face,))
         reach.check()
@@ -73,15 +73,15 @@ class Way:
 
 
 def turns(ways: Sequence[Way], number: int) -> list[Way]:
-    """The ways in the order of a round: there and back in turn, and another one first every second time."""
+    """Return the ways in the order of a round: alternately forward and reversed; the first changes every two rounds."""
     shift = number // 2 % len(ways)
     order = [*ways[shift:], *ways[:shift]]
     return order if number % 2 == 0 else order[::-1]
 
 
-def thinned(result: Result) -> Result:
-    """Every k-th sample of a result that has many; its summary is of all."""
-    every = -(-len(result.samples) // MOST_SAMPLES)
+def thin_samples(result: Result) -> Result:
+    """Return a result with only every k-th sample if it has many; its summary covers all of them."""
+    every = -(-len(result.samples) // MAX_SAMPLES)
     if every <= 1:
         return result
     settings = {**result.settings, "samples_kept": f"1 of {every}"}
@@ -96,10 +96,10 @@ def measure(
     output: Path,
     switched: Callable[[], int],
 ) -> int:
-    """Write WAY.jsonl for each way to `output`; the number of rounds that were done.
+    """Measure and write WAY.jsonl for each way to `output`. Returns the number of complete rounds.
 
-    No round begins after `most_s`, unless there were too few to compare. `switched` counts what Open vSwitch passed so
-    far, in bytes.
+    No round starts after `most_s` unless there were too few to compare. `switched` returns the bytes that Open vSwitch
+    has passed so far.
     """
     begun, done = time.monotonic(), 0
     topology = load(None)
@@ -109,7 +109,7 @@ def measure(
               context=gather_context(topology), topology=topology)  # fmt: skip
     with tempfile.TemporaryDirectory(dir=output) as folder:
         writers = {way.name: Writer(Path(folder, way.name), run) for way in ways}
-        while done < rounds and (done < LEAST_ROUNDS or time.monotonic() - begun < most_s):
+        while done < rounds and (done < MIN_ROUNDS or time.monotonic() - begun < most_s):
             for turn in range(len(transfers)):
                 for way in turns(ways, done + turn):
                     before = switched()
@@ -131,7 +131,7 @@ def _launch(way: Way, index: int, writer: Writer) -> None:
         if result.outcome != "measured":
             print(f"{way.name} {result.benchmark}: {result.outcome}: {result.reason}", file=sys.stderr)
         last = result
-        writer.append(thinned(result))
+        writer.append(thin_samples(result))
     seen = last.summary.median if last is not None and last.summary is not None else float("nan")
     what = f"round {one.job.launch + 1} {one.benchmark.name} {way.name}"
     print(f"{what}: {seen:.3g}, load {os.getloadavg()[0]:.1f}", flush=True)

@@ -14,7 +14,7 @@ from railwright.results.records import Evidence
 from railwright.units import MIB, format_size
 
 PAGE_CACHE = "pagecache"
-"""The name in paths of the source of cached data."""
+"""The name of the page cache in paths."""
 _PIECE_BYTES = 8 * MIB
 
 Piece = tuple[int, int]
@@ -36,7 +36,7 @@ class CachedFile:
         self._worst[cache] = worst(self._worst.get(cache, held), held)
 
     def evidence(self, cache: str) -> Evidence:
-        """Return the page cache's content before the reads: the least if hot, the most if cold."""
+        """Return how much of the file was cached before the reads: the minimum if hot, the maximum if cold."""
         held = self._worst.get(cache, 0)
         at = "at least" if cache == "hot" else "at most"
         seen = f"mincore: {at} {format_size(held)} of {format_size(self.size)} in the page cache before each read"

@@ -46,15 +46,15 @@ def cpu_settings(passes: Sequence[Pass], bytes_per_pass: int, kernel_s: float | 
     """Return CPU seconds per GB (10^9 bytes): median, minimum and maximum, and the kernel threads' share."""
     per_gb = [done.cpu_s / (bytes_per_pass / GB) for done in passes]
     found: dict[str, Scalar] = {
-        "cpu_s_per_gb": _rounded(statistics.median(per_gb)),
-        "cpu_s_per_gb_minimum": _rounded(min(per_gb)),
-        "cpu_s_per_gb_maximum": _rounded(max(per_gb)),
+        "cpu_s_per_gb": _round(statistics.median(per_gb)),
+        "cpu_s_per_gb_minimum": _round(min(per_gb)),
+        "cpu_s_per_gb_maximum": _round(max(per_gb)),
         "cpu_counted": COUNTED,
     }
     if kernel_s is None:
         return found | {"kernel_threads_cpu_s_per_gb": "unknown: no kernel thread is visible"}
-    return found | {"kernel_threads_cpu_s_per_gb": _rounded(kernel_s / (len(passes) * bytes_per_pass / GB))}
+    return found | {"kernel_threads_cpu_s_per_gb": _round(kernel_s / (len(passes) * bytes_per_pass / GB))}
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return float(f"{value:.3g}")

@@ -1,7 +1,7 @@
 """The reads of `file_read`, from the raw block device; they measure the file system's limit.
 
-The benchmark reads the blocks of a test file, whose place the file system reports, so that the data can be checked and
-its place on the device is the same. It needs permission to read the device node and never writes to it.
+The benchmark reads the blocks of a test file where the file system reports them, so that the data can be checked and
+lies where `file_read` would read it. It needs permission to read the device node and never writes to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from railwright.benchmarks.benchmark import Benchmark, Plan
 from railwright.benchmarks.files import read
 from railwright.benchmarks.files.direct_file import measure_test_file
-from railwright.benchmarks.files.direct_io import DirectOptions, Target, declared
+from railwright.benchmarks.files.direct_io import DirectOptions, Target, declare_results
 from railwright.benchmarks.files.read import DirectJob, DirectRank
 from railwright.errors import CannotJudge
 from railwright.native import files
@@ -23,7 +23,7 @@ from railwright.results.records import Result
 from railwright.results.workload import Files
 
 
-def _node(folder: str) -> str:
+def _find_node(folder: str) -> str:
     """Find the block device node of a folder's file system. Raises CannotJudge if there is no readable one."""
     number = Path(folder).stat().st_dev
     link = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/uevent")
@@ -45,7 +45,7 @@ def _node(folder: str) -> str:
     return node
 
 
-def _open(node: str) -> int:
+def _open_device(node: str) -> int:
     """Open the device for direct reads. Raises CannotJudge; device cgroups may refuse root as well."""
     try:
         return os.open(node, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
@@ -58,7 +58,7 @@ def _plan(job: DirectJob) -> Plan:
     if plan.waived:
         return plan
     try:
-        os.close(_open(_node(job.options.directory)))
+        os.close(_open_device(_find_node(job.options.directory)))
     except CannotJudge as error:
         return replace(plan, waived=error.message)
     return plan
@@ -69,7 +69,7 @@ def _run(rank: DirectRank) -> Iterator[Result]:
 
     def measure(fd: int) -> Iterator[Result]:
         extents = tuple(files.extents(fd))
-        device = _open(_node(rank.job.options.directory))
+        device = _open_device(_find_node(rank.job.options.directory))
         try:
             yield from read.measure(rank, blank, Target(device, extents))
         finally:
@@ -82,7 +82,7 @@ BENCHMARK = Benchmark(
     name="device_read",
     summary="direct reads of a file's blocks from the raw block device",
     method="as file_read, on the block device itself: the ceiling of the file system",
-    results=declared(Files(of="drive"), "raw device", is_reference=True),
+    results=declare_results(Files(of="drive"), "raw device", is_reference=True),
     options=DirectOptions,
     plan=_plan,
     run=_run,

@@ -140,7 +140,7 @@ def _write_all(fd: int, chunk: memoryview, position: int) -> None:
         chunk, position = chunk[written:], position + written
         if not chunk:
             return
-    raise OSError(errno.EIO, "the disk takes no more")
+    raise OSError(errno.EIO, "the disk accepts no more data")
 
 
 def open_nameless(folder: str, *, direct: bool = True) -> int:

@@ -39,7 +39,7 @@ _MOST_OPERATION_BYTES = 2**30
 _SECTOR_BYTES = 512
 _PLANNED_BYTES_PER_S = 1e9
 _PLANNED_OPERATIONS_PER_S = 75e3
-"""Both of a virtual disk (docs/measured/host-paths): for the plan alone."""
+"""Both measured on a virtual disk (docs/measured/host-paths); used for the plan only."""
 
 Order = tuple["array.array[int]", "array.array[int]"]
 """Offsets in the descriptor, and the pattern position of each."""
@@ -84,13 +84,11 @@ class FileOptions(Options, frozen=True):
     directory: str = option(".", "the folder on the file system to measure", str)
     file_size: int = option("256M", "size of the test file, like 256M", parse_size)
     sizes: tuple[int, ...] = option("4K,1M", "sizes of one operation, like 4K,1M or 4K:1M:x4", parse_sizes)
-    depth: tuple[int, ...] = option(
-        "32", "operations in flight of each thread at sizes below 64 KiB, like 1,32", _depths
-    )
-    large_depth: tuple[int, ...] = option("4", "operations in flight of each thread from 64 KiB up, like 4,16", _depths)
+    depth: tuple[int, ...] = option("32", "operations in flight per thread at sizes below 64 KiB, like 1,32", _depths)
+    large_depth: tuple[int, ...] = option("4", "operations in flight per thread from 64 KiB up, like 4,16", _depths)
     io_threads: tuple[int, ...] = option(
         "1",
-        "threads, each with a ring or pool and a part of the file of its own, like 1,4",
+        "threads, each with its own ring or pool and its own part of the file, like 1,4",
         whole_numbers(_MOST_THREADS, _MOST_VALUES),
     )
     order: tuple[str, ...] = option("random", "random, sequential, or both", choice("random", "sequential"))
@@ -103,7 +101,7 @@ class DirectOptions(FileOptions, frozen=True):
     engine: str = option("auto", "auto, io_uring or threads", single_choice("auto", "io_uring", "threads"))
 
 
-def points(options: FileOptions, pages: tuple[str, ...]) -> tuple[Point, ...]:
+def list_points(options: FileOptions, pages: tuple[str, ...]) -> tuple[Point, ...]:
     """List all combinations, sizes outermost. Large sizes use each kind of page: small pages split their blocks."""
     found = []
     for size in options.sizes:
@@ -133,11 +131,11 @@ def plan_passes(
         memory_bytes=memory_bytes(every),
         moved_bytes=size + passes * per_pass,
         files=(f"a nameless file of {format_size(size)} in {options.directory}{again}",),
-        waived=waived or _problem(options, every, "write" if written else "read"),
+        waived=waived or _find_problem(options, every, "write" if written else "read"),
     )
 
 
-def _problem(options: FileOptions, every: Sequence[Point], verb: str) -> str:
+def _find_problem(options: FileOptions, every: Sequence[Point], verb: str) -> str:
     """Return the reason why direct I/O cannot be measured in the folder, or an empty string. Has no side effects."""
     return folder_problem(options.directory, options.file_size) or next(
         (why for point in every if (why := _find_point_problem(point, options.file_size, verb))), ""
@@ -175,8 +173,8 @@ def choose_engine(wanted: str, fd: int, buffers: Buffer, size: int) -> tuple[Eng
     return "threads", Evidence(claim="engine", value="threads", seen=f"io_uring was refused: {refusal}")
 
 
-def block_order(extents: Sequence[Extent], size: int, order: str) -> Order:
-    """List whole blocks of the extents in order, each once, at most 65,536. Raises CannotJudge if there is none."""
+def order_blocks(extents: Sequence[Extent], size: int, order: str) -> Order:
+    """List whole blocks of the extents in order, each once, at most 65,536. Raises CannotJudge if there are none."""
     ends = list(itertools.accumulate(extent.length // size for extent in extents))
     total = ends[-1] if ends else 0
     if not total:
@@ -201,7 +199,7 @@ class Target(NamedTuple):
     extents: tuple[Extent, ...]
 
 
-class Done(NamedTuple):
+class PointPasses(NamedTuple):
     """The results of the passes over a point."""
 
     passes: list[Pass]
@@ -215,7 +213,7 @@ def measure_point(
     blank: Result,
     target: Target,
     point: Point,
-    do: Callable[[Blocks, Sequence[int]], Done],
+    do: Callable[[Blocks, Sequence[int]], PointPasses],
     varied: dict[str, Scalar] | None = None,
 ) -> Iterator[Result]:
     """Yield the results of a point whose passes `do` makes, or the record as waived if its pages are unavailable."""
@@ -226,7 +224,7 @@ def measure_point(
             yield waived(blank, why, {"size_bytes": point.size_bytes})
             return
         engine, evidence = choose_engine(rank.job.options.engine, target.fd, buffers, point.size_bytes)
-        offsets, positions = block_order(target.extents, point.size_bytes, point.order)
+        offsets, positions = order_blocks(target.extents, point.size_bytes, point.order)
         cpus = [
             rank.job.find_cpu(thread) for thread in range(point.threads)
         ]  # the CPUs of the rank's NUMA node come first
@@ -241,7 +239,7 @@ def measure_point(
     yield from record_passes(common, point, len(offsets), done.passes)
 
 
-def timed_passes(make: Callable[[], list[Pass]], bytes_per_pass: int) -> tuple[list[Pass], dict[str, Scalar]]:
+def time_passes(make: Callable[[], list[Pass]], bytes_per_pass: int) -> tuple[list[Pass], dict[str, Scalar]]:
     """Run the passes and return them with their CPU cost."""
     before = kernel_threads_cpu_s()
     passes = make()
@@ -263,10 +261,10 @@ def record_passes(common: Result, point: Point, operations: int, passes: Sequenc
     every = [latency for one in passes for latency in one.latencies_s]
     yield latencies(common, every, settings={**common.settings, "samples_kept": f"1 of {sample_stride(len(every))}"})
     if synced:
-        yield _fsync(common, passes)
+        yield _fsync_result(common, passes)
 
 
-def _fsync(common: Result, passes: Sequence[Pass]) -> Result:
+def _fsync_result(common: Result, passes: Sequence[Pass]) -> Result:
     """Return the times of the fsync after each pass, in which the file system and drive make data durable."""
     settings = {key: value for key, value in common.settings.items() if "cpu_" not in key}
     settings["median_of_pass_s"] = statistics.median(one.elapsed_s for one in passes)
@@ -274,7 +272,7 @@ def _fsync(common: Result, passes: Sequence[Pass]) -> Result:
     return complete(common, seconds, "latency_s", {"operation": "fsync"}, settings=settings)
 
 
-def declared(
+def declare_results(
     workload: Files, supplies: Baseline | None = None, *, is_reference: bool = False
 ) -> tuple[Declaration, ...]:
     """Declare the limits of all quantities of direct reads or writes."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.files import direct_io
 from railwright.benchmarks.files.direct_file import SEED, find_device, measure_test_file
-from railwright.benchmarks.files.direct_io import DirectOptions, Done, Point, Target
+from railwright.benchmarks.files.direct_io import DirectOptions, Point, PointPasses, Target
 from railwright.benchmarks.job import Case, Job
 from railwright.native.files import Blocks, Extent, read_pass
 from railwright.native.memory import PATTERN
@@ -26,7 +26,7 @@ DirectRank = Rank[DirectOptions, Case]
 def plan(job: DirectJob) -> Plan:
     """Plan the reads of a test file in the options' folder, or give the reason why they cannot run."""
     options = job.options
-    every = direct_io.points(options, options.pages)
+    every = direct_io.list_points(options, options.pages)
     return direct_io.plan_passes(path(job), options, every, passes=1 + _PASSES)
 
 
@@ -37,20 +37,20 @@ def path(job: DirectJob) -> str:
 
 def measure(rank: DirectRank, blank: Result, target: Target) -> Iterator[Result]:
     """Measure all points, each with one checked pass and then timed passes."""
-    for point in direct_io.points(rank.job.options, rank.job.options.pages):
+    for point in direct_io.list_points(rank.job.options, rank.job.options.pages):
         yield from _measure_point(rank, blank, target, point)
 
 
 def _measure_point(rank: DirectRank, blank: Result, target: Target, point: Point) -> Iterator[Result]:
-    def done(blocks: Blocks, cpus: Sequence[int]) -> Done:
+    def make_passes(blocks: Blocks, cpus: Sequence[int]) -> PointPasses:
         checked = read_pass(blocks, seed=SEED, check=True, cpus=cpus)
-        passes, cost = direct_io.timed_passes(
+        passes, cost = direct_io.time_passes(
             lambda: [read_pass(blocks, seed=SEED, check=False, cpus=cpus) for _ in range(_PASSES)], blocks.moved_bytes
         )
         check = Verification(method=PATTERN, bytes_checked=blocks.moved_bytes, bytes_wrong=checked.wrong_bytes)
-        return Done(passes, cost, check, {"passes": _PASSES, "reads_per_pass": len(blocks.offsets)})
+        return PointPasses(passes, cost, check, {"passes": _PASSES, "reads_per_pass": len(blocks.offsets)})
 
-    yield from direct_io.measure_point(rank, blank, target, point, done)
+    yield from direct_io.measure_point(rank, blank, target, point, make_passes)
 
 
 def _run(rank: DirectRank) -> Iterator[Result]:
@@ -62,8 +62,8 @@ def _run(rank: DirectRank) -> Iterator[Result]:
 BENCHMARK = Benchmark(
     name="file_read",
     summary="direct reads of a file into host memory",
-    method="fio randread: O_DIRECT, each block at most once a pass, so many in flight on each thread",
-    results=direct_io.declared(Files(), "file read"),
+    method="fio randread: O_DIRECT, each block at most once a pass, a fixed number in flight per thread",
+    results=direct_io.declare_results(Files(), "file read"),
     options=DirectOptions,
     plan=plan,
     run=_run,

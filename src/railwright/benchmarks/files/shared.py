@@ -24,7 +24,7 @@ from railwright.benchmarks.files.direct_file import find_device, room_problem
 from railwright.benchmarks.files.shared_folder import LAUNCH_VARIABLE, remove_launch_folder, shared_folder
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options, choice, option, whole_number, word_or, yes_or_no
-from railwright.benchmarks.record import complete, drawn_seed, failed_if, format_wrong, latencies, sample_stride
+from railwright.benchmarks.record import complete, draw_seed, failed_if, format_wrong, latencies, sample_stride
 from railwright.benchmarks.together import Unavailable, open_on_all_ranks, waive_unavailable
 from railwright.errors import CannotJudge, UsageError
 from railwright.limits.limit import Quantity
@@ -55,7 +55,9 @@ def _parse_cluster(text: str) -> tuple[str, ...]:
     servers, server = (found.storage.servers, found.storage.host) if found.storage is not None else (0, "")
     for shape in (found.host, *((server,) if servers else ())):
         if split_name(shape.split()) is None:
-            raise UsageError(f"{text} names no shape: {shape[:60]!r}", hint="name a shape with changes there")
+            raise UsageError(
+                f"{text} must name a shape, got {shape[:60]!r}", hint="name a shape, with changes, like hgx-h100 nics=4"
+            )
     return (found.host, str(servers), server)
 
 
@@ -63,12 +65,12 @@ class SharedOptions(Options, frozen=True):
     """Options of the ranks' work on the mount."""
 
     directory: str = option(".", "a folder on the mount, the same on every host", str)
-    ranks: int = option("2", "ranks without --hosts, each as a host of its own", whole_number(512))
+    ranks: int = option("2", "ranks on this host, without --hosts", whole_number(512))
     files: tuple[str, ...] = option("large,small", "large, small, or both", choice(*KINDS))
-    large_files: int = option("1", "large files of each rank", whole_number(_MOST_FILES))
+    large_files: int = option("1", "large files per rank", whole_number(_MOST_FILES))
     large_size: int = option("64M", "size of a large file", parse_size)
     block: int = option("1M", "one read or write of a large file", parse_size)
-    small_files: int = option("256", "small files of each rank", whole_number(_MOST_FILES))
+    small_files: int = option("256", "small files per rank", whole_number(_MOST_FILES))
     small_size: int = option("4K", "size of a small file, 0 for empty ones", parse_size)
     direct: bool = option("yes", "yes: past the page cache (O_DIRECT); or no", yes_or_no)
     fsync: bool = option("no", "yes: an fsync before each file that was written is closed; or no", yes_or_no)
@@ -104,7 +106,7 @@ def _plan(job: SharedJob) -> Plan:
     seconds = options.passes * (3 * written / _PLANNED_BYTES_PER_S + 4 * job.ranks * sum(one.number for one in every)
                                 / _PLANNED_FILES_PER_S)  # fmt: skip
     files = ", ".join(f"{one.number} of {format_size(one.size_bytes)}" for one in every)
-    what = f"files with names in a folder of its own in {options.directory}, of each of {job.ranks} ranks: {files}"
+    what = f"named files in a new folder in {options.directory}, for each of {job.ranks} ranks: {files}"
     unaligned = next((one for one in every if options.direct and one.size_bytes % _SECTOR_BYTES), None)
     block = options.direct and "large" in options.files and options.block % _SECTOR_BYTES
     waiver = ""
@@ -159,24 +161,24 @@ class _Phase(NamedTuple):
 
 def _run(rank: SharedRank) -> Iterator[Result]:
     blank = BENCHMARK.blank(_path(rank.job, "write"), ranks=rank.job.ranks)
-    return waive_unavailable(rank, blank, _measured(rank, blank))
+    return waive_unavailable(rank, blank, _measure(rank, blank))
 
 
-def _measured(rank: SharedRank, blank: Result) -> Iterator[Result]:
+def _measure(rank: SharedRank, blank: Result) -> Iterator[Result]:
     options = rank.job.options
     rank.step(f"making folders in {options.directory}")
     with shared_folder(rank, options.directory) as folder:
         open_on_all_ranks(rank, lambda: _try_direct(folder, options))
         hosts = rank.comm.allgather(platform.node())
         for kind in options.files:
-            found = _passes(rank, folder, kind)
+            found = _run_passes(rank, folder, kind)
             if rank.index == 0:
                 for operation, phases in found.items():
                     yield from _results(rank, blank, kind, operation, phases, hosts)
 
 
 def _try_direct(folder: int, options: SharedOptions) -> bool:
-    """Report whether files can be opened past the page cache. Raises CannotJudge if they must be but cannot."""
+    """Try O_DIRECT if the options request it, and report whether they do. Raises CannotJudge if it is refused."""
     if not options.direct:
         return False
     name = "f0"
@@ -191,17 +193,17 @@ def _try_direct(folder: int, options: SharedOptions) -> bool:
     return True
 
 
-def _passes(rank: SharedRank, folder: int, kind: str) -> dict[Operation, list[_Phase]]:
+def _run_passes(rank: SharedRank, folder: int, kind: str) -> dict[Operation, list[_Phase]]:
     """Run all phases in turn, several times, each pass with another pattern. Collective."""
     options, files = rank.job.options, describe_files(rank.job.options, kind)
     found: dict[Operation, list[_Phase]] = {}
-    first = rank.comm.bcast(drawn_seed())
+    first = rank.comm.bcast(draw_seed())
     for number in range(options.passes):
         seed = first + number * rank.size + rank.index
         checked = 0
         for operation in PHASES:
             rank.step(f"{operation} of {kind} files in {options.directory}")
-            phase = _phase(rank, folder, operation, files, seed)
+            phase = _run_phase(rank, folder, operation, files, seed)
             found.setdefault(operation, []).append(phase)
             if operation == "read":
                 checked = _walk(rank, folder, "check", files, seed).wrong_bytes
@@ -228,7 +230,7 @@ def _walk(rank: SharedRank, folder: int, operation: Operation, files: Files, see
         raise CannotJudge(error.message) from error
 
 
-def _phase(rank: SharedRank, folder: int, operation: Operation, files: Files, seed: int) -> _Phase:
+def _run_phase(rank: SharedRank, folder: int, operation: Operation, files: Files, seed: int) -> _Phase:
     """Run one phase on all ranks. Collective."""
     done = _walk(rank, folder, operation, files, seed)
     elapsed = tuple(rank.comm.allgather(done.elapsed_s))
@@ -311,8 +313,9 @@ def _clean_up(job: SharedJob) -> None:
 
 BENCHMARK = Benchmark(
     name="shared_storage",
-    summary="many ranks on one mount: large and small files written, looked at, read and removed",
-    method="elbencho: own files of each rank, all begin together; rates to the last end, and to the first",
+    summary="many ranks write, stat, read and remove large and small files on one mount",
+    method="elbencho: each rank has its own files, all begin together; rates until the last and until the first rank "
+    "is done",
     results=tuple(
         Declaration(quantity, workload.Files(of="mount"))
         for quantity in ("bandwidth_bytes_per_s", "operations_per_s", "latency_s")

@@ -28,7 +28,7 @@ _STOPPING_S, _TICK_S = 5.0, 0.05
 _RANK = re.compile(r"rank\d{1,9}")
 
 
-def _host() -> str:
+def _host_label() -> str:
     return re.sub(r"[^A-Za-z0-9.-]", "-", platform.node())[:200] or "host"
 
 
@@ -39,17 +39,17 @@ def shared_folder(rank: AnyRank, directory: str) -> Iterator[int]:
     Raises CannotJudge on all ranks if one of them cannot make its folder, or does not see rank 0's: then the mount is
     not shared.
     """
-    name = rank.comm.bcast(f"{_PREFIX}{_host()}-{os.getpid()}-{os.environ[LAUNCH_VARIABLE]}")
+    name = rank.comm.bcast(f"{_PREFIX}{_host_label()}-{os.getpid()}-{os.environ[LAUNCH_VARIABLE]}")
     top = Path(directory, name)
     made: list[Path] = []
     try:
         open_on_all_ranks(rank, lambda: _make_top(top, made) if rank.index == 0 else top)
-        fd = open_on_all_ranks(rank, lambda: _make_own(top / f"rank{rank.index}", top, made))
+        fd = open_on_all_ranks(rank, lambda: _make_rank_folder(top / f"rank{rank.index}", top, made))
         try:
             yield fd
         finally:
             os.close(fd)
-        _empty(made[-1])
+        _remove_rank_folder(made[-1])
         rank.comm.Barrier()
     finally:  # after an error do not wait for ranks that may be gone
         _remove(top, made)
@@ -57,10 +57,10 @@ def shared_folder(rank: AnyRank, directory: str) -> Iterator[int]:
 
 def _make_top(top: Path, made: list[Path]) -> Path:
     sweep(str(top.parent))
-    return _make(top, made)
+    return _make_folder(top, made)
 
 
-def _make(folder: Path, made: list[Path]) -> Path:
+def _make_folder(folder: Path, made: list[Path]) -> Path:
     try:
         folder.mkdir(mode=0o700)
     except OSError as error:
@@ -71,11 +71,11 @@ def _make(folder: Path, made: list[Path]) -> Path:
     return folder
 
 
-def _make_own(own: Path, top: Path, made: list[Path]) -> int:
+def _make_rank_folder(own: Path, top: Path, made: list[Path]) -> int:
     if not top.is_dir():
         raise CannotJudge(f"{top.parent} is not shared: {platform.node()} does not see the first rank's folder there",
                           hint="mount the same file system on every host")  # fmt: skip
-    _make(own, made)
+    _make_folder(own, made)
     try:
         return os.open(own, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -86,7 +86,7 @@ def _remove(top: Path, made: list[Path]) -> None:
     """Remove the folders that this rank made; rank 0 also removes those of ranks that are about to stop."""
     for folder in made:
         if folder != top:
-            _empty(folder)
+            _remove_rank_folder(folder)
     if top in made:
         _remove_stopping(top)
 
@@ -103,13 +103,13 @@ def _remove_tree(top: Path) -> bool:
     with contextlib.suppress(OSError):
         for folder in top.iterdir():
             if _RANK.fullmatch(folder.name):
-                _empty(folder)
+                _remove_rank_folder(folder)
         top.rmdir()
     return not top.exists()
 
 
-def _empty(folder: Path) -> None:
-    """Remove only files with the benchmark's names, and then the folder."""
+def _remove_rank_folder(folder: Path) -> None:
+    """Remove the files that have the benchmark's names, and then the folder unless it has others."""
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if _FILE.fullmatch(path.name):
@@ -126,17 +126,17 @@ def remove_folder(directory: str, token: str) -> None:
 
 
 def remove_launch_folder(directory: str, launch: Launch[Case]) -> None:
-    """Do the same in the parent, wherever the ranks ran; this host may not see the folder, or the mount may stall."""
+    """Remove a launch's folder in the parent, wherever the ranks ran; does nothing if this host's mount stalls."""
     with contextlib.suppress(CannotJudge):
         query_mount(directory, lambda: remove_folder(directory, launch.environment.get(LAUNCH_VARIABLE, "")))
 
 
 def sweep(directory: str) -> None:
-    """Remove folders of runs whose first rank was killed on this host; only this user's, without a process."""
+    """Remove this user's folders of runs whose first rank ran on this host and no longer exists."""
     with contextlib.suppress(OSError):
         for path in Path(directory).glob(f"{_PREFIX}*"):
             name = _NAME.fullmatch(path.name)
-            if name is None or name["host"] != _host() or Path("/proc", name["pid"]).exists():
+            if name is None or name["host"] != _host_label() or Path("/proc", name["pid"]).exists():
                 continue
             found = path.lstat()
             if not path.is_symlink() and path.is_dir() and found.st_uid == os.geteuid():

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu import places
-from railwright.benchmarks.gpu.places import Ends, Gpu
+from railwright.benchmarks.gpu.places import BufferPair, Gpu
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options, choice, option, single_choice, whole_number
 from railwright.benchmarks.record import complete, sum_checks, waived
@@ -32,9 +32,9 @@ _COPIES, _SAMPLES = 16, 5
 _MOST_SAMPLES = 1000
 _LEAST_COPIES = 4
 _LONG_S = 0.02
-"""The length of a copy above which fewer are timed; they are still far above the events' resolution."""
+"""The duration of a copy above which fewer are timed; they still last far longer than the events' resolution."""
 _TRIED_FROM_BYTES = 64 * MIB
-"""The least size of copies whose length is tried first. Smaller copies are short on every link."""
+"""The minimum size of copies whose duration is measured first. Smaller copies are short on every link."""
 _TWICE, _AGAIN = 2, 8
 """The reverse copies per measured copy, and those of the second attempt if the reverse copies ended first."""
 # For the plan only: half of the narrowest link's raw rate, or the rate of a slow but healthy machine.
@@ -69,7 +69,7 @@ CopyJob = Job[CopyOptions, Case]
 CopyRank = Rank[CopyOptions, Case]
 
 
-class Copied(Case, frozen=True, kw_only=True):
+class CopyCase(Case, frozen=True, kw_only=True):
     """The parameters besides the size: the kind of host memory, or the GPU that runs a copy between GPUs."""
 
     engine: str
@@ -78,7 +78,7 @@ class Copied(Case, frozen=True, kw_only=True):
     direction: str
 
 
-class _Way(NamedTuple):
+class _PeerCopy(NamedTuple):
     """A copy between two GPUs, given by number."""
 
     source: int
@@ -91,27 +91,27 @@ class _Way(NamedTuple):
 class _Point(NamedTuple):
     """A point to measure: `by` runs the copy from `source` to `target`; `other_by` runs the reverse copy, if any."""
 
-    source: Ends
-    target: Ends
+    source: BufferPair
+    target: BufferPair
     by: Gpu
     other_by: Gpu | None
-    case: Copied
+    case: CopyCase
     evidence: tuple[Evidence, ...] = ()
     staged: bool = False
 
 
-def _counts(copy_s: float) -> tuple[int, int]:
-    """Return the numbers of warm-up and timed copies for a copy of this length: 4 and 16, fewer if long."""
+def _choose_counts(copy_s: float) -> tuple[int, int]:
+    """Return the numbers of warm-up and timed copies for a copy of this duration: 4 and 16, or fewer."""
     copies = max(_LEAST_COPIES, min(_COPIES, int(_COPIES * _LONG_S / copy_s) if copy_s else _COPIES))
     return copies // 4, copies
 
 
-def _peer_ways(job: CopyJob) -> list[_Way]:
+def _list_peer_copies(job: CopyJob) -> list[_PeerCopy]:
     """List the copies between GPUs: all between two; with more, only neighbours get every way unless `pairs=all`."""
     engines, directions, gpus = job.options.engines, job.options.directions, len(job.gpus)
     plain = ("ce" if "ce" in engines else engines[0], "write", "one" if "one" in directions else directions[0])
     return [
-        _Way(source, target, engine, by, direction)
+        _PeerCopy(source, target, engine, by, direction)
         for source in range(gpus)
         for target in range(gpus)
         for engine in engines
@@ -122,28 +122,28 @@ def _peer_ways(job: CopyJob) -> list[_Way]:
     ]
 
 
-def _planned(job: CopyJob) -> Iterator[tuple[str, str, str]]:
+def _list_planned_copies(job: CopyJob) -> Iterator[tuple[str, str, str]]:
     """Yield (source, target, direction) of every point, without its size."""
     options, gpus = job.options, job.gpus
     for number, gpu in enumerate(gpus):
         for node in places.host_nodes(job, number, options.numa) if "host" in options.paths else ():
-            for _, direction in (way for kind in options.host for way in _host_ways(job, kind)):
+            for _, direction in (way for kind in options.host for way in _list_host_copies(job, kind)):
                 yield node.id, gpu.id, direction
                 yield gpu.id, node.id, direction
         if "local" in options.paths:
             yield from [(gpu.id, gpu.id, "one")] * len(options.engines)
-    for way in _peer_ways(job) if "peer" in options.paths else ():
+    for way in _list_peer_copies(job) if "peer" in options.paths else ():
         yield gpus[way.source].id, gpus[way.target].id, way.direction
 
 
-def _costs(job: CopyJob) -> Iterator[tuple[float, int]]:
+def _estimate_costs(job: CopyJob) -> Iterator[tuple[float, int]]:
     """Yield the seconds and bytes moved of every point. A CPU checks targets in host memory."""
     graph, samples = Graph(job.topology), job.options.samples
-    for source, target, direction in _planned(job):
-        rate, has_back = _estimated_rate(graph, source, target), direction == "both"
+    for source, target, direction in _list_planned_copies(job):
+        rate, has_back = _estimate_rate(graph, source, target), direction == "both"
         on_host = target.startswith("memory") or (has_back and source.startswith("memory"))
         for size in job.options.sizes:
-            warm, copies = _counts(size / rate)
+            warm, copies = _choose_counts(size / rate)
             others = warm + _TWICE * copies if has_back else 0
             check_s = 2 * size / _ESTIMATE_CHECK_BYTES_PER_S if on_host else 0.0
             # Both directions run at once.
@@ -151,7 +151,7 @@ def _costs(job: CopyJob) -> Iterator[tuple[float, int]]:
             yield seconds, samples * (warm + copies + others) * size
 
 
-def _estimated_rate(graph: Graph, source: str, target: str) -> float:
+def _estimate_rate(graph: Graph, source: str, target: str) -> float:
     """Estimate the rate of a copy in bytes/s, for the plan only."""
     if source == target and (gpu := graph.devices.get(source)) is not None:
         memory = gpu.facts.get("hbm_bandwidth_bytes_per_s")  # a copy reads and writes each byte
@@ -174,10 +174,10 @@ def _raw_rate(link: Link) -> float | None:
 
 
 def _plan(job: CopyJob) -> Plan:
-    reason = gpu_job.waived(job)
+    reason = gpu_job.waiver_reason(job)
     if reason:
         return Plan(path="memory0>gpu0", waived=reason)
-    start_s, costs = _START_S + len(job.gpus), list(_costs(job))
+    start_s, costs = _START_S + len(job.gpus), list(_estimate_costs(job))
     return Plan(
         path=f"{places.find_near_memory(job, 0)}>{job.gpus[0].id}",
         seconds=start_s + sum(seconds for seconds, _ in costs),
@@ -190,12 +190,12 @@ def _plan(job: CopyJob) -> Plan:
 def _run(rank: CopyRank) -> Iterator[Result]:
     options = rank.job.options
 
-    def measure(gpus: list[Gpu], ends: dict[str, Ends], most: int) -> Iterator[Result]:
+    def measure(gpus: list[Gpu], ends: dict[str, BufferPair], most: int) -> Iterator[Result]:
         for gpu in gpus if "host" in options.paths else ():
             yield from _measure_host(rank, gpu, ends[gpu.id], most)
         for gpu in gpus if "local" in options.paths else ():
             for engine in options.engines:
-                case = Copied(engine=engine, direction="one")
+                case = CopyCase(engine=engine, direction="one")
                 yield from _measure(rank, _Point(ends[gpu.id], ends[gpu.id], gpu, None, case))
         if "peer" in options.paths and len(gpus) > 1:
             yield from _measure_peers(rank, gpus, ends)
@@ -203,7 +203,7 @@ def _run(rank: CopyRank) -> Iterator[Result]:
     yield from places.measure_gpus(rank, BENCHMARK.blank(_plan(rank.job).path), options.sizes, measure)
 
 
-def _measure_host(rank: CopyRank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator[Result]:
+def _measure_host(rank: CopyRank, gpu: Gpu, on_gpu: BufferPair, most: int) -> Iterator[Result]:
     """Measure between a GPU and its host memory: each kind and node, both directions, alone and at once."""
     job = rank.job
     for node in places.host_nodes(job, gpu.number, job.options.numa):
@@ -211,30 +211,30 @@ def _measure_host(rank: CopyRank, gpu: Gpu, on_gpu: Ends, most: int) -> Iterator
             with ExitStack() as stack:
                 rank.step(f"gpu_copy {kind} host memory on {node.id} for {gpu.id}")
                 in_host = places.allocate_in_host(stack, node, gpu, most, pinned=kind == "pinned")
-                seen = places.placement(in_host)
-                for engine, direction in _host_ways(job, kind):
-                    case = Copied(engine=engine, host=kind, direction=direction)
+                seen = places.placement_evidence(in_host)
+                for engine, direction in _list_host_copies(job, kind):
+                    case = CopyCase(engine=engine, host=kind, direction=direction)
                     other = gpu if direction == "both" else None
                     yield from _measure(rank, _Point(in_host, on_gpu, gpu, other, case, seen))
                     yield from _measure(rank, _Point(on_gpu, in_host, gpu, other, case, seen))
 
 
-def _host_ways(job: CopyJob, kind: str) -> list[tuple[str, str]]:
+def _list_host_copies(job: CopyJob, kind: str) -> list[tuple[str, str]]:
     """List (engine, direction). Multiprocessors do not reach pageable memory, and enqueuing its copies blocks."""
     if kind == "pageable":
         return [("ce", "one")]
     return [(engine, direction) for engine in job.options.engines for direction in job.options.directions]
 
 
-def _measure_peers(rank: CopyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
+def _measure_peers(rank: CopyRank, gpus: list[Gpu], ends: dict[str, BufferPair]) -> Iterator[Result]:
     """Measure ordered pairs of GPUs: the target pulls the data (read) or the source pushes it (write)."""
     reached = places.enable_peers(gpus)
-    for way in _peer_ways(rank.job):
+    for way in _list_peer_copies(rank.job):
         source, target = gpus[way.source], gpus[way.target]
         by, other = (target, source) if way.by == "read" else (source, target)
         direct = (by.id, other.id) in reached
         seen = places.peer_evidence(direct=direct)
-        case = Copied(engine=way.engine, by=way.by, direction=way.direction)
+        case = CopyCase(engine=way.engine, by=way.by, direction=way.direction)
         back = other if way.direction == "both" else None
         yield from _measure(rank, _Point(ends[source.id], ends[target.id], by, back, case, seen, staged=not direct))
 
@@ -261,7 +261,7 @@ def _measure_size(blank: Result, point: _Point, size: int, samples: int) -> Resu
         places.poison(source.into, size)
         back = Copy(source.into, target.out, size, point.other_by.device, kernel=kernel, staged=point.staged)
     warm, copies = _try_counts(there)
-    timed = _timed(there, back, warm, copies, samples)
+    timed = _time_samples(there, back, warm, copies, samples)
     if timed.uncovered:
         early = f"the reverse copies ended first in {timed.uncovered} of {samples} samples"
         return waived(blank, f"{early}: the result would cover a single direction")
@@ -285,13 +285,13 @@ def _measure_size(blank: Result, point: _Point, size: int, samples: int) -> Resu
 
 
 def _try_counts(copy: Copy) -> tuple[int, int]:
-    """Return `_counts`, after trying a copy that may take long."""
+    """Return `_choose_counts`, after trying a copy that may take long."""
     if copy.size_bytes < _TRIED_FROM_BYTES:
-        return _counts(0.0)
-    return _counts(time_copies(copy, warm=0, copies=1, samples=1).seconds[0])
+        return _choose_counts(0.0)
+    return _choose_counts(time_copies(copy, warm=0, copies=1, samples=1).seconds[0])
 
 
-def _timed(there: Copy, back: Copy | None, warm: int, copies: int, samples: int) -> Copies:
+def _time_samples(there: Copy, back: Copy | None, warm: int, copies: int, samples: int) -> Copies:
     """Time all samples, and repeat them with more reverse copies if those ended first."""
     timed = time_copies(there, back, warm=warm, copies=copies, samples=samples, others=warm + _TWICE * copies)
     if timed.uncovered:

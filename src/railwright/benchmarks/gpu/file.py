@@ -74,7 +74,7 @@ def launches(options: GpuFileOptions, machine: Machine) -> tuple[Launch[RouteCas
 
 def list_points(job: GpuFileJob) -> tuple[Point, ...]:
     """Return the points of the host's benchmark; the buffers have no choice of pages."""
-    return direct_io.points(job.options, ("",))
+    return direct_io.list_points(job.options, ("",))
 
 
 def name_step(job: GpuFileJob, point: Point) -> str:
@@ -105,7 +105,7 @@ def plan_passes(job: GpuFileJob, *, passes: int, write: bool) -> Plan:
         passes=1 + passes,
         written=1 + passes if write else 0,
         start_s=3,
-        waived=gpu_job.waived(job) or (_find_part_problem(job) if job.case.files else ""),
+        waived=gpu_job.waiver_reason(job) or (_find_part_problem(job) if job.case.files else ""),
     )
     if not job.case.files:
         return plan
@@ -139,8 +139,8 @@ class Target(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(rank: GpuFileRank, files: dict[int, tuple[int, ...]]) -> Iterator[Target]:
-    """Open the GPU's memory, as large as the file, and cuFile's driver if the way needs it. Raises CannotJudge."""
+def open_target(rank: GpuFileRank, files: dict[int, tuple[int, ...]]) -> Iterator[Target]:
+    """Allocate GPU memory as large as the file, and open cuFile's driver if the way needs it. Raises CannotJudge."""
     way = rank.job.case.way
     rank.step("GPU memory")
     size = rank.job.options.file_size
@@ -173,12 +173,12 @@ Measure = Callable[[Target, Point], Iterator[Result]]
 
 
 def measure_points(rank: GpuFileRank, blank: Result, measure: Measure) -> Iterator[Result]:
-    """Yield the results of each point, or `blank` as waived with cuFile's reason if the way is unavailable."""
+    """Yield the results of each point, or `blank` as waived if cuFile or the file system refuses the way."""
     try:
         with contextlib.ExitStack() as stack:
-            files = _files(rank, stack)
+            files = _open_files(rank, stack)
             try:
-                target = stack.enter_context(opened(rank, files))
+                target = stack.enter_context(open_target(rank, files))
             except CannotJudge as error:
                 if rank.job.case.way == BOUNCE:
                     raise
@@ -190,8 +190,11 @@ def measure_points(rank: GpuFileRank, blank: Result, measure: Measure) -> Iterat
         yield waived(blank, error.message, rank.job.case.parameters())
 
 
-def _files(rank: GpuFileRank, stack: contextlib.ExitStack) -> dict[int, tuple[int, ...]]:
-    """Open a file for all threads, or a set for each number of threads, each file with its part of the pattern."""
+def _open_files(rank: GpuFileRank, stack: contextlib.ExitStack) -> dict[int, tuple[int, ...]]:
+    """Make one file that all threads share (key 0), or a file per thread for each number of threads.
+
+    Each thread's file has its own part of the pattern.
+    """
     options = rank.job.options
     rank.step("writing the test file")
     if not rank.job.case.files:
@@ -205,7 +208,7 @@ def _files(rank: GpuFileRank, stack: contextlib.ExitStack) -> dict[int, tuple[in
 
 
 OnePass = Callable[[bool], Pass]
-"""Makes a pass over all blocks: writes or reads the file."""
+"""Makes a pass over all blocks; its argument tells whether to write the file or to read it."""
 
 
 class Work(NamedTuple):
@@ -245,7 +248,7 @@ def assign_work(rank: GpuFileRank, target: Target, point: Point) -> Work:
     files = target.files.get(point.threads, target.files.get(0, ()))
     part = part_bytes(options, point.threads) if rank.job.case.files else options.file_size
     region = min(part // point.size_bytes, max(1, direct_io.MOST_BLOCKS_PER_PASS // len(files))) * point.size_bytes
-    offsets, _ = direct_io.block_order((Extent(0, 0, region),), point.size_bytes, point.order)
+    offsets, _ = direct_io.order_blocks((Extent(0, 0, region),), point.size_bytes, point.order)
     near = rank.job.list_gpu_cpus(rank.job.find_gpu(0)) or rank.job.cpus
     workers = point.depth * point.threads
     return Work(point, offsets, tuple(near[worker % len(near)] for worker in range(workers)), files, part)
@@ -264,7 +267,7 @@ def prepare_pass(target: Target, work: Work) -> Iterator[OnePass]:
         )  # fmt: skip
 
 
-def counted_pass(
+def observe_pass(
     rank: GpuFileRank, target: Target, work: Work, one_pass: OnePass, *, write: bool
 ) -> tuple[Evidence, str]:
     """Make an untimed pass; return the route of its data, and the reason if it is not the requested one."""
@@ -287,7 +290,7 @@ def results(
     check: Verification,
     varied: dict[str, Scalar] | None = None,
 ) -> Iterator[Result]:
-    """Yield the records of a point: rates, cost, software and the data's route."""
+    """Yield the records of a point, with its rates, CPU cost, software and route."""
     route, elsewhere = seen
     settings: dict[str, Scalar] = {
         "passes": len(passes),

@@ -15,7 +15,7 @@ def route_evidence(look: Observation) -> Evidence:
     """Choose the best evidence: cuFile's counters, then nvidia-fs', cuFile's log, and the kernel's I/O counters."""
     verb = "writes" if look.write else "reads"
     if look.counted is not None:
-        return _counted(look.counted, verb)
+        return _counter_evidence(look.counted, verb)
     if look.by_driver is not None and look.by_driver >= look.operations:
         seen = f"nvidia-fs counted {look.by_driver} {verb} of all processes during the pass"
         return Evidence(claim=_CLAIM, value="nvidia-fs", seen=seen)
@@ -28,12 +28,14 @@ def route_evidence(look: Observation) -> Evidence:
     if own is not None and own.nvidia_fs == "0.0" and not own.p2pdma and (look.called_bytes or 0) >= look.moved_bytes:
         left = f"{kernel}, and cuFile has neither nvidia-fs nor P2PDMA here"
         return Evidence(claim=_CLAIM, value="posix", seen=left)
-    words = [look.uncounted, "its log does not say" if look.log else "it wrote no log"]
-    words += [kernel if look.called_bytes is not None else "the kernel does not count this process's reads and writes"]
-    return Evidence(claim=_CLAIM, value="unknown", seen="; ".join(words))
+    reasons = [look.uncounted, "its log does not name the route" if look.log else "it wrote no log"]
+    reasons += [
+        kernel if look.called_bytes is not None else "the kernel does not count this process's reads and writes"
+    ]
+    return Evidence(claim=_CLAIM, value="unknown", seen="; ".join(reasons))
 
 
-def _counted(counted: PathCounts, verb: str) -> Evidence:
+def _counter_evidence(counted: PathCounts, verb: str) -> Evidence:
     by = {"p2pdma": counted.p2pdma, "nvidia-fs": counted.nvidia_fs, "posix": counted.posix, "mixed": counted.mixed}
     taken = [name for name, count in by.items() if count]
     said = ", ".join(f"{count} by {name}" for name, count in by.items() if count)

@@ -11,12 +11,12 @@ from functools import partial
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.files.direct_file import count_wrong
-from railwright.benchmarks.files.direct_io import Point, declared, timed_passes
+from railwright.benchmarks.files.direct_io import Point, declare_results, time_passes
 from railwright.benchmarks.gpu import file as gpu_file
 from railwright.benchmarks.gpu.file import GpuFileOptions, RouteCase, Target
 from railwright.benchmarks.job import Job
 from railwright.benchmarks.options import option, whole_number
-from railwright.benchmarks.record import drawn_seed
+from railwright.benchmarks.record import draw_seed
 from railwright.native.memory import PATTERN
 from railwright.results.records import Result, Verification
 from railwright.results.workload import Files
@@ -46,12 +46,12 @@ def _run(rank: WriteRank) -> Iterator[Result]:
 def _measure(rank: WriteRank, common: Result, target: Target, point: Point) -> Iterator[Result]:
     """Make a counted pass and then timed passes with another pattern, and read the file back by pread."""
     rank.step(gpu_file.name_step(rank.job, point))
-    work, seed = gpu_file.assign_work(rank, target, point), drawn_seed()
+    work, seed = gpu_file.assign_work(rank, target, point), draw_seed()
     with gpu_file.prepare_pass(target, work) as one_pass:
         target.buffer.fill(seed)
-        seen = gpu_file.counted_pass(rank, target, work, one_pass, write=True)
+        seen = gpu_file.observe_pass(rank, target, work, one_pass, write=True)
         target.buffer.fill(seed + 1)
-        passes, cost = timed_passes(lambda: [one_pass(True) for _ in range(rank.job.options.passes)], work.region_bytes)
+        passes, cost = time_passes(lambda: [one_pass(True) for _ in range(rank.job.options.passes)], work.region_bytes)
     rank.step(f"{gpu_file.name_step(rank.job, point)}: reading back")
     each = zip(work.files, work.starts, strict=True)
     wrong = sum(count_wrong(fd, seed + 1, work.file_bytes, start) for fd, start in each)
@@ -63,9 +63,9 @@ def _measure(rank: WriteRank, common: Result, target: Target, point: Point) -> I
 BENCHMARK = Benchmark(
     name="gpu_file_write",
     summary="direct writes of a file from GPU memory: GPUDirect Storage, its compatibility mode, pinned buffers",
-    method="gdsio -x 0, 1 and 2: O_DIRECT, file laid out, each block at most once a pass, as many workers as "
+    method="gdsio -x 0, 1 and 2: O_DIRECT over a filled file, each block at most once a pass, as many workers as "
     "operations in flight",
-    results=declared(Files(of="drive", upper_only=True)),
+    results=declare_results(Files(of="drive", upper_only=True)),
     options=WriteOptions,
     case=RouteCase,
     launches=gpu_file.launches,

@@ -18,8 +18,8 @@ def launch_all_gpus(_options: Options, machine: Machine) -> tuple[Launch[Case], 
     return (Launch(case=Case(), gpus=list_usable(machine)),)
 
 
-def waived(job: AnyJob, least: int = 1) -> str:
-    """Return the reason why a benchmark with at least `least` whole NVIDIA GPUs cannot run, or an empty string."""
+def waiver_reason(job: AnyJob, least: int = 1) -> str:
+    """Return the reason why a benchmark that needs `least` whole NVIDIA GPUs cannot run, or an empty string."""
     found = len(job.gpus)
     if found >= least:
         return ""

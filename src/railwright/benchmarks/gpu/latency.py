@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu import places
-from railwright.benchmarks.gpu.places import Ends, Gpu
+from railwright.benchmarks.gpu.places import BufferPair, Gpu
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.options import Options, choice, option, single_choice
 from railwright.benchmarks.record import complete, waived
@@ -70,7 +70,7 @@ class LatencyOptions(Options, frozen=True):
         return (*copies, self.region) if "chase" in self.kinds else copies
 
 
-class _Timed(Case, frozen=True, kw_only=True):
+class _LatencyCase(Case, frozen=True, kw_only=True):
     kind: str
     size_bytes: int
     clock: str = ""
@@ -81,7 +81,7 @@ LatencyRank = Rank[LatencyOptions, Case]
 
 
 def _plan(job: LatencyJob) -> Plan:
-    reason = gpu_job.waived(job)
+    reason = gpu_job.waiver_reason(job)
     if reason:
         return Plan(path="memory0>gpu0", waived=reason)
     gpus = len(job.gpus)
@@ -99,42 +99,48 @@ def _plan(job: LatencyJob) -> Plan:
 def _run(rank: LatencyRank) -> Iterator[Result]:
     job = rank.job
 
-    def measure(gpus: list[Gpu], ends: dict[str, Ends], most: int) -> Iterator[Result]:
+    def measure(gpus: list[Gpu], ends: dict[str, BufferPair], most: int) -> Iterator[Result]:
         for gpu in gpus:
             for node in places.host_nodes(job, gpu.number, job.options.numa):
                 with ExitStack() as inner:
                     in_host = places.allocate_in_host(inner, node, gpu, most, pinned=True)
-                    seen = places.placement(in_host)
-                    yield from _copies(rank, gpu, in_host, ends[gpu.id], seen)
-                    yield from _copies(rank, gpu, ends[gpu.id], in_host, seen)
-                    yield from _loads(rank, gpu, in_host, seen)
-            yield from _loads(rank, gpu, ends[gpu.id], ())
+                    seen = places.placement_evidence(in_host)
+                    yield from _measure_copies(rank, gpu, in_host, ends[gpu.id], seen)
+                    yield from _measure_copies(rank, gpu, ends[gpu.id], in_host, seen)
+                    yield from _measure_loads(rank, gpu, in_host, seen)
+            yield from _measure_loads(rank, gpu, ends[gpu.id], ())
         yield from _measure_peers(rank, gpus, ends)
 
     yield from places.measure_gpus(rank, BENCHMARK.blank(_plan(job).path), job.options.all_sizes, measure)
 
 
-def _measure_peers(rank: LatencyRank, gpus: list[Gpu], ends: dict[str, Ends]) -> Iterator[Result]:
+def _measure_peers(rank: LatencyRank, gpus: list[Gpu], ends: dict[str, BufferPair]) -> Iterator[Result]:
     """Measure every ordered pair: the source pushes copies, the target runs loads."""
     reached = places.enable_peers(gpus)
     for source in gpus:
         for target in (gpu for gpu in gpus if gpu is not source):
             direct = (target.id, source.id) in reached
             seen = places.peer_evidence(direct=direct)
-            yield from _copies(rank, source, ends[source.id], ends[target.id], seen, staged=not direct)
+            yield from _measure_copies(rank, source, ends[source.id], ends[target.id], seen, staged=not direct)
             if direct:
-                yield from _loads(rank, target, ends[source.id], seen)
+                yield from _measure_loads(rank, target, ends[source.id], seen)
             elif "chase" in rank.job.options.kinds:
                 reason = f"{target.id} does not reach {source.id}'s memory directly"
-                yield waived(BENCHMARK.blank(f"{source.id}>{target.id}", _chased(rank.job)), reason)
+                yield waived(BENCHMARK.blank(f"{source.id}>{target.id}", _chase_case(rank.job)), reason)
 
 
-def _chased(job: LatencyJob) -> _Timed:
-    return _Timed(kind="chase", size_bytes=job.options.region)
+def _chase_case(job: LatencyJob) -> _LatencyCase:
+    return _LatencyCase(kind="chase", size_bytes=job.options.region)
 
 
-def _copies(
-    rank: LatencyRank, gpu: Gpu, source: Ends, target: Ends, seen: tuple[Evidence, ...], *, staged: bool = False
+def _measure_copies(
+    rank: LatencyRank,
+    gpu: Gpu,
+    source: BufferPair,
+    target: BufferPair,
+    seen: tuple[Evidence, ...],
+    *,
+    staged: bool = False,
 ) -> Iterator[Result]:
     if "copy" not in rank.job.options.kinds:
         return
@@ -144,21 +150,21 @@ def _copies(
         copy = Copy(target.into, source.out, size, gpu.device, staged=staged)
         for clock in ("host", "gpu"):
             places.poison(target.into, size)
-            case = _Timed(kind="copy", size_bytes=size, clock=clock)
+            case = _LatencyCase(kind="copy", size_bytes=size, clock=clock)
             if clock == "host":
                 seconds = time_copy_and_wait(copy, warm=_WARM, samples=_SAMPLES)
                 held: dict[str, Scalar] = {"warm_copies": _WARM}
             else:
                 seconds = time_copies(copy, warm=_HELD_WARM, copies=1, samples=_HELD_SAMPLES).seconds
-                held = {"warm_copies": _HELD_WARM, "start": _start(copy)}
+                held = {"warm_copies": _HELD_WARM, "start": _describe_start(copy)}
             yield _result(gpu, path, case, held, seconds, places.verify(target, source, size), seen)
 
 
-def _start(copy: Copy) -> str:
+def _describe_start(copy: Copy) -> str:
     return "held back until all is enqueued" if copy.held_back() else "as enqueued"
 
 
-def _loads(rank: LatencyRank, gpu: Gpu, source: Ends, seen: tuple[Evidence, ...]) -> Iterator[Result]:
+def _measure_loads(rank: LatencyRank, gpu: Gpu, source: BufferPair, seen: tuple[Evidence, ...]) -> Iterator[Result]:
     """Measure loads from `source`; its receive buffer holds the chain."""
     if "chase" not in rank.job.options.kinds or rank.job.options.region > source.into.size_bytes:
         return
@@ -168,13 +174,13 @@ def _loads(rank: LatencyRank, gpu: Gpu, source: Ends, seen: tuple[Evidence, ...]
     loads = _LOADS if _LOADS % chain.slots else _LOADS + 1
     seconds, check = chain.time_loads(gpu.device, loads, _CHASE_SAMPLES)
     held: dict[str, Scalar] = {"loads": loads, "stride_bytes": CHAIN_STRIDE_BYTES, "order": "random, each once a round"}
-    yield _result(gpu, path, _chased(rank.job), held, seconds, check, seen)
+    yield _result(gpu, path, _chase_case(rank.job), held, seconds, check, seen)
 
 
 def _result(
     gpu: Gpu,
     path: str,
-    case: _Timed,
+    case: _LatencyCase,
     held: dict[str, Scalar],
     seconds: list[float],
     check: Verification,

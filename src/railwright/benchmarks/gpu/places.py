@@ -41,12 +41,12 @@ class HostNode(NamedTuple):
     bound: int | None
 
 
-Measure = Callable[[list[Gpu], dict[str, "Ends"], int], Iterator[Result]]
+Measure = Callable[[list[Gpu], dict[str, "BufferPair"], int], Iterator[Result]]
 """Yields the results of GPUs with their buffers by id, up to a largest size in bytes."""
 
 
 def measure_gpus(rank: AnyRank, blank: Result, sizes: Sequence[int], measure: Measure) -> Iterator[Result]:
-    """Yield the results of `measure` on the job's GPUs, or `blank` as waived without a GPU or for too large sizes."""
+    """Yield the results of `measure` on the job's GPUs, or `blank` as waived without a GPU or for sizes too large."""
     rank.step("CUDA")
     if reason := cuda.explain_missing_gpu():
         yield waived(blank, reason)
@@ -54,7 +54,7 @@ def measure_gpus(rank: AnyRank, blank: Result, sizes: Sequence[int], measure: Me
     with ExitStack() as stack:
         job = rank.job
         gpus = [Gpu(gpu.id, number, stack.enter_context(Device(gpu.address))) for number, gpu in enumerate(job.gpus)]
-        unfit = too_large(gpus, sizes)
+        unfit = find_unfit_sizes(gpus, sizes)
         for size, reason in unfit.items():
             yield waived(blank, reason, {"size_bytes": size})
         if most := max((size for size in sizes if size not in unfit), default=0):
@@ -83,14 +83,14 @@ def find_near_memory(job: AnyJob, index: int) -> str:
 
 
 def host_nodes(job: AnyJob, index: int, wanted: str) -> list[HostNode]:
-    """List the nodes for host memory of the index-th GPU: the one `nearest_nics` it, or `each` with a usable CPU."""
+    """List the nodes for host memory of the index-th GPU: the one `near` it, or `each` with a usable CPU."""
     if wanted == "near":
         return [HostNode(find_near_memory(job, index), job.find_cpu(index), None)]
     nodes = sorted(cpus_by_node(job.machine).items())
     return [HostNode(f"memory{node}", cpus[0], node) for node, cpus in nodes]
 
 
-def too_large(gpus: list[Gpu], sizes: Iterable[int]) -> dict[int, str]:
+def find_unfit_sizes(gpus: list[Gpu], sizes: Iterable[int]) -> dict[int, str]:
     """Return the sizes for which two buffers do not fit in every GPU's free memory, with reasons.
 
     Raises NativeError.
@@ -103,7 +103,7 @@ def too_large(gpus: list[Gpu], sizes: Iterable[int]) -> dict[int, str]:
     }
 
 
-class Ends:
+class BufferPair:
     """Two buffers in one place: `out` holds the pattern of `seed` and stays unchanged, `into` receives."""
 
     def __init__(self, name: str, out: Place, into: Place, seed: int) -> None:
@@ -114,13 +114,13 @@ class Ends:
         out.fill(seed)
 
 
-def allocate_on_gpu(stack: ExitStack, gpu: Gpu, size_bytes: int) -> Ends:
+def allocate_on_gpu(stack: ExitStack, gpu: Gpu, size_bytes: int) -> BufferPair:
     """Allocate both buffers in a GPU's memory."""
     out, into = (stack.enter_context(DeviceBuffer(gpu.device, size_bytes)) for _ in range(2))
-    return Ends(gpu.id, out, into, seed=gpu.number + 1)
+    return BufferPair(gpu.id, out, into, seed=gpu.number + 1)
 
 
-def allocate_in_host(stack: ExitStack, node: HostNode, gpu: Gpu, size_bytes: int, *, pinned: bool) -> Ends:
+def allocate_in_host(stack: ExitStack, node: HostNode, gpu: Gpu, size_bytes: int, *, pinned: bool) -> BufferPair:
     """Allocate both buffers in host memory. Leaves the calling thread bound to a CPU of their node."""
     memory.pin(node.cpu)
 
@@ -130,7 +130,7 @@ def allocate_in_host(stack: ExitStack, node: HostNode, gpu: Gpu, size_bytes: int
         return Buffer(size_bytes, node=node.bound)
 
     out, into = (stack.enter_context(buffer()) for _ in range(2))
-    return Ends(node.id, out, into, seed=1000 + gpu.number)
+    return BufferPair(node.id, out, into, seed=1000 + gpu.number)
 
 
 def poison(place: Place, size_bytes: int) -> None:
@@ -141,12 +141,12 @@ def poison(place: Place, size_bytes: int) -> None:
         ctypes.memset(place.address, _POISON, size_bytes)
 
 
-def verify(target: Ends, source: Ends, size_bytes: int) -> Verification:
+def verify(target: BufferPair, source: BufferPair, size_bytes: int) -> Verification:
     """Check the data of a copy from `source` to `target`."""
     return target.into.verify(source.seed, size_bytes)
 
 
-def placement(host: Ends) -> tuple[Evidence, ...]:
+def placement_evidence(host: BufferPair) -> tuple[Evidence, ...]:
     """Return evidence of the host memory's NUMA nodes, empty if the kernel does not report them."""
     place = host.out
     if isinstance(place, DeviceBuffer):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import AnyJob, AnyRank
-from railwright.benchmarks.kv.services import Service, unreachable
+from railwright.benchmarks.kv.services import Service, explain_unreachable
 from railwright.benchmarks.sockets.addresses import list_addresses
 from railwright.errors import CannotJudge
 from railwright.native import nixl
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     memory: Memory
 
 
-class Joined(NamedTuple):
+class Connection(NamedTuple):
     """An agent that is connected to the other rank's."""
 
     way: str
@@ -73,7 +73,7 @@ def find_address(job: AnyJob) -> str | None:
     return next((found[name] for name in names if name in found), None)
 
 
-def problem(way: str, etcd: Service | None, job: AnyJob) -> str:
+def find_problem(way: str, etcd: Service | None, job: AnyJob) -> str:
     """Return the reason why a way is unavailable on this rank's host, or an empty string."""
     if way == "socket" and find_address(job) is None:
         return f"NIXL's sockets need IPv4, and {socket.gethostname()} has no such address"
@@ -83,7 +83,7 @@ def problem(way: str, etcd: Service | None, job: AnyJob) -> str:
         return "no etcd address was given: -o etcd=http://HOST:PORT"
     if not nixl.knows_etcd():
         return "this NIXL was built without etcd"
-    refused = unreachable(etcd)
+    refused = explain_unreachable(etcd)
     return f"no etcd answers at {refused}" if refused else ""
 
 
@@ -96,7 +96,7 @@ def join(
     threads: int = 1,
     times: int = 1,
     parameters: Mapping[str, str] | None = None,
-) -> Joined:
+) -> Connection:
     """Exchange metadata `times` times and connect. Collective over both ranks. Raises NativeError, CannotJudge.
 
     `parameters` are those of NIXL's backend.
@@ -124,7 +124,7 @@ def join(
     return joined._replace(seconds=tuple(seconds))
 
 
-def leave(joined: Joined) -> None:
+def leave(joined: Connection) -> None:
     """Withdraw this agent's metadata from the store, which makes the peer drop it too, and close the agent."""
     if joined.way == "etcd":
         joined.agent.withdraw_metadata()
@@ -138,7 +138,7 @@ def find_place(buffer: AnyBuffer) -> Place:
 
 def _exchange(
     rank: AnyRank, way: str, agent: nixl.Agent, port: int, buffers: Mapping[str, AnyBuffer]
-) -> tuple[Joined, float]:
+) -> tuple[Connection, float]:
     """Exchange metadata once; also returns the time that this rank waited."""
     comm, other = rank.comm, 1 - rank.index
     peer = f"rank{other}"
@@ -158,7 +158,7 @@ def _exchange(
         if time.perf_counter() - started > _PATIENCE_S:
             raise CannotJudge(f"no metadata from {peer} arrived by {way} within {_PATIENCE_S:.0f} s")
         time.sleep(_NAP_S)
-    return Joined(way, agent, peer, places[other], ()), time.perf_counter() - started
+    return Connection(way, agent, peer, places[other], ()), time.perf_counter() - started
 
 
 def _free_port() -> int:

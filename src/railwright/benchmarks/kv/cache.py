@@ -17,9 +17,9 @@ from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import transport_evidence, ucx_protocol_evidence
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.kv import agents, geometry
-from railwright.benchmarks.kv.agents import Joined
+from railwright.benchmarks.kv.agents import Connection
 from railwright.benchmarks.kv.geometry import GEOMETRIES, Access, Geometry, Shape
-from railwright.benchmarks.kv.verified import Ends, Scattered, Seeds, Seen, transfer
+from railwright.benchmarks.kv.verified import Ends, Outcome, Scattered, Seeds, transfer
 from railwright.benchmarks.options import Options, choice, option, single_choice, whole_number
 from railwright.benchmarks.record import complete, waived
 from railwright.errors import UsageError, unknown_name
@@ -66,7 +66,7 @@ def parse_geometry(text: str) -> Geometry:
     return geometry.parse_config(raw)
 
 
-def _token_counts(text: str) -> tuple[int, ...]:
+def _parse_token_counts(text: str) -> tuple[int, ...]:
     counts = tuple(dict.fromkeys(whole_number(_MOST_TOKENS)(part.strip()) for part in text[:400].split(",")))
     if len(counts) > _MOST_TOKEN_COUNTS:
         raise UsageError(f"{len(counts)} numbers of tokens, more than {_MOST_TOKEN_COUNTS}", hint="give fewer")
@@ -77,7 +77,7 @@ class CacheOptions(Options, frozen=True):
     """Options of requests."""
 
     model: Geometry = option("llama-3.1-8b", "a model's name, or the path of its config.json", parse_geometry)
-    tokens: tuple[int, ...] = option("1024,8192,32768", "tokens of one request, like 1024,8192", _token_counts)
+    tokens: tuple[int, ...] = option("1024,8192,32768", "tokens of one request, like 1024,8192", _parse_token_counts)
     block_tokens: int = option("16", "tokens of one block: 16 is vLLM's default", whole_number(4096))
     tp: int = option("1", "tensor parallel degree; the share of one rank is moved", whole_number(1024))
     layout: tuple[str, ...] = option("paged", "paged, as-kvbench, or paged,as-kvbench", choice("paged", "as-kvbench"))
@@ -95,7 +95,7 @@ class CacheOptions(Options, frozen=True):
     def shape(self, layout: str, access: Access, tokens: int) -> Shape:
         """Return the blocks of one request. Raises UsageError for more blocks than a request may have."""
         model = (self.model, self.element_bytes, tokens, self.block_tokens, self.tp)
-        return geometry.paged(*model) if layout == "paged" else geometry.plan_kvbench(*model, access)
+        return geometry.plan_paged(*model) if layout == "paged" else geometry.plan_kvbench(*model, access)
 
     def points(self, tokens: int) -> list[_Point]:
         """List all points with this number of tokens."""
@@ -135,9 +135,9 @@ class _Point(NamedTuple):
     def blocks(self, base: int, pool_blocks: int, who: int) -> Groups:
         """Return the blocks in the memory of rank `who`, which begins at `base`."""
         if self.layout == "paged":  # each side has its own block table
-            offsets = geometry.scattered(self.shape, pool_blocks, seed=2 * self.tokens + who)
+            offsets = geometry.scatter_blocks(self.shape, pool_blocks, seed=2 * self.tokens + who)
         else:
-            offsets = geometry.consecutive(self.shape)
+            offsets = geometry.place_consecutively(self.shape)
         return [[(base + offset, self.shape.block_bytes) for offset in group] for group in offsets]
 
 
@@ -169,7 +169,7 @@ def _launches(options: CacheOptions, _machine: Machine) -> tuple[Launch[Case], .
     return (Launch(case=Case(), ranks=2),)
 
 
-def _fitting(job: CacheJob) -> tuple[tuple[int, ...], str]:
+def _find_fitting_tokens(job: CacheJob) -> tuple[tuple[int, ...], str]:
     """Return the numbers of tokens that fit into memory, and the reason why others do not, or an empty string.
 
     Uses the machine's total memory, so that both ranks and the parent get the same answer.
@@ -189,7 +189,7 @@ def _fitting(job: CacheJob) -> tuple[tuple[int, ...], str]:
 
 
 def _plan(job: CacheJob) -> Plan:
-    fit, too_large = _fitting(job)
+    fit, too_large = _find_fitting_tokens(job)
     points = [point for tokens in fit for point in job.options.points(tokens)]
     moved = sum((_WARM + point.iterations()) * point.shape.size_bytes for point in points)
     laid = 3 * sum(point.shape.size_bytes for point in points)
@@ -206,13 +206,13 @@ def _plan(job: CacheJob) -> Plan:
 def _run(rank: CacheRank) -> Iterator[Result]:
     agents.write_log(rank)
     options = rank.job.options
-    fit, too_large = _fitting(rank.job)
+    fit, too_large = _find_fitting_tokens(rank.job)
     if rank.index == 0:
         for tokens in sorted(set(options.tokens) - set(fit)):
             yield from (waived(_blank(rank, point), too_large) for point in options.points(tokens))
     pool_blocks = -(-max(fit) // options.block_tokens)
     pool_bytes = max(options.pool_bytes(tokens) for tokens in fit)
-    seeds = Seeds.drawn(rank)
+    seeds = Seeds.draw(rank)
     rank.step(f"kv_cache {format_size(pool_bytes)} of memory")
     with Buffer(pool_bytes) as buffer:
         pair = agents.join(rank, {"": buffer})
@@ -222,7 +222,7 @@ def _run(rank: CacheRank) -> Iterator[Result]:
 
 
 def _measure(
-    rank: CacheRank, pair: Joined, buffer: Buffer, point: _Point, pool_blocks: int, seed: int
+    rank: CacheRank, pair: Connection, buffer: Buffer, point: _Point, pool_blocks: int, seed: int
 ) -> Iterator[Result]:
     """Measure one point. Collective; rank 0 yields."""
     local = point.blocks(buffer.address, pool_blocks, rank.index)
@@ -231,12 +231,12 @@ def _measure(
     rank.step(f"kv_cache {point.layout} {point.access} {point.operation} {size}")
     mine = Scattered([block for group in local for block in group])
     ends = Ends(None, mine) if rank.index else Ends(mine, None)
-    seen = transfer(rank, ends, point.operation, seed, lambda: _time(pair, point, local, remote))
+    seen = transfer(rank, ends, point.operation, seed, lambda: _time_requests(pair, point, local, remote))
     if seen is not None:
         yield from _results(rank, pair, point, seen, seed)
 
 
-class _Timed(NamedTuple):
+class _RequestTimes(NamedTuple):
     """The times of a point's requests."""
 
     prepare_s: float
@@ -247,7 +247,7 @@ class _Timed(NamedTuple):
     """The time of the post call alone, for whole requests."""
 
 
-def _time(pair: Joined, point: _Point, local: Groups, remote: Groups) -> _Timed:
+def _time_requests(pair: Connection, point: _Point, local: Groups, remote: Groups) -> _RequestTimes:
     if not point.is_layered:
         local, remote = ([[block for group in groups for block in group]] for groups in (local, remote))
     started = time.perf_counter()
@@ -265,10 +265,12 @@ def _time(pair: Joined, point: _Point, local: Groups, remote: Groups) -> _Timed:
         passes = [[second] for second in seconds]
     for request in requests:
         request.release()
-    return _Timed(prepare_s, passes, posts)
+    return _RequestTimes(prepare_s, passes, posts)
 
 
-def _results(rank: CacheRank, pair: Joined, point: _Point, seen: Seen[_Timed], seed: int) -> Iterator[Result]:
+def _results(
+    rank: CacheRank, pair: Connection, point: _Point, seen: Outcome[_RequestTimes], seed: int
+) -> Iterator[Result]:
     """Yield the whole request's rate and time and, by layers, decode's wait for the first layer."""
     size, (prepare_s, passes, posts) = point.shape.size_bytes, seen.done
     costs: dict[str, Scalar] = {

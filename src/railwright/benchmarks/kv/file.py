@@ -21,7 +21,7 @@ from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.gpu.file_route import route_evidence
 from railwright.benchmarks.kv import file_options
 from railwright.benchmarks.kv.file_options import Backend, FileCase, FileOptions, KvFileJob, KvFileRank, Store
-from railwright.benchmarks.kv.services import Service, unreachable
+from railwright.benchmarks.kv.services import Service, explain_unreachable
 from railwright.benchmarks.kv.storage import FileTarget, ObjectTarget, Target
 from railwright.benchmarks.kv.timed import combine_passes, record_timed
 from railwright.benchmarks.kv.verified import Ends, Region, Seeds, transfer
@@ -57,7 +57,7 @@ def _is_on_gpu(job: KvFileJob) -> bool:
     return job.case.memory == "VRAM"
 
 
-def _requests(job: KvFileJob, point: FileCase) -> int:
+def _count_requests(job: KvFileJob, point: FileCase) -> int:
     """Return the number of requests, each at its own place, or 0 if none fits."""
     most = _backend(job).most_requests
     if job.case.backend == "OBJ":
@@ -67,7 +67,7 @@ def _requests(job: KvFileJob, point: FileCase) -> int:
 
 def _plan(job: KvFileJob) -> Plan:
     backend, options = _backend(job), job.options
-    counts = [(point, (1 + backend.passes) * _requests(job, point)) for point in file_options.points(job)]
+    counts = [(point, (1 + backend.passes) * _count_requests(job, point)) for point in file_options.points(job)]
     ways = len(options.direct) if job.case.backend == "POSIX" else 1
     moved = ways * sum(point.request_bytes * repeats for point, repeats in counts)
     calls = ways * sum(point.batch * repeats for point, repeats in counts)
@@ -92,7 +92,7 @@ def _problem(job: KvFileJob) -> str:
         return nixl.NOT_INSTALLED
     if _is_on_gpu(job) and not backend.by_cufile:
         return f"NIXL's {name} backend moves host memory only: -o backend=GDS"
-    if backend.by_cufile and (without := gpu_job.waived(job)):
+    if backend.by_cufile and (without := gpu_job.waiver_reason(job)):
         return without
     if name != "OBJ":
         odd = [size for size in options.sizes if size % _SECTOR_BYTES]
@@ -122,7 +122,7 @@ def _run(rank: KvFileRank) -> Iterator[Result]:
     rank.step(f"NIXL plugin {name}")
     refused = (cufile.explain_unusable() if backend.by_cufile else "") or nixl.plugin_problem(name)
     bucket = options.s3 if name == "OBJ" else None
-    if not refused and bucket is not None and (silent := unreachable(bucket)):
+    if not refused and bucket is not None and (silent := explain_unreachable(bucket)):
         refused = f"no S3 answers at {silent}"
     if refused:
         yield waived(_blank(job), f"NIXL's {name} backend: {refused}")
@@ -131,18 +131,18 @@ def _run(rank: KvFileRank) -> Iterator[Result]:
         # All but the kernel's own queues move data in threads while ours polls; those need a CPU as well.
         os.sched_setaffinity(0, job.list_rank_cpus(0))
     with contextlib.ExitStack() as stack:
-        buffer = _buffer(job, stack)
+        buffer = _allocate_buffer(job, stack)
         if bucket is not None and isinstance(buffer, Buffer):
-            yield from _objects(rank, buffer, bucket)
+            yield from _measure_objects(rank, buffer, bucket)
         else:
-            yield from _files(rank, buffer)
+            yield from _measure_files(rank, buffer)
 
 
 def _blank(job: KvFileJob) -> Result:
     return replace(BENCHMARK.blank(_path(job, "WRITE"), job.case), quantity="bandwidth_bytes_per_s")
 
 
-def _buffer(job: KvFileJob, stack: contextlib.ExitStack) -> AnyBuffer:
+def _allocate_buffer(job: KvFileJob, stack: contextlib.ExitStack) -> AnyBuffer:
     """Allocate the memory. With cuFile a GPU's context is current, also for host memory."""
     room = job.options.file_size
     if not _backend(job).by_cufile:
@@ -151,7 +151,7 @@ def _buffer(job: KvFileJob, stack: contextlib.ExitStack) -> AnyBuffer:
     return stack.enter_context(DeviceBuffer(device, room)) if _is_on_gpu(job) else stack.enter_context(Buffer(room))
 
 
-def _files(rank: KvFileRank, buffer: AnyBuffer) -> Iterator[Result]:
+def _measure_files(rank: KvFileRank, buffer: AnyBuffer) -> Iterator[Result]:
     """Measure files, or yield the reason if cuFile refuses them: most file systems and drives lack GPUDirect."""
     name, options = rank.job.case.backend, rank.job.options
     queue = _QUEUES[options.queue] if name == "POSIX" else ""
@@ -168,7 +168,7 @@ def _files(rank: KvFileRank, buffer: AnyBuffer) -> Iterator[Result]:
             yield from _measure_all(rank, file, buffer, is_direct=file.is_direct)
 
 
-def _objects(rank: KvFileRank, buffer: Buffer, bucket: Service) -> Iterator[Result]:
+def _measure_objects(rank: KvFileRank, buffer: Buffer, bucket: Service) -> Iterator[Result]:
     """Measure objects. Errors name the service that refused, because NIXL's own do not."""
     try:
         yield from _measure_all(rank, ObjectTarget(bucket, buffer, max(rank.job.options.sizes), _MOST_OBJECTS), buffer)
@@ -180,19 +180,19 @@ def _objects(rank: KvFileRank, buffer: Buffer, bucket: Service) -> Iterator[Resu
 def _measure_all(
     rank: KvFileRank, target: Target, buffer: AnyBuffer, *, is_direct: bool | None = None
 ) -> Iterator[Result]:
-    job, room, seeds = rank.job, rank.job.options.file_size, Seeds.drawn(rank)
+    job, room, seeds = rank.job, rank.job.options.file_size, Seeds.draw(rank)
     for point in file_options.points(job)[job.first_case :]:
-        rank.step(_step(job, point))
+        rank.step(_name_step(job, point))
         path = _path(job, point.operation, direct=is_direct is not False)
         blank = replace(BENCHMARK.blank(path, replace(point, direct=is_direct)), quantity="bandwidth_bytes_per_s")
-        if not _requests(job, point):
+        if not _count_requests(job, point):
             needed = f"a request of {format_size(point.request_bytes)} is larger than {format_size(room)}"
             yield waived(blank, f"{needed}: -o file-size=")
         else:
             yield from _measure(rank, blank, target, buffer, point, seeds.take())
 
 
-def _step(job: KvFileJob, point: FileCase) -> str:
+def _name_step(job: KvFileJob, point: FileCase) -> str:
     return f"kv_file {job.case.backend} {point.operation} {format_size(point.size_bytes)} x {point.batch}"
 
 
@@ -200,11 +200,11 @@ def _skip_crashed(job: KvFileJob, results: Sequence[Result]) -> KvFileJob | None
     """Return a job with the cases after NIXL's or cuFile's crash, or None if no case crashed or none is left."""
     if not _backend(job).by_cufile:
         return None
-    steps = [_step(job, point) for point in file_options.points(job)]
+    steps = [_name_step(job, point) for point in file_options.points(job)]
     return skip_crashed(job, results, steps, keys=("operation", "size_bytes", "batch"))
 
 
-class _Moved(NamedTuple):
+class _PointPasses(NamedTuple):
     """The timed passes of a point, and the evidence from a pass before them."""
 
     passes: list[CrewPass]
@@ -214,14 +214,14 @@ class _Moved(NamedTuple):
 def _measure(
     rank: KvFileRank, blank: Result, target: Target, buffer: AnyBuffer, point: FileCase, seed: int
 ) -> Iterator[Result]:
-    job, count = rank.job, _requests(rank.job, point)
+    job, count = rank.job, _count_requests(rank.job, point)
     region = count * point.request_bytes
     blocks = [
         [(start + block * point.size_bytes, point.size_bytes) for block in range(point.batch)]
         for start in range(0, region, point.request_bytes)
     ]
     target.use(blocks)
-    work = partial(_move, rank, target, point, blocks)
+    work = partial(_run_passes, rank, target, point, blocks)
     seen = transfer(rank, Ends(Region(buffer, region), target), point.operation, seed, work)
     assert seen is not None
     passes, evidence = seen.done
@@ -243,11 +243,11 @@ def _measure(
         evidence=(Evidence(claim="backend", value=job.case.backend, seen="the only one this agent has"), *evidence),
     )
     yield from record_timed(
-        failed_if(blank, _other_queue(job.options.queue, evidence)), timed, point.size_bytes, both=True
+        failed_if(blank, _explain_other_queue(job.options.queue, evidence)), timed, point.size_bytes, both=True
     )
 
 
-def _move(rank: KvFileRank, target: Target, point: FileCase, blocks: list[list[tuple[int, int]]]) -> _Moved:
+def _run_passes(rank: KvFileRank, target: Target, point: FileCase, blocks: list[list[tuple[int, int]]]) -> _PointPasses:
     """Make one observed, untimed pass, since cuFile's own counters cost time, and then the timed ones."""
     requests = [target.request(point.operation, one) for one in blocks]
     one_pass = partial(
@@ -258,15 +258,17 @@ def _move(rank: KvFileRank, target: Target, point: FileCase, blocks: list[list[t
         iterations=len(requests),
         patience_s=_PATIENCE_S,
     )
-    route = _watched(rank, one_pass, point, len(blocks))
+    route = _observe_route(rank, one_pass, point, len(blocks))
     passes = [one_pass() for _ in range(_backend(rank.job).passes)]
     for request in requests:
         request.release()
-    return _Moved(passes, (*target.evidence(), *route))
+    return _PointPasses(passes, (*target.evidence(), *route))
 
 
-def _watched(rank: KvFileRank, one_pass: Callable[[], CrewPass], point: FileCase, count: int) -> tuple[Evidence, ...]:
-    """Return the route of cuFile's operations in an untimed pass; nothing for other backends."""
+def _observe_route(
+    rank: KvFileRank, one_pass: Callable[[], CrewPass], point: FileCase, count: int
+) -> tuple[Evidence, ...]:
+    """Make an untimed pass, and return evidence of cuFile's route; nothing for other backends."""
     if not _backend(rank.job).by_cufile:
         one_pass()
         return ()
@@ -275,7 +277,7 @@ def _watched(rank: KvFileRank, one_pass: Callable[[], CrewPass], point: FileCase
     return (route_evidence(watch.end(count * point.batch, count * point.request_bytes)),)
 
 
-def _other_queue(wanted: str, evidence: tuple[Evidence, ...]) -> str:
+def _explain_other_queue(wanted: str, evidence: tuple[Evidence, ...]) -> str:
     """Return the reason if another queue ran than the requested one, or an empty string."""
     ran = next((one for one in evidence if one.claim == "queue"), None)
     if ran is None or wanted == "auto" or ran.value in (wanted, "unknown"):

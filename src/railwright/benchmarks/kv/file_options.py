@@ -34,13 +34,13 @@ BACKENDS = {
 }
 
 
-def _folder(text: str) -> str:
+def _parse_folder(text: str) -> str:
     if not text or not Path(text).is_dir():
         raise UsageError(f"must be a folder, got {text[:80]!r}", hint="give one on the file system to measure")
     return text
 
 
-def _block_sizes(text: str) -> tuple[int, ...]:
+def _parse_block_sizes(text: str) -> tuple[int, ...]:
     sizes = parse_sizes(text)
     if max(sizes) > _MOST_BLOCK_BYTES:
         raise UsageError(f"blocks must be at most 1 GiB, got {format_size(max(sizes))}", hint="give smaller blocks")
@@ -52,9 +52,9 @@ class FileOptions(Options, frozen=True):
 
     backend: tuple[str, ...] = option("POSIX", "POSIX, OBJ, GDS, GDS_MT, or several", choice(*BACKENDS))
     memory: tuple[str, ...] = option("DRAM", "DRAM, VRAM (GDS and GDS_MT only), or both", choice("DRAM", "VRAM"))
-    directory: str = option(".", "the folder on the file system to measure", _folder)
+    directory: str = option(".", "the folder on the file system to measure", _parse_folder)
     file_size: int = option("64M", "size of the test file, or of all objects of one point, like 64M", parse_size)
-    sizes: tuple[int, ...] = option("4K,1M", "block sizes, like 4K,1M", _block_sizes)
+    sizes: tuple[int, ...] = option("4K,1M", "block sizes, like 4K,1M", _parse_block_sizes)
     batches: tuple[int, ...] = option(
         "1,16", "blocks in one request, like 1,16", whole_numbers(_MOST_BLOCKS, _MOST_BATCHES)
     )
@@ -62,7 +62,7 @@ class FileOptions(Options, frozen=True):
     operations: tuple[nixl.Operation, ...] = option("WRITE,READ", "WRITE, READ, or WRITE,READ", choice("WRITE", "READ"))
     direct: tuple[str, ...] = option("yes", "yes (O_DIRECT), no (page cache), or yes,no", choice("yes", "no"))
     queue: str = option("auto", "auto, aio, uring or posix_aio", single_choice("auto", "aio", "uring", "posix_aio"))
-    s3: Service | None = option("", "a bucket that is there, like http://127.0.0.1:9000/bucket", bucket_address)
+    s3: Service | None = option("", "an existing bucket, like http://127.0.0.1:9000/bucket", bucket_address)
 
 
 class Store(Case, frozen=True, kw_only=True):

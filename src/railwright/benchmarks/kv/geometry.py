@@ -34,7 +34,7 @@ _OTHER_CACHES = (
 
 
 class Geometry(NamedTuple):
-    """A model's addition to the KV cache per token."""
+    """The dimensions of a model's KV cache per token."""
 
     name: str
     layers: int
@@ -150,11 +150,11 @@ def parse_config(raw: bytes) -> Geometry:
         rank = _check_range("kv_lora_rank", layout.kv_lora_rank, _MAX_WIDTH)
         latent = rank + _check_range("qk_rope_head_dim", layout.qk_rope_head_dim, _MAX_WIDTH)
         return Geometry(f"config {layers} x {latent}", layers, 1, latent, mla=True)
-    heads, size = _heads(layout)
+    heads, size = _count_heads(layout)
     return Geometry(f"config {layers} x {heads} x {size}", layers, heads, size, mla=False)
 
 
-def _heads(layout: _Layout) -> tuple[int, int]:
+def _count_heads(layout: _Layout) -> tuple[int, int]:
     """Return the number of KV heads and their size. `num_key_value_heads` and `head_dim` default to those of Q."""
     if layout.num_key_value_heads is None or layout.head_dim is None:
         queries = _check_range("num_attention_heads", layout.num_attention_heads, _MAX_HEADS)
@@ -193,14 +193,14 @@ def _refuse_other_caches(layout: _Layout, keys: dict[str, msgspec.Raw]) -> None:
             raise UsageError(f"config.json has {name}: not every layer keeps K and V alone", hint=hint)
 
 
-def paged(geometry: Geometry, element_bytes: int, tokens: int, block_tokens: int, tensor_parallel: int) -> Shape:
-    """Return one rank's share of a request as vLLM and SGLang lay it out: K and V of each layer in separate blocks.
+def plan_paged(geometry: Geometry, element_bytes: int, tokens: int, block_tokens: int, tensor_parallel: int) -> Shape:
+    """Return one rank's share of a request in the blocks of vLLM and SGLang: K and V of each layer in separate blocks.
 
     Raises UsageError for more blocks than one request may have.
     """
     row_bytes = geometry.count_rank_heads(tensor_parallel) * geometry.head_size * element_bytes
     shape = Shape(block_tokens * row_bytes, geometry.layers, geometry.parts, -(-tokens // block_tokens))
-    return _bounded(shape, tokens)
+    return _check_block_count(shape, tokens)
 
 
 def plan_kvbench(
@@ -218,10 +218,10 @@ def plan_kvbench(
     block_bytes = per_token // geometry.layers * layers_of_block * page_tokens // tensor_parallel
     if not block_bytes:
         raise UsageError(f"tp={tensor_parallel} leaves no byte of a page", hint="take a smaller tp or larger blocks")
-    return _bounded(Shape(block_bytes, 1, 1, -(-per_token * tokens * requests // block_bytes)), tokens)
+    return _check_block_count(Shape(block_bytes, 1, 1, -(-per_token * tokens * requests // block_bytes)), tokens)
 
 
-def _bounded(shape: Shape, tokens: int) -> Shape:
+def _check_block_count(shape: Shape, tokens: int) -> Shape:
     if shape.descriptors > MAX_DESCRIPTORS:
         raise UsageError(
             f"a request of {tokens} tokens would have {shape.descriptors} blocks, more than {MAX_DESCRIPTORS}",
@@ -230,7 +230,7 @@ def _bounded(shape: Shape, tokens: int) -> Shape:
     return shape
 
 
-def scattered(shape: Shape, pool_blocks: int, seed: int) -> list[list[int]]:
+def scatter_blocks(shape: Shape, pool_blocks: int, seed: int) -> list[list[int]]:
     """Return the byte offsets of each group's blocks in a pool, in token order.
 
     One block table serves all layers, K and V alike, and draws random blocks from the pool: a paged allocator hands
@@ -248,8 +248,8 @@ def scattered(shape: Shape, pool_blocks: int, seed: int) -> list[list[int]]:
     ]
 
 
-def consecutive(shape: Shape) -> list[list[int]]:
-    """Return the offsets of consecutive blocks, as nixlbench places them; otherwise as `scattered`."""
+def place_consecutively(shape: Shape) -> list[list[int]]:
+    """Return the offsets of each group's blocks, one after the other as in nixlbench; see `scatter_blocks`."""
     in_group = shape.parts * shape.blocks
     return [
         [(group * in_group + block) * shape.block_bytes for block in range(in_group)] for group in range(shape.groups)

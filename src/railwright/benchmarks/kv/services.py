@@ -29,7 +29,7 @@ class Service(NamedTuple):
 
 
 def parse_service(text: str) -> Service:
-    """Parse `http://127.0.0.1:2379`, with or without a path. Raises UsageError, never with a password."""
+    """Parse `http://127.0.0.1:2379`, with or without a path. Raises UsageError, whose message never has a password."""
     hint = "write http://HOST:PORT"
     if not text or len(text) > _MOST_URL_CHARACTERS or not text.isascii() or not text.isprintable() or " " in text:
         raise UsageError("address must be 1 to 200 printable ASCII characters without spaces", hint=hint)
@@ -45,7 +45,7 @@ def parse_service(text: str) -> Service:
     return Service(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), parts.path.strip("/"))
 
 
-def _etcd(text: str) -> Service:
+def _parse_etcd(text: str) -> Service:
     """Parse an etcd address. Raises UsageError."""
     service = parse_service(text)
     if service.path:
@@ -53,23 +53,23 @@ def _etcd(text: str) -> Service:
     return service
 
 
-def _bucket(text: str) -> Service:
+def _parse_bucket(text: str) -> Service:
     """Parse `http://127.0.0.1:9000/bucket`, whose path is the bucket's name. Raises UsageError."""
     service = parse_service(text)
     allowed = all(letter.isalnum() or letter in ".-" for letter in service.path)
     if not 3 <= len(service.path) <= 63 or not allowed:
         raise UsageError(
             f"must be a bucket name of 3 to 63 characters, got {service.path[:70]!r}",
-            hint="write http://HOST:PORT/BUCKET, 3 to 63 letters",
+            hint="write http://HOST:PORT/BUCKET, with a bucket of letters, digits, dots and hyphens",
         )
     return service
 
 
-etcd_address = word_or("", None, _etcd)
-bucket_address = word_or("", None, _bucket)
+etcd_address = word_or("", None, _parse_etcd)
+bucket_address = word_or("", None, _parse_bucket)
 
 
-def unreachable(service: Service) -> str:
+def explain_unreachable(service: Service) -> str:
     """Return the reason why nothing listens at the address, or an empty string."""
     try:
         with socket.create_connection((service.host, service.port), timeout=_REACH_S):

@@ -1,6 +1,6 @@
 """The storage ends of `kv_file`: a nameless file, or objects in an S3 store.
 
-Where possible data is written and checked without NIXL: in a file by pwrite and pread.
+Data in a file is written and checked without NIXL, by pwrite and pread.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class FileTarget:
 
     def use(self, requests: Sequence[Blocks]) -> None:
         """Make `fill` and `count_wrong` cover the places of these requests."""
-        self._region = _end(requests)
+        self._region = _find_end(requests)
 
     def request(self, operation: nixl.Operation, blocks: Blocks) -> nixl.Request:
-        """A transfer of blocks between the buffer and their places in the file."""
+        """Return a transfer of blocks between the buffer and their places in the file."""
         ours = [(self._buffer.address + place, size) for place, size in blocks]
         theirs = [(place, size, self._fd) for place, size in blocks]
         return self._agent.request_storage(operation, ours, "FILE", theirs, memory=describe_memory(self._buffer))
@@ -83,10 +83,10 @@ class FileTarget:
             line = Path(f"/proc/self/fdinfo/{self._fd}").read_text("ascii").split("flags:")[1].split()[0]
             flags = "direct" if int(line, 8) & os.O_DIRECT else "page cache"
         io = Evidence(claim="io", value=flags, seen="the descriptor's flags in /proc/self/fdinfo")
-        return (io, _queue_seen()) if self._backend == "POSIX" else (io,)
+        return (io, _identify_queue()) if self._backend == "POSIX" else (io,)
 
 
-def _queue_seen() -> Evidence:
+def _identify_queue() -> Evidence:
     """Identify the queue: Linux AIO maps a ring, io_uring has a descriptor, and POSIX AIO of libc has neither."""
     with contextlib.suppress(OSError):
         if any("io_uring" in str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()):
@@ -128,12 +128,12 @@ class ObjectTarget:
 
     def fill(self, seed: int) -> None:
         """Write a seed's pattern to the objects by NIXL, through the buffer."""
-        self._buffer.fill(seed, _end(self._requests))
+        self._buffer.fill(seed, _find_end(self._requests))
         self._once("WRITE")
 
     def count_wrong(self, seed: int) -> int:
         """Count the bytes of the objects that differ from the pattern, by NIXL into a poisoned buffer."""
-        region = _end(self._requests)
+        region = _find_end(self._requests)
         self._buffer.fill(seed + 1, region)
         self._once("READ")
         return self._buffer.count_wrong(seed, region)
@@ -153,7 +153,7 @@ Target = FileTarget | ObjectTarget
 """The storage end of a transfer. Filling and checking it may overwrite the buffer."""
 
 
-def _end(requests: Sequence[Blocks]) -> int:
-    """Return the first byte behind all places."""
+def _find_end(requests: Sequence[Blocks]) -> int:
+    """Return the end of the last request's last block."""
     place, size = requests[-1][-1]
     return place + size

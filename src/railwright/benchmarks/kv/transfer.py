@@ -15,10 +15,10 @@ from railwright.benchmarks.benchmark import Benchmark, Plan, Rank, launch_pair
 from railwright.benchmarks.evidence import transport_evidence, ucx_protocol_evidence
 from railwright.benchmarks.job import Case, Job
 from railwright.benchmarks.kv import agents
-from railwright.benchmarks.kv.agents import Joined
+from railwright.benchmarks.kv.agents import Connection
 from railwright.benchmarks.kv.services import Service, etcd_address
 from railwright.benchmarks.kv.timed import Point, Timed, combine_passes, record_timed, time_alone
-from railwright.benchmarks.kv.verified import Ends, Region, Seeds, Seen, transfer
+from railwright.benchmarks.kv.verified import Ends, Outcome, Region, Seeds, transfer
 from railwright.benchmarks.options import Options, choice, option, whole_number, whole_numbers
 from railwright.benchmarks.record import complete, format_cpus, waived
 from railwright.native import nixl
@@ -49,13 +49,13 @@ class TransferOptions(Options, frozen=True):
     batches: tuple[int, ...] = option(
         "1", "blocks in one request, like 1,16,256", whole_numbers(_MOST_BLOCKS, _MOST_BATCHES)
     )
-    threads: int = option("1", "threads that post, each its own requests", whole_number(_MOST_THREADS))
-    depth: int = option("1", "requests in flight of each thread", whole_number(_MOST_DEPTH))
-    buffer: int = option("1G", "most memory for blocks in flight, like 1G", parse_size)
+    threads: int = option("1", "threads that post requests, each its own", whole_number(_MOST_THREADS))
+    depth: int = option("1", "requests in flight per thread", whole_number(_MOST_DEPTH))
+    buffer: int = option("1G", "memory limit of the blocks in flight, like 1G", parse_size)
     metadata: tuple[str, ...] = option(
         "mpi", "mpi, socket, etcd, or several: the first is used for the transfers", choice(*agents.WAYS)
     )
-    etcd: Service | None = option("", "an etcd that runs, like http://127.0.0.1:2379", etcd_address)
+    etcd: Service | None = option("", "the address of a running etcd, like http://127.0.0.1:2379", etcd_address)
 
     def points(self) -> list[Point]:
         """List all points in order of measurement."""
@@ -71,14 +71,14 @@ class TransferOptions(Options, frozen=True):
         """The memory limit of blocks in flight; a single block is always measured, whatever its size."""
         return max(self.buffer, *self.sizes)
 
-    def fitting(self) -> list[Point]:
+    def list_fitting(self) -> list[Point]:
         """List the points whose blocks in flight fit."""
         return [point for point in self.points() if point.region_bytes <= self.room_bytes]
 
     @property
     def buffer_bytes(self) -> int:
         """The memory of each rank: the largest measured point, and the proof of the metadata."""
-        return max([*(point.region_bytes for point in self.fitting()), _PROOF_BYTES])
+        return max([*(point.region_bytes for point in self.list_fitting()), _PROOF_BYTES])
 
 
 class _Metadata(Case, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ TransferRank = Rank[TransferOptions, Case]
 
 def _plan(job: Job[TransferOptions, Case]) -> Plan:
     options = job.options
-    posted = [(point, point.threads * sum(point.repeats())) for point in options.fitting()]
+    posted = [(point, point.threads * sum(point.repeats())) for point in options.list_fitting()]
     moved = sum(point.request_bytes * count for point, count in posted)
     descriptors = sum(point.batch * count for point, count in posted)
     exchanges = sum(_ESTIMATE_EXCHANGE_S[way] for way in options.metadata)
@@ -108,14 +108,14 @@ def _run(rank: TransferRank) -> Iterator[Result]:
     options, comm = rank.job.options, rank.comm
     agents.write_log(rank)
     # A socket needs an address on both hosts.
-    every = comm.allgather({way: agents.problem(way, options.etcd, rank.job) for way in options.metadata})
+    every = comm.allgather({way: agents.find_problem(way, options.etcd, rank.job) for way in options.metadata})
     problems = {way: every[0][way] or every[1][way] for way in options.metadata}
     if rank.index == 0:
-        yield from (waived(_exchanged(way), why) for way, why in problems.items() if why)
-    seeds = Seeds.drawn(rank)
+        yield from (waived(_blank_exchange(way), why) for way, why in problems.items() if why)
+    seeds = Seeds.draw(rank)
     is_asked = options.metadata != ("mpi",)  # it has no limit here, and would keep every `prove` from being ok
     with Buffer(options.buffer_bytes) as buffer:
-        pair: Joined | None = None
+        pair: Connection | None = None
         sound = [way for way in options.metadata if not problems[way]]
         for way in reversed(sound):  # the agents of the first way come last and make the transfers
             if pair is not None:
@@ -132,14 +132,14 @@ def _run(rank: TransferRank) -> Iterator[Result]:
             agents.leave(pair)
 
 
-def _exchanged(way: str) -> Result:
+def _blank_exchange(way: str) -> Result:
     blank = BENCHMARK.blank("rank0>rank1", _Metadata(operation="metadata", metadata=way), ranks=2)
     return replace(
         blank, method="from a common start until both agents hold the other's metadata; new agents each time"
     )
 
 
-def _prove_metadata(rank: TransferRank, pair: Joined, buffer: Buffer, seed: int) -> Iterator[Result]:
+def _prove_metadata(rank: TransferRank, pair: Connection, buffer: Buffer, seed: int) -> Iterator[Result]:
     """Record the exchange, with a write to prove the metadata. Collective; rank 0 yields."""
 
     def write() -> None:
@@ -148,23 +148,23 @@ def _prove_metadata(rank: TransferRank, pair: Joined, buffer: Buffer, seed: int)
         request.time(warm=0, iterations=1, patience_s=_PATIENCE_S)
         request.release()
 
-    seen = transfer(rank, _ends(rank, buffer, _PROOF_BYTES), "WRITE", seed, write)
+    seen = transfer(rank, _make_ends(rank, buffer, _PROOF_BYTES), "WRITE", seed, write)
     if seen is None:
         return
     settings: dict[str, Scalar] = {"mpi": library_version(), "proof_bytes": _PROOF_BYTES}
     if pair.way != "mpi":
         settings["nixl_looks_every_s"] = nixl.LISTENER_DELAY_US / 1e6
     yield complete(
-        _exchanged(pair.way), pair.seconds, settings=settings, verification=seen.check(PATTERN, _PROOF_BYTES)
+        _blank_exchange(pair.way), pair.seconds, settings=settings, verification=seen.check(PATTERN, _PROOF_BYTES)
     )
 
 
-def _ends(rank: TransferRank, buffer: Buffer, size_bytes: int) -> Ends:
+def _make_ends(rank: TransferRank, buffer: Buffer, size_bytes: int) -> Ends:
     region = Region(buffer, size_bytes)
     return Ends(None, region) if rank.index else Ends(region, None)
 
 
-def _measure(rank: TransferRank, pair: Joined, buffer: Buffer, point: Point, seed: int) -> Iterator[Result]:
+def _measure(rank: TransferRank, pair: Connection, buffer: Buffer, point: Point, seed: int) -> Iterator[Result]:
     """Measure one point. Collective; rank 0 yields."""
     blank = BENCHMARK.blank(rank.job.rank_path(), point, ranks=rank.size)
     if point.region_bytes > buffer.size_bytes:
@@ -174,20 +174,20 @@ def _measure(rank: TransferRank, pair: Joined, buffer: Buffer, point: Point, see
         return
     many = "" if point.batch == 1 else f" x {point.batch}"
     rank.step(f"kv_transfer {point.operation} {format_size(point.size_bytes)}{many}")
-    cpus = _crew_cpus(rank.job, point.threads)
+    cpus = _choose_crew_cpus(rank.job, point.threads)
     seen = transfer(
         rank,
-        _ends(rank, buffer, point.region_bytes),
+        _make_ends(rank, buffer, point.region_bytes),
         point.operation,
         seed,
-        lambda: _time(_requests(pair, buffer, point), cpus, point),
+        lambda: _time_requests(_prepare_requests(pair, buffer, point), cpus, point),
         payload_bytes=lambda timed: point.request_bytes * timed.requests,
     )
     if seen is not None:
         yield from _results(rank, blank, pair, point, seen, cpus, seed)
 
 
-def _requests(pair: Joined, buffer: Buffer, point: Point) -> list[list[nixl.Request]]:
+def _prepare_requests(pair: Connection, buffer: Buffer, point: Point) -> list[list[nixl.Request]]:
     """Prepare, for each thread, the requests in flight, each at its own place."""
 
     def blocks(base: int, thread: int, slot: int) -> list[tuple[int, int]]:
@@ -210,14 +210,14 @@ def _requests(pair: Joined, buffer: Buffer, point: Point) -> list[list[nixl.Requ
     ]
 
 
-def _crew_cpus(job: Job[TransferOptions, Case], threads: int) -> list[int]:
+def _choose_crew_cpus(job: Job[TransferOptions, Case], threads: int) -> list[int]:
     """Choose a CPU for each initiator thread, rank 0's first; avoids that of rank 1's progress thread if possible."""
     spare = [cpu for cpu in job.cpus if cpu != job.find_cpu(1)] or list(job.cpus)
     return [spare[thread % len(spare)] for thread in range(threads)]
 
 
-def _time(requests: list[list[nixl.Request]], cpus: list[int], point: Point) -> Timed:
-    """Time single requests in their own loop, several in passes of a crew."""
+def _time_requests(requests: list[list[nixl.Request]], cpus: list[int], point: Point) -> Timed:
+    """Time a single request in a loop, or several in flight in passes of all threads."""
     warm, iterations = point.repeats()
     if point.threads * point.depth == 1:
         timed = time_alone(requests[0][0], point.request_bytes, warm, iterations, _PATIENCE_S)
@@ -235,7 +235,7 @@ def _time(requests: list[list[nixl.Request]], cpus: list[int], point: Point) -> 
 
 
 def _results(
-    rank: TransferRank, blank: Result, pair: Joined, point: Point, seen: Seen[Timed], cpus: list[int], seed: int
+    rank: TransferRank, blank: Result, pair: Connection, point: Point, seen: Outcome[Timed], cpus: list[int], seed: int
 ) -> Iterator[Result]:
     target_cpu, timed = rank.job.find_cpu(1), seen.done
     settings: dict[str, Scalar] = {

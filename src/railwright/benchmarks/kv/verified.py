@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from railwright.benchmarks.benchmark import AnyRank
 from railwright.benchmarks.fabric import InterfaceMeter
-from railwright.benchmarks.record import drawn_seed
+from railwright.benchmarks.record import draw_seed
 from railwright.native import blocks, nixl
 from railwright.native.nixl_memory import AnyBuffer
 from railwright.results.records import Evidence, Verification
@@ -84,7 +84,7 @@ class Ends(NamedTuple):
         return 0 if target is None else target.count_wrong(seed)
 
 
-class Seen(NamedTuple, Generic[Done]):
+class Outcome(NamedTuple, Generic[Done]):
     """The outcome of a transfer."""
 
     done: Done
@@ -95,7 +95,7 @@ class Seen(NamedTuple, Generic[Done]):
     """Evidence of the interfaces between hosts; None inside one host."""
 
     def check(self, method: str, bytes_checked: int) -> Verification:
-        """The data check of the target."""
+        """Return the data check of the target."""
         return Verification(method=method, bytes_checked=bytes_checked, bytes_wrong=self.wrong_bytes)
 
 
@@ -106,9 +106,9 @@ class Seeds:
         self._next = first
 
     @classmethod
-    def drawn(cls, rank: AnyRank) -> Seeds:
+    def draw(cls, rank: AnyRank) -> Seeds:
         """Draw seeds that all ranks share and that differ in each launch. Collective."""
-        drawn = drawn_seed()
+        drawn = draw_seed()
         return cls(rank.comm.bcast(drawn) if rank.job.ranks > 1 else drawn)
 
     def take(self) -> int:
@@ -125,7 +125,7 @@ def transfer(
     work: Callable[[], Done],
     *,
     payload_bytes: Callable[[Done], int] = lambda _done: 0,
-) -> Seen[Done] | None:
+) -> Outcome[Done] | None:
     """Lay the data, do the timed work on rank 0, and check the target. Collective; returns None on the other rank.
 
     `payload_bytes` is the work's total, warm-up included, which is compared with the bytes that left the hosts.
@@ -134,7 +134,7 @@ def transfer(
     if rank.job.ranks == 1:
         meter = InterfaceMeter()
         done = work()
-        return Seen(done, ends.count_wrong(operation, seed), meter.loopback_bytes(), None)
+        return Outcome(done, ends.count_wrong(operation, seed), meter.loopback_bytes(), None)
     comm = rank.comm
     comm.barrier()
     meter = InterfaceMeter()
@@ -148,7 +148,7 @@ def transfer(
     moved = meter.loopback_bytes()
     comm.send(None, dest=1)
     across = meter.evidence(comm, rank.job, payload_bytes(done)) if rank.job.hosts else None
-    return Seen(done, comm.recv(source=1) + ends.count_wrong(operation, seed), moved, across)
+    return Outcome(done, comm.recv(source=1) + ends.count_wrong(operation, seed), moved, across)
 
 
 def wait_for_initiator(rank: AnyRank) -> None:

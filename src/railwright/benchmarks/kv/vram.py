@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import ucx_protocol_evidence
-from railwright.benchmarks.gpu.job import waived
+from railwright.benchmarks.gpu.job import waiver_reason
 from railwright.benchmarks.kv import agents, vram_options
-from railwright.benchmarks.kv.agents import Joined, find_place
+from railwright.benchmarks.kv.agents import Connection, find_place
 from railwright.benchmarks.kv.timed import Point, Timed, record_timed, time_alone
 from railwright.benchmarks.kv.verified import Ends, Region, Seeds, transfer
 from railwright.benchmarks.kv.vram_options import GPU_TO_GPU, WAYS_OF_UCX, Move, VramJob, VramOptions, Way
@@ -41,8 +41,8 @@ _LEAST_ITERATIONS = 3
 _TRIED = 2
 """Requests before the timed ones: one maps the memory, and one shows how long they take."""
 _PATIENCE_S = 60.0
-# For the plan: a start, and what a request takes. Two H200 without RDMA devices (docs/measured/2xh200)
-# had 0.38 to 0.87 GB/s where UCX emulates and 391 GB/s over NVLink, and 10 to 40 us for 4 KiB.
+# For the plan: the time of the start and of a request. Two H200 without RDMA devices (docs/measured/2xh200)
+# reached 0.38 to 0.87 GB/s where UCX emulates and 391 GB/s over NVLink, and 10 to 40 us for 4 KiB.
 _ESTIMATE_START_S, _ESTIMATE_REQUEST_S = 4.0, 40e-6
 _ESTIMATE_EMULATED_BYTES_PER_S = 0.5e9
 _ESTIMATE_BYTES_PER_S, _ESTIMATE_NVLINK_BYTES_PER_S = 12e9, 100e9
@@ -55,26 +55,26 @@ VramRank = Rank[VramOptions, Way]
 def _plan(job: VramJob) -> Plan:
     options, wants_peers = vram_options.reduce_options(job), job.case.peer_access == "on"
     moves, largest = options.moves(len(job.gpus)), max(options.sizes)
-    reason = waived(job, 2 if wants_peers else 1) or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
+    reason = waiver_reason(job, 2 if wants_peers else 1) or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
     if wants_peers and not any(move.link == GPU_TO_GPU and move.processes == 1 for move in moves):
         reason = reason or "peer access is for two GPUs of one process, and none was requested"
     buffers = {(move.ours, 0) for move in moves} | {(move.theirs, move.processes - 1) for move in moves}
-    points = [(point, _estimated_rate(job, move)) for move in moves for point in _points(options)]
-    requests = [(point.size_bytes, rate, _estimated_requests(point, rate)) for point, rate in points]
+    points = [(point, _estimate_rate(job, move)) for move in moves for point in _list_points(options)]
+    requests = [(point.size_bytes, rate, _estimate_requests(point, rate)) for point, rate in points]
     return Plan(
         path=moves[0].path(job, "WRITE") if job.gpus else "gpu>gpu",
-        seconds=_ESTIMATE_START_S + sum(count * _estimated_s(size, rate) for size, rate, count in requests),
+        seconds=_ESTIMATE_START_S + sum(count * _estimate_request_s(size, rate) for size, rate, count in requests),
         memory_bytes=largest * sum(name in ("pinned", "pageable") for name, _ in buffers),
         moved_bytes=sum(count * size for size, _, count in requests),
         waived=reason,
     )
 
 
-def _points(options: VramOptions) -> list[Point]:
+def _list_points(options: VramOptions) -> list[Point]:
     return [Point(size_bytes=size, operation=operation) for operation in options.operations for size in options.sizes]
 
 
-def _estimated_rate(job: VramJob, move: Move) -> float:
+def _estimate_rate(job: VramJob, move: Move) -> float:
     """Estimate a request's rate in bytes/s, for the plan only."""
     if move.link == GPU_TO_GPU and move.processes == 2:
         joined = all(gpu.facts.get("nvlinks_active") for gpu in job.gpus[:2])
@@ -84,19 +84,19 @@ def _estimated_rate(job: VramJob, move: Move) -> float:
     return _ESTIMATE_EMULATED_BYTES_PER_S if emulates else _ESTIMATE_BYTES_PER_S
 
 
-def _estimated_s(size_bytes: int, rate: float) -> float:
+def _estimate_request_s(size_bytes: int, rate: float) -> float:
     return _ESTIMATE_REQUEST_S + size_bytes / rate
 
 
-def _estimated_requests(point: Point, rate: float) -> int:
+def _estimate_requests(point: Point, rate: float) -> int:
     """Estimate the total requests of a point."""
-    return _TRIED + sum(_repeats(point, _estimated_s(point.size_bytes, rate)))
+    return _TRIED + sum(_choose_repeats(point, _estimate_request_s(point.size_bytes, rate)))
 
 
 class _Side(NamedTuple):
     """A rank's buffers by name, its joined agent, and evidence of its GPUs' peer access."""
 
-    pair: Joined
+    pair: Connection
     buffers: dict[str, AnyBuffer]
     peer_access: tuple[Evidence, ...]
 
@@ -106,20 +106,20 @@ def _run(rank: VramRank) -> Iterator[Result]:
     os.environ.update(WAYS_OF_UCX[rank.job.case.ucx])
     options = vram_options.reduce_options(rank.job)
     moves = options.moves(len(rank.job.gpus))
-    seeds = Seeds.drawn(rank)
+    seeds = Seeds.draw(rank)
     with contextlib.ExitStack() as stack:
         rank.step("GPU memory")
-        buffers, peer_access = _buffers(rank, moves, max(options.sizes), stack)
+        buffers, peer_access = _allocate_buffers(rank, moves, max(options.sizes), stack)
         rank.step("NIXL agent")
         prepare_gpus()
         pair = agents.join(rank, buffers, parameters=_BACKEND.get(rank.job.case.ucx))
         for move in moves:
-            for point in _points(options):
+            for point in _list_points(options):
                 yield from _measure(rank, _Side(pair, buffers, peer_access), move, point, seeds.take())
         rank.comm.barrier()
 
 
-def _buffers(
+def _allocate_buffers(
     rank: VramRank, moves: list[Move], size: int, stack: contextlib.ExitStack
 ) -> tuple[dict[str, AnyBuffer], tuple[Evidence, ...]]:
     """Allocate this rank's buffers for all moves, and return evidence of its GPUs' peer access.
@@ -142,12 +142,12 @@ def _buffers(
             if address not in devices:
                 devices[address] = stack.enter_context(Device(address))
             found[name] = stack.enter_context(DeviceBuffer(devices[address], size))
-    peer_access = _peer_access(job, list(devices.values()))
+    peer_access = _set_peer_access(job, list(devices.values()))
     near.make_current()
     return found, peer_access
 
 
-def _peer_access(job: VramJob, devices: list[Device]) -> tuple[Evidence, ...]:
+def _set_peer_access(job: VramJob, devices: list[Device]) -> tuple[Evidence, ...]:
     """Enable peer access between a process's GPUs if the launch requests it, and return the resulting evidence."""
     pairs = list(itertools.permutations(devices, 2))
     if not pairs:
@@ -173,7 +173,7 @@ def _measure(rank: VramRank, side: _Side, move: Move, point: Point, seed: int) -
         return Region(side.buffers[name], point.size_bytes) if rank.index == owner else None
 
     ends = Ends(end(move.ours, 0), end(move.theirs, 0 if alone else 1))
-    seen = transfer(rank, ends, point.operation, seed, lambda: _time(side, move, point))
+    seen = transfer(rank, ends, point.operation, seed, lambda: _time_transfers(side, move, point))
     if seen is None:
         return
     blank = BENCHMARK.blank(
@@ -193,8 +193,8 @@ def _measure(rank: VramRank, side: _Side, move: Move, point: Point, seed: int) -
     yield from record_timed(varied, seen.done, point.size_bytes)
 
 
-def _time(side: _Side, move: Move, point: Point) -> Timed:
-    """Time nixlbench's number of transfers within the time limit, which one transfer is tried for first."""
+def _time_transfers(side: _Side, move: Move, point: Point) -> Timed:
+    """Time as many transfers as nixlbench, or as fit into the time limit by the duration of a trial transfer."""
     pair, ours = side.pair, find_place(side.buffers[move.ours])
     alone = move.processes == 1
     theirs = find_place(side.buffers[move.theirs]) if alone else pair.places[move.theirs]
@@ -207,12 +207,12 @@ def _time(side: _Side, move: Move, point: Point) -> Timed:
     )
     request.time(warm=0, iterations=1, patience_s=_PATIENCE_S)  # the first one maps the memory
     ((probe,), _) = request.time(warm=0, iterations=1, patience_s=_PATIENCE_S)
-    timed = time_alone(request, point.size_bytes, *_repeats(point, probe), _PATIENCE_S)
+    timed = time_alone(request, point.size_bytes, *_choose_repeats(point, probe), _PATIENCE_S)
     request.release()
     return timed._replace(requests=_TRIED + timed.requests)
 
 
-def _repeats(point: Point, once_s: float) -> tuple[int, int]:
+def _choose_repeats(point: Point, once_s: float) -> tuple[int, int]:
     """Return a point's (warm-up, timed) requests from the time of one."""
     warm, most = point.repeats()
     iterations = max(_LEAST_ITERATIONS, min(most, int(_BUDGET_S / once_s)))

@@ -95,14 +95,14 @@ class VramOptions(Options, frozen=True):
 
     sizes: tuple[int, ...] = option("4K,1M,256M", "block sizes, like 4K,1M,256M", parse_sizes)
     operations: tuple[nixl.Operation, ...] = option("WRITE,READ", "WRITE, READ, or WRITE,READ", choice("WRITE", "READ"))
-    # The words of `gpu_copy`, with less of each pair, because every point takes seconds here.
+    # The choices of `gpu_copy`, with fewer points for each pair, because every point takes seconds here.
     pairs: str = option(
         "neighbours",
-        "every way between the first two GPUs and no other, the plain ones from each GPU to the next as well, or all",
+        "first (the first two GPUs), neighbours (also writes from each GPU to the next), or all",
         single_choice("first", "neighbours", "all"),
     )
     links: tuple[str, ...] = option(
-        ",".join(LINKS), "initiator-other, of gpu-gpu, gpu-host and host-gpu", choice(*LINKS)
+        ",".join(LINKS), "the initiator's memory and the other: gpu-gpu, gpu-host, host-gpu, or several", choice(*LINKS)
     )
     processes: tuple[int, ...] = option(
         "2,1",
@@ -145,7 +145,7 @@ def launches(options: VramOptions, machine: Machine) -> tuple[Launch[Way], ...]:
     names = [gpu.id for gpu in usable_gpus(machine.topology)]
     if len(names) < 2:
         return tuple(Launch(case=way, ranks=2, gpus=tuple(names)) for way in ways)
-    pairs = _pairs(options, names)
+    pairs = _list_pairs(options, names)
     return tuple(
         Launch(case=replace(way, gpus="" if pair == pairs[0] else ",".join(pair)), ranks=2, gpus=pair)
         for pair in pairs
@@ -153,8 +153,8 @@ def launches(options: VramOptions, machine: Machine) -> tuple[Launch[Way], ...]:
     )
 
 
-def _pairs(options: VramOptions, names: list[str]) -> list[tuple[str, str]]:
-    following = [(name, _next(names, name)) for name in names]
+def _list_pairs(options: VramOptions, names: list[str]) -> list[tuple[str, str]]:
+    following = [(name, _find_next(names, name)) for name in names]
     if options.pairs == "first":
         return following[:1]
     if options.pairs == "neighbours" or GPU_TO_GPU not in options.links:
@@ -162,23 +162,23 @@ def _pairs(options: VramOptions, names: list[str]) -> list[tuple[str, str]]:
     return list(itertools.permutations(names, 2))
 
 
-def _next(names: list[str], name: str) -> str:
+def _find_next(names: list[str], name: str) -> str:
     return names[(names.index(name) + 1) % len(names)]
 
 
 def reduce_options(job: VramJob) -> VramOptions:
-    """Return the job's options, reduced to those measured between its GPUs.
+    """Return the options for the job's GPUs.
 
-    The first two GPUs, which the launch's case does not name, have all. With `pairs=all` so have all pairs, but each
-    GPU and its host memory are measured once, with the next GPU's process. Otherwise only writes between processes
-    remain, at the least and the largest size.
+    The first two GPUs, which the launch's case does not name, keep all options. With `pairs=all` all pairs do, except
+    that each GPU and its host memory are measured once, with the next GPU's process. Otherwise only writes between
+    processes remain, at the smallest and the largest size.
     """
     options = job.options
     if not job.case.gpus:
         return options
     if options.pairs == "all":
         one, other = job.launch.gpus
-        is_next = _next([gpu.id for gpu in usable_gpus(job.topology)], one) == other
+        is_next = _find_next([gpu.id for gpu in usable_gpus(job.topology)], one) == other
         return options if is_next else replace(options, links=(GPU_TO_GPU,))
     return replace(
         options,

@@ -1,7 +1,7 @@
 """High-Performance Linpack on GPUs: HPL's problem and residual, solved by cuSOLVERMp over NCCL, one process per GPU.
 
-The timing is that of CPUs. The host generates A in parts, and again for its residual, which takes longer than the
-solution. The precision is fixed: cuSOLVERMp documents that it computes in FP64, and cuBLAS must not emulate it.
+Times are taken as in `hpl`. The host generates A in parts, and generates it again for the residual, which takes longer
+than the solve. The precision is fixed: cuSOLVERMp documents that it computes in FP64, and cuBLAS must not emulate it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from railwright.benchmarks.job import Case
 from railwright.benchmarks.linpack import gpu_options, problem
 from railwright.benchmarks.linpack.gpu_options import PRODUCT_ORDER, GpuHplOptions, GpuHplRank
 from railwright.benchmarks.linpack.options import Point
-from railwright.benchmarks.linpack.records import Multiplied, product_case, product_record, solution_record
+from railwright.benchmarks.linpack.records import ProductTimes, product_case, product_record, solve_record
 from railwright.benchmarks.nccl import gpus
 from railwright.benchmarks.together import open_on_all_ranks, waive_unavailable
 from railwright.errors import CannotJudge
@@ -40,14 +40,14 @@ _STAGING_BYTES = 256 * 2**20
 
 
 def _run(rank: GpuHplRank) -> Iterator[Result]:
-    return waive_unavailable(rank, _blank(rank, rank.job.case), _measured(rank))
+    return waive_unavailable(rank, _blank(rank, rank.job.case), _measure(rank))
 
 
-def _measured(rank: GpuHplRank) -> Iterator[Result]:
-    """Run dgemm and one solution; yields from rank 0 alone."""
+def _measure(rank: GpuHplRank) -> Iterator[Result]:
+    """Run dgemm and one solve. Yields results on rank 0 only."""
     job = rank.job
-    cpus = gpus.widen(job, rank.index)
-    device, library = gpus.opened(rank)
+    cpus = gpus.bind_near_gpu(job, rank.index)
+    device, library = gpus.open_gpu_and_nccl(rank)
     rank.step("load cuSOLVERMp")
     solver = open_on_all_ranks(rank, lambda: cusolvermp.Library(job.options.solver))
     stream = cuda.Stream(device)
@@ -95,7 +95,7 @@ def _multiply(
             seconds.append(time.perf_counter() - start)
         into.copy_to(made.address, size)
         wrong = linpack.wrong_rows(order, a, b, made)
-    everyone = comm.gather(Multiplied(seconds[_WARM_UP:], wrong, host_name()))
+    everyone = comm.gather(ProductTimes(seconds[_WARM_UP:], wrong, host_name()))
     if everyone is None:
         return
     settings = kept | {"warm_up": _WARM_UP}
@@ -114,7 +114,7 @@ def _solve(
     rows, columns = (count(comm.rank, case.n, case.nb) for count in (case.grid.count_rows, case.grid.count_columns))
     lead = max(1, rows)
     part = linpack.Problem(case.n, case.nb, case.grid, case.grid.place(comm.rank), problem.SEED)
-    team = gpus.connected(rank, device, library)
+    team = gpus.connect_ranks(rank, device, library)
     matrix_bytes = problem.DOUBLE_BYTES * lead * max(1, columns)
     open_on_all_ranks(rank, lambda: _refuse_full_gpu(device, matrix_bytes, case))
     with (
@@ -143,7 +143,7 @@ def _solve(
     seconds, matrices, works = zip(*everyone, strict=True)
     kept |= {"gpu_matrix_bytes": sum(matrices), "gpu_work_bytes": sum(works)}
     blank = replace(_blank(rank, case), settings=kept)
-    yield solution_record(blank, case.n, max(seconds), solved.singular_at, norms, rank.job.options.threshold)
+    yield solve_record(blank, case.n, max(seconds), solved.singular_at, norms, rank.job.options.threshold)
 
 
 def _refuse_full_gpu(device: cuda.Device, matrix_bytes: int, case: Point) -> bool:
@@ -152,7 +152,7 @@ def _refuse_full_gpu(device: cuda.Device, matrix_bytes: int, case: Point) -> boo
     if matrix_bytes > free:
         fits = int(case.n * (0.8 * free / matrix_bytes) ** 0.5) // case.nb * case.nb
         lack = (
-            f"{format_size(free)} of GPU memory is free, but N = {case.n} needs {format_size(matrix_bytes)} of each GPU"
+            f"{format_size(free)} of GPU memory is free, but N = {case.n} needs {format_size(matrix_bytes)} on each GPU"
         )
         raise CannotJudge(f"{lack}: N = {fits} would fit")
     return True
@@ -181,7 +181,7 @@ BENCHMARK = Benchmark(
     results=(
         Declaration(
             "flop_per_s",
-            Unlimited(why="it is what Linpack is held against"),
+            Unlimited(why="it is the baseline of Linpack"),
             when={"part": ("dgemm",)},
             supplies="dgemm",
             is_reference=True,

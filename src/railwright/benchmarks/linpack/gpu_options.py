@@ -19,10 +19,10 @@ from railwright.errors import UsageError
 from railwright.limits.limit import Constant, Source
 from railwright.units import format_size
 
-BLOCK = Constant(1024, "rows of a block on a GPU, where nothing else was said", Source("NVIDIA HPL", "HPL.dat of H100"))
+BLOCK = Constant(1024, "rows of a block on a GPU, unless nb is given", Source("NVIDIA HPL", "HPL.dat of H100"))
 _CLOCKS_MHZ = (100, 5000)
 
-# For the plan, on the slow side: a GPU of a tenth of an H100's rate, and generation by one core of the host.
+# For the plan, on the slow side: a GPU with a tenth of an H100's rate, and generation by one core of the host.
 _ESTIMATE_FLOP_PER_S = 5e12
 _ESTIMATE_GENERATED_PER_S = 0.2e9
 _ESTIMATE_START_S = 20.0
@@ -33,10 +33,10 @@ PRODUCT_ORDER = 8192
 
 def _parse_clock(text: str) -> float:
     """Parse the locked GPU clock, in Hz. Raises UsageError."""
-    least, most = _CLOCKS_MHZ
-    if not is_whole(text, most, least):
+    minimum, maximum = _CLOCKS_MHZ
+    if not is_whole(text, maximum, minimum):
         raise UsageError(
-            f"must be a frequency in MHz, got {text[:40]!r}", hint=f"give {AUTO}, or MHz from {least} to {most}"
+            f"must be a frequency in MHz, got {text[:40]!r}", hint=f"give {AUTO}, or MHz from {minimum} to {maximum}"
         )
     return int(text) * 1e6
 
@@ -69,7 +69,7 @@ GpuHplRank = Rank[GpuHplOptions, Point]
 def launches(options: GpuHplOptions, machine: Machine) -> tuple[Launch[Point], ...]:
     """Return a launch for each N, NB and grid, with a process per GPU.
 
-    Raises UsageError for problems that do not fit.
+    Raises UsageError for problems that do not fit, and for options that contradict each other.
     """
     gpus = options.gpus.of(machine)
     hosts = max(1, len(machine.hosts))
@@ -77,7 +77,10 @@ def launches(options: GpuHplOptions, machine: Machine) -> tuple[Launch[Point], .
         raise UsageError(f"a host has {len(gpus)} GPUs, and {machine.ranks_per_host} ranks are started on each",
                          hint=f"give --ranks-per-host {len(gpus)}")  # fmt: skip
     if machine.hosts and options.clock:
-        raise UsageError("clocks are locked on this host alone", hint="leave out clock, and lock them on every host")
+        raise UsageError(
+            "clock locks only this host's GPUs, so it excludes --hosts",
+            hint="leave out clock, and lock the clocks on every host",
+        )
     ranks = max(1, len(gpus)) * hosts
     return tuple(
         Launch(
@@ -95,28 +98,28 @@ def _points(options: GpuHplOptions, machine: Machine, ranks: int, hosts: int) ->
     """Yield each (N, NB, grid). Raises UsageError for problems that do not fit."""
     if machine.grows_to and (max(len(options.n), len(options.nb)) > 1 or not hpl_options.can_grow(options.grid)):
         hint = f"give one -o n= of a single host and one -o nb=; no grid but {hpl_options.FLAT}"
-        raise UsageError("groups that grow have one N and NB, and a grid of their own", hint=hint)
+        raise UsageError("growing groups need one N and one NB, and choose their own grid", hint=hint)
     memory = _memory_bytes(machine, options)
     grids = [layout.choose_grid(grid, ranks) for grid in options.grid] or [layout.best_grid(ranks)]
     for block, grid in itertools.product(options.nb or (int(BLOCK.value),), grids):
         layout.refuse_other_grid(grid, ranks)
-        for asked in options.n or (_filling(options.fill * memory * ranks // hosts, block),):
+        for asked in options.n or (_order_that_fills(options.fill * memory * ranks // hosts, block),):
             order = layout.grown_order(asked, hosts, block) if machine.grows_to else asked
             if not options.n and not machine.grows_to:
-                order = _filling(options.fill * memory * ranks, block)
+                order = _order_that_fills(options.fill * memory * ranks, block)
             _refuse_too_large(order, memory, ranks, block)
             yield order, block, grid
 
 
 def _memory_bytes(machine: Machine, options: GpuHplOptions) -> int:
-    """Return the smallest participating GPU's memory, or 0 if unknown."""
+    """Return the smallest participating GPU's memory, or 0 if a GPU's is unknown."""
     names = options.gpus.of(machine)
     sizes = [gpu.facts.get("memory_bytes") for gpu in machine.topology.of_kind("gpu") if gpu.id in names]
     known = [size for size in sizes if isinstance(size, int)]
     return min(known) if len(known) == len(sizes) and known else 0
 
 
-def _filling(memory_bytes: float, block: int) -> int:
+def _order_that_fills(memory_bytes: float, block: int) -> int:
     return max(1, math.isqrt(int(memory_bytes) // DOUBLE_BYTES) // block) * block
 
 
@@ -124,8 +127,8 @@ def _refuse_too_large(order: int, memory_bytes: int, ranks: int, block: int) -> 
     """Raise UsageError for a matrix beyond the GPUs' memory, and suggest one that fits."""
     need = DOUBLE_BYTES * order**2 // ranks
     if memory_bytes and need > memory_bytes:
-        fits = _filling(0.8 * memory_bytes * ranks, block)
-        raise UsageError(f"N = {order} needs {format_size(need)} of each GPU, which has {format_size(memory_bytes)}",
+        fits = _order_that_fills(0.8 * memory_bytes * ranks, block)
+        raise UsageError(f"N = {order} needs {format_size(need)} on each GPU, which has {format_size(memory_bytes)}",
                          hint=f"N = {fits} would fit")  # fmt: skip
 
 
@@ -136,8 +139,8 @@ def path(job: GpuHplJob) -> str:
 
 
 def plan(job: GpuHplJob) -> Plan:
-    """Estimate the time of one solution with its dgemm, or give the reason why it cannot run."""
-    case, reason = job.case, gpu_job.waived(job, job.options.gpus.first or 1)
+    """Estimate the time of one solve and its dgemm, or give the reason why it cannot run."""
+    case, reason = job.case, gpu_job.waiver_reason(job, job.options.gpus.first or 1)
     if not reason and not _memory_bytes(job.machine, job.options) and not job.options.n:
         reason = "the GPUs' memory size is unknown: give -o n="
     generate_s = 2 * case.n**2 / (_ESTIMATE_GENERATED_PER_S * job.ranks)

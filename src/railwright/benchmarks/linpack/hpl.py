@@ -21,7 +21,7 @@ from railwright.benchmarks.host_name import host_name
 from railwright.benchmarks.job import Case
 from railwright.benchmarks.linpack import layout, named, options, problem
 from railwright.benchmarks.linpack.options import HplJob, HplOptions, HplRank, Point
-from railwright.benchmarks.linpack.records import Multiplied, product_case, product_record, solution_record
+from railwright.benchmarks.linpack.records import ProductTimes, product_case, product_record, solve_record
 from railwright.benchmarks.together import open_on_all_ranks, waive_unavailable
 from railwright.errors import CannotJudge
 from railwright.native import linpack, mpi
@@ -40,11 +40,11 @@ _METHOD = (
     "rank, without generation and check"
 )
 _WARM_UP, _SAMPLES = 1, 5
-_TELL_EVERY_S = 2.0
+_REPORT_EVERY_S = 2.0
 
 
 def share_done(columns: int, order: int) -> float:
-    """Return the share of operations done after so many columns; the other columns' matrix remains."""
+    """Return the share of the operations that `columns` of `order` columns take: 1 - (1 - columns / order)^3."""
     return 1 - (1 - min(max(columns, 0), order) / order) ** 3
 
 
@@ -67,34 +67,34 @@ def report_progress(rank: HplRank, order: int) -> Iterator[None]:
         return
     ended = threading.Event()
 
-    def tell() -> None:
-        start, told_of = time.monotonic(), 0
-        while not ended.wait(_TELL_EVERY_S):
+    def report() -> None:
+        start, reported = time.monotonic(), 0
+        while not ended.wait(_REPORT_EVERY_S):
             columns = linpack.columns_done()
-            if columns > told_of:
-                told_of = columns
+            if columns > reported:
+                reported = columns
                 rank.step(f"hpl N {order}: {progress(columns, order, time.monotonic() - start)}")
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        reporter.join()
 
 
 def _run(rank: HplRank) -> Iterator[Result]:
-    return waive_unavailable(rank, _blank(rank, rank.job.case), _measured(rank))
+    return waive_unavailable(rank, _blank(rank, rank.job.case), _measure(rank))
 
 
-def _measured(rank: HplRank) -> Iterator[Result]:
-    """Run dgemm and one solution; yields from rank 0 alone."""
+def _measure(rank: HplRank) -> Iterator[Result]:
+    """Run dgemm and one solve. Yields results on rank 0 only."""
     job, comm = rank.job, rank.comm
     os.environ |= (
         job.launch.environment
     )  # a launcher does not pass these variables on to other hosts; libraries read them later
-    cpus = _widen(job, comm.rank)
+    cpus = _bind_to_own_cpus(job, comm.rank)
     rank.step("load ScaLAPACK")
     mpich_abi = mpi.has_mpich_abi()
     library = open_on_all_ranks(rank, lambda: Scalapack(job.options.library, job.case.threads, mpich_abi=mpich_abi))
@@ -110,7 +110,7 @@ def _measured(rank: HplRank) -> Iterator[Result]:
     yield from _solve(rank, library, kept)
 
 
-def _widen(job: HplJob, rank: int) -> tuple[int, ...]:
+def _bind_to_own_cpus(job: HplJob, rank: int) -> tuple[int, ...]:
     """Bind this process to its share of the CPUs, which a library's threads inherit."""
     ranks = job.ranks_on_cpus
     cpus = layout.list_cpus(job.machine, rank % ranks, ranks)
@@ -147,7 +147,7 @@ def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Ite
             (time.perf_counter() - start) * options.count_rank_cpus(rank.job)
         )
         wrong = linpack.wrong_rows(order, a, b, product)
-    multiplied = Multiplied(seconds[_WARM_UP:], wrong, host_name())
+    multiplied = ProductTimes(seconds[_WARM_UP:], wrong, host_name())
     ranks, shares = comm.gather(multiplied), comm.gather(cpu_share)
     if ranks is None or shares is None:
         return
@@ -155,8 +155,8 @@ def _multiply(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Ite
     yield product_record(_blank(rank, product_case(rank.job.case)), order, settings, ranks)
 
 
-class _Seen(NamedTuple):
-    """A rank's measurements of a solution."""
+class _Measurements(NamedTuple):
+    """A rank's measurements of a solve."""
 
     solved: Solved
     peak_bytes: int
@@ -169,7 +169,7 @@ class _Seen(NamedTuple):
 def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterator[Result]:
     """Solve once, check the residual and record it on rank 0. Collective."""
     comm, case = rank.comm, rank.job.case
-    alone = rank.job.ranks == 1 and not rank.job.options.names_blocks and library.has_lapack
+    alone = rank.job.ranks == 1 and not rank.job.options.has_block_size and library.has_lapack
     if alone:
         needs = problem.memory_alone(case.n, case.threads)
     else:
@@ -196,23 +196,23 @@ def _solve(rank: HplRank, library: Scalapack, kept: dict[str, Scalar]) -> Iterat
         is_checked = rank.job.options.threshold > 0 and not solved.singular_at
         norms = problem.Norms(*part.norms(comm, right_side)) if is_checked else None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    everyone = comm.gather(_Seen(solved, peak, process, needs.named))
+    everyone = comm.gather(_Measurements(solved, peak, process, needs.named))
     if everyone is not None:
         yield _result(rank, kept | {"solver": "dgetrf" if alone else "pdgetrf"}, everyone, norms)
 
 
-def _result(rank: HplRank, kept: dict[str, Scalar], seen: list[_Seen], norms: problem.Norms | None) -> Result:
+def _result(rank: HplRank, kept: dict[str, Scalar], seen: list[_Measurements], norms: problem.Norms | None) -> Result:
     case = rank.job.case
-    most_s = options.count_rank_cpus(rank.job)
+    rank_cpus = options.count_rank_cpus(rank.job)
     settings = kept | {
         "peak_bytes": sum(one.peak_bytes for one in seen),
         "process_bytes": sum(one.process_bytes for one in seen),
         "named_bytes": sum(one.named_bytes for one in seen),
-        "cpu_share": round(min(one.solved.cpu_s / (one.solved.seconds * most_s) for one in seen), 3),
+        "cpu_share": round(min(one.solved.cpu_s / (one.solved.seconds * rank_cpus) for one in seen), 3),
     }
     blank = replace(_blank(rank, case), settings=settings)
     seconds = max(one.solved.seconds for one in seen)
-    return solution_record(blank, case.n, seconds, seen[0].solved.singular_at, norms, rank.job.options.threshold)
+    return solve_record(blank, case.n, seconds, seen[0].solved.singular_at, norms, rank.job.options.threshold)
 
 
 def _blank(rank: HplRank, case: Case) -> Result:
@@ -221,7 +221,7 @@ def _blank(rank: HplRank, case: Case) -> Result:
 
 
 def _program(job: HplJob) -> Program | None:
-    """Return the user's xhpl, if named."""
+    """Return the user's xhpl, or None if the option `program` is not given."""
     path = job.options.program
     blank = BENCHMARK.blank(options.path(job), job.case, ranks=job.ranks)
     return named.program(path, job.case, job.options.threshold, blank) if path else None
@@ -234,7 +234,7 @@ BENCHMARK = Benchmark(
     results=(
         Declaration(
             "flop_per_s",
-            Unlimited(why="no document gives the clock of these cores under such a load"),
+            Unlimited(why="no document gives the clock of these cores under dgemm"),
             when={"part": ("dgemm",)},
             supplies="dgemm",
             is_reference=True,

@@ -1,7 +1,8 @@
 """HPL.dat, HPL's input file: read for problem, grids and threshold, and written for another HPL.
 
-Lines count by position, 31 of them in HPL 2.x: values first, then words. Lines 14 to 31, about HPL's own algorithm
-(panel factorisation, broadcast, look-ahead), are not read. HPL 1.0 has no line for the mapping.
+HPL identifies lines by their position; HPL 2.x has 31 of them. A line has values and then a comment. Lines 14 to 31,
+about HPL's own algorithm (panel factorisation, broadcast, look-ahead), are not read. HPL 1.0 has no line for the
+mapping.
 """
 
 from __future__ import annotations
@@ -26,23 +27,26 @@ class HplDat(NamedTuple):
     blocks: tuple[int, ...]
     grids: tuple[Grid, ...]
     threshold: float = THRESHOLD.value
-    """The residual threshold; 0 and less disable the check."""
+    """The residual threshold; 0 or less disables the check."""
 
 
 def read(text: str) -> HplDat:
     """Parse a file. Raises UsageError with the line number for input that HPL itself would refuse."""
     if len(text) > MOST_BYTES:
-        raise UsageError(f"an HPL.dat of {len(text)} characters", hint=f"HPL's own has 31 lines; at most {MOST_BYTES}")
+        raise UsageError(
+            f"HPL.dat must have at most {MOST_BYTES} characters, got {len(text)} characters",
+            hint="HPL's own has 31 lines",
+        )
     lines = text.splitlines()
-    orders = _list(lines, 5, "N", MOST_ROWS)
-    blocks = _list(lines, 7, "NB", MOST_BLOCK)
+    orders = _parse_list(lines, 5, "N", MOST_ROWS)
+    blocks = _parse_list(lines, 7, "NB", MOST_BLOCK)
     has_mapping = len(lines) > 8 and _is_mapping(lines[8])
     if has_mapping and lines[8].split()[0] == "1":
-        raise _refused(9, "the mapping of ranks must be row-major, got column-major")
+        raise _line_error(9, "the mapping of ranks must be row-major, got column-major")
     place = 10 if has_mapping else 9
-    rows = _list(lines, place, "P", MOST_RANKS)
-    columns = _list(lines, place + 2, "Q", MOST_RANKS, count=len(rows))
-    threshold = _number(lines, place + 3)
+    rows = _parse_list(lines, place, "P", MOST_RANKS)
+    columns = _parse_list(lines, place + 2, "Q", MOST_RANKS, count=len(rows))
+    threshold = _parse_number(lines, place + 3)
     return HplDat(orders, blocks, tuple(Grid(*one) for one in zip(rows, columns, strict=True)), threshold)
 
 
@@ -55,13 +59,13 @@ def write(asked: HplDat) -> str:
         ("HPL.out", "output file name (if any)"),
         ("6", "device out (6=stdout,7=stderr,file)"),
         (str(len(asked.orders)), "# of problems sizes (N)"),
-        (_joined(asked.orders), "Ns"),
+        (_join_values(asked.orders), "Ns"),
         (str(len(asked.blocks)), "# of NBs"),
-        (_joined(asked.blocks), "NBs"),
+        (_join_values(asked.blocks), "NBs"),
         ("0", "PMAP process mapping (0=Row-,1=Column-major)"),
         (str(len(asked.grids)), "# of process grids (P x Q)"),
-        (_joined(rows), "Ps"),
-        (_joined(columns), "Qs"),
+        (_join_values(rows), "Ps"),
+        (_join_values(columns), "Qs"),
         (f"{asked.threshold:g}", "threshold"),
         *_ALGORITHM,
     )
@@ -91,52 +95,50 @@ _ALGORITHM = (
 )
 
 
-def _joined(values: tuple[int, ...]) -> str:
+def _join_values(values: tuple[int, ...]) -> str:
     return " ".join(map(str, values))
 
 
 def _is_mapping(line: str) -> bool:
-    """Report whether line 9 is the process mapping: a 0 or 1 whose words say so."""
+    """Report whether line 9 is the process mapping: a 0 or 1 with a comment that contains `map`."""
     return line.split()[:1] in (["0"], ["1"]) and "map" in line.lower()
 
 
-def _list(lines: list[str], place: int, name: str, most: int, count: int | None = None) -> tuple[int, ...]:
-    """Return the values of the line after `place`, whose number that line gives; with `count`, the values of line
-    `place`.
-    """
+def _parse_list(lines: list[str], place: int, name: str, most: int, count: int | None = None) -> tuple[int, ...]:
+    """Return the values on the line after `place`, which states their number; with `count`, those on line `place`."""
     if count is None:
         what = f"number of {name}s"
-        count = _whole(place, f"the {what}", _words(lines, place, what)[0], MOST_VALUES)
+        count = _parse_integer(place, f"the {what}", _split_line(lines, place, what)[0], MOST_VALUES)
         place += 1
-    words = _words(lines, place, f"{name}s")
+    words = _split_line(lines, place, f"{name}s")
     if len(words) < count:
-        raise _refused(place, f"{len(words)} values where {count} {name}s were announced")
-    return tuple(_whole(place, name, word, most) for word in words[:count])
+        raise _line_error(place, f"{count} {name}s are needed, got {len(words)}")
+    return tuple(_parse_integer(place, name, word, most) for word in words[:count])
 
 
-def _words(lines: list[str], place: int, what: str) -> list[str]:
+def _split_line(lines: list[str], place: int, what: str) -> list[str]:
     words = lines[place - 1].split() if place <= len(lines) else []
     if not words:
-        raise _refused(place, f"the {what} should stand here, and nothing does")
+        raise _line_error(place, f"the {what} is missing")
     return words
 
 
-def _whole(place: int, what: str, word: str, most: int) -> int:
+def _parse_integer(place: int, what: str, word: str, most: int) -> int:
     if not is_whole(word, most):
-        raise _refused(place, f"{what} {word[:40]!r} is not a whole number from 1 to {most}")
+        raise _line_error(place, f"{what} must be a whole number from 1 to {most}, got {word[:40]!r}")
     return int(word)
 
 
-def _number(lines: list[str], place: int) -> float:
-    word = _words(lines, place, "threshold")[0]
+def _parse_number(lines: list[str], place: int) -> float:
+    word = _split_line(lines, place, "threshold")[0]
     try:
         value = float(word)
     except ValueError:
         value = float("nan")
     if not abs(value) < float("inf"):
-        raise _refused(place, f"the threshold {word[:40]!r} is not a number")
+        raise _line_error(place, f"the threshold must be a number, got {word[:40]!r}")
     return value
 
 
-def _refused(place: int, why: str) -> UsageError:
+def _line_error(place: int, why: str) -> UsageError:
     return UsageError(f"HPL.dat line {place}: {why}", hint="give a file with the 31 lines of HPL 2.x")

@@ -11,18 +11,19 @@ from railwright.limits.limit import Constant, Source
 from railwright.units import format_size
 
 _FAQ = Source("HPL frequently asked questions", "netlib.org/benchmark/hpl/faqs.html")
-FILL = Constant(0.8, "of the memory in the matrix, where nothing else was said", _FAQ)
-BLOCK = Constant(192, "rows of a block, where nothing else was said; good ones are between 32 and 256", _FAQ)
+FILL = Constant(0.8, "share of the free memory that the matrix fills, unless n or fill is given", _FAQ)
+BLOCK = Constant(192, "rows of a block, unless nb is given; good values are 32 to 256", _FAQ)
 FLAT = Grid(1, 0)
 """A single row of ranks: no message per pivot, as HPL's authors advise for a simple Ethernet (the FAQ above)."""
 _MOST_GRIDS_SHOWN = 4
 
 
 def choose_team(machine: Machine, ranks: int, threads: int) -> Team:
-    """Return a host's ranks and the threads of each; 0 leaves a number to the layout.
+    """Return the number of a host's ranks and of the threads of each; chooses those that are 0.
 
-    The layout has one rank for each NUMA node with usable CPUs and a thread for each of the node's cores, so that no
-    thread writes to another node's memory. Raises UsageError for more threads than CPUs.
+    By default a host has one rank for each NUMA node with usable CPUs and a thread for each of the node's cores, so
+    that no thread writes to another node's memory. With `threads` alone, as many ranks as fill the cores. Raises
+    UsageError for more threads than CPUs.
     """
     nodes, cpus = cpus_by_node(machine), len(machine.cpus)
     cores = count_cores(machine)
@@ -33,7 +34,7 @@ def choose_team(machine: Machine, ranks: int, threads: int) -> Team:
     threads = threads or max(1, cores // (ranks * sharing))
     if not machine.hosts_share_cpus and ranks * threads > cpus:
         asked = f"{ranks} ranks with {threads} threads each"
-        raise UsageError(f"{asked} need {ranks * threads} CPUs, and {cpus} may be used",
+        raise UsageError(f"{asked} need {ranks * threads} CPUs, but only {cpus} CPUs may be used",
                          hint=f"give -o threads={max(1, cores // ranks)}, or fewer ranks")  # fmt: skip
     return Team(ranks, threads)
 
@@ -48,7 +49,7 @@ def count_cores(machine: Machine) -> int:
 
 
 def list_cpus(machine: Machine, place: int, ranks: int) -> tuple[int, ...]:
-    """Return the CPUs of one of a host's ranks: equal numbers for each, on one NUMA node if possible."""
+    """Return the CPUs of rank `place` of a host: its part of the usable CPUs, or one CPU if ranks share them."""
     cpus = machine.cpus
     if ranks >= len(cpus):
         return (cpus[place % len(cpus)],)
@@ -72,7 +73,7 @@ def best_grid(ranks: int) -> Grid:
 
 
 def refuse_other_grid(grid: Grid, ranks: int) -> None:
-    """Raise UsageError for a grid with another number of ranks, and suggest those that fit."""
+    """Raise UsageError for a grid with another number of ranks, and suggest grids that fit."""
     if grid.ranks == ranks:
         return
     near = sorted(list_grids(ranks), key=lambda one: abs(one.rows - one.columns))[:_MOST_GRIDS_SHOWN]
@@ -90,9 +91,9 @@ def order_that_fits(available_bytes: int | None, fill: float, block: int, grid: 
         raise UsageError("cannot read the free memory", hint="give -o n=")
     order = largest_order(fill * available_bytes, block, grid, team)
     if not order:
-        least = memory_on_host(block, block, grid, team)
+        needed = memory_on_host(block, block, grid, team)
         raise UsageError(
-            f"{team.ranks} ranks need {format_size(least)} before any matrix, {format_size(available_bytes)} are "
+            f"{team.ranks} ranks need {format_size(needed)} before any matrix, but {format_size(available_bytes)} are "
             f"free, of which {fill:.0%} may be used".replace("%", " %"),
             hint="give fewer ranks with more threads each",
         )
@@ -110,5 +111,5 @@ def refuse_too_large(order: int, available_bytes: int | None, block: int, grid: 
     if available_bytes is None or need <= available_bytes:
         return
     fits = largest_order(FILL.value * available_bytes, block, grid, team)
-    reason = f"N = {order} needs {format_size(need)} of memory on a host, {format_size(available_bytes)} are free"
+    reason = f"N = {order} needs {format_size(need)} of memory on a host, but {format_size(available_bytes)} are free"
     raise UsageError(reason, hint=f"N = {fits} would fit" if fits else "give fewer ranks with more threads each")

@@ -1,4 +1,4 @@
-"""A user's xhpl: it gets an HPL.dat for the point, and its output becomes a record."""
+"""Runs a user's xhpl with an HPL.dat for the point, and converts its output to a record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from railwright.benchmarks.linpack.options import Point
 
 _INPUTS, _OUTPUTS = ("HPL.dat", "hpccinf.txt"), ("HPL.out", "hpccoutf.txt")
-"""The input files of HPL and of the HPL inside HPC Challenge."""
+"""The input and output files of HPL, and of the HPL inside HPC Challenge."""
 
 
 def parse_program(text: str) -> str:
@@ -43,9 +43,9 @@ def program(path: str, case: Point, threshold: float, blank: Result) -> Program:
 
 
 def _record(path: str, blank: Result, row: Result) -> Result:
-    """Convert a row of its table.
+    """Convert a row of the program's table.
 
-    Raises CannotJudge for another point's row, which shows that it did not read the HPL.dat.
+    Raises CannotJudge for another point's row, which shows that the program did not read the HPL.dat.
     """
     ran, wanted = (tuple(one.parameters[name] for name in ("n", "nb", "p", "q")) for one in (row, blank))
     if ran != wanted:

@@ -32,7 +32,7 @@ _ESTIMATE_PRODUCTS_S = 20.0
 _LEAST_PRODUCT, _MOST_PRODUCT = 2048, 8192
 
 
-def _grids(text: str) -> tuple[Grid, ...]:
+def _parse_grids(text: str) -> tuple[Grid, ...]:
     """Parse `2x4,1x8`, or `flat`. Raises UsageError."""
     found = []
     for part in text.split(",")[: hpl_dat.MOST_VALUES + 1]:
@@ -50,21 +50,21 @@ def _grids(text: str) -> tuple[Grid, ...]:
 
 
 def order_option(fills: str) -> Any:  # noqa: ANN401 - see option
-    """Return the option N; `auto` fills `fills`."""
+    """Return the option for N; `auto` fills the memory that `fills` describes."""
     several = word_or(AUTO, (), whole_numbers(problem.MOST_ROWS, 20))
     return option(AUTO, f"{AUTO} (fills {fills}), or rows of the matrix", several)
 
 
 def block_option(usual: Constant) -> Any:  # noqa: ANN401 - see option
-    """Return the option NB with its default."""
+    """Return the option for NB, whose default is `usual`."""
     several = word_or(AUTO, (), whole_numbers(hpl_dat.MOST_BLOCK, 20))
     return option(AUTO, f"{AUTO} ({usual.value:g}), or rows of a block", several)
 
 
 def grid_option(members: str) -> Any:  # noqa: ANN401 - see option
-    """Return the option P x Q of ranks or GPUs."""
-    said = f"{AUTO} (near a square), {FLAT} (one row), or rows x columns of {members}, like 2x4"
-    return option(AUTO, said, word_or(AUTO, (), _grids))
+    """Return the option for the grid, P x Q ranks or GPUs."""
+    text = f"{AUTO} (near a square), {FLAT} (one row), or rows x columns of {members}, like 2x4"
+    return option(AUTO, text, word_or(AUTO, (), _parse_grids))
 
 
 def can_grow(grids: tuple[Grid, ...]) -> bool:
@@ -77,7 +77,7 @@ def grown_grid(grids: tuple[Grid, ...], ranks: int) -> Grid:
     return layout.choose_grid(grids[0], ranks) if grids else layout.best_grid(ranks)
 
 
-def _dat(text: str) -> hpl_dat.HplDat:
+def _read_dat(text: str) -> hpl_dat.HplDat:
     """Read the HPL.dat at a path. Raises UsageError."""
     try:
         with Path(text).open("rb") as file:
@@ -87,19 +87,19 @@ def _dat(text: str) -> hpl_dat.HplDat:
     return hpl_dat.read(raw.decode("utf-8", "replace"))
 
 
-def _library(text: str) -> str:
-    """Parse the path of a library. Raises UsageError for a bare name, which many libraries may have."""
+def _parse_library(text: str) -> str:
+    """Parse the path of a library. Raises UsageError for a bare name, which is ambiguous."""
     if "/" not in text:
-        raise UsageError(f"not a path: {text[:80]!r}", hint="give the path of a ScaLAPACK, or auto")
+        raise UsageError(f"must be a path, got {text[:80]!r}", hint="give the path of a ScaLAPACK, or auto")
     return text
 
 
 def parse_percent(text: str) -> float:
-    """Parse a percentage of memory into a share of 1. Raises UsageError."""
+    """Parse a percentage of memory, 1 to 95, into a fraction. Raises UsageError."""
     return whole_number(95)(text) / 100
 
 
-_dat_or_none = word_or("", None, _dat)
+_dat_or_none = word_or("", None, _read_dat)
 _number = word_or(AUTO, 0, whole_number(_MOST_THREADS))
 
 
@@ -109,15 +109,19 @@ class HplOptions(Options, frozen=True):
     n: tuple[int, ...] = order_option("the memory")
     nb: tuple[int, ...] = block_option(layout.BLOCK)
     grid: tuple[Grid, ...] = grid_option("ranks")
-    ranks: int = option(AUTO, f"{AUTO} (one for each NUMA node), or processes of this host", _number)
+    ranks: int = option(AUTO, f"{AUTO} (one for each NUMA node), or processes on this host", _number)
     threads: int = option(AUTO, f"{AUTO} (all cores), or threads of each process", _number)
     fill: float = option(
         f"{100 * layout.FILL.value:.0f}", "percent of the free memory that N = auto fills", parse_percent
     )
-    library: str = option(AUTO, f"{AUTO} (MKL), or the path of a ScaLAPACK for this MPI", word_or(AUTO, "", _library))
+    library: str = option(
+        AUTO, f"{AUTO} (MKL), or the path of a ScaLAPACK for this MPI", word_or(AUTO, "", _parse_library)
+    )
     """The library's path; empty for MKL."""
     program: str = option("", "the path of an xhpl to run instead, on this host", word_or("", "", parse_program))
-    dat: hpl_dat.HplDat | None = option("", "an HPL.dat, whose N, NB, P, Q and threshold count instead", _dat_or_none)
+    dat: hpl_dat.HplDat | None = option(
+        "", "the path of an HPL.dat, whose N, NB, P, Q and threshold override the options", _dat_or_none
+    )
 
     @property
     def threshold(self) -> float:
@@ -125,7 +129,7 @@ class HplOptions(Options, frozen=True):
         return self.dat.threshold if self.dat else problem.THRESHOLD.value
 
     @property
-    def names_blocks(self) -> bool:
+    def has_block_size(self) -> bool:
         """Whether NB was given: a single process without it leaves blocks to LAPACK."""
         return bool(self.nb or self.dat)
 
@@ -143,10 +147,10 @@ class HplOptions(Options, frozen=True):
                 yield order, block, grid
 
     def grown(self, machine: Machine, team: Team) -> tuple[int, int, Grid]:
-        """Return (N, NB, grid) of a growing group, with the work per host of a single host. Raises UsageError."""
+        """Return (N, NB, grid) of a growing group, with as much work per host as on one host. Raises UsageError."""
         if self.dat or max(len(self.n), len(self.nb)) > 1 or not can_grow(self.grid):
-            raise UsageError("groups that grow have one N and NB, and a grid of their own",
-                             hint=f"one -o n= of a single host, one -o nb=; no grid but {FLAT}, no dat")  # fmt: skip
+            raise UsageError("growing groups need one N and one NB, and choose their own grid",
+                             hint=f"give one -o n= of one host and one -o nb=; no grid but {FLAT}, no dat")  # fmt: skip
         block, free = self.nb[0] if self.nb else int(layout.BLOCK.value), available_memory_bytes()
         hosts, all_ranks = len(machine.hosts), Team(team.ranks * machine.grows_to, team.threads)
         sharing = all_ranks if machine.hosts_share_cpus else team
@@ -157,12 +161,12 @@ class HplOptions(Options, frozen=True):
             alone = layout.order_that_fits(free, self.fill, block, grid, sharing)
             alone = int(alone / math.sqrt(sharing.ranks / team.ranks)) // block * block
         order, grid = layout.grown_order(alone, hosts, block), grown_grid(self.grid, team.ranks * hosts)
-        layout.refuse_too_large(order, free, block, grid, _sharing(machine, team))
+        layout.refuse_too_large(order, free, block, grid, _team_sharing_memory(machine, team))
         return order, block, grid
 
 
 class Point(Case, frozen=True, kw_only=True):
-    """A solution: N rows in blocks of NB, over P x Q ranks with threads."""
+    """A solve of N rows in blocks of NB, on P x Q ranks with threads."""
 
     n: int
     nb: int
@@ -190,7 +194,7 @@ HplRank = Rank[HplOptions, Point]
 def launches(options: HplOptions, machine: Machine) -> tuple[Launch[Point], ...]:
     """Return a launch for each N, NB and grid, so that each starts with empty memory.
 
-    Raises UsageError if one does not fit.
+    Raises UsageError for problems that do not fit, and for options that contradict each other.
     """
     ranks = options.ranks
     if not ranks and not machine.hosts and (grids := options.dat.grids if options.dat else options.grid):
@@ -201,10 +205,12 @@ def launches(options: HplOptions, machine: Machine) -> tuple[Launch[Point], ...]
         raise UsageError(f"ranks is {options.ranks} per host, but {team.ranks} are started on each",
                          hint=f"give --ranks-per-host {options.ranks}")  # fmt: skip
     if options.program and machine.hosts:
-        raise UsageError("a named xhpl is started on this host alone",
-                         hint="start it by your own launcher, and give its output to railwright explain")  # fmt: skip
+        raise UsageError("program runs only on this host, so it excludes --hosts",
+                         hint="start it with your own launcher, and give its output to railwright explain")  # fmt: skip
     grown = machine.grows_to
-    points = iter([options.grown(machine, team)]) if grown else options.points(total, _sharing(machine, team))
+    points = (
+        iter([options.grown(machine, team)]) if grown else options.points(total, _team_sharing_memory(machine, team))
+    )
     environment = _environment(team.threads)
     return tuple(
         Launch(case=case, environment=environment, ranks=total) for case in cases(points, machine, team.threads)
@@ -224,33 +230,33 @@ def cases(points: Iterator[tuple[int, int, Grid]], machine: Machine, threads: in
     ]
 
 
-def _sharing(machine: Machine, team: Team) -> Team:
+def _team_sharing_memory(machine: Machine, team: Team) -> Team:
     """Return the ranks that share a host's memory: all of them if the hosts are namespaces of one machine."""
     sharing = machine.hosts and machine.hosts_share_cpus
     return Team(team.ranks * len(machine.hosts), team.threads) if sharing else team
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Set the planned number of threads, which records state, whatever the user's shell sets."""
+    """Return the variables that set the planned number of threads, which records state; they override the user's."""
     return {name: str(threads) for name in ("MKL_NUM_THREADS", "OMP_NUM_THREADS")} | {"MKL_DYNAMIC": "FALSE"}
 
 
 def is_functional(job: HplJob) -> bool:
     """Report whether threads share cores, so that the run proves function but not speed."""
-    held = job.machine.host_cpus
-    if held is not None and held * len(job.hosts) <= len(job.cpus):
+    host_cpus = job.machine.host_cpus
+    if host_cpus is not None and host_cpus * len(job.hosts) <= len(job.cpus):
         return False  # each host has its own part of the cores
     return job.ranks_on_cpus * job.case.threads > len(job.cpus)
 
 
 def count_rank_cpus(job: HplJob) -> float:
-    """Return the most CPU time per second that a rank can get."""
-    held = job.machine.host_cpus
-    return job.case.threads if held is None else min(job.case.threads, held * len(job.hosts) / job.ranks)
+    """Return the maximum CPU time per second that a rank can get."""
+    host_cpus = job.machine.host_cpus
+    return job.case.threads if host_cpus is None else min(job.case.threads, host_cpus * len(job.hosts) / job.ranks)
 
 
 def product_order(case: Point) -> int:
-    """Return the order of dgemm's matrices: equal time per thread at any number, and at most N."""
+    """Return the order of dgemm's matrices, at most N: a product takes equally long with any number of threads."""
     grown = int(_LEAST_PRODUCT * math.pow(case.threads, 1 / 3)) // 64 * 64
     return min(grown, _MOST_PRODUCT, case.n)
 
@@ -261,12 +267,12 @@ def path(job: HplJob) -> str:
 
 
 def plan(job: HplJob) -> Plan:
-    """Estimate the time of one solution with its dgemm, and a host's memory."""
+    """Estimate the time of one solve and its dgemm, and a host's memory."""
     case = job.case
     threads = case.threads * job.ranks
     solve_s = problem.operations(case.n) / (_ESTIMATE_FLOP_PER_S * threads)
     generate_s = 2 * case.n**2 / (_ESTIMATE_GENERATED_PER_S * job.ranks)
-    sharing = _sharing(job.machine, Team(job.ranks // max(1, len(job.hosts)), case.threads))
+    sharing = _team_sharing_memory(job.machine, Team(job.ranks // max(1, len(job.hosts)), case.threads))
     return Plan(
         path=path(job),
         seconds=_ESTIMATE_START_S + _ESTIMATE_PRODUCTS_S + generate_s + solve_s,
@@ -279,5 +285,5 @@ def plan(job: HplJob) -> Plan:
 
 
 def panels_bytes(case: Point) -> int:
-    """Return the least bytes that ranks send: each panel to the other columns, each row block to the other rows."""
+    """Return the minimum bytes sent: each panel to the other columns, each row block to the other rows."""
     return problem.DOUBLE_BYTES * case.n**2 // 2 * (case.p - 1 + case.q - 1)

@@ -1,4 +1,4 @@
-"""The HPL problem: its operations, distribution over ranks, memory, and acceptance of a solution.
+"""The HPL problem: its operations, distribution over ranks, memory, and the check of a solution.
 
 All of this follows HPL 2.3 (netlib.org/benchmark/hpl), so that figures compare.
 """
@@ -11,7 +11,9 @@ from typing import NamedTuple
 from railwright.limits.limit import Constant, Source
 
 HPL = Source("HPL 2.3", "testing/ptest/HPL_pdtest.c")
-THRESHOLD = Constant(16.0, "the scaled residual below which a solution counts", Source("HPL 2.3", "HPL.dat, line 13"))
+THRESHOLD = Constant(
+    16.0, "the scaled residual below which a solution is accepted", Source("HPL 2.3", "HPL.dat, line 13")
+)
 EPSILON = Constant(2.0**-53, "relative machine precision of FP64, as HPL_pdlamch finds it", HPL)
 SEED = 100
 """HPL_ISEED, the seed of every HPL run."""
@@ -22,7 +24,7 @@ MOST_ROWS = 2**31 - 1
 RANK_BYTES = 64 * 2**20
 """The memory of an interpreter with MPI and MKL, before the matrix; a record has the actual value."""
 _PACKED = Source("Railwright docs/benchmarks/hpl.md", "memory")
-_MOST_INNER_ROWS = Constant(256, "rows of a block that MKL's pdgetrf takes at once: it halves one of 384", _PACKED)
+_MOST_INNER_ROWS = Constant(256, "rows of a block that MKL's pdgetrf takes at once: it halves a block of 384", _PACKED)
 _PACKED_BYTES = Constant(7 * 2**20, "bytes a thread, in which MKL's dgemm packs blocks", _PACKED)
 
 
@@ -43,23 +45,23 @@ class Grid(NamedTuple):
 
     def count_rows(self, rank: int, order: int, block: int) -> int:
         """Return the number of the matrix's rows on a rank."""
-        return share(order, block, self.place(rank)[0], self.rows)
+        return count_on_place(order, block, self.place(rank)[0], self.rows)
 
     def count_columns(self, rank: int, order: int, block: int) -> int:
-        """Return the number of its columns on a rank."""
-        return share(order, block, self.place(rank)[1], self.columns)
+        """Return the number of the matrix's columns on a rank."""
+        return count_on_place(order, block, self.place(rank)[1], self.columns)
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.columns}"
 
 
 def operations(order: int) -> float:
-    """Return the nominal floating-point operations of a solution: 2/3 N^3 + 3/2 N^2 (HPL_pdtest.c)."""
+    """Return the nominal floating-point operations of a solve: 2/3 N^3 + 3/2 N^2 (HPL_pdtest.c)."""
     return 2 / 3 * order**3 + 3 / 2 * order**2
 
 
-def share(order: int, block: int, place: int, places: int) -> int:
-    """Return the number of `order` rows or columns at a place, with blocks dealt in turn (NUMROC, first place 0)."""
+def count_on_place(order: int, block: int, place: int, places: int) -> int:
+    """Count the rows or columns at a place, with blocks dealt in turn (ScaLAPACK's NUMROC, first place 0)."""
     whole, rest = divmod(order, block)
     rounds, over = divmod(whole, places)
     return rounds * block + (block if place < over else rest if place == over else 0)
@@ -90,12 +92,12 @@ class Memory(NamedTuple):
 
     @property
     def named(self) -> int:
-        """The total without the process, which exists before the matrix."""
+        """The sum without the process's memory, which is in use before the matrix."""
         return self.total - self.process
 
     @property
     def total(self) -> int:
-        """The total."""
+        """The sum of all parts."""
         return sum(self)
 
 
@@ -123,7 +125,7 @@ def memory_alone(order: int, threads: int) -> Memory:
 
 
 def memory_on_host(order: int, block: int, grid: Grid, team: Team) -> int:
-    """Return the most memory of one host's ranks: ranks 0, 1, ... on the first host have the larger shares."""
+    """Return the memory of the ranks of one host, for the host that needs most."""
     hosts = range(0, grid.ranks, team.ranks)
     each = [count_memory(order, block, grid, rank, team.threads).total for rank in range(grid.ranks)]
     return max(sum(each[first : first + team.ranks]) for first in hosts)

@@ -1,4 +1,4 @@
-"""Linpack's records of matrix products and solutions, for CPUs and GPUs."""
+"""Linpack's records of matrix products and solves, for CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Product(Case, frozen=True, kw_only=True):
 
 
 def product_case(case: Point) -> Product:
-    """Return the case of the dgemm before a solution."""
+    """Return the case of the dgemm before a solve."""
     return Product(part="dgemm", threads=case.threads, host=case.host, hosts=case.hosts)
 
 
-class Multiplied(NamedTuple):
+class ProductTimes(NamedTuple):
     """A rank's measurements of its products."""
 
     seconds: Sequence[float]
@@ -39,21 +39,21 @@ class Multiplied(NamedTuple):
     host: str
 
 
-def product_record(blank: Result, order: int, kept: Mapping[str, Scalar], ranks: Sequence[Multiplied]) -> Result:
-    """Record dgemm on all ranks by the slowest each time; failed if a row of a product is wrong."""
+def product_record(blank: Result, order: int, kept: Mapping[str, Scalar], ranks: Sequence[ProductTimes]) -> Result:
+    """Record dgemm on all ranks at the slowest rank's time in each sample; failed if a row of a product is wrong."""
     slowest = [max(at_once) for at_once in zip(*(one.seconds for one in ranks), strict=True)]
     checked = len(ranks) * problem.DOUBLE_BYTES * order**2
     wrong = sum(one.wrong_rows for one in ranks) * problem.DOUBLE_BYTES * order
     check = Verification(method=linpack.PATTERN, bytes_checked=checked, bytes_wrong=wrong)
     wrong_on = next((index for index, one in enumerate(ranks) if one.wrong_rows), None)
     reason = "" if wrong_on is None else f"{ranks[wrong_on].wrong_rows} rows of a product are wrong on rank {wrong_on}"
-    settings = {**kept, "order": order, **_slowest(ranks)}
+    settings = {**kept, "order": order, **_describe_slowest(ranks)}
     blank = replace(failed_if(blank, reason), settings=settings, verification=check)
     return blank if reason else complete(blank, [len(ranks) * 2.0 * order**3 / second for second in slowest])
 
 
-def _slowest(ranks: Sequence[Multiplied]) -> dict[str, Scalar]:
-    """Describe the slowest rank and its distance from the median rank; empty for a single rank."""
+def _describe_slowest(ranks: Sequence[ProductTimes]) -> dict[str, Scalar]:
+    """Describe the slowest rank and its time over the median rank's; empty for a single rank."""
     if len(ranks) < 2:
         return {}
     each = [statistics.median(one.seconds) for one in ranks]
@@ -65,10 +65,10 @@ def _slowest(ranks: Sequence[Multiplied]) -> dict[str, Scalar]:
     }
 
 
-def solution_record(
+def solve_record(
     blank: Result, order: int, seconds: float, singular_at: int, norms: problem.Norms | None, threshold: float
 ) -> Result:
-    """Record a solution; failed if a pivot was zero or the residual is too large. `blank` has the other settings."""
+    """Record a solve; failed if a pivot was zero or the residual is too large. `blank` has the other settings."""
     settings = {**blank.settings, "duration_s": seconds, "matrix_bytes": problem.DOUBLE_BYTES * order**2}
     blank = replace(blank, settings=settings)
     if singular_at:

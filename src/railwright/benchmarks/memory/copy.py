@@ -35,7 +35,7 @@ class CopyOptions(Options, frozen=True):
 
     sizes: tuple[int, ...] = option("512:64M:x2", "sizes of one copy, like 512:64M:x2", parse_sizes)
     node_sizes: tuple[int, ...] = option(
-        "1M:64M:x4", "sizes of one copy between NUMA nodes, where there are several", parse_sizes
+        "1M:64M:x4", "sizes of one copy between NUMA nodes, if there are several", parse_sizes
     )
     threads: tuple[str, ...] = option("one,all", "one, all, or one,all", choice("one", "all"))
     pages: tuple[str, ...] = pages_option("huge,small", "one thread's copies")
@@ -73,7 +73,7 @@ class _Crossing(NamedTuple):
         return self.source if self.thread_on == "source" else self.target
 
 
-def _crossings(job: CopyJob) -> list[_Crossing]:
+def _list_crossings(job: CopyJob) -> list[_Crossing]:
     """List ordered pairs of nodes with memory and CPUs, with a thread on either node; empty without `one`."""
     if "one" not in job.options.threads:
         return []
@@ -92,9 +92,11 @@ def _crossings(job: CopyJob) -> list[_Crossing]:
 
 def _plan(job: CopyJob) -> Plan:
     sizes, across = job.options.sizes, job.options.node_sizes
-    crossings = [crossing for crossing in _crossings(job) if crossing.cpu is not None]
-    moved = sum(_SAMPLES * _inner(size) * size * (1 + len(choose_pages(size, job.options.pages))) for size in sizes)
-    moved += sum(_SAMPLES * _inner(size) * size for size in across) * len(crossings)
+    crossings = [crossing for crossing in _list_crossings(job) if crossing.cpu is not None]
+    moved = sum(
+        _SAMPLES * _count_copies(size) * size * (1 + len(choose_pages(size, job.options.pages))) for size in sizes
+    )
+    moved += sum(_SAMPLES * _count_copies(size) * size for size in across) * len(crossings)
     return Plan(
         path=_local_path(job),
         seconds=0.5 + moved / _ESTIMATE_BYTES_PER_S,
@@ -103,12 +105,12 @@ def _plan(job: CopyJob) -> Plan:
     )
 
 
-def _inner(size_bytes: int) -> int:
+def _count_copies(size_bytes: int) -> int:
     """Return copies per sample: about 2 ms of them, so that the clock's 30 ns do not matter."""
     return max(1, min(100_000, int(_TARGET_SAMPLE_S * _ESTIMATE_BYTES_PER_S / size_bytes)))
 
 
-def _pages(job: CopyJob, size: int) -> tuple[str, ...]:
+def _choose_pages(job: CopyJob, size: int) -> tuple[str, ...]:
     """Return the pages of one thread's copies of a size. Huge pages are an empty string, as in older records."""
     if "one" not in job.options.threads:
         return ()
@@ -124,32 +126,32 @@ def _run(rank: Rank[CopyOptions, Case]) -> Iterator[Result]:
     path, cpus = _local_path(job), list(job.cpus)
     for size in job.options.sizes:
         rank.step(f"memory_copy {format_size(size)}")
-        for pages in _pages(job, size):
+        for pages in _choose_pages(job, size):
             is_huge = pages != "small"
             with Buffer(size, huge=is_huge) as source, Buffer(size, huge=is_huge) as target:
-                rates, check = _copied(target, source)
+                rates, check = _measure_copy(target, source)
                 lies = pages_evidence(target)
             result = _result(path, _Copy(size_bytes=size, threads=1, pages=pages), cpus[:1], rates, check, (lies,))
             is_wrong = pages == "small" and lies.value == "huge"
             yield waived(result, f"small pages were requested, but {lies.seen}") if is_wrong else result
         if "all" in job.options.threads and len(cpus) > 1:
-            seconds, check = memory.copy_threads(cpus, size, inner=_inner(size), samples=_SAMPLES)
+            seconds, check = memory.copy_threads(cpus, size, inner=_count_copies(size), samples=_SAMPLES)
             rates = [len(cpus) * size / second for second in seconds]
             yield _result(path, _Copy(size_bytes=size, threads=len(cpus)), cpus, rates, check)
     yield from _measure_crossings(rank)
 
 
-def _copied(target: Buffer, source: Buffer) -> tuple[list[float], Verification]:
+def _measure_copy(target: Buffer, source: Buffer) -> tuple[list[float], Verification]:
     """Return bytes/s of each sample, and the check of the copied data."""
     size = source.size_bytes
     source.fill(size)
-    seconds = memory.copy(target, source, size, inner=_inner(size), warm=2, samples=_SAMPLES)
+    seconds = memory.copy(target, source, size, inner=_count_copies(size), warm=2, samples=_SAMPLES)
     return [size / second for second in seconds], target.verify(size, size)
 
 
 def _measure_crossings(rank: Rank[CopyOptions, Case]) -> Iterator[Result]:
     """Copy between the nodes. Moves the rank to a CPU of each node, and back at the end."""
-    crossings = _crossings(rank.job)
+    crossings = _list_crossings(rank.job)
     for crossing in crossings:
         if crossing.cpu is not None:
             memory.pin(crossing.cpu)
@@ -171,8 +173,8 @@ def _measure_crossing(crossing: _Crossing, size: int) -> Result:
         return waived(blank, f"no CPU of NUMA node {crossing.node} may be used")
     try:
         with Buffer(size, node=crossing.source) as source, Buffer(size, node=crossing.target) as target:
-            rates, check = _copied(target, source)
-            evidence, misplaced = _placement(crossing, source, target)
+            rates, check = _measure_copy(target, source)
+            evidence, misplaced = _check_placement(crossing, source, target)
     except MayNotPlace as error:
         return waived(blank, error.message)
     except CannotJudge as error:
@@ -180,7 +182,7 @@ def _measure_crossing(crossing: _Crossing, size: int) -> Result:
     return failed_if(_result(crossing.path, case, [crossing.cpu], rates, check, (evidence,)), misplaced)
 
 
-def _placement(crossing: _Crossing, source: Buffer, target: Buffer) -> tuple[Evidence, str]:
+def _check_placement(crossing: _Crossing, source: Buffer, target: Buffer) -> tuple[Evidence, str]:
     """Return evidence of the pages' place after the copies, and the reason if it is wrong."""
     there = source.pages_on(crossing.source), target.pages_on(crossing.target)
     seen = ", ".join(
@@ -199,7 +201,7 @@ def _result(
         BENCHMARK.blank(path, case),
         samples,
         settings={
-            "copies_per_sample": _inner(case.size_bytes),
+            "copies_per_sample": _count_copies(case.size_bytes),
             "cpus": format_cpus(cpus),
             "bytes_counted": "once",
         },

@@ -18,7 +18,7 @@ from railwright.benchmarks.mpi import pair
 from railwright.benchmarks.mpi.pair import Transport
 from railwright.benchmarks.options import Options, choice, option, whole_number
 from railwright.benchmarks.record import complete, failed_if, format_cpus, format_wrong, rates
-from railwright.busbw import DIVIDED, busbw_factor
+from railwright.busbw import PER_RANK_COUNTED, busbw_factor
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.native.memory import Buffer
@@ -43,7 +43,7 @@ _FUNCTIONAL_PROBE_SIZE_BYTES = 16 * KIB
 _ENOUGH_BYTES = 64 * MIB
 """The payload above which a library's control traffic does not mislead."""
 
-# For the plan, on the slow side: the copy rate of a rank's thread, and the least time of an operation.
+# For the plan, on the slow side: the copy rate of a rank's thread, and the minimum time of an operation.
 _ESTIMATE_BYTES_PER_S = 1.5e9
 _ESTIMATE_OPERATION_S = 5e-6
 # Ranks that share cores poll until their turn ends: MPICH moved 0.6 MB/s in 4 to 16 ranks on 2 cores.
@@ -66,9 +66,7 @@ class Repeats(NamedTuple):
 
 
 def repeats(size: int, *, functional: bool) -> Repeats:
-    """Return more repeats of small sizes, so that a sample is far longer than the skew with which ranks leave a
-    barrier.
-    """
+    """Return the repeats of a size, more for small ones: a sample must be far longer than a barrier's skew."""
     if functional:
         return Repeats(1, 1, 3)
     if size <= 8 * KIB:
@@ -78,7 +76,7 @@ def repeats(size: int, *, functional: bool) -> Repeats:
     return Repeats(2, 5, 15) if size <= 64 * MIB else Repeats(1, 2, 7)
 
 
-def _ranks(text: str) -> int:
+def _parse_ranks(text: str) -> int:
     """Parse the number of ranks, 0 for one per core. Raises UsageError."""
     if text == _ONE_PER_CORE:
         return 0
@@ -96,7 +94,7 @@ class CollectiveOptions(Options, frozen=True):
     ranks: int = option(
         _ONE_PER_CORE,
         f"{_ONE_PER_CORE} (one per core, 2 to {_DEFAULT_MOST_RANKS}) or a number of ranks",
-        _ranks,
+        _parse_ranks,
     )
     """The number of ranks; 0 means one per core."""
 
@@ -128,32 +126,32 @@ def counts(operation: str, job: CollectiveJob) -> tuple[int, ...]:
     """Return the floats of each size, at least one: of the whole for all_reduce, else of one rank's share, rounded
     down.
     """
-    share = FLOAT_BYTES * (job.ranks if operation in DIVIDED else 1)
+    share = FLOAT_BYTES * (job.ranks if operation in PER_RANK_COUNTED else 1)
     return tuple(dict.fromkeys(max(1, size // share) for size in job.options.sizes))
 
 
 def size_bytes(operation: str, count: int, ranks: int) -> int:
     """Return the size of the operation as nccl-tests counts it."""
-    return count * FLOAT_BYTES * (ranks if operation in DIVIDED else 1)
+    return count * FLOAT_BYTES * (ranks if operation in PER_RANK_COUNTED else 1)
 
 
 def moved_bytes(operation: str, size: int, ranks: int) -> int:
-    """Return the least payload that all ranks together send in one operation: busbw's bytes times the ranks."""
+    """Return the minimum payload that all ranks together send in one operation: busbw's bytes times the ranks."""
     return int(ranks * busbw_factor(operation, ranks) * size)
 
 
 def plan(operation: str, job: CollectiveJob) -> Plan:
     """Plan all sizes; the memory is the buffers of all ranks, the library's own and the ranks themselves."""
     functional = is_functional(job)
-    least, rate = _ESTIMATE_OPERATION_S, _ESTIMATE_BYTES_PER_S
+    operation_s, rate = _ESTIMATE_OPERATION_S, _ESTIMATE_BYTES_PER_S
     if functional:
-        least, rate = _ESTIMATE_TURN_S, _ESTIMATE_SHARED_BYTES_PER_S
+        operation_s, rate = _ESTIMATE_TURN_S, _ESTIMATE_SHARED_BYTES_PER_S
     seconds, moved, memory, waived = 1 + 0.02 * job.ranks, 0, 0, ""
     for count in counts(operation, job):
         size = size_bytes(operation, count, job.ranks)
         often = repeats(size, functional=functional).total
         one = moved_bytes(operation, size, job.ranks)
-        seconds += often * (job.ranks * least + size / rate)
+        seconds += often * (job.ranks * operation_s + size / rate)
         moved += often * one
         memory = max(memory, job.ranks * (_buffer_bytes(operation, size, job.ranks) + _RANK_BYTES))
         if count > MOST_FLOATS:
@@ -194,25 +192,25 @@ def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) ->
         if not rank.job.hosts:
             seen = _confirm(rank, operation, sent, seen)
         elif crossed < PROOF_BYTES:
-            seen = _probe(rank, operation)
+            seen = _probe_transport(rank, operation)
         if rank.index == 0 and everyone is not None:
             times, checked, wrong = zip(*everyone, strict=True)
             mean = [sum(one) / rank.size for one in zip(*times, strict=True)]
-            yield from _results(benchmark, operation, rank, _Seen(size, often, mean, sum(checked), wrong, seen))
+            yield from _results(benchmark, operation, rank, _Measurements(size, often, mean, sum(checked), wrong, seen))
 
 
 def _confirm(rank: CollectiveRank, operation: str, sent: int, seen: Evidence) -> Evidence:
     """Probe the transport if few bytes were sent, because control traffic can look like another transport."""
     requested = rank.job.case.transport
     is_sure = rank.comm.bcast(seen.value == requested or sent >= _ENOUGH_BYTES)
-    return seen if is_sure else _probe(rank, operation)
+    return seen if is_sure else _probe_transport(rank, operation)
 
 
-def _probe(rank: CollectiveRank, operation: str) -> Evidence:
+def _probe_transport(rank: CollectiveRank, operation: str) -> Evidence:
     """Return the transport of this launch, proved by many bytes. Collective over all ranks."""
     functional = is_functional(rank.job) and not rank.job.hosts
     wanted = _FUNCTIONAL_PROBE_SIZE_BYTES if functional else _PROBE_SIZE_BYTES
-    count = max(1, wanted // (FLOAT_BYTES * (rank.size if operation in DIVIDED else 1)))
+    count = max(1, wanted // (FLOAT_BYTES * (rank.size if operation in PER_RANK_COUNTED else 1)))
     size = size_bytes(operation, count, rank.size)
     crossing = crossing_bytes(operation, size, rank.job) if rank.job.hosts else 0
     operations = -(-PROOF_BYTES // crossing) if crossing else _PROBE_OPERATIONS
@@ -232,7 +230,7 @@ def _sum_received(rank: CollectiveRank, sent: int, meter: ConnectionMeter) -> Ev
     return transport_evidence(sent, moved, "shm", "the ranks' TCP")
 
 
-class _Seen(NamedTuple):
+class _Measurements(NamedTuple):
     """The measurements of one size on all ranks."""
 
     size: int
@@ -244,7 +242,9 @@ class _Seen(NamedTuple):
     evidence: Evidence
 
 
-def _results(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank, seen: _Seen) -> Iterator[Result]:
+def _results(
+    benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank, seen: _Measurements
+) -> Iterator[Result]:
     """Yield both rates, and below 64 KiB the time, from the same samples."""
     blank = _blank(benchmark, rank, seen)
     yield from rates(blank, operation, rank.size, seen.size, seen.seconds)
@@ -252,7 +252,7 @@ def _results(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRan
         yield complete(blank, seen.seconds, "latency_s")
 
 
-def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Seen) -> Result:
+def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Measurements) -> Result:
     job, requested = rank.job, rank.job.case.transport
     blank = benchmark.blank(
         path(job),
@@ -274,7 +274,7 @@ def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Seen) ->
     return failed_if(blank, _failure(seen, requested))
 
 
-def _failure(seen: _Seen, requested: str) -> str:
+def _failure(seen: _Measurements, requested: str) -> str:
     """Return the reason why a measured size is invalid, or an empty string."""
     if wrong := format_wrong(seen.bytes_wrong, "bytes"):
         return f"wrong result at {format_size(seen.size)}: {wrong}"

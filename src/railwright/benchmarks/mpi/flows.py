@@ -23,7 +23,7 @@ from railwright.native.mpi_messages import Post
 from railwright.results.records import Result, Verification
 from railwright.units import KIB, MIB
 
-_UNDER_WAY = 4
+_IN_FLIGHT = 4
 _SHORTEST_BYTES, _LONGEST_BYTES = 64 * KIB, 4 * MIB
 _MESSAGE_S = 5e-3
 """The time that a message should take, so that rounds over slow links end in time as well."""
@@ -60,18 +60,18 @@ class _Sending:
     left_bytes: int = 0
 
     def start(self) -> None:
-        """Send the first messages, each followed by the next, and then wait for the answer."""
-        for _ in range(_UNDER_WAY):
+        """Send the first messages, each of which is followed by the next, and post the receive of the answer."""
+        for _ in range(_IN_FLIGHT):
             self._send(_SHORTEST_BYTES)
         self.post.receive(self.buffer, 0, self.flow.destination, _tag(self.flow, _ANSWER), lambda _bytes: None)
 
     def _send(self, size_bytes: int) -> None:
-        def left(_bytes: int) -> None:
+        def on_sent(_bytes: int) -> None:
             self.left_bytes += size_bytes
             if size_bytes:  # an empty message is the last in its slot
                 self._send(self._next_bytes())
 
-        self.post.send(self.buffer, size_bytes, self.flow.destination, _tag(self.flow, _DATA), left)
+        self.post.send(self.buffer, size_bytes, self.flow.destination, _tag(self.flow, _DATA), on_sent)
 
     def _next_bytes(self) -> int:
         now = time.monotonic()
@@ -91,7 +91,7 @@ class _Receiving:
     last_at: float = 0.0
     timed_bytes: int = 0
     ended: int = 0
-    last_bytes: list[int] = field(default_factory=lambda: [0] * _UNDER_WAY)
+    last_bytes: list[int] = field(default_factory=lambda: [0] * _IN_FLIGHT)
     """The size of the last message in each buffer."""
 
     def start(self) -> None:
@@ -103,7 +103,7 @@ class _Receiving:
     def _receive(self, number: int) -> None:
         buffer, source = self.buffers[number], self.flow.source
 
-        def came(size_bytes: int) -> None:
+        def on_received(size_bytes: int) -> None:
             if size_bytes:
                 now = time.monotonic()
                 self.timed_bytes += size_bytes if self.first_at else 0
@@ -112,10 +112,10 @@ class _Receiving:
                 self._receive(number)
                 return
             self.ended += 1
-            if self.ended == _UNDER_WAY:
+            if self.ended == _IN_FLIGHT:
                 self.post.send(buffer, 0, source, _tag(self.flow, _ANSWER), lambda _bytes: None)
 
-        self.post.receive(buffer, _LONGEST_BYTES, source, _tag(self.flow, _DATA), came)
+        self.post.receive(buffer, _LONGEST_BYTES, source, _tag(self.flow, _DATA), on_received)
 
     def check(self) -> Verification:
         """Check the last message in each buffer."""
@@ -138,14 +138,14 @@ def _run(rank: FlowsRank) -> Iterator[Result]:
     for number, flows in enumerate(rank.job.case.rounds):
         rank.step(f"round {number + 1}: messages")
         with contextlib.ExitStack() as stack:
-            yield from _round(rank, post, number, flows, lambda: stack.enter_context(Buffer(_LONGEST_BYTES)))
+            yield from _run_round(rank, post, number, flows, lambda: stack.enter_context(Buffer(_LONGEST_BYTES)))
 
 
-def _round(
+def _run_round(
     rank: FlowsRank, post: Post, number: int, flows: tuple[FlowRequest, ...], buffer: Callable[[], Buffer]
 ) -> Iterator[Result]:
     receiving = [
-        _Receiving(post, flow, _seed(number, flow), [buffer() for _ in range(_UNDER_WAY)])
+        _Receiving(post, flow, _seed(number, flow), [buffer() for _ in range(_IN_FLIGHT)])
         for flow in flows
         if flow.destination == rank.index
     ]
@@ -172,8 +172,8 @@ def _seed(number: int, flow: FlowRequest) -> int:
 
 BENCHMARK = probe(
     "mpi_flows",
-    "MPI messages between pairs of many hosts at the same time, by whatever way MPI takes",
-    "four messages under way for each flow, timed by the receiver from the first to the last",
+    "MPI messages between pairs of many hosts at the same time, on the routes that MPI chooses",
+    "four messages in flight per flow, timed by the receiver from the first to the last",
     words="railwright locate --probe mpi --hosts host0,host1",
     case=MpiFlows,
     plan=_plan,

@@ -42,7 +42,7 @@ _BETWEEN_HOSTS = {
     "FI_PROVIDER": "tcp",
 }
 """TCP to other hosts, over the interfaces that the launch names; shared memory inside each."""
-_GIVE_UP_BYTES = 2**31 - 1
+_MOST_MESSAGE_BYTES = 2**31 - 1
 """The limit of MPI counts, which are C ints."""
 _PROBE_MESSAGE_BYTES = MIB
 _PROBE_BYTES = 64 * MIB
@@ -121,9 +121,9 @@ def count_pairs(job: PairJob) -> int:
 def plan(job: PairJob, messages: list[tuple[int, int]], message_s: float, bytes_per_s: float) -> Plan:
     """Plan pairs of ranks that each send messages, given as (size, count), from estimates of time and rate."""
     sizes = job.options.sizes
-    too_large = [size for size in sizes if size > _GIVE_UP_BYTES]
+    too_large = [size for size in sizes if size > _MOST_MESSAGE_BYTES]
     waived = f"sizes must be below 2 GiB, the limit of MPI counts; got {format_size(too_large[0])}" if too_large else ""
-    repeated = [(size, count * len(_pages(job, size)) * count_pairs(job)) for size, count in messages]
+    repeated = [(size, count * len(_choose_pages(job, size)) * count_pairs(job)) for size, count in messages]
     return Plan(
         path=_path(job),
         seconds=1 + sum(count * (message_s + size / bytes_per_s) for size, count in repeated),
@@ -134,11 +134,11 @@ def plan(job: PairJob, messages: list[tuple[int, int]], message_s: float, bytes_
 
 
 def _path(job: PairJob) -> str:
-    """The path of the first pair."""
+    """Return the path of the first pair."""
     return f"{job.find_memory(0)}>{job.find_memory(count_pairs(job))}"
 
 
-def _pages(job: PairJob, size: int) -> tuple[str, ...]:
+def _choose_pages(job: PairJob, size: int) -> tuple[str, ...]:
     """Return the pages of a size; between hosts a single kind, because the network decides there."""
     return choose_pages(size, job.options.pages[:1] if job.hosts else job.options.pages)
 
@@ -149,7 +149,7 @@ def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result
     partner = (rank.index + pairs) % rank.size
     pair = PointToPoint(comm if pairs == 1 else comm.Split(rank.index % pairs, rank.index))
     is_latency = benchmark.quantity == "latency_s"
-    every = [(size, pages) for size in rank.job.options.sizes for pages in _pages(rank.job, size)]
+    every = [(size, pages) for size in rank.job.options.sizes for pages in _choose_pages(rank.job, size)]
     for size, pages in every:
         rank.step(f"{benchmark.name} {format_size(size)}, {pages} pages")
         with allocate_buffer(pages, size) as out, allocate_buffer(pages, size) as into:
@@ -171,9 +171,9 @@ def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result
         # leaves the MPI library's pools larger, and small messages 10 % slower.
         if rank.job.hosts:
             enough = comm.bcast(pairs * timed.sent_bytes >= PROOF_BYTES)
-            seen = fabric.evidence(comm, rank.job, pairs * timed.sent_bytes) if enough else _probe(rank, pair)
+            seen = fabric.evidence(comm, rank.job, pairs * timed.sent_bytes) if enough else _probe_transport(rank, pair)
         elif comm.bcast((seen.value != "shm" or requested == "tcp") and timed.sent_bytes < _PROBE_BYTES):
-            seen = _probe(rank, pair)
+            seen = _probe_transport(rank, pair)
         if rank.index == 0 and checks is not None:
             message = Message(size_bytes=size, transport=requested, pages=pages, pairs=pairs)
             blank = _blank(rank, benchmark, message, timed, checks, (seen, lies))
@@ -182,7 +182,7 @@ def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result
             yield complete(blank, timed.samples, "latency_s" if is_latency else "bandwidth_bytes_per_s")
 
 
-def _probe(rank: PairRank, pair: PointToPoint) -> Evidence:
+def _probe_transport(rank: PairRank, pair: PointToPoint) -> Evidence:
     """Return the transport of this launch, proved by enough bytes. Collective over all ranks."""
     payload_bytes = PROOF_BYTES if rank.job.hosts else _PROBE_BYTES
     meter, fabric = ConnectionMeter(), InterfaceMeter()

@@ -66,7 +66,7 @@ BENCHMARK = Benchmark(
     summary="MPI windows of 64 messages in several pairs of ranks at once",
     method=(
         "OSU osu_mbw_mr 7.4: windows of 64 non-blocking sends from rank i to rank i + pairs, then a one-byte answer; "
-        "bytes of all pairs by the mean over pairs of each window's time"
+        "bytes of all pairs over the mean over pairs of each window's time"
     ),
     results=(
         Declaration("bandwidth_bytes_per_s", Message(over="tcp"), {"transport": ("tcp",)}),

@@ -31,7 +31,7 @@ class Windows(NamedTuple):
     rates_messages: bool = False
 
     def repeats(self, job: PairJob, size: int) -> tuple[int, int]:
-        """(warm-up, timed) windows, fewer over slow links."""
+        """Return (warm-up, timed) windows, fewer over slow links."""
         return windows(job, size, self.small)
 
     def plan(self, job: PairJob) -> Plan:

@@ -10,7 +10,7 @@ CLAIM = "algorithm"
 UNKNOWN = "unknown"
 SENDS = "send/recv"
 
-_MOST_WORDS = 200
+_MOST_CHARACTERS = 200
 
 
 def algorithm_evidence(log: str, *, sends_only: bool, problem: str = "") -> Evidence:
@@ -19,15 +19,15 @@ def algorithm_evidence(log: str, *, sends_only: bool, problem: str = "") -> Evid
         return Evidence(claim=CLAIM, value=UNKNOWN, seen=problem)
     found: dict[str, str] = {}
     for message in nccl_log_lines.split(log):
-        chosen = nccl_log_messages.choice(message)
-        way = nccl_log_messages.way(message.text)
+        chosen = nccl_log_messages.parse_choice(message)
+        way = nccl_log_messages.parse_method(message.text)
         if chosen is not None:
             found.setdefault(f"{chosen.algorithm}/{chosen.protocol}", message.text)
         elif way is not None:
             found.setdefault(f"{way[0].lower()}/{way[1]}", message.text)
     if found:
         seen = "NCCL's log of an untimed operation: " + "; ".join(found.values())
-        return Evidence(claim=CLAIM, value=" and ".join(found), seen=seen[:_MOST_WORDS])
+        return Evidence(claim=CLAIM, value=" and ".join(found), seen=seen[:_MOST_CHARACTERS])
     if sends_only:
         seen = "NCCL chooses no algorithm for sends and receives, and its log names none"
         return Evidence(claim=CLAIM, value=SENDS, seen=seen)

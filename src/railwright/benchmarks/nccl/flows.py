@@ -1,7 +1,7 @@
 """Rounds of NCCL sends between GPUs of many hosts, for `railwright locate --probe nccl`.
 
-Each flow has its own communicator, so that a GPU's receives never wait for its sends. One timed transfer determines the
-repeats of the buffer, so that all flows of a round last equally long. The receiver has the clock.
+Each flow has its own communicator, so that a GPU's receives never wait for its sends. One timed transfer determines
+how often each flow sends its buffer, so that all flows of a round last equally long. The receiver has the clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 Told = TypeVar("Told")
-_MOST_TIMES = 5000
+_MOST_TRANSFERS = 5000
 _POISON = 0xBF
 
 
@@ -62,17 +62,17 @@ def _run(rank: FlowsRank) -> Iterator[Result]:
         ends = [OneWay(library, device, rank.job.case.buffer_bytes, sends=flow.source == rank.index) for flow in mine]
         ours = list(zip(mine, ends, strict=True))
         rank.step(f"round {number + 1}: connect")
-        ids = _agreed(comm, {flow.number: library.unique_id() for flow, end in ours if end.sends})
+        ids = _share_by_flow(comm, {flow.number: library.unique_id() for flow, end in ours if end.sends})
         connect(ends, [ids[flow.number] for flow in mine])
         _fill(number, ours)
         rank.step(f"round {number + 1}: streams")
-        yield from _round(rank, number, ours)
+        yield from _run_round(rank, number, ours)
         for end in ends:
             end.close()
 
 
-def _agreed(comm: Intracomm, said: dict[int, Told]) -> dict[int, Told]:
-    """Return all ranks' results by flow number."""
+def _share_by_flow(comm: Intracomm, said: dict[int, Told]) -> dict[int, Told]:
+    """Return all ranks' values by flow number. Collective."""
     return {flow: value for one in comm.allgather(said) for flow, value in one.items()}
 
 
@@ -85,7 +85,7 @@ def _fill(number: int, ours: list[tuple[FlowRequest, OneWay]]) -> None:
             end.buffer.set_bytes(_POISON)
 
 
-def _round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWay]]) -> Iterator[Result]:
+def _run_round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWay]]) -> Iterator[Result]:
     def transfer(threads: ThreadPoolExecutor, times: dict[int, int]) -> list[float]:
         """Run the transfers and return the seconds until each of this rank's flows ended."""
         rank.meet()
@@ -101,9 +101,9 @@ def _round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWay]])
     with ThreadPoolExecutor(max(1, len(ours))) as threads:
         transfer(threads, once)  # connections that NCCL makes on first use exist afterwards
         took_s = transfer(threads, once)
-        said = {flow.number: _times(rank.job.case.stream_s, seconds)
+        said = {flow.number: _count_transfers(rank.job.case.stream_s, seconds)
                 for (flow, end), seconds in zip(ours, took_s, strict=True) if not end.sends}  # fmt: skip
-        times = _agreed(rank.comm, said)
+        times = _share_by_flow(rank.comm, said)
         lasted_s = transfer(threads, times)
     rank.meet()
     for (flow, end), seconds in zip(ours, lasted_s, strict=True):
@@ -112,13 +112,13 @@ def _round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWay]])
             continue
         rate = times[flow.number] * end.buffer.size_bytes / seconds
         check = end.buffer.verify(_seed(number, flow), end.buffer.size_bytes)
-        told: dict[str, Scalar] = {"nccl": end.library.version, "gpu": end.device.name}
-        yield record_received(BENCHMARK, number, flow, (rate,), check, told)
+        settings: dict[str, Scalar] = {"nccl": end.library.version, "gpu": end.device.name}
+        yield record_received(BENCHMARK, number, flow, (rate,), check, settings)
 
 
-def _times(stream_s: float, seconds: float) -> int:
-    """Return the transfers of a buffer in a stream from the time of one."""
-    return min(max(int(stream_s / max(seconds, 1e-9)), 1), _MOST_TIMES)
+def _count_transfers(stream_s: float, seconds: float) -> int:
+    """Return the number of transfers that last `stream_s` from the seconds of one."""
+    return min(max(int(stream_s / max(seconds, 1e-9)), 1), _MOST_TRANSFERS)
 
 
 def _seed(number: int, flow: FlowRequest) -> int:
@@ -127,7 +127,7 @@ def _seed(number: int, flow: FlowRequest) -> int:
 
 BENCHMARK = probe(
     "nccl_flows",
-    "NCCL sends between GPUs of many hosts at the same time, by whatever way NCCL takes",
+    "NCCL sends between GPUs of many hosts at the same time, on the routes that NCCL chooses",
     "a communicator for each flow; one buffer sent again and again, timed by the receiver's host",
     words="railwright locate --probe nccl --hosts host0,host1",
     case=NcclFlows,

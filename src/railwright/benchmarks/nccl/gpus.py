@@ -23,7 +23,7 @@ from railwright.topology.gpus import nvidia_gpus, why_unusable
 
 AUTO = "auto"
 NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
-GPUS_HELP = "all, the first so many, or by name like gpu2,gpu5"
+GPUS_HELP = "all, a number (the first GPUs), or names like gpu2,gpu5"
 LIBRARY_HELP = f"{AUTO}, or the path of a libnccl.so.2"
 
 _ALL = "all"
@@ -59,7 +59,7 @@ def parse_gpus(least: int) -> Callable[[str], Gpus]:
     """Return a parser of at least `least` GPUs, by number or by name."""
 
     def parse(text: str) -> Gpus:
-        names = _names(text)
+        names = _parse_names(text)
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"{name} is named {names.count(name)} times")
@@ -75,7 +75,7 @@ def parse_gpus(least: int) -> Callable[[str], Gpus]:
     return parse
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_names(text: str) -> tuple[str, ...]:
     """Return the GPUs named in the text, in order; empty for a number, `all` or invalid text."""
     parts = tuple(part.strip() for part in text.split(",")) if len(text) <= _MOST_TEXT else ()
     return parts if all(_GPU.fullmatch(part) for part in parts) else ()
@@ -84,7 +84,7 @@ def _names(text: str) -> tuple[str, ...]:
 def parse_library(text: str) -> str:
     """Parse the path of a library, or return an empty string to search for NCCL. Raises UsageError."""
     if not text or "\0" in text or len(text) > 4096:
-        raise UsageError(f"not a path of a library: {text[:40]!r}")
+        raise UsageError(f"must be the path of a library, got {text[:40]!r}")
     return "" if text == AUTO else text
 
 
@@ -94,10 +94,10 @@ def path(job: AnyJob) -> str:
     return f"{gpus[0].id}>{gpus[-1].id}" if gpus else "gpu0>gpu1"
 
 
-def waived(job: AnyJob, least: int) -> str:
+def waiver_reason(job: AnyJob, least: int) -> str:
     """Return the reason why the launch cannot run, as far as known without loading libraries, or an empty string."""
     asked, library = job.options.gpus, job.options.library
-    reason = _find_problem(job, asked.names) if asked.names else gpu_job.waived(job, asked.first or least)
+    reason = _find_problem(job, asked.names) if asked.names else gpu_job.waiver_reason(job, asked.first or least)
     if not reason and library and not Path(library).exists():
         return f"there is no NCCL at {library}"
     return reason
@@ -107,11 +107,11 @@ def _find_problem(job: AnyJob, names: tuple[str, ...]) -> str:
     """Return the reason why named GPUs cannot be used, or an empty string."""
     found = {gpu.id: gpu for gpu in nvidia_gpus(job.topology)}
     if not found:
-        return gpu_job.waived(job)
+        return gpu_job.waiver_reason(job)
     return "; ".join(why for name in names if (why := why_unusable(found[name])))
 
 
-def opened(rank: AnyRank) -> tuple[cuda.Device, Library]:
+def open_gpu_and_nccl(rank: AnyRank) -> tuple[cuda.Device, Library]:
     """Open this rank's GPU and NCCL. Raises Unavailable on all ranks if one of them lacks either. Collective."""
     rank.step("CUDA")
     device = open_on_all_ranks(rank, lambda: cuda.Device(rank.job.find_gpu(rank.comm.rank).address))
@@ -119,17 +119,17 @@ def opened(rank: AnyRank) -> tuple[cuda.Device, Library]:
     return device, open_on_all_ranks(rank, lambda: Library(rank.job.options.library))
 
 
-def connected(rank: AnyRank, device: cuda.Device, library: Library) -> Team:
+def connect_ranks(rank: AnyRank, device: cuda.Device, library: Library) -> Team:
     """Connect all ranks, each a process with a GPU, in a communicator. Collective."""
     rank.step("ncclCommInitRank")
     unique_id = rank.comm.bcast(library.unique_id() if rank.index == 0 else b"")
     return Team(library, [device], "all_reduce", unique_id, comm=rank.comm)
 
 
-def widen(job: AnyJob, rank: int | None) -> str:
+def bind_near_gpu(job: AnyJob, rank: int | None) -> str:
     """Bind this process to all CPUs near its rank's GPU (or the job's, without a rank), and return them as text.
 
-    NCCL's own threads need CPUs beside the first thread's, as in nccl-tests, which is not bound.
+    NCCL's own threads need other CPUs than the first thread's. nccl-tests is not bound either.
     """
     near = () if rank is None else job.list_gpu_cpus(job.find_gpu(rank))
     cpus = near or job.cpus

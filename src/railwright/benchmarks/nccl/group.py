@@ -65,8 +65,8 @@ class Group:
         self.algorithm, self.protocol = case.algorithm or FREE, case.protocol or FREE
         self.largest_bytes = self.least_bytes = 0
         self.allocated_by = ""
-        self.cpus = gpus.widen(self.job, None if self.threads else rank.index)
-        devices, self.library = self._together(self._open)
+        self.cpus = gpus.bind_near_gpu(self.job, None if self.threads else rank.index)
+        devices, self.library = self._run_on_all(self._open)
         self.team = self._connect(devices)
         self._wants_evidence = self.job.options.evidence
         self._log = SwitchedLog(self.library, rank.scratch, rank.index)
@@ -75,7 +75,7 @@ class Group:
         """Return every process's value, in order."""
         return [value] if self.threads else self.rank.comm.allgather(value)
 
-    def _together(self, work: Callable[[], Done]) -> Done:
+    def _run_on_all(self, work: Callable[[], Done]) -> Done:
         """Run this process's part of the work. Raises Refused in all processes if one was refused. Collective."""
         done, refusal = [], ""
         try:
@@ -99,7 +99,7 @@ class Group:
         self.rank.step("ncclCommInitRank")
         comm = None if self.threads else self.rank.comm
         unique_id = self._gather(self.library.unique_id() if self.rank.index == 0 else b"")[0]
-        return self._together(lambda: nccl.Team(self.library, devices, self.operation, unique_id, comm=comm))
+        return self._run_on_all(lambda: nccl.Team(self.library, devices, self.operation, unique_id, comm=comm))
 
     def _refusal(self, error: CannotJudge) -> str:
         """Return NCCL's refusal of a forced setting as text; raises the error itself for faults."""
@@ -109,7 +109,7 @@ class Group:
         return error.message
 
     def free_bytes(self) -> int:
-        """Return the free memory of the GPU that has least."""
+        """Return the free memory of the GPU with the least."""
         return int(min(self._gather(min(device.free_bytes() for device in self.team.devices))))
 
     def allocate(self, sizes: tuple[Size, ...], most_bytes: int) -> None:
@@ -118,7 +118,7 @@ class Group:
         self.least_bytes = min([*asked, sizes[0].size_bytes])
         self.largest_bytes = max([*asked, *(size.size_bytes for size in sizes)])
         self.rank.step(f"allocate 2 x {format_size(self.largest_bytes)}")
-        self.allocated_by = self._together(self._allocate)
+        self.allocated_by = self._run_on_all(self._allocate)
 
     def _allocate(self) -> str:
         if self.buffers == "symmetric" and gpus.nvls_is_off() and self.library.code > _NEWEST_READ:
@@ -126,14 +126,14 @@ class Group:
         return self.team.allocate(self.largest_bytes, self.buffers)
 
     def warm(self) -> None:
-        """Warm up with an operation of each power of two times the least size, out of place."""
+        """Warm up with an operation of each power of two times the minimum size, out of place."""
         size_bytes = self.least_bytes
         while size_bytes <= self.largest_bytes:
             self.rank.step(f"warm up {format_size(size_bytes)}")
             size = options.round_size(self.operation, size_bytes, self.team.ranks)
             if size.size_bytes <= self.largest_bytes:
                 with contextlib.suppress(Refused):
-                    self._together(functools.partial(self.team.warm, self._make_operation(size, OUT_OF_PLACE)))
+                    self._run_on_all(functools.partial(self.team.warm, self._make_operation(size, OUT_OF_PLACE)))
             size_bytes *= 2
 
     def measure(self, size: Size, placement: str) -> Point:
@@ -141,7 +141,7 @@ class Group:
         what = self._make_operation(size, placement)
         self._prepare(what)
         with self._log.written() if self._wants_evidence else contextlib.nullcontext():
-            self._together(lambda: self.team.once(what))
+            self._run_on_all(lambda: self.team.once(what))
         wrong = self._count_wrong(what)
         evidence = self._evidence()
         samples = options.count_samples(size.size_bytes)
@@ -152,7 +152,7 @@ class Group:
         return Point(size, placement, mean, tuple(count for _, count in everyone), evidence)
 
     def _make_operation(self, size: Size, placement: str) -> nccl.Operation:
-        return self.team.what(
+        return self.team.describe_operation(
             size.floats,
             (size.sent_bytes, size.received_bytes, self.largest_bytes),
             in_place=placement == IN_PLACE,

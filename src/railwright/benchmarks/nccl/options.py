@@ -13,7 +13,7 @@ from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.nccl import gpus as nccl_gpus
 from railwright.benchmarks.nccl.gpus import AUTO, GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
 from railwright.benchmarks.options import Options, choice, option, yes_or_no
-from railwright.busbw import DIVIDED, busbw_factor
+from railwright.busbw import PER_RANK_COUNTED, busbw_factor
 from railwright.units import GIB, MIB, parse_sizes
 
 FREE = "free"
@@ -81,7 +81,7 @@ class NcclOptions(Options, frozen=True):
     buffers: tuple[str, ...] = option(
         "plain", "plain, registered, symmetric (windows, NCCL 2.27)", choice("plain", "registered", "symmetric")
     )
-    evidence: bool = option("yes", "yes: read NCCL's choice from its own log of an untimed operation; no", yes_or_no)
+    evidence: bool = option("yes", "yes: read NCCL's choice from its own log of an untimed operation; or no", yes_or_no)
     library: str = option(AUTO, LIBRARY_HELP, parse_library)
 
 
@@ -97,7 +97,7 @@ class ForcedOptions(NcclOptions, frozen=True):
 
 
 class Way(Case, frozen=True, kw_only=True):
-    """The parameters that a launch varies. Algorithm and protocol are named if one of several was forced."""
+    """The parameters that a launch varies. Algorithm and protocol are named unless their option is `free` alone."""
 
     launched: str
     ranks_in: str
@@ -154,7 +154,7 @@ def sizes(operation: str, asked: tuple[int, ...], ranks: int) -> tuple[Size, ...
 
 def round_size(operation: str, size_bytes: int, ranks: int) -> Size:
     """Round a size down as nccl-tests does, to at least one float or one multiple of 16 bytes for each rank."""
-    if operation not in DIVIDED:
+    if operation not in PER_RANK_COUNTED:
         count = max(1, size_bytes // FLOAT_BYTES)
         whole = count * FLOAT_BYTES
         return Size(count, whole, whole, whole)
@@ -183,14 +183,14 @@ def plan(operation: str, job: NcclJob) -> Plan:
         seconds=seconds,
         memory_bytes=job.ranks * _HOST_BYTES,
         moved_bytes=moved,
-        waived=waived(job),
+        waived=waiver_reason(job),
         longest_step_s=min(seconds, _FOURFOLD * longest_s),
     )
 
 
-def waived(job: NcclJob) -> str:
+def waiver_reason(job: NcclJob) -> str:
     """Return the reason why the launch cannot run, as far as known without loading libraries."""
-    reason = nccl_gpus.waived(job, _LEAST_GPUS)
+    reason = nccl_gpus.waiver_reason(job, _LEAST_GPUS)
     algorithm = job.case.algorithm
     if not reason and algorithm.startswith("NVLS") and nccl_gpus.nvls_is_off():
         needs = "" if algorithm == "NVLS" else f"{algorithm} needs NVLS: "

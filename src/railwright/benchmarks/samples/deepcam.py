@@ -72,22 +72,23 @@ def _plan(job: SampleJob) -> Plan:
     paced = sum(options.samples / pace for pace in options.pace)
     once = (1 + len(options.pace)) * total / _READ_BYTES_PER_S + paced
     made = total / _MADE_BYTES_PER_S if own else 0.0
-    files = f"{options.samples} files of {format_size(size)} of each of {job.ranks} ranks in a folder of its own"
+    files = f"{options.samples} files of {format_size(size)} for each of {job.ranks} ranks in a new folder"
     return Plan(
         path=_path(job, "cold"),
         seconds=3 + made + total / _READ_BYTES_PER_S + options.passes * caches * once,
         memory_bytes=job.ranks * (options.prefetch + 3) * size,
         moved_bytes=total * (1 + options.passes * caches * (1 + len(options.pace))),
         files=(f"{files} in {options.directory}",) if own else (),
-        waived=_lacking(job) or (room_problem(options.directory, total) if own else _folder_problem(options.files)),
+        waived=_find_missing(job)
+        or (room_problem(options.directory, total) if own else _folder_problem(options.files)),
         longest_step_s=10 + made + once,
     )
 
 
-def _lacking(job: SampleJob) -> str:
+def _find_missing(job: SampleJob) -> str:
     if importlib.util.find_spec("h5py") is None:
         return "h5py is not installed: pip install 'railwright[samples]'"
-    return gpu_job.waived(job) if job.case.reader in ON_GPU else ""
+    return gpu_job.waiver_reason(job) if job.case.reader in ON_GPU else ""
 
 
 def _folder_problem(folder: str) -> str:
@@ -128,15 +129,15 @@ def _run(rank: SampleRank) -> Iterator[Result]:
     rank.step("loading h5py")
     from railwright.benchmarks.samples.source import open_source
 
-    def measured_here() -> Iterator[Result]:
+    def measure_here() -> Iterator[Result]:
         with contextlib.ExitStack() as stack:
             source = open_source(rank, stack)
-            yield from _measure(open_on_all_ranks(rank, lambda: _opened(rank, stack, source)), blank)
+            yield from _measure(open_on_all_ranks(rank, lambda: _open_reader(rank, stack, source)), blank)
 
-    yield from waive_unavailable(rank, blank, measured_here())
+    yield from waive_unavailable(rank, blank, measure_here())
 
 
-def _opened(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _Work:
+def _open_reader(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _Work:
     """Open the reader with its slots. Raises CannotJudge if it cannot read these files."""
     from railwright.benchmarks.samples import readers
 
@@ -159,7 +160,7 @@ def _opened(rank: SampleRank, stack: contextlib.ExitStack, source: Source) -> _W
         seen = Evidence(claim=_ROUTE, value="pinned buffers", seen="Railwright's own reads and copies")
         return _Work(rank, source, reader, (seen,), files=files)
     rank.step("cuFile for gds")
-    reader.by_cufile(stack, rank.scratch, source.samples)
+    reader.use_cufile(stack, rank.scratch, source.samples)
     watch, sample = Watch(rank.scratch, write=False), source.samples[0]
     reader.read(sample, 0)
     seen = route_evidence(watch.end(reader.operations(sample), sample.size_bytes))
@@ -186,25 +187,25 @@ def _measure(work: _Work, blank: Result) -> Iterator[Result]:
         varied: dict[str, Scalar] = {"cache": cache} if rank.job.case.reader == LIBRARY else {}
         rank.step(f"{blank.benchmark} {rank.job.case.reader}: every byte is checked")
         try:
-            open_on_all_ranks(rank, partial(_prepared, work, cache))
+            open_on_all_ranks(rank, partial(_prepare_cache, work, cache))
         except Unavailable as error:
             if rank.index == 0:
                 yield waived(at, error.message, varied)
             continue
-        wrong = _checked(work)
+        wrong = _check_samples(work)
         rank.step(f"{blank.benchmark} {rank.job.case.reader} {cache}")
         found: dict[float, list[_Pass]] = {}
         for _ in range(options.passes):
             for pace in (0.0, *options.pace):
-                _prepared(work, cache)
-                found.setdefault(pace, []).append(_pass(work, pace))
+                _prepare_cache(work, cache)
+                found.setdefault(pace, []).append(_run_pass(work, pace))
         if rank.index == 0:
             for pace, passes in found.items():
                 yield from _results(work, at, varied, pace, passes, wrong)
 
 
-def _prepared(work: _Work, cache: str) -> bool:
-    """Prepare the page cache with all files or none; report whether it worked."""
+def _prepare_cache(work: _Work, cache: str) -> bool:
+    """Make all files hot or cold in the page cache, and return True. Raises CannotJudge for h5py if that fails."""
     try:
         for file in work.files:
             file.prepare(cache)
@@ -230,7 +231,7 @@ class _Pass:
         return max(one.elapsed_s for one in self.of_ranks)
 
 
-def _checked(work: _Work) -> tuple[int, int]:
+def _check_samples(work: _Work) -> tuple[int, int]:
     """Return the checked and wrong bytes of all ranks. Collective."""
     from railwright.benchmarks.samples.pipeline import deliver
 
@@ -246,9 +247,9 @@ def _checked(work: _Work) -> tuple[int, int]:
     return sum(one[0] for one in every), sum(one[1] for one in every)
 
 
-def _pass(work: _Work, pace: float) -> _Pass:
+def _run_pass(work: _Work, pace: float) -> _Pass:
     """Run a pass that all ranks begin together, and check the slots' content afterwards. Collective."""
-    from railwright.benchmarks.samples.pipeline import Consumer, alone, deliver
+    from railwright.benchmarks.samples.pipeline import Consumer, deliver, read_alone
 
     samples, consumer = work.source.samples, Consumer(pace)
     work.reader.poison()
@@ -256,7 +257,7 @@ def _pass(work: _Work, pace: float) -> _Pass:
     if pace:
         done = deliver(work.reader, samples, work.slots, consumer)
     else:
-        done = alone(work.reader, samples, consumer.last, work.slots)
+        done = read_alone(work.reader, samples, consumer.last, work.slots)
     wrong = sum(work.source.wrong_bytes(work.reader, sample, slot) for slot, sample in consumer.last.items())
     looked = sum(sample.size_bytes for sample in consumer.last.values())
     every = work.rank.comm.allgather((done, work.source.size_bytes, len(samples), wrong, looked))
@@ -285,7 +286,7 @@ def _results(
         "passes": len(passes),
         "last_done_s": seconds,
         "first_done_s": statistics.median(min(rank.elapsed_s for rank in one.of_ranks) for one in passes),
-        "software": _software(),
+        "software": _describe_software(),
     }
     if at.parameters["reader"] != LIBRARY:
         settings |= {"io_threads": options.io_threads, "block_bytes": options.block}
@@ -293,11 +294,11 @@ def _results(
     if "cache" in varied:
         evidence = (work.files[0].evidence(str(varied["cache"])), *evidence)
     if pace:
-        starved, full = _share(passes, "starved_s"), _share(passes, "full_s")
+        starved, full = _median_time_share(passes, "starved_s"), _median_time_share(passes, "full_s")
         parameters |= {"part": DELIVERED, "pace": pace, "prefetch": options.prefetch}
         settings |= {"starved_share": starved, "reader_waits_share": full}
-        told = f"the consumer {starved:.0%}, the reader {full:.0%}".replace("%", " %")
-        evidence += (Evidence(claim="waiting", value=told, seen="clocks around each wait, of all ranks' time"),)
+        waiting = f"the consumer {starved:.0%}, the reader {full:.0%}".replace("%", " %")
+        evidence += (Evidence(claim="waiting", value=waiting, seen="clocks around each wait, of all ranks' time"),)
     done = replace(
         failed_if(at, work.trouble),
         settings=settings,
@@ -313,14 +314,14 @@ def _results(
     yield complete(done, rates, "operations_per_s", varied={**parameters, "counted": "samples"})
 
 
-def _software() -> str:
+def _describe_software() -> str:
     from railwright.benchmarks.samples import hdf5_files
 
     return hdf5_files.VERSION
 
 
-def _share(passes: Sequence[_Pass], name: str) -> float:
-    """Return the median pass's share of all ranks' time."""
+def _median_time_share(passes: Sequence[_Pass], name: str) -> float:
+    """Return the share of all ranks' time that the field `name` of their times took, as the median of the passes."""
     shares: list[float] = []
     for one in passes:
         spent = sum(getattr(rank, name) for rank in one.of_ranks)

@@ -54,7 +54,7 @@ def make(path: str, dataset: str, shape: Sequence[int], buffer: Buffer, seed: in
                        alignment_interval=_ALIGNMENT) as file:  # fmt: skip
             file.create_dataset(dataset, data=values)
 
-    answered("a test file", write)
+    call_h5py("a test file", write)
 
 
 def view(buffer: Buffer, start: int, size_bytes: int) -> Any:  # noqa: ANN401 - numpy's array
@@ -63,16 +63,16 @@ def view(buffer: Buffer, start: int, size_bytes: int) -> Any:  # noqa: ANN401 - 
     return np.ctypeslib.as_array(kind.from_address(buffer.address + start))
 
 
-def look(path: str, fd: int, direct_fd: int, dataset: str) -> Sample:
+def inspect_file(path: str, fd: int, direct_fd: int, dataset: str) -> Sample:
     """Inspect a file. Raises CannotJudge if it is truncated or inconsistent, or does not itself hold the dataset."""
-    return answered(path, lambda: _look(path, fd, direct_fd, dataset))
+    return call_h5py(path, lambda: _inspect_file(path, fd, direct_fd, dataset))
 
 
-def _look(name: str, fd: int, direct_fd: int, dataset: str) -> Sample:
+def _inspect_file(name: str, fd: int, direct_fd: int, dataset: str) -> Sample:
     with h5py.File(name, "r", locking=False) as file:
         found = file.get(dataset)
         if not isinstance(found, h5py.Dataset):
-            known = [key for key, value in _some(file) if isinstance(value, h5py.Dataset)]
+            known = [key for key, value in _list_first_members(file) if isinstance(value, h5py.Dataset)]
             hint = f"it has {', '.join(known)}: dataset=..." if known else "name one by dataset=..."
             raise CannotJudge(f"{name} has no dataset {dataset!r}", hint=hint)
         if found.file.filename != file.filename or found.is_virtual or found.external:
@@ -91,7 +91,7 @@ def _look(name: str, fd: int, direct_fd: int, dataset: str) -> Sample:
         return Sample(name, fd, direct_fd, size, -1 if at is None else at, _LAYOUTS.get(layout, "pieces"), like)
 
 
-def _some(file: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+def _list_first_members(file: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
     """List the first few members of the file and its groups by path."""
     found: list[tuple[str, Any]] = []
     for key in list(file)[:8]:
@@ -110,11 +110,11 @@ def read_into(sample: Sample, dataset: str, values: Any) -> None:  # noqa: ANN40
         with h5py.File(sample.path, "r", locking=False) as file:
             file[dataset].read_direct(values.view(kind).reshape(shape))
 
-    answered(sample.path, read)
+    call_h5py(sample.path, read)
 
 
-def answered(name: str, ask: Callable[[], Answer]) -> Answer:
-    """Return the result of a call to h5py; raises its errors as CannotJudge in one line."""
+def call_h5py(name: str, ask: Callable[[], Answer]) -> Answer:
+    """Return the result of a call to h5py. Raises its errors as CannotJudge with one line of text."""
     try:
         return ask()
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:

@@ -21,7 +21,7 @@ _FASTEST = 1e6
 _MOST_PACES = 8
 
 
-def _shape(text: str) -> tuple[int, ...]:
+def _parse_shape(text: str) -> tuple[int, ...]:
     """Parse `768x1152x16`. Raises UsageError."""
     parts = text.split("x")
     are_numbers = all(len(part) < 11 and part.isascii() and part.isdecimal() for part in parts)
@@ -33,7 +33,7 @@ def _shape(text: str) -> tuple[int, ...]:
     return shape
 
 
-def _paces(text: str) -> tuple[float, ...]:
+def _parse_paces(text: str) -> tuple[float, ...]:
     """Parse samples per second, each above 0. Raises UsageError."""
     found = []
     for part in text.split(","):
@@ -42,8 +42,8 @@ def _paces(text: str) -> tuple[float, ...]:
         except ValueError:
             pace = math.nan
         if not 0.001 <= pace <= _FASTEST:
-            hint = f"a number from 0.001 to {_FASTEST:g}"
-            raise UsageError(f"not samples per second: {part.strip()[:40]!r}", hint=hint)
+            hint = f"give a number from 0.001 to {_FASTEST:g}"
+            raise UsageError(f"must be samples per second, got {part.strip()[:40]!r}", hint=hint)
         found.append(pace)
     if len(found) > _MOST_PACES:
         raise UsageError(f"at most {_MOST_PACES} paces are allowed, got {len(found)}")
@@ -53,11 +53,11 @@ def _paces(text: str) -> tuple[float, ...]:
 class SampleOptions(Options, frozen=True):
     """Options of the ranks' samples and readers, and of the consumer's pace."""
 
-    files: str = option(OWN, f"a folder of your HDF5 files, one sample in each, or {OWN}: some are made", str)
+    files: str = option(OWN, f"a folder of your HDF5 files, one sample in each, or {OWN} to make files", str)
     dataset: str = option("climate/data", "the dataset of each file that is the sample", str)
-    directory: str = option(".", "a folder on the file system to measure, for files that are made", str)
-    shape: tuple[int, ...] = option("768x1152x16", "the shape of a sample that is made, of float32", _shape)
-    samples: int = option("16", "samples of each rank", whole_number(_MOST_SAMPLES))
+    directory: str = option(".", "a folder on the file system to measure, for generated files", str)
+    shape: tuple[int, ...] = option("768x1152x16", "the shape of a generated sample of float32", _parse_shape)
+    samples: int = option("16", "samples per rank", whole_number(_MOST_SAMPLES))
     reader: tuple[str, ...] = option(
         ",".join(READERS),
         f"{LIBRARY} (to host memory), {DIRECT} (past the page cache), {BOUNCE} (to a GPU, through pinned memory), "
@@ -67,10 +67,10 @@ class SampleOptions(Options, frozen=True):
     cache: tuple[str, ...] = option(
         "cold", f"for {LIBRARY}: cold (not in the page cache), hot, or both", choice("cold", "hot")
     )
-    pace: tuple[float, ...] = option("16", "samples a second that each rank's consumer takes, like 16,64", _paces)
+    pace: tuple[float, ...] = option("16", "samples a second that each rank's consumer takes, like 16,64", _parse_paces)
     prefetch: int = option("2", "samples that are read ahead", whole_number(1024))
-    io_threads: int = option("4", "reads of one sample at the same time", whole_number(256))
-    block: int = option("1M", "one read, but for h5py's", parse_size)
+    io_threads: int = option("4", "concurrent reads of one sample", whole_number(256))
+    block: int = option("1M", "size of one read, except h5py's", parse_size)
     passes: int = option("3", "passes over all samples at each point", whole_number(1000))
     ranks: int = option("1", "ranks without --hosts; each reads samples of its own", whole_number(_MOST_RANKS))
 

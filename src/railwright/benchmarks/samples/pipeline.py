@@ -42,7 +42,7 @@ class Consumer:
         time.sleep(max(0.0, self._done - now))
 
 
-def alone(reader: Reader, samples: Sequence[Sample], last: dict[int, Sample], slots: int) -> Delivered:
+def read_alone(reader: Reader, samples: Sequence[Sample], last: dict[int, Sample], slots: int) -> Delivered:
     """Run the reader without a consumer; `last` receives the sample in each slot."""
     began = time.perf_counter()
     for number, sample in enumerate(samples):

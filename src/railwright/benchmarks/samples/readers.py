@@ -32,7 +32,7 @@ def first_block(sample: Sample) -> int:
 
 
 def slot_bytes(samples: Sequence[Sample]) -> int:
-    """Return the room for each sample in a slot."""
+    """Return the size of a slot: the largest sample with the file blocks at both of its ends, in whole blocks."""
     most = max(sample.size_bytes for sample in samples) + 2 * _ALIGNMENT
     return most + -most % _ALIGNMENT
 
@@ -141,7 +141,7 @@ class GpuReader:
         """Read through Railwright's own pinned buffers from now on."""
         self._through = stack.enter_context(PinnedBuffer(self._buffer.device, self._block * len(self._cpus)))
 
-    def by_cufile(self, stack: contextlib.ExitStack, folder: Path, samples: Sequence[Sample]) -> None:
+    def use_cufile(self, stack: contextlib.ExitStack, folder: Path, samples: Sequence[Sample]) -> None:
         """Read by GPUDirect Storage alone from now on. Raises CannotJudge or NativeError if cuFile refuses."""
         first, *others = samples
         self._through = driver = stack.enter_context(CuFile(folder, "gds", first.direct_fd, self._buffer))

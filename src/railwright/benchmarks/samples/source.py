@@ -55,7 +55,7 @@ class Source:
         return 0 if reader.checksum(sample, slot) == self.checksums[number] else sample.size_bytes
 
 
-def users_files(folder: str) -> list[Path]:
+def list_users_files(folder: str) -> list[Path]:
     """List a folder's HDF5 files by name. Raises CannotJudge, OSError."""
     found = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in _ENDINGS and path.is_file())
     if not found:
@@ -68,13 +68,13 @@ def open_source(rank: SampleRank, stack: contextlib.ExitStack) -> Source:
     options = rank.job.options
     if options.files != OWN:
         rank.step(f"reading the metadata of the files in {options.files}")
-        return open_on_all_ranks(rank, lambda: _users(rank, stack))
+        return open_on_all_ranks(rank, lambda: _open_users_samples(rank, stack))
     rank.step(f"making {options.samples} samples in {options.directory}")
     folder = stack.enter_context(shared_folder(rank, options.directory))
-    return open_on_all_ranks(rank, lambda: _made(rank, stack, folder))
+    return open_on_all_ranks(rank, lambda: _make_samples(rank, stack, folder))
 
 
-def _made(rank: SampleRank, stack: contextlib.ExitStack, folder: int) -> Source:
+def _make_samples(rank: SampleRank, stack: contextlib.ExitStack, folder: int) -> Source:
     options = rank.job.options
     first = SEED + rank.index * options.samples
     seeds = tuple(range(first, first + options.samples))
@@ -83,26 +83,26 @@ def _made(rank: SampleRank, stack: contextlib.ExitStack, folder: int) -> Source:
         for number, seed in enumerate(seeds):
             path = f"/proc/self/fd/{folder}/f{number}"
             hdf5_files.make(path, options.dataset, options.shape, buffer, seed)
-            samples.append(_opened(path, stack, options.dataset))
+            samples.append(_open_sample(path, stack, options.dataset))
             os.fsync(samples[-1].fd)
     return Source(tuple(samples), seeds, ())
 
 
-def _users(rank: SampleRank, stack: contextlib.ExitStack) -> Source:
+def _open_users_samples(rank: SampleRank, stack: contextlib.ExitStack) -> Source:
     options = rank.job.options
     try:
-        paths = users_files(options.files)
+        paths = list_users_files(options.files)
     except OSError as error:
         raise CannotJudge(f"{options.files} cannot be read: {error.strerror}") from error
     own = paths[rank.index :: rank.size][: options.samples]
     if not own:
         raise CannotJudge(f"{options.files} has {len(paths)} HDF5 files, fewer than the {rank.size} ranks")
-    samples = tuple(_opened(str(path), stack, options.dataset) for path in own)
-    _alike(samples, (options.prefetch + 2) * rank.job.ranks_on_cpus)
+    samples = tuple(_open_sample(str(path), stack, options.dataset) for path in own)
+    _check_alike(samples, (options.prefetch + 2) * rank.job.ranks_on_cpus)
     return Source(samples, (), tuple(_checksum(sample, options.dataset) for sample in samples))
 
 
-def _opened(path: str, stack: contextlib.ExitStack, dataset: str) -> Sample:
+def _open_sample(path: str, stack: contextlib.ExitStack, dataset: str) -> Sample:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, fd)
@@ -113,10 +113,10 @@ def _opened(path: str, stack: contextlib.ExitStack, dataset: str) -> Sample:
         stack.callback(os.close, direct_fd)
     except OSError:
         direct_fd = -1
-    return hdf5_files.look(path, fd, direct_fd, dataset)
+    return hdf5_files.inspect_file(path, fd, direct_fd, dataset)
 
 
-def _alike(samples: Sequence[Sample], copies: int) -> None:
+def _check_alike(samples: Sequence[Sample], copies: int) -> None:
     """Raise CannotJudge for samples of different kinds, or if the copies do not fit in memory."""
     first = samples[0]
     other = next((sample for sample in samples if sample.like != first.like), None)

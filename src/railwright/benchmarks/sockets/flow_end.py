@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 _STAMP = struct.Struct("!IQ")  # sequence number, when it was sent (ns)
-_QUIET_S = 0.3  # a receiver that was told to end waits until nothing has arrived for this long
+_QUIET_S = 0.3  # a stopped receiver waits until nothing has arrived for this long
 _DEADLINE_S = 120.0  # a receiver whose prober died exits by itself
 _LEVEL = {socket.AF_INET: socket.IPPROTO_IP, socket.AF_INET6: socket.IPPROTO_IPV6}
 # Socket options by family (linux/in.h, linux/in6.h).
@@ -50,7 +50,7 @@ def main() -> None:
     role = settings["role"]
     if role.startswith("receive"):
         receive = {"receive_udp": receive_udp, "receive_tcp": receive_tcp}[role]
-        records = receive(settings, _stop_on_sigterm(), _ready)
+        records = receive(settings, _stop_on_sigterm(), _report_ready)
     else:
         records = {"send_udp": send_udp, "send_tcp": send_tcp, "trace": trace}[role](settings)
     for record in records:
@@ -64,11 +64,11 @@ def _stop_on_sigterm() -> threading.Event:
     return asked
 
 
-def _set(sock: socket.socket, option: dict[socket.AddressFamily, int], value: int) -> None:
+def _set_option(sock: socket.socket, option: dict[socket.AddressFamily, int], value: int) -> None:
     sock.setsockopt(_LEVEL[sock.family], option[sock.family], value)
 
 
-def _ready() -> None:
+def _report_ready() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 
@@ -111,7 +111,7 @@ def _udp_sockets(settings: Settings) -> list[socket.socket]:
     sockets = []
     for port in settings["source_ports"]:
         sock = socket.socket(_family(settings), socket.SOCK_DGRAM)
-        _set(sock, _MTU_DISCOVER, _PMTUDISC_PROBE)
+        _set_option(sock, _MTU_DISCOVER, _PMTUDISC_PROBE)
         sock.bind((settings["source"], port))
         # Without a route it stays unconnected, and every packet is refused.
         with contextlib.suppress(OSError):
@@ -199,9 +199,9 @@ def send_tcp(settings: Settings) -> list[Record]:
         round_trips_s = []
         try:
             for _ in range(settings.get("connections_before", 0)):
-                with _connected(settings, port) as sock:
+                with _connect(settings, port) as sock:
                     round_trips_s.append(_round_trip_s(sock))
-            sock = _connected(settings, port)
+            sock = _connect(settings, port)
         except OSError as error:
             found.append({"source_port": port, "error": error.strerror or "timed out"})
             continue
@@ -227,7 +227,7 @@ def send_tcp(settings: Settings) -> list[Record]:
     return found
 
 
-def _connected(settings: Settings, port: int) -> socket.socket:
+def _connect(settings: Settings, port: int) -> socket.socket:
     sock = socket.socket(_family(settings), socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # Reset at close: queued data must neither delay the next probe nor leave TIME_WAIT on its ports.
@@ -244,8 +244,8 @@ def _connected(settings: Settings, port: int) -> socket.socket:
 
 def _round_trip_s(sock: socket.socket) -> float:
     """Return the round trip of a new connection: the kernels' answer to its first packet, without a process."""
-    told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT_AT + 4)
-    return float(struct.unpack_from("=I", told, _RTT_AT)[0]) / 1e6
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT_AT + 4)
+    return float(struct.unpack_from("=I", info, _RTT_AT)[0]) / 1e6
 
 
 def trace(settings: Settings) -> list[Record]:
@@ -253,7 +253,7 @@ def trace(settings: Settings) -> list[Record]:
     hops: dict[socket.socket, list[str | None]] = {sock: [] for sock in _udp_sockets(settings)}
     going = set(hops)
     for sock in hops:
-        _set(sock, _RECVERR, 1)
+        _set_option(sock, _RECVERR, 1)
     for ttl in range(1, settings["max_hops"] + 1):
         answers = _ask_hop(going, ttl)
         for sock in list(going):
@@ -274,7 +274,7 @@ def _ask_hop(sockets: set[socket.socket], ttl: int) -> dict[socket.socket, tuple
     for _ in range(_TRACE_TRIES):
         silent = sockets - found.keys()
         for sock in silent:
-            _set(sock, _HOP_LIMIT, ttl)
+            _set_option(sock, _HOP_LIMIT, ttl)
             for _ in range(2):  # a pending error of an earlier packet is reported instead of sending
                 with contextlib.suppress(OSError):
                     sock.send(mark)
@@ -282,7 +282,7 @@ def _ask_hop(sockets: set[socket.socket], ttl: int) -> dict[socket.socket, tuple
         end = time.monotonic() + _TRACE_WAIT_S
         while silent and time.monotonic() < end:
             for sock in list(silent):
-                if (answer := _answer(sock, mark)) is not None:
+                if (answer := _read_answer(sock, mark)) is not None:
                     found[sock] = answer
                     silent.discard(sock)
             time.sleep(0.001)
@@ -291,7 +291,7 @@ def _ask_hop(sockets: set[socket.socket], ttl: int) -> dict[socket.socket, tuple
     return found
 
 
-def _answer(sock: socket.socket, mark: bytes) -> tuple[str, bool] | None:
+def _read_answer(sock: socket.socket, mark: bytes) -> tuple[str, bool] | None:
     expected = _LEVEL[sock.family], _RECVERR[sock.family]
     try:
         data, extra, _, _ = sock.recvmsg(64, 512, _MSG_ERRQUEUE | socket.MSG_DONTWAIT)
@@ -307,7 +307,7 @@ def _answer(sock: socket.socket, mark: bytes) -> tuple[str, bool] | None:
 
 
 def _offender(body: bytes) -> str:
-    """The address in a struct sockaddr_in or sockaddr_in6."""
+    """Return the address in a struct sockaddr_in or sockaddr_in6."""
     if struct.unpack_from("@H", body)[0] == socket.AF_INET6:
         return socket.inet_ntop(socket.AF_INET6, body[8:24])
     return socket.inet_ntop(socket.AF_INET, body[4:8])

@@ -66,7 +66,7 @@ def _plan(job: FlowsJob) -> Plan:
 
 
 @dataclass
-class _Sent:
+class _SentFlow:
     """A flow as its sender knows it."""
 
     flow: FlowRequest
@@ -82,25 +82,25 @@ class _Sent:
 
 def _run(rank: FlowsRank) -> Iterator[Result]:
     for number, flows in enumerate(rank.job.case.rounds):
-        yield from _round(rank, number, flows)
+        yield from _run_round(rank, number, flows)
 
 
-def _round(rank: FlowsRank, number: int, flows: tuple[FlowRequest, ...]) -> Iterator[Result]:
+def _run_round(rank: FlowsRank, number: int, flows: tuple[FlowRequest, ...]) -> Iterator[Result]:
     case = rank.job.case
-    mine = [_Sent(flow) for flow in flows if flow.source == rank.index]
+    mine = [_SentFlow(flow) for flow in flows if flow.source == rank.index]
     addresses = sorted({flow.destination_address for flow in flows if flow.destination == rank.index})
     rank.step(f"round {number + 1}: which way each port takes")
-    _each(mine, lambda one: _choose(case, one))
+    _run_each(mine, lambda one: _choose_port(case, one))
     rank.meet()
     sending = [one for one in mine if one.port is not None]
     with _Receiver(receive_udp, addresses, case) as packets, _Receiver(receive_tcp, addresses, case) as streams:
         rank.meet()
         if case.packets:
             rank.step(f"round {number + 1}: packets")
-            _each(sending, lambda one: _send_packets(case, one))
+            _run_each(sending, lambda one: _send_packets(case, one))
             rank.meet()
         rank.step(f"round {number + 1}: streams")
-        _each(sending, lambda one: _send_stream(case, one))
+        _run_each(sending, lambda one: _send_stream(case, one))
         rank.meet()
     rank.meet()  # an open listener would not answer traces of the next round
     for one in mine:
@@ -110,7 +110,7 @@ def _round(rank: FlowsRank, number: int, flows: tuple[FlowRequest, ...]) -> Iter
         heard.setdefault((address, record["source_address"], record["source_port"]), {}).update(record)
     for (address, source, port), record in heard.items():
         long = record.get("sizes", {}).get(case.long_bytes, 0)
-        told: dict[str, Scalar] = {
+        settings: dict[str, Scalar] = {
             "destination_address": address,
             "source_address": source,
             "source_port": port,
@@ -119,10 +119,10 @@ def _round(rank: FlowsRank, number: int, flows: tuple[FlowRequest, ...]) -> Iter
             "received_bytes": record.get("received_bytes", 0),
         }
         rate = record.get("bandwidth_bytes_per_s")
-        yield _record(number, "received", () if rate is None else (rate,), told)
+        yield _record(number, "received", () if rate is None else (rate,), settings)
 
 
-def _describe(one: _Sent) -> dict[str, Scalar]:
+def _describe(one: _SentFlow) -> dict[str, Scalar]:
     ways = ";".join(f"{port}={','.join(names)}" for port, names in one.ways.items())
     return {
         "flow": one.flow.number,
@@ -142,18 +142,18 @@ def _record(number: int, end: str, samples: tuple[float, ...], told: dict[str, S
     return msgspec.structs.replace(blank, samples=samples, summary=summary)
 
 
-def _each(flows: list[_Sent], work: Callable[[_Sent], None]) -> None:
+def _run_each(flows: list[_SentFlow], work: Callable[[_SentFlow], None]) -> None:
     with ThreadPoolExecutor(max(1, len(flows))) as executor:
         list(executor.map(work, flows))
 
 
-def _settings(one: _Sent, ports: list[int], **more: float) -> Settings:
+def _settings(one: _SentFlow, ports: list[int], **more: float) -> Settings:
     flow = one.flow
     ends = {"source": flow.source_address, "destination": flow.destination_address, "port": PORT}
     return {**ends, "source_ports": ports, **more}
 
 
-def _choose(case: Flows, one: _Sent) -> None:
+def _choose_port(case: Flows, one: _SentFlow) -> None:
     """Find a source port that takes the wanted path."""
     ports = list(range(FIRST_SOURCE_PORT, FIRST_SOURCE_PORT + case.source_ports))
     if not case.names:
@@ -175,26 +175,26 @@ def _choose(case: Flows, one: _Sent) -> None:
         one.trouble = "no port takes this path" if there else NO_WAY
 
 
-def _send_packets(case: Flows, one: _Sent) -> None:
+def _send_packets(case: Flows, one: _SentFlow) -> None:
     assert one.port is not None
     try:
         train = {"packets": case.packets, "size_bytes": PACKET_BYTES, "interval_s": _INTERVAL_S}
-        (told,) = send_udp(_settings(one, [one.port], **train))
-        one.sent, one.refused = told["sent"], told["refused"]
+        (sent,) = send_udp(_settings(one, [one.port], **train))
+        one.sent, one.refused = sent["sent"], sent["refused"]
         if case.long_bytes:
             long = {"packets": case.long_packets, "size_bytes": case.long_bytes, "interval_s": case.long_interval_s}
-            (told,) = send_udp(_settings(one, [one.port], **long))
-            one.long_refused = told["refused"]
+            (sent,) = send_udp(_settings(one, [one.port], **long))
+            one.long_refused = sent["refused"]
     except OSError as error:
         one.trouble = error.strerror or str(error)
 
 
-def _send_stream(case: Flows, one: _Sent) -> None:
+def _send_stream(case: Flows, one: _SentFlow) -> None:
     assert one.port is not None
     stream = {"duration_s": case.stream_s, "connect_timeout_s": _CONNECT_S, "connections_before": _CONNECTIONS_BEFORE}
-    (told,) = send_tcp(_settings(one, [one.port], **stream))
-    one.round_trip_s = told.get("round_trip_s")
-    one.trouble = one.trouble or told.get("error", "")
+    (sent,) = send_tcp(_settings(one, [one.port], **stream))
+    one.round_trip_s = sent.get("round_trip_s")
+    one.trouble = one.trouble or sent.get("error", "")
 
 
 class _Receiver:

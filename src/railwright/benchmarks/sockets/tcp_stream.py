@@ -31,7 +31,7 @@ _PATIENCE_S = 20.0
 _CONNECT_S = 5.0
 _MOST_ADDRESSES = 16
 _INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES", "FI_TCP_IFACE")
-"""The variable with which a launch names the interfaces that libraries may use."""
+"""The variables, any of which names the interfaces that libraries may use."""
 _ESTIMATE_BYTES_PER_S, _ESTIMATE_MESSAGE_S = 1e9, 10e-6
 
 
@@ -42,7 +42,7 @@ class SocketOptions(Options, frozen=True):
     pages: tuple[str, ...] = pages_option("small,huge", "messages")
     wait: str = option(
         "auto",
-        "spin, sleep (in the kernel), or auto: spin where each rank has a CPU",
+        "spin, sleep (in the kernel), or auto: spin if each rank has its own CPU",
         single_choice("auto", "spin", "sleep"),
     )
 
@@ -63,7 +63,7 @@ def _spins(job: SocketJob) -> bool:
     return job.options.wait == "spin" or (job.options.wait == "auto" and len(job.cpus) >= job.ranks_on_cpus)
 
 
-def _sent_bytes(job: SocketJob, size: int) -> int:
+def _count_sent_bytes(job: SocketJob, size: int) -> int:
     """Return the payload that rank 0 sends at one size."""
     return size * (sum(pings(job, size)) + WINDOW * sum(windows(job, size)))
 
@@ -87,7 +87,7 @@ def _plan(job: SocketJob) -> Plan:
 
 def _run(rank: SocketRank) -> Iterator[Result]:
     rank.step("connect")
-    with contextlib.closing(_connected(rank)) as connection:
+    with contextlib.closing(_connect(rank)) as connection:
         stream = Stream(connection, starts=rank.index == 0, spins=_spins(rank.job), patience_s=_PATIENCE_S)
         for message in _messages(rank.job):
             rank.step(f"tcp_stream {format_size(message.size_bytes)}, {message.pages} pages")
@@ -111,9 +111,9 @@ def _measure(rank: SocketRank, stream: Stream, message: Message) -> Iterator[Res
         spent = stream.windows(out, into, size, window=WINDOW, warm=warm_windows, iterations=timed)
         # Rank 0 receives no window, and its poison must remain.
         forth = into.verify(_seed(size, 2 if rank.index == 0 else 0), size)
-        seen = transport_evidence(_sent_bytes(rank.job, size), meter.loopback_bytes(), "not lo")
+        seen = transport_evidence(_count_sent_bytes(rank.job, size), meter.loopback_bytes(), "not lo")
     if rank.job.hosts:
-        seen = meter.evidence(comm, rank.job, _sent_bytes(rank.job, size))
+        seen = meter.evidence(comm, rank.job, _count_sent_bytes(rank.job, size))
     checks = comm.gather(sum_checks((back, forth)))
     if checks is None:
         return
@@ -125,7 +125,7 @@ def _measure(rank: SocketRank, stream: Stream, message: Message) -> Iterator[Res
         verification=sum_checks(checks),
         evidence=(seen, lies),
     )
-    blank = check_placement(blank, message.pages, lies, _elsewhere(rank.job, size, seen))
+    blank = check_placement(blank, message.pages, lies, _explain_other_transport(rank.job, size, seen))
     latency: dict[str, Scalar] = {"iterations": trips, "warm_up": warm}
     yield complete(blank, half_trips, "latency_s", settings=blank.settings | latency)
     window: dict[str, Scalar] = {"window": WINDOW, "windows": timed, "warm_up_windows": warm_windows}
@@ -137,43 +137,43 @@ def _seed(size: int, who: int) -> int:
     return 4 * size + who
 
 
-def _elsewhere(job: SocketJob, size: int, seen: Evidence) -> str:
+def _explain_other_transport(job: SocketJob, size: int, seen: Evidence) -> str:
     """Return the reason if the data did not go over TCP; few bytes between hosts prove nothing either way."""
-    if seen.value == "tcp" or (job.hosts and _sent_bytes(job, size) < PROOF_BYTES):
+    if seen.value == "tcp" or (job.hosts and _count_sent_bytes(job, size) < PROOF_BYTES):
         return ""
     return f"a socket was connected, but {seen.seen}"
 
 
 def _settings(rank: SocketRank, stream: Stream) -> dict[str, Scalar]:
-    job, told = rank.job, stream.told()
+    job, connection = rank.job, stream.connection_info()
     cpus = sorted({job.find_cpu(0), job.find_cpu(1)})
     return {
         "wait": "spin" if _spins(job) else "sleep",
         "nodelay": True,
-        "congestion_control": told.congestion_control,
-        "segment_bytes": told.segment_bytes,
-        "retransmits": told.retransmits,
+        "congestion_control": connection.congestion_control,
+        "segment_bytes": connection.segment_bytes,
+        "retransmits": connection.retransmits,
         "cpus": format_cpus(cpus),
         "oversubscribed": len(cpus) < job.ranks_on_cpus,
     }
 
 
-def _connected(rank: SocketRank) -> socket.socket:
+def _connect(rank: SocketRank) -> socket.socket:
     """Connect the ranks, trying rank 1's addresses in turn. Collective."""
     comm = rank.comm
     if rank.index == 1:
-        with _listener() as listener:
+        with _listen() as listener:
             comm.bcast((_addresses(rank.job), listener.getsockname()[1]), root=1)
-            found = _accepted(listener)
+            found = _accept(listener)
     else:
-        found = _reached(*comm.bcast(None, root=1))
+        found = _connect_to_first(*comm.bcast(None, root=1))
     reasons = [reason for reason in comm.allgather("" if isinstance(found, socket.socket) else found) if reason]
     if reasons or isinstance(found, str):
         raise CannotJudge("; ".join(reasons), hint="name the interface that both hosts share: --interfaces")
     return found
 
 
-def _listener() -> socket.socket:
+def _listen() -> socket.socket:
     """Listen on every address of this host, on IPv6 as well if the host has it."""
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):
@@ -181,7 +181,7 @@ def _listener() -> socket.socket:
     return socket.create_server(("", 0), backlog=1)
 
 
-def _accepted(listener: socket.socket) -> socket.socket | str:
+def _accept(listener: socket.socket) -> socket.socket | str:
     listener.settimeout(_CONNECT_S * (_MOST_ADDRESSES + 1))
     try:
         connection, _ = listener.accept()
@@ -191,7 +191,7 @@ def _accepted(listener: socket.socket) -> socket.socket | str:
     return connection
 
 
-def _reached(addresses: list[str], port: int) -> socket.socket | str:
+def _connect_to_first(addresses: list[str], port: int) -> socket.socket | str:
     reasons = []
     for address in addresses:
         try:
@@ -205,7 +205,7 @@ def _reached(addresses: list[str], port: int) -> socket.socket | str:
 
 
 def _addresses(job: SocketJob) -> list[str]:
-    """Return the addresses of this rank's host on the launch's interfaces, or on all but loopback."""
+    """Return the addresses of this host on the launch's interfaces, or on all but loopback; without hosts 127.0.0.1."""
     if not job.hosts:
         return ["127.0.0.1"]
     named = next((value for name in _INTERFACES if (value := os.environ.get(name, "")) not in ("", "all")), "")

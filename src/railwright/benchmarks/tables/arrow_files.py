@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     ranges: tuple[tuple[int, int], ...]
     """(offset, bytes) in file order; adjacent ranges are merged."""
     least_bytes: int
-    """The least memory of the columns according to the file."""
+    """The minimum memory of the columns according to the file."""
 
     @property
     def encoded_bytes(self) -> int:
@@ -71,9 +71,9 @@ def layout(path: str, name: str, wanted: Sequence[str]) -> Layout:
 
 
 def _parquet_layout(path: str, name: str, wanted: Sequence[str], size: int) -> Layout:
-    said = _opened(name, lambda: parquet.read_metadata(path))
+    said = _call_pyarrow(name, lambda: parquet.read_metadata(path))
     schema = said.schema.to_arrow_schema()
-    columns = _columns(name, schema.names, wanted)
+    columns = _choose_columns(name, schema.names, wanted)
     paths = [f"{said.schema.column(index).path}." for index in range(said.num_columns)]
     kept = [index for index, one in enumerate(paths) if any(one.startswith(f"{column}.") for column in columns)]
     ranges, least, rows = [], 0, 0
@@ -91,21 +91,27 @@ def _parquet_layout(path: str, name: str, wanted: Sequence[str], size: int) -> L
         if start < _MAGIC_BYTES or length < 0 or start + length > size - _TAIL_BYTES:
             place = f"{length} bytes at {start} of {size}"
             raise CannotJudge(f"{name} is inconsistent or truncated: a column has {place}")
-    return Layout("parquet", rows, columns, tuple(_joined(sorted(ranges))), max(least, rows * _width(schema, columns)))
+    return Layout(
+        "parquet",
+        rows,
+        columns,
+        tuple(_merge_ranges(sorted(ranges))),
+        max(least, rows * _row_width_bytes(schema, columns)),
+    )
 
 
 def _orc_layout(path: str, name: str, wanted: Sequence[str], size: int) -> Layout:
     """Return the whole file: ORC keeps a stripe's columns together, and pyarrow does not report their place."""
-    file = _opened(name, lambda: orc.ORCFile(path))
+    file = _call_pyarrow(name, lambda: orc.ORCFile(path))
     if wanted:
         raise CannotJudge(f"{name} is an ORC file, of which all columns are read", hint="leave read=... out")
     if file.nrows < 0 or file.content_length > size:
         raise CannotJudge(f"{name} has inconsistent sizes: {file.content_length} bytes of content in {size}")
     columns = tuple(file.schema.names)
-    return Layout("orc", file.nrows, columns, ((0, size),), file.nrows * _width(file.schema, columns))
+    return Layout("orc", file.nrows, columns, ((0, size),), file.nrows * _row_width_bytes(file.schema, columns))
 
 
-def _columns(name: str, there: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+def _choose_columns(name: str, there: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
     for one in wanted:
         if one not in there:
             some = ", ".join(list(there)[:8])
@@ -113,8 +119,8 @@ def _columns(name: str, there: Sequence[str], wanted: Sequence[str]) -> tuple[st
     return tuple(wanted or there)
 
 
-def _width(schema: pa.Schema, columns: Sequence[str]) -> int:
-    """Return the least bytes of a row: whole bytes of the types of fixed width."""
+def _row_width_bytes(schema: pa.Schema, columns: Sequence[str]) -> int:
+    """Return the minimum bytes of a row: the whole bytes of its fixed-width columns."""
     total = 0
     for name in columns:
         kind = schema.field(name).type
@@ -122,7 +128,7 @@ def _width(schema: pa.Schema, columns: Sequence[str]) -> int:
     return total
 
 
-def _joined(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _merge_ranges(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Merge ranges across small holes."""
     start, end = None, 0
     for at, length in ranges:
@@ -136,7 +142,7 @@ def _joined(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield start, end - start
 
 
-def _opened(name: str, opener: Callable[[], Read]) -> Read:
+def _call_pyarrow(name: str, opener: Callable[[], Read]) -> Read:
     try:
         return opener()
     except (OSError, pa.ArrowException) as error:
@@ -189,10 +195,10 @@ class ArrowReader:
                 return orc.ORCFile(source).read()
             return parquet.ParquetFile(source, pre_buffer=ahead).read(columns, is_threaded)
 
-        return _opened(self._name, read)
+        return _call_pyarrow(self._name, read)
 
 
-def difference(table: pa.Table, expected: pa.Table) -> tuple[int, int]:
+def compare_tables(table: pa.Table, expected: pa.Table) -> tuple[int, int]:
     """Compare tables; returns (bytes compared, wrong bytes)."""
     wrong = 0
     if table.column_names != expected.column_names or table.num_rows != expected.num_rows:
@@ -203,16 +209,16 @@ def difference(table: pa.Table, expected: pa.Table) -> tuple[int, int]:
     return expected.nbytes, wrong
 
 
-def independent_read(path: str, name: str, what: Layout) -> pa.Table:
+def read_independently(path: str, name: str, what: Layout) -> pa.Table:
     """Read the same columns by one thread through a mapping, and verify the pages' checksums."""
     if what.format == "orc":
-        return _opened(name, lambda: orc.ORCFile(path).read())
+        return _call_pyarrow(name, lambda: orc.ORCFile(path).read())
 
     def read() -> pa.Table:
         file = parquet.ParquetFile(path, memory_map=True, page_checksum_verification=True)
         return file.read(list(what.columns), use_threads=False)
 
-    return _opened(name, read)
+    return _call_pyarrow(name, read)
 
 
 def check_room(name: str, what: Layout, available: int | None) -> None:

@@ -25,7 +25,7 @@ class CudfReader:
         self._path, self._name, self._what, self._device = path, name, what, device
 
     def use(self, threads: int) -> None:
-        """KvikIO's threads are those of its environment; nothing decodes on CPUs."""
+        """Do nothing: the environment sets KvikIO's threads, and nothing decodes on CPUs."""
 
     def read(self, cache: str = "hot") -> Any:  # noqa: ANN401, ARG002 - cuDF has no types, and one way for both
         """Read the columns from the file and wait for all of the GPU's work."""

@@ -36,36 +36,36 @@ def row_bytes(types: Sequence[str], columns: int) -> float:
 
 
 def make(rows: int, types: Sequence[str], columns: int, *, cardinality: int, run_length: int) -> pa.Table:
-    """Make a table of columns c0, c1 ..., whose types take turns. With `cardinality` 0 all values are drawn anew."""
+    """Make a table of columns c0, c1 ..., whose types take turns. A `cardinality` of 0 sets no limit."""
     found = {}
     for number in range(columns):
         kind = types[number % len(types)]
         if kind == "list":
-            ends = _counted(rows + 1, pa.int32(), times=_LIST_LENGTH)
-            draws = _draws(rows * _LIST_LENGTH, number, cardinality, run_length)
-            found[f"c{number}"] = pa.ListArray.from_arrays(ends, _typed(draws, "int32"))
+            ends = _list_multiples(rows + 1, pa.int32(), times=_LIST_LENGTH)
+            draws = _draw(rows * _LIST_LENGTH, number, cardinality, run_length)
+            found[f"c{number}"] = pa.ListArray.from_arrays(ends, _convert(draws, "int32"))
         else:
-            found[f"c{number}"] = _typed(_draws(rows, number, cardinality, run_length), kind)
+            found[f"c{number}"] = _convert(_draw(rows, number, cardinality, run_length), kind)
     return pa.table(found)
 
 
-def _counted(count: int, kind: Any, times: int = 1) -> Any:  # noqa: ANN401 - pyarrow has no types
+def _list_multiples(count: int, kind: Any, times: int = 1) -> Any:  # noqa: ANN401 - pyarrow has no types
     ones = pa.repeat(pa.scalar(times, kind), count)
     return pc.subtract(pc.cumulative_sum(ones), pa.scalar(times, kind))
 
 
-def _draws(count: int, seed: int, cardinality: int, run_length: int) -> Any:  # noqa: ANN401
-    """Draw floats of [0, 1)."""
+def _draw(count: int, seed: int, cardinality: int, run_length: int) -> Any:  # noqa: ANN401
+    """Draw floats in [0, 1): `cardinality` distinct ones unless it is 0, each `run_length` times in a row."""
     draws = pc.random(-(-count // run_length), initializer=seed)
     if cardinality:
         draws = pc.divide(pc.floor(pc.multiply(draws, float(cardinality))), float(cardinality))
     if run_length > 1:
-        draws = draws.take(pc.divide(_counted(count, pa.int64()), pa.scalar(run_length, pa.int64())))
+        draws = draws.take(pc.divide(_list_multiples(count, pa.int64()), pa.scalar(run_length, pa.int64())))
     return draws
 
 
-def _typed(draws: Any, kind: str) -> Any:  # noqa: ANN401
-    """Convert floats of [0, 1) to a type, with as many distinct values as it can hold."""
+def _convert(draws: Any, kind: str) -> Any:  # noqa: ANN401
+    """Convert floats in [0, 1) to a type, with as many distinct values as it can hold."""
     if kind == "float64":
         return draws
     if kind == "int64":

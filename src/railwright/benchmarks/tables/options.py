@@ -33,7 +33,7 @@ def _numbers_or(word: str, most: int) -> Callable[[str], tuple[int, ...]]:
     return parse
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_names(text: str) -> tuple[str, ...]:
     """Parse names of columns. Raises UsageError."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for name in names:
@@ -42,21 +42,21 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-_names_or_all = word_or(ALL, (), _names)
+_names_or_all = word_or(ALL, (), _parse_names)
 _cardinalities, _threads = _numbers_or(ALL, _MOST_ROWS), _numbers_or(CORES, _MOST_THREADS)
 
 
 class TableOptions(Options, frozen=True):
     """Options of table reading."""
 
-    file: str = option(OWN, f"your Parquet or ORC file, or {OWN} for files that are made", str)
-    directory: str = option(".", "the folder on the file system to measure, for files that are made", str)
+    file: str = option(OWN, f"your Parquet or ORC file, or {OWN} to make files", str)
+    directory: str = option(".", "the folder on the file system to measure, for generated files", str)
     format: tuple[str, ...] = option("parquet", "parquet, orc, or both", choice("parquet", "orc"))
     size: int = option("256M", "size of the table in memory, like 256M", parse_size)
     types: tuple[str, ...] = option(
         "int64,float64,string,int32", f"the columns' types, in turn: {', '.join(TYPES)}", choice(*TYPES)
     )
-    columns: int = option("8", "how many columns the table has", whole_number(_MOST_COLUMNS))
+    columns: int = option("8", "columns of the table", whole_number(_MOST_COLUMNS))
     cardinality: tuple[int, ...] = option("all", "distinct values of a column, like all,1000", _cardinalities)
     run_length: tuple[int, ...] = option(
         "1", "repeats of each value in a run, like 1,32", whole_numbers(_MOST_ROWS, 16)
@@ -76,7 +76,7 @@ class TableOptions(Options, frozen=True):
     io_threads: int = option("8", "threads that read", whole_number(_MOST_THREADS))
     pre_buffer: str = option(
         "auto",
-        "whether pyarrow reads ahead of decoding: yes, no, or auto (where it is cold)",
+        "whether pyarrow reads ahead of decoding: yes, no, or auto (if the file is cold)",
         single_choice("auto", "yes", "no"),
     )
     cache: tuple[str, ...] = option("cold,hot", "cold (not in the page cache), hot, or both", choice("cold", "hot"))

@@ -49,8 +49,8 @@ _WHEELS = {"pyarrow": "'railwright[tables]'", "cudf": "cudf-cu13"}
 _MADE_BYTES_PER_S, _READ_BYTES_PER_S = 30e6, 150e6
 _COPIES = 5
 """Copies of the table in memory: as made, as read, as decoded, its file, and the memory for making it."""
-_OTHER_ENCODED = 6
-"""The assumed ratio of a user's table to its file, for the plan."""
+_MEMORY_TO_FILE = 6
+"""The assumed ratio of a user's table in memory to its file, for the plan."""
 
 TableJob = Job[TableOptions, TableCase]
 TableRank = Rank[TableOptions, TableCase]
@@ -89,7 +89,7 @@ def _target(job: TableJob) -> str:
     return job.find_gpu(0).id if job.launch.gpus else job.find_memory(0)
 
 
-def _place(options: TableOptions) -> str:
+def _measured_folder(options: TableOptions) -> str:
     """Return the folder whose file system is measured."""
     return options.directory if options.file == OWN else str(Path(options.file).parent)
 
@@ -98,31 +98,31 @@ def _plan(job: TableJob) -> Plan:
     """Estimate the cost, or give the reason why it cannot run. Reads only the size of a user's file."""
     options = job.options
     size, problem = _estimate_size(options)
-    memory = options.size if options.file == OWN else _OTHER_ENCODED * size
+    memory = options.size if options.file == OWN else _MEMORY_TO_FILE * size
     reads = len(options.cache) * 2 + 1
     seconds = 3 + memory / _MADE_BYTES_PER_S
     each = memory / _READ_BYTES_PER_S
     return Plan(
-        path=f"{find_device(job.topology, _place(options))}>{_target(job)}",
+        path=f"{find_device(job.topology, _measured_folder(options))}>{_target(job)}",
         seconds=seconds + len(options.threads) * (1 + options.passes) * reads * each,
         memory_bytes=_COPIES * memory,
         moved_bytes=size * len(options.threads) * options.passes * reads,
         files=(f"a nameless file of about {size // 2**20} MiB in {options.directory}",) if options.file == OWN else (),
-        waived=_lacking(job) or problem,
+        waived=_find_missing(job) or problem,
         longest_step_s=seconds + (1 + options.passes) * reads * each,
     )
 
 
-def _lacking(job: TableJob) -> str:
-    """Return the reader's requirements that this machine lacks, or an empty string."""
+def _find_missing(job: TableJob) -> str:
+    """Return the reason if the reader lacks a package or a GPU here, or an empty string."""
     for name in _PACKAGES[job.case.reader]:
         if importlib.util.find_spec(name) is None:
             return f"{name} is not installed: pip install {_WHEELS[name]}"
-    return gpu_job.waived(job) if "cudf" in job.case.reader else ""
+    return gpu_job.waiver_reason(job) if "cudf" in job.case.reader else ""
 
 
 def _estimate_size(options: TableOptions) -> tuple[int, str]:
-    """Return the approximate size of the file, and the reason why it cannot be read or made."""
+    """Return the approximate size of the file, and the reason why it cannot be read or made, or an empty string."""
     if options.file == OWN:
         return options.size, room_problem(options.directory, options.size)
     try:
@@ -165,20 +165,20 @@ def _run(rank: TableRank) -> Iterator[Result]:
 
     options = rank.job.options
     with contextlib.ExitStack() as stack:
-        fd, expected = _made(rank, stack) if options.file == OWN else (_opened(options.file, stack), None)
+        fd, expected = _make_file(rank, stack) if options.file == OWN else (_open_file(options.file, stack), None)
         name = "the test file" if options.file == OWN else options.file
         path = f"/proc/self/fd/{fd}"
         rank.step(f"reading the metadata of {name}")
         what = arrow_files.layout(path, name, options.read)
         arrow_files.check_room(name, what, available_memory_bytes())
-        reader = _reader(rank, stack, path, name, what)
+        reader = _open_reader(rank, stack, path, name, what)
         rank.step(f"checking {name}")
         if expected is None:
-            expected = arrow_files.independent_read(path, name, what)
+            expected = arrow_files.read_independently(path, name, what)
         seen = called_bytes(write=False)
         table = reader.read()
-        route = _route(rank.job.case.reader, what.encoded_bytes, seen, called_bytes(write=False))
-        checked, wrong = arrow_files.difference(reader.to_arrow(table), expected.select(list(what.columns)))
+        route = _route_evidence(rank.job.case.reader, what.encoded_bytes, seen, called_bytes(write=False))
+        checked, wrong = arrow_files.compare_tables(reader.to_arrow(table), expected.select(list(what.columns)))
         method = "every value against the table that was written"
         if options.file != OWN:
             method = "every value against a read in one thread, with page checksums where present"
@@ -205,7 +205,7 @@ def _settings(what: Layout, in_memory: int, reader: Reader, options: TableOption
     }
 
 
-def _made(rank: TableRank, stack: contextlib.ExitStack) -> tuple[int, Any]:
+def _make_file(rank: TableRank, stack: contextlib.ExitStack) -> tuple[int, Any]:
     """Make a nameless file for the case; returns it and its table."""
     from railwright.benchmarks.tables import making
 
@@ -224,7 +224,7 @@ def _made(rank: TableRank, stack: contextlib.ExitStack) -> tuple[int, Any]:
     return fd, table
 
 
-def _opened(path: str, stack: contextlib.ExitStack) -> int:
+def _open_file(path: str, stack: contextlib.ExitStack) -> int:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -233,7 +233,7 @@ def _opened(path: str, stack: contextlib.ExitStack) -> int:
     return fd
 
 
-def _reader(rank: TableRank, stack: contextlib.ExitStack, path: str, name: str, what: Layout) -> Reader:
+def _open_reader(rank: TableRank, stack: contextlib.ExitStack, path: str, name: str, what: Layout) -> Reader:
     if "cudf" not in rank.job.case.reader:
         from railwright.benchmarks.tables.arrow_files import ArrowReader
 
@@ -246,8 +246,8 @@ def _reader(rank: TableRank, stack: contextlib.ExitStack, path: str, name: str, 
     return CudfReader(path, name, what, device)
 
 
-def _route(reader: str, encoded: int, before: int | None, after: int | None) -> tuple[Evidence, ...]:
-    """Return evidence of the reader's route: system calls through host memory, or another."""
+def _route_evidence(reader: str, encoded: int, before: int | None, after: int | None) -> tuple[Evidence, ...]:
+    """Return evidence of a GPU reader's route: through host memory if system calls read at least half of the bytes."""
     if reader == "pyarrow":
         return ()
     if before is None or after is None:
@@ -260,7 +260,7 @@ def _route(reader: str, encoded: int, before: int | None, after: int | None) -> 
 def _measure(work: _Work) -> Iterator[Result]:
     """Measure all points, with parts and whole in turn, so that other load on the machine affects all alike."""
     options = work.rank.job.options
-    refused = dict(_refused(work))
+    refused = dict(_list_refused_caches(work))
     caches = [cache for cache in options.cache if cache not in refused]
     for cache, why in refused.items():
         yield waived(_locate(work, cache), why, {"cache": cache})
@@ -271,16 +271,16 @@ def _measure(work: _Work) -> Iterator[Result]:
         times, decode = {cache: _Times() for cache in caches}, []
         with Fetcher(work.file, work.what.pieces, options.io_threads) as fetcher:
             for _ in range(options.passes):
-                decode.append(_timed(lambda: work.reader.decode(work.whole)))
+                decode.append(_time_call(lambda: work.reader.decode(work.whole)))
                 for cache in caches:
                     work.file.prepare(cache)
                     times[cache].fetch.append(fetcher.seconds())
                     work.file.prepare(cache)
-                    times[cache].both.append(_timed(partial(work.reader.read, cache)))
+                    times[cache].both.append(_time_call(partial(work.reader.read, cache)))
         yield from _results(work, threads, times, decode)
 
 
-def _refused(work: _Work) -> Iterator[tuple[str, str]]:
+def _list_refused_caches(work: _Work) -> Iterator[tuple[str, str]]:
     """Yield the kinds of cache that this file system does not allow, with reasons."""
     for cache in work.rank.job.options.cache:
         try:
@@ -289,7 +289,7 @@ def _refused(work: _Work) -> Iterator[tuple[str, str]]:
             yield cache, error.message
 
 
-def _timed(do: Callable[[], object]) -> float:
+def _time_call(do: Callable[[], object]) -> float:
     began = time.perf_counter()
     result = do()
     seconds = time.perf_counter() - began
@@ -300,7 +300,7 @@ def _timed(do: Callable[[], object]) -> float:
 def _locate(work: _Work, cache: str) -> Result:
     """Return the record with its path."""
     job = work.rank.job
-    source = find_device(job.topology, _place(job.options)) if cache == "cold" else PAGE_CACHE
+    source = find_device(job.topology, _measured_folder(job.options)) if cache == "cold" else PAGE_CACHE
     return replace(work.blank, path=f"{source}>{_target(job)}", verification=work.check)
 
 
@@ -341,7 +341,7 @@ BENCHMARK = Benchmark(
                     supplies="fetch", is_reference=True),
         Declaration(_RATE, Unlimited(why="the page cache, read by many threads, has no limit of its own"),
                     when={"part": (FETCH,)}, supplies="fetch", is_reference=True),
-        Declaration(_RATE, Unlimited(why="decoding alone is what reading is held against"), when={"part": (DECODE,)},
+        Declaration(_RATE, Unlimited(why="decoding alone is the baseline of reading"), when={"part": (DECODE,)},
                     supplies="decode", is_reference=True),
         Declaration(_RATE, Files(of="decoded")),
     ),

@@ -47,7 +47,7 @@ def parse_bucket(text: str) -> int | str:
 
 
 def parse_buckets(text: str) -> tuple[str, ...]:
-    """Parse `25M,single` into distinct kinds as they are printed: `25 MiB`, `single`. Raises UsageError."""
+    """Parse `25M,single` into distinct kinds as they are printed: `25M`, `single`. Raises UsageError."""
     kinds = [parse_bucket(part) for part in text.split(",")]
     return tuple(dict.fromkeys(kind if isinstance(kind, str) else format_bucket(kind) for kind in kinds))
 
@@ -65,7 +65,7 @@ def cut(kind: str, gradients: Sequence[int], element_bytes: int, *, divisible: b
 
     A bucket of whole tensors is closed as soon as it reaches its size, as in PyTorch's DistributedDataParallel.
     `divisible` cuts through gradients, so that every bucket but the last has exactly its size. Raises UsageError for
-    more than MOST_BUCKETS.
+    more than MOST_BUCKETS such buckets.
     """
     total, asked = sum(gradients), parse_bucket(kind)
     if asked == SINGLE:
@@ -77,16 +77,16 @@ def cut(kind: str, gradients: Sequence[int], element_bytes: int, *, divisible: b
         if total // most > MOST_BUCKETS and divisible:
             raise UsageError(f"buckets of {kind} make {total // most} parts, more than {MOST_BUCKETS}",
                              hint="choose larger buckets")  # fmt: skip
-        counts = _evenly(total, most) if divisible else _closed(gradients, most)
+        counts = _divide_evenly(total, most) if divisible else _close_buckets(gradients, most)
     starts = itertools.accumulate(counts[:-1], initial=0)
     return tuple(Bucket(first, count) for first, count in zip(starts, counts, strict=True))
 
 
-def _evenly(total: int, most: int) -> list[int]:
+def _divide_evenly(total: int, most: int) -> list[int]:
     return [min(most, total - first) for first in range(0, total, most)]
 
 
-def _closed(gradients: Sequence[int], enough: int) -> list[int]:
+def _close_buckets(gradients: Sequence[int], enough: int) -> list[int]:
     counts, held = [], 0
     for count in gradients:
         held += count

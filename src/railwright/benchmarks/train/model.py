@@ -64,27 +64,28 @@ def parse_model(text: str) -> Model:
     count = round(float(match.group(1)) * _SCALE[match.group(2).upper()])
     if not LEAST_PARAMETERS <= count <= MOST_PARAMETERS:
         raise UsageError(
-            f"a model of {name} parameters", hint=f"give from {LEAST_PARAMETERS:,} to {MOST_PARAMETERS:,} of them"
+            f"a model must have {LEAST_PARAMETERS:,} to {MOST_PARAMETERS:,} parameters, got {name}",
+            hint="give a number like 7B",
         )
     return Model(name.upper(), (count,), tensors=False)
 
 
 def resnet50_shapes() -> tuple[tuple[int, ...], ...]:
     """Return the shape of every parameter of ResNet-50 in layer order: weights, then scale and shift."""
-    shapes: list[tuple[int, ...]] = [(STEM_CHANNELS, 3, 7, 7), *_normalised(STEM_CHANNELS)]
+    shapes: list[tuple[int, ...]] = [(STEM_CHANNELS, 3, 7, 7), *_normalisation_shapes(STEM_CHANNELS)]
     channels = STEM_CHANNELS
     for stage in STAGES:
         for block in range(stage.blocks):
             out = stage.width * EXPANSION
-            shapes += [(stage.width, channels, 1, 1), *_normalised(stage.width)]
-            shapes += [(stage.width, stage.width, 3, 3), *_normalised(stage.width)]
-            shapes += [(out, stage.width, 1, 1), *_normalised(out)]
+            shapes += [(stage.width, channels, 1, 1), *_normalisation_shapes(stage.width)]
+            shapes += [(stage.width, stage.width, 3, 3), *_normalisation_shapes(stage.width)]
+            shapes += [(out, stage.width, 1, 1), *_normalisation_shapes(out)]
             if block == 0:
-                shapes += [(out, channels, 1, 1), *_normalised(out)]
+                shapes += [(out, channels, 1, 1), *_normalisation_shapes(out)]
             channels = out
     return (*shapes, (CLASSES, channels), (CLASSES,))
 
 
-def _normalised(channels: int) -> list[tuple[int, ...]]:
+def _normalisation_shapes(channels: int) -> list[tuple[int, ...]]:
     """Return the shapes of a batch normalisation's scale and shift."""
     return [(channels,), (channels,)]

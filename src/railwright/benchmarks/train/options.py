@@ -37,7 +37,7 @@ _CHECKED_AT_ONCE_BYTES = 64 * MIB
 _TENFOLD = 10
 """Gradients reduced at a tenth of the estimated rate are slow but do not hang."""
 
-HEARD_OF_S = 10.0
+REPORT_WITHIN_S = 10.0
 """The longest time for which a rank times iterations before it reports to its launcher; a single iteration may take
 longer.
 """
@@ -50,7 +50,7 @@ class Point(NamedTuple):
 
     dtype: str
     buckets: str
-    """The text that `train_buckets.parse_bucket` reads."""
+    """The text that `buckets.parse_bucket` reads."""
     overlap: bool
 
 
@@ -64,25 +64,25 @@ class TrainOptions(Options, frozen=True):
     )
     overlap: tuple[str, ...] = option(
         "yes,no",
-        "yes: a bucket goes as soon as it is complete; no: all go after the backward pass",
+        "yes: reduce a bucket as soon as it is complete; no: reduce all after the backward pass",
         choice("yes", "no"),
     )
     compute: str = option(AUTO, f"{AUTO} (the first that works), {', '.join(WAYS)}", single_choice(AUTO, *WAYS))
     compute_ms: int = option(
-        "50", "milliseconds that a compute phase without PyTorch shall last", whole_number(_MOST_COMPUTE_MS)
+        "50", "duration of a compute phase without PyTorch, in milliseconds", whole_number(_MOST_COMPUTE_MS)
     )
-    batch: int = option("64", "images of a step with PyTorch, for each GPU", whole_number(_MOST_BATCH))
-    iterations: int = option("100", "timed iterations, after one that is not", whole_number(_MOST_ITERATIONS))
+    batch: int = option("64", "images per GPU in a step with PyTorch", whole_number(_MOST_BATCH))
+    iterations: int = option("100", "timed iterations, after an untimed one", whole_number(_MOST_ITERATIONS))
     most_seconds: int | None = option(
         _ANY,
-        f"{_ANY}, or end the iterations of a point after so many seconds, with at least {LEAST_ITERATIONS}",
+        f"{_ANY}, or the seconds after which a point ends, though not before {LEAST_ITERATIONS} iterations",
         word_or(_ANY, None, whole_number(_MOST_SECONDS)),
     )
     gpus: Gpus = option("all", GPUS_HELP, parse_gpus(1))
     library: str = option(AUTO, LIBRARY_HELP, parse_library)
 
     @property
-    def most_s(self) -> float:
+    def limit_s(self) -> float:
         """The time limit of a point's iterations."""
         return float("inf") if self.most_seconds is None else float(self.most_seconds)
 
@@ -101,12 +101,12 @@ class TrainOptions(Options, frozen=True):
 
         `done` have taken `spent_s`, and the last of them `once_s`.
         """
-        left, room_s = self.iterations - done, self.most_s - spent_s
+        left, room_s = self.iterations - done, self.limit_s - spent_s
         once_s = max(once_s, 1e-6)
         if room_s < once_s and done >= LEAST_ITERATIONS:
             return 0
         allowed = max(room_s / once_s, LEAST_ITERATIONS - done, 1)
-        return int(min(left, allowed, max(1, HEARD_OF_S / once_s)))
+        return int(min(left, allowed, max(1, REPORT_WITHIN_S / once_s)))
 
     def cut_short(self, done: int) -> dict[str, Scalar]:
         """Return a record's note that a point ended early, or nothing if all iterations ran."""
@@ -131,7 +131,7 @@ def launches(options: TrainOptions, machine: Machine) -> tuple[Launch[OnGpus], .
     return (Launch(case=OnGpus(gpus=options.gpus.record_names), ranks=max(1, len(ids)), gpus=ids),)
 
 
-def _compute_s(job: TrainJob) -> tuple[float, float]:
+def _estimate_compute(job: TrainJob) -> tuple[float, float]:
     """Estimate the time of one compute phase, and of the preparation before the first."""
     options, model, gpus = job.options, job.options.model, job.gpus
     asked = options.compute
@@ -149,7 +149,7 @@ def _compute_s(job: TrainJob) -> tuple[float, float]:
 def plan(job: TrainJob) -> Plan:
     """Plan all points; the memory is the host's, because gradients lie on the GPUs."""
     options, ranks, model = job.options, job.ranks, job.options.model
-    compute, seconds = _compute_s(job)
+    compute, seconds = _estimate_compute(job)
     joined = all(gpu.facts.get("nvlinks_active") for gpu in job.gpus)
     longest_s, moved = seconds, 0
     for point in options.points():
@@ -157,25 +157,25 @@ def plan(job: TrainJob) -> Plan:
         sent = float(busbw_factor("all_reduce", ranks)) * size
         round_s = 2 * (compute + sent / (_ESTIMATE_NVLINK_BYTES_PER_S if joined else _ESTIMATE_BYTES_PER_S))
         check_s = 3 * size / _ESTIMATE_CHECKED_BYTES_PER_S
-        by_time = max(LEAST_ITERATIONS, options.most_s / max(round_s, 1e-6))
+        by_time = max(LEAST_ITERATIONS, options.limit_s / max(round_s, 1e-6))
         rounds = int(min(options.iterations, by_time)) + 1
         seconds += rounds * round_s + check_s
-        longest_s = max(longest_s, HEARD_OF_S + _TENFOLD * 2 * round_s, _TENFOLD * check_s)
+        longest_s = max(longest_s, REPORT_WITHIN_S + _TENFOLD * 2 * round_s, _TENFOLD * check_s)
         moved += int((2 * rounds + 2) * ranks * sent)
     return Plan(
         path=nccl_gpus.path(job),
         seconds=seconds,
         memory_bytes=ranks * (_HOST_BYTES + _CHECKED_AT_ONCE_BYTES),
         moved_bytes=moved,
-        waived=_waived(job),
+        waived=_waiver_reason(job),
         longest_step_s=min(seconds, longest_s),
     )
 
 
-def _waived(job: TrainJob) -> str:
+def _waiver_reason(job: TrainJob) -> str:
     """Return the reason why the launch cannot run, as far as known without loading libraries."""
     options, model = job.options, job.options.model
-    reason = nccl_gpus.waived(job, 1)
+    reason = nccl_gpus.waiver_reason(job, 1)
     if reason:
         return reason
     if not model.tensors and options.compute == "torch":

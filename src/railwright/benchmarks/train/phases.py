@@ -72,8 +72,8 @@ def choose(rank: TrainRank, device: Device, stream: Stream, torch: Way | None) -
 
 
 @contextmanager
-def opened(rank: TrainRank, way: Way, device: Device, stream: Stream, model: Model, dtype: str) -> Iterator[Phase]:
-    """Open and calibrate the compute phase of one type; frees its memory at the end. Collective."""
+def open_phase(rank: TrainRank, way: Way, device: Device, stream: Stream, model: Model, dtype: str) -> Iterator[Phase]:
+    """Open and calibrate the compute phase of one dtype; frees its memory at the end. Collective."""
     rank.step(f"{way.name} {dtype}")
     if way.name == "torch":
         yield _TorchPhase(rank, way.torch, device, stream, dtype)
@@ -113,7 +113,7 @@ class _LoadPhase:
 
     def run(self, step: Step, point: Point, *, warm: int, samples: int) -> Timed:
         """Time iterations in C, without Python between them."""
-        del point  # the step knows
+        del point  # the step already has it
         return step.run(warm=warm, samples=samples)
 
     def once(self, step: Step, point: Point) -> None:
@@ -150,7 +150,7 @@ class _TorchPhase:
         stream.synchronize()
 
     def cut(self, point: Point) -> tuple[tuple[int, int, int], ...]:
-        """Divide into whole tensors, as above. The layer is always 0, because the hooks report complete buckets."""
+        """Return the same for whole tensors, with 0 as the layer, because the hooks report complete buckets."""
         buckets = _cut(self._model, point)
         self._trainer.use(buckets)
         return tuple((bucket.first, bucket.elements, 0) for bucket in buckets)
@@ -189,7 +189,7 @@ class _TorchPhase:
 
 
 Phase = _LoadPhase | _TorchPhase
-"""A compute phase of one type, with its gradients on the GPU."""
+"""A compute phase of one dtype, with its gradients on the GPU."""
 
 
 def _cut(model: Model, point: Point) -> tuple[Bucket, ...]:

@@ -40,7 +40,7 @@ def load() -> Any:  # noqa: ANN401 - torch is typed where it is installed, and o
 
 
 def resnet50(torch: Any) -> Any:  # noqa: ANN401
-    """Build the model of `train_model.resnet50_shapes` with random weights, its parameters in the same order."""
+    """Build the model of `model.resnet50_shapes` with random weights, its parameters in the same order."""
     nn = torch.nn
 
     def convolution(given: int, made: int, size: int, stride: int = 1) -> list[Any]:
@@ -49,7 +49,7 @@ def resnet50(torch: Any) -> Any:  # noqa: ANN401
         return [whole, nn.BatchNorm2d(made)]
 
     class Bottleneck(nn.Module):  # type: ignore[misc, name-defined]
-        """1x1, 3x3 and 1x1 convolutions beside a shortcut."""
+        """1x1, 3x3 and 1x1 convolutions with a shortcut around them."""
 
         def __init__(self, given: int, width: int, stride: int, *, first: bool) -> None:
             super().__init__()
@@ -116,12 +116,12 @@ class Trainer:
         return self._torch.cuda.stream(self._stream) if self._stream is not None else self._torch.enable_grad()
 
     def _place(self, parameters: Sequence[Any]) -> None:
-        """Make gradients views of the flat tensor, laid out as their parameters, with a hook on each."""
+        """Make gradients views of the flat tensor with their parameters' strides, and hook each parameter."""
         first = 0
         for index, parameter in enumerate(parameters):
             part = self.flat[first : first + parameter.numel()]
             parameter.grad = part.as_strided(parameter.size(), parameter.stride())
-            parameter.register_post_accumulate_grad_hook(lambda _gradient, index=index: self._arrived(index))
+            parameter.register_post_accumulate_grad_hook(lambda _gradient, index=index: self._count_arrival(index))
             first += parameter.numel()
 
     @property
@@ -139,7 +139,7 @@ class Trainer:
             self._sizes[number] += 1
             first += count
 
-    def _arrived(self, index: int) -> None:
+    def _count_arrival(self, index: int) -> None:
         """Handle a complete gradient: buckets are reduced in order, the same on every rank, once all before are
         complete.
         """

@@ -38,7 +38,7 @@ _METHOD = (
 _WARM_UP = 1
 
 
-class _Seen(NamedTuple):
+class _Measurements(NamedTuple):
     """The measurements of a point over all ranks; seconds are means over ranks."""
 
     timed: Timed
@@ -51,18 +51,18 @@ class _Seen(NamedTuple):
 
 
 def _run(rank: TrainRank) -> Iterator[Result]:
-    return waive_unavailable(rank, _blank(rank, _Refused(model=rank.job.options.model.name)), _measured(rank))
+    return waive_unavailable(rank, _blank(rank, _WaivedCase(model=rank.job.options.model.name)), _measure_all(rank))
 
 
-def _measured(rank: TrainRank) -> Iterator[Result]:
-    """Measure all points; yields from rank 0 alone."""
+def _measure_all(rank: TrainRank) -> Iterator[Result]:
+    """Measure all points. Yields results on rank 0 only."""
     options = rank.job.options
-    cpus = gpus.widen(rank.job, rank.index)  # PyTorch's own threads run beside this one
+    cpus = gpus.bind_near_gpu(rank.job, rank.index)  # PyTorch's own threads need CPUs as well
     torch = phases.find_torch(rank, options.model)
-    device, library = gpus.opened(rank)
+    device, library = gpus.open_gpu_and_nccl(rank)
     stream = cuda.Stream(device)
     way = phases.choose(rank, device, stream, torch)
-    team = gpus.connected(rank, device, library)
+    team = gpus.connect_ranks(rank, device, library)
     used = format_runs(gpu.id for gpu in rank.job.gpus)
     kept: dict[str, Scalar] = {"gpus": used, "nccl": library.version, "gpu": device.name, "cpus": cpus}
     if way.fallback:
@@ -72,9 +72,9 @@ def _measured(rank: TrainRank) -> Iterator[Result]:
         reason = _too_large(rank, device, dtype)
         if reason:
             if rank.index == 0:
-                yield waived(_blank(rank, _Refused(model=options.model.name, dtype=dtype)), reason)
+                yield waived(_blank(rank, _WaivedCase(model=options.model.name, dtype=dtype)), reason)
             continue
-        with phases.opened(rank, way, device, stream, options.model, dtype) as phase:
+        with phases.open_phase(rank, way, device, stream, options.model, dtype) as phase:
             for point in (one for one in every if one.dtype == dtype):
                 seen = _measure(rank, team, device, stream, phase, point)
                 if rank.index == 0:
@@ -94,20 +94,20 @@ def _too_large(rank: TrainRank, device: cuda.Device, dtype: str) -> str:
 
 def _measure(
     rank: TrainRank, team: nccl.Team, device: cuda.Device, stream: cuda.Stream, phase: phases.Phase, point: Point
-) -> _Seen:
+) -> _Measurements:
     """Measure a point. Collective."""
     name = f"train_step {point.dtype} buckets {point.buckets}, overlap {'yes' if point.overlap else 'no'}"
     buckets = phase.cut(point)
     step = Step(rank.comm, team, device, phase.gradients, stream, phase.load, buckets, overlap=point.overlap)
     rank.step(f"{name}: data check")
     wrong = step.count_wrong()
-    timed = _time(rank, phase, step, point, name)
+    timed = _time_iterations(rank, phase, step, point, name)
     rank.step(f"{name}: the same on all ranks")
     phase.once(step, point)
     sums = step.checksum()
     step.close()
     ranks = rank.comm.allgather((timed, wrong, sums))
-    return _Seen(
+    return _Measurements(
         Timed(*(_mean([each[0][part] for each in ranks]) for part in range(len(timed)))),
         tuple(each[1] for each in ranks),
         tuple(each[2] for each in ranks),
@@ -115,7 +115,7 @@ def _measure(
     )
 
 
-def _time(rank: TrainRank, phase: phases.Phase, step: Step, point: Point, name: str) -> Timed:
+def _time_iterations(rank: TrainRank, phase: phases.Phase, step: Step, point: Point, name: str) -> Timed:
     """Time all iterations in portions, each followed by a report to the launcher. Collective."""
     wanted = rank.job.options.iterations
     timed = Timed([], [], [], [])
@@ -137,12 +137,12 @@ def _mean(rows: list[list[float]]) -> list[float]:
     return [sum(one) / len(rows) for one in zip(*rows, strict=True)]
 
 
-class _Refused(Case, frozen=True, kw_only=True):
+class _WaivedCase(Case, frozen=True, kw_only=True):
     model: str
     dtype: str = ""
 
 
-class _Part(Case, frozen=True, kw_only=True):
+class _PartCase(Case, frozen=True, kw_only=True):
     part: str
     rate: str = ""
     model: str
@@ -156,7 +156,7 @@ def _blank(rank: TrainRank, case: Case) -> Result:
     return replace(blank, parameters=blank.parameters | rank.job.case.parameters())
 
 
-def _results(rank: TrainRank, point: Point, seen: _Seen, kept: dict[str, Scalar]) -> Iterator[Result]:
+def _results(rank: TrainRank, point: Point, seen: _Measurements, kept: dict[str, Scalar]) -> Iterator[Result]:
     """Yield the four parts of an iteration, and the rate of the communication alone."""
     model, timed, element = rank.job.options.model, seen.timed, ELEMENT_BYTES[point.dtype]
     size = model.parameters * element
@@ -177,7 +177,9 @@ def _results(rank: TrainRank, point: Point, seen: _Seen, kept: dict[str, Scalar]
 
     def blank(part: str, rate: str = "") -> Result:
         overlap = "yes" if point.overlap else "no"
-        case = _Part(part=part, rate=rate, model=model.name, dtype=point.dtype, buckets=point.buckets, overlap=overlap)
+        case = _PartCase(
+            part=part, rate=rate, model=model.name, dtype=point.dtype, buckets=point.buckets, overlap=overlap
+        )
         return failed_if(replace(_blank(rank, case), settings=kept, verification=check), _failure(seen))
 
     exposed = [whole - without for whole, without in zip(timed.iteration, timed.compute, strict=True)]
@@ -192,7 +194,7 @@ def _results(rank: TrainRank, point: Point, seen: _Seen, kept: dict[str, Scalar]
         yield complete(blank("communication", "busbw"), rates, "bandwidth_bytes_per_s")
 
 
-def _failure(seen: _Seen) -> str:
+def _failure(seen: _Measurements) -> str:
     """Return the reason why a measured point is invalid, or an empty string."""
     if wrong := format_wrong(seen.wrong, "gradients"):
         return f"wrong sum of known gradients: {wrong}"
@@ -207,7 +209,7 @@ BENCHMARK = Benchmark(
     summary="A training iteration: compute phase and gradient all-reduce by NCCL",
     method=_METHOD,
     results=(
-        Declaration("latency_s", Unlimited(why="how long a training step takes is the model's, not a link's")),
+        Declaration("latency_s", Unlimited(why="the duration of a training step depends on the model, not on a link")),
         Declaration("bandwidth_bytes_per_s", Collective(operation="all_reduce", in_buckets=True)),
     ),
     options=TrainOptions,

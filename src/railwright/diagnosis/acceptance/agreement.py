@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from railwright.diagnosis.verdicts.policy import MOST, Requirement, parse_requirements
+from railwright.diagnosis.verdicts.policy import MAX_REQUIREMENTS, Requirement, parse_requirements
 from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
@@ -17,8 +17,8 @@ from railwright.units import BITS_PER_BYTE, format_size, parse_line_rate, parse_
 
 PAIRS = "pairs"
 """The name of the measurement between all hosts by `prove --hosts`, which is not a benchmark."""
-_MOST_TEXT = 200
-_MOST_HOSTS = 100_000
+_MAX_TEXT = 200
+_MAX_HOSTS = 100_000
 _LIMIT_SHARE = re.compile(r"(\d(?:\.\d{1,6})?)\s*of\s+(?:the\s+)?limit", re.ASCII)
 _AMOUNT = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([A-Za-z/]{1,10})", re.ASCII)
 _UNITS: dict[str, tuple[float, Quantity]] = {
@@ -36,9 +36,9 @@ class AgreementLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     path: str
     """The path as in `--require`: a benchmark, optionally with a path; `pairs host0>*`."""
     least: str = ""
-    """`6 GB/s`, `48 Gb/s`, `50 kop/s`, `40 TFLOP/s`, or `0.9 of the limit`."""
+    """The lower bound: `6 GB/s`, `48 Gb/s`, `50 kop/s`, `40 TFLOP/s`, or `0.9 of the limit`."""
     most: str = ""
-    """`2 us`."""
+    """The upper bound: `2 us`."""
     size: str = ""
     """The size of the point that counts, such as `1MiB`; by default the headline of the curve."""
     where: dict[str, Scalar] = {}
@@ -65,7 +65,7 @@ class Bound(NamedTuple):
     is_least: bool
     value: float
     quantity: Quantity | None
-    """None: `value` is a share of the path's own limit."""
+    """None if `value` is a share of the path's own limit."""
 
     def __str__(self) -> str:
         words = f"{self.value:g} of the limit" if self.quantity is None else format_quantity(self.quantity, self.value)
@@ -104,40 +104,44 @@ class Spec(NamedTuple):
 
 
 def parse_agreement(asked: AgreementFile, known: Sequence[str]) -> Spec:
-    """Parse the lines. Raises UsageError for the first invalid line."""
+    """Parse an agreement. Raises UsageError for the first invalid text, number or line."""
     for text in (asked.title, asked.reference, *asked.between, *(line.note for line in asked.line)):
-        if len(text) > _MOST_TEXT or not text.isprintable():
+        if len(text) > _MAX_TEXT or not text.isprintable():
             raise UsageError(
-                f"text must be printable and at most {_MOST_TEXT} characters, got {text[:40]!r}",
+                f"text must be printable and at most {_MAX_TEXT} characters, got {text[:40]!r}",
                 hint="shorten the text",
             )
     if not asked.title.strip() or not asked.line:
         raise UsageError("a specification must have a title and at least one [[line]]", hint="see docs/acceptance.md")
-    if len(asked.line) > MOST or len(asked.between) > 10:
-        raise UsageError(f"a specification must have at most {MOST} lines and 10 parties", hint="remove some")
-    if asked.hosts is not None and not 1 <= asked.hosts <= _MOST_HOSTS:
+    if len(asked.line) > MAX_REQUIREMENTS or len(asked.between) > 10:
         raise UsageError(
-            f"hosts must be 1 to {_MOST_HOSTS}, got {asked.hosts}", hint="give the number of hosts that take part"
+            f"a specification must have at most {MAX_REQUIREMENTS} lines and 10 parties", hint="remove some"
+        )
+    if asked.hosts is not None and not 1 <= asked.hosts <= _MAX_HOSTS:
+        raise UsageError(
+            f"hosts must be 1 to {_MAX_HOSTS}, got {asked.hosts}", hint="give the number of hosts that take part"
         )
     items = []
     for number, line in enumerate(asked.line, 1):
         try:
-            items.append(_item(line, known))
+            items.append(_parse_line(line, known))
         except UsageError as error:
             raise UsageError(f"line {number}: {error.message}", hint=error.hint) from error
     return Spec(asked.title, asked.reference, asked.between, asked.hosts, tuple(items))
 
 
-def _item(line: AgreementLine, known: Sequence[str]) -> Item:
+def _parse_line(line: AgreementLine, known: Sequence[str]) -> Item:
     parsed = parse_requirements([line.path], [*known, PAIRS])
     if not parsed:
         raise UsageError("path must not be empty", hint="write path = 'BENCHMARK' or 'BENCHMARK PATH'")
-    bounds = tuple(_bound(text, is_least=least) for text, least in ((line.least, True), (line.most, False)) if text)
+    bounds = tuple(
+        _parse_bound(text, is_least=least) for text, least in ((line.least, True), (line.most, False)) if text
+    )
     size_bytes = parse_size(line.size) if line.size else None
     return Item(parsed[0], bounds, size_bytes, tuple(sorted(line.where.items())), line.note)
 
 
-def _bound(text: str, *, is_least: bool) -> Bound:
+def _parse_bound(text: str, *, is_least: bool) -> Bound:
     share = _LIMIT_SHARE.fullmatch(text.strip())
     if share is not None:
         if not is_least or not 0 < float(share[1]) <= 1:

@@ -97,7 +97,7 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True, tag="acceptance", tag_fie
         return _STATUS[self.state]
 
 
-def worst(states: Iterable[LineState]) -> LineState:
+def worst_state(states: Iterable[LineState]) -> LineState:
     """Return the worst of the states."""
     found = set(states)
     return next((state for state in WORST_FIRST if state in found), "not judged")
@@ -123,7 +123,7 @@ def build_sheet(
         title=spec.title,
         reference=spec.reference,
         between=spec.between,
-        state=worst(line.state for line in lines),
+        state=worst_state(line.state for line in lines),
         lines=tuple(lines),
         files=files,
     )
@@ -148,9 +148,9 @@ def _check_item(number: int, item: Item, seen: Sequence[Candidate], hosts: Seque
         for result in seen
         if item.required.names(result.benchmark, result.path) and {*item.where} <= {*result.varied}
     ]
-    meant = [result for result in named if _is_point(result, item.size_bytes)]
-    meant = [result for result in meant if result.quantity in item.quantities] or meant
-    for result in meant:
+    matching = [result for result in named if _is_point(result, item.size_bytes)]
+    matching = [result for result in matching if result.quantity in item.quantities] or matching
+    for result in matching:
         state, why = _check_bounds(item, result)
         yield SheetLine(
             item=number,
@@ -168,10 +168,10 @@ def _check_item(number: int, item: Item, seen: Sequence[Candidate], hosts: Seque
             records=result.records,
         )
     size = f" at {format_size(item.size_bytes)}" if named and item.size_bytes is not None else ""
-    if not meant:
+    if not matching:
         yield SheetLine(item=number, asked=str(item), state="not judged", why=f"nothing was measured{size}")
-    elif any(result.host for result in meant):
-        for host in [host for host in hosts if host not in {result.host for result in meant}]:
+    elif any(result.host for result in matching):
+        for host in [host for host in hosts if host not in {result.host for result in matching}]:
             why = f"nothing was measured there{size}"
             yield SheetLine(item=number, asked=str(item), state="not judged", why=why, host=host)
 
@@ -190,7 +190,7 @@ def _check_bounds(item: Item, result: Candidate) -> tuple[LineState, str]:
     if not item.bounds:
         return _BY_VERDICT.get(state, "not judged"), why if state == "ok" else f"{state_word(state)}: {why}"
     found = [_check_bound(bound, result, result.value) for bound in item.bounds]
-    standing = worst(state_of_bound for state_of_bound, _ in found)
+    standing = worst_state(state_of_bound for state_of_bound, _ in found)
     return standing, next(words for state_of_bound, words in found if state_of_bound == standing)
 
 
@@ -214,11 +214,13 @@ def list_candidates(diagnosis: Diagnosis, host: str, records: Mapping[Point, tup
             varied = tuple(sorted(path.parameters.items()))
             found.append(Candidate(host, path.benchmark, path.path, varied, path.quantity, None, None, path.verdict))
         else:
-            found.append(_seen(path.headline, host, records)._replace(verdict=path.verdict, is_headline=True))
-    return found + [_seen(point, host, records) for point in diagnosis.points]
+            found.append(
+                _build_candidate(path.headline, host, records)._replace(verdict=path.verdict, is_headline=True)
+            )
+    return found + [_build_candidate(point, host, records) for point in diagnosis.points]
 
 
-def _seen(point: Judged, host: str, records: Mapping[Point, tuple[str, ...]]) -> Candidate:
+def _build_candidate(point: Judged, host: str, records: Mapping[Point, tuple[str, ...]]) -> Candidate:
     key = make_point(point.benchmark, point.quantity, point.path, point.parameters)
     return Candidate(
         host,

@@ -105,7 +105,7 @@ class HostNetwork:
         return shared, tcp_band(shared) if band is not None else None
 
     def _port(self, host: str) -> tuple[Limit | NoLimit, Expected | None]:
-        """Return the port that a host's flow uses; if unknown, the fastest port without an expected band."""
+        """Return limit and band of the port that a host's flow uses; if ports differ, the fastest's limit alone."""
         limits = self._ports(host)
         unknown = next((limit for limit in limits if isinstance(limit, NoLimit)), None)
         known = [limit for limit in limits if isinstance(limit, Limit)]
@@ -150,11 +150,11 @@ def judge_pairs(tried: Sequence[PairTried], joined: HostNetwork) -> tuple[PairJu
     standings = rank_among_peers(
         {pair: [value] if value > 0 else [] for pair, value in best.items()}, compare=joined.compare
     )
-    found = [_judged(pair, joined, *standings[pair]) for pair in tried]
+    found = [_judge_pair(pair, joined, *standings[pair]) for pair in tried]
     return tuple(sorted(found, key=lambda pair: (pair.part or 0.0, pair.source, pair.destination)))
 
 
-def _judged(pair: PairTried, joined: HostNetwork, part: float | None, standing: PeerStanding) -> PairJudged:
+def _judge_pair(pair: PairTried, joined: HostNetwork, part: float | None, standing: PeerStanding) -> PairJudged:
     value = max(pair.values, default=None)
     limit, expected = joined.pair_bounds(pair)
     reason = "" if pair.values else "no data arrived"
@@ -185,10 +185,10 @@ def filter_suspects(suspects: Iterable[Suspect], *, compare: bool) -> tuple[tupl
     if compare:
         return all_suspects, ()
     doubted = [suspect for suspect in all_suspects if suspect.verdict in _BY_RATE]
-    words = tuple(
+    notes = tuple(
         f"{suspect.kind} {suspect.id} was at {suspect.capacity:.0%} of its rate: {SHARED}" for suspect in doubted
     )
-    return tuple(suspect for suspect in all_suspects if suspect not in doubted), words
+    return tuple(suspect for suspect in all_suspects if suspect not in doubted), notes
 
 
 def doubt_shared(diagnosis: Diagnosis, *, compare: bool) -> Diagnosis:
@@ -218,11 +218,11 @@ def summarize_hosts(pairs: Sequence[PairJudged]) -> dict[str, tuple[JudgedPath, 
         for pair in pairs:
             by_host.setdefault(getattr(pair, name), []).append(pair)
         for host, host_pairs in by_host.items():
-            found[host] = (*found.get(host, ()), _path(path, host_pairs))
+            found[host] = (*found.get(host, ()), _summarize_pairs(path, host_pairs))
     return found
 
 
-def _path(path: str, pairs: Sequence[PairJudged]) -> JudgedPath:
+def _summarize_pairs(path: str, pairs: Sequence[PairJudged]) -> JudgedPath:
     """Summarize pairs by the median pair. Each pair counts as a launch, so that one bad pair accuses no host."""
     ran = sorted((pair for pair in pairs if pair.value is not None), key=lambda pair: pair.value or 0.0)
     middle = ran[len(ran) // 2] if ran else pairs[0]

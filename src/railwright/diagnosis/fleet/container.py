@@ -33,7 +33,7 @@ class Unlike(msgspec.Struct, frozen=True, kw_only=True, tag="unlike", tag_field=
 
 
 def find_differences(host: Mapping[str, str], container: Mapping[str, str]) -> Iterator[Unlike]:
-    """Yield the differences between two machines, each described by `fleet.settings.told_of`."""
+    """Yield the differences between two machines, each described by `fleet.settings.describe_host`."""
     for what in dict.fromkeys((*host, *container)):
         if host.get(what) != container.get(what):
             yield Unlike(what=what, host=host.get(what), container=container.get(what))
@@ -41,5 +41,5 @@ def find_differences(host: Mapping[str, str], container: Mapping[str, str]) -> I
 
 def container_findings(host: Iterable[Finding], container: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings of the container that the host does not have."""
-    there = {(finding.fault, finding.says) for finding in host}
-    return tuple(finding for finding in container if (finding.fault, finding.says) not in there)
+    on_host = {(finding.fault, finding.says) for finding in host}
+    return tuple(finding for finding in container if (finding.fault, finding.says) not in on_host)

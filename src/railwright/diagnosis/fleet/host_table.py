@@ -21,14 +21,15 @@ NEEDED = 3
 _BEHIND_BY = 0.10
 """Our choice: twice the variation between fresh processes on an idle host (docs/measured/host-paths)."""
 _SPREADS = 6.0
-"""An outlier is also this many median absolute deviations away from the median ..."""
+"""An outlier is below the median of the others by more than this many standard deviations, estimated from their median
+absolute deviation ..."""
 _RANGES = 2.0
-"""... and this many times the range of the upper three quarters of the others, which is better for few hosts."""
-_FEW = 6
-"""With this many others the range counts twice."""
-_MANY = 50
+"""... and by more than this multiple of the range of their upper three quarters, which suits few hosts better."""
+_FEW_HOSTS = 6
+"""With this many others `_RANGES` is doubled; with more it is increased less."""
+_MANY_HOSTS = 50
 """Above this number of hosts a host's own value hardly affects the median."""
-_DEVIATION = 1.4826  # of a normal distribution, from its median absolute deviation
+_DEVIATION = 1.4826  # standard deviation over median absolute deviation of a normal distribution
 _TELLING: tuple[State, ...] = ("slow", "failed", "suspicious")
 
 One = TypeVar("One", bound=Hashable)
@@ -70,7 +71,7 @@ class HostSeen(msgspec.Struct, frozen=True, kw_only=True, tag="host", tag_field=
     @property
     def behind(self) -> tuple[Cell, ...]:
         """The paths on which the host is behind the others, the furthest first."""
-        return tuple(sorted((cell for cell in self.cells if cell.standing == "behind"), key=_part))
+        return tuple(sorted((cell for cell in self.cells if cell.standing == "behind"), key=_share_of_others))
 
     @property
     def telling(self) -> tuple[Cell, ...]:
@@ -90,7 +91,7 @@ class HostTable(NamedTuple):
     hosts: tuple[HostSeen, ...]
 
 
-def _part(cell: Cell) -> float:
+def _share_of_others(cell: Cell) -> float:
     return 1.0 if cell.part is None else cell.part
 
 
@@ -107,11 +108,11 @@ def host_table(
     for host, diagnosis in judged.items():
         for path in diagnosis.paths if isinstance(diagnosis, Diagnosis) else ():
             if path.verdict.state != "waived":
-                found.setdefault(_key(path), {})[host] = path
+                found.setdefault(_path_key(path), {})[host] = path
     columns = []
     cells: dict[str, list[Cell]] = {host: [] for host in judged}
     for number, of_hosts in enumerate(found.values()):
-        column, made = _column(number, of_hosts, compare)
+        column, made = _build_column(number, of_hosts, compare)
         columns.append(column)
         for host, cell in made.items():
             cells[host].append(cell)
@@ -128,7 +129,7 @@ def host_table(
     return HostTable(tuple(columns), tuple(sorted(hosts, key=_rank)))
 
 
-def _key(path: JudgedPath) -> Key:
+def _path_key(path: JudgedPath) -> Key:
     return (path.benchmark, path.quantity, path.path, tuple(sorted(path.parameters.items())))
 
 
@@ -137,11 +138,11 @@ def _unfinished(diagnosis: Diagnosis) -> str:
 
 
 def _rank(host: HostSeen) -> tuple[int, float, int, str]:
-    worst = min(map(_part, host.behind), default=1.0)
+    worst = min(map(_share_of_others, host.behind), default=1.0)
     return (0 if host.trouble else 1 if host.behind else 2, worst, -len(host.telling), host.name)
 
 
-def _column(number: int, of_hosts: Mapping[str, JudgedPath], compare: bool) -> tuple[Column, dict[str, Cell]]:
+def _build_column(number: int, of_hosts: Mapping[str, JudgedPath], compare: bool) -> tuple[Column, dict[str, Cell]]:
     """Build the column of a path, with the cells of all hosts that have it."""
     first = next(iter(of_hosts.values()))
     is_time = first.quantity == "latency_s"
@@ -176,10 +177,10 @@ def rank_among_peers(
     """
     medians = {key: quantile(of_one, 0.5) for key, of_one in values.items() if of_one}
     every = sorted(medians.values())
-    of_all = _compute_usual(every) if len(every) > _MANY else None
+    of_all = _compute_usual(every) if len(every) > _MANY_HOSTS else None
     found: dict[One, tuple[float | None, PeerStanding]] = dict.fromkeys(values, (None, "alone"))
     for key, value in medians.items() if len(every) > 1 else ():
-        usual, far = of_all or _compute_usual(_without(every, value))
+        usual, far = of_all or _compute_usual(_drop_one(every, value))
         standing: PeerStanding = "alone"
         if len(every) >= NEEDED:
             standing = "behind" if compare and usual - values[key][-1] > far else "with the others"
@@ -191,7 +192,7 @@ def _compute_usual(others: Sequence[float]) -> tuple[float, float]:
     """Return the median, and the distance below it from which a host is behind, beyond the spread of most others."""
     usual = quantile(others, 0.5)
     deviation = _DEVIATION * quantile(sorted(abs(value - usual) for value in others), 0.5)
-    ranges = _RANGES * (1 + _FEW / len(others))
+    ranges = _RANGES * (1 + _FEW_HOSTS / len(others))
     return usual, max(_BEHIND_BY * usual, _SPREADS * deviation, ranges * (others[-1] - quantile(others, 0.25)))
 
 
@@ -203,7 +204,7 @@ def _values(path: JudgedPath) -> list[float]:
     return sorted(launch.median for launch in head.launches) or [head.value]
 
 
-def _without(every: Sequence[float], own: float) -> Sequence[float]:
+def _drop_one(every: Sequence[float], own: float) -> Sequence[float]:
     """Return all values except one occurrence of `own`."""
     found = list(every)
     found.remove(own)

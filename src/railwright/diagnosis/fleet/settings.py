@@ -19,15 +19,15 @@ from railwright.units import GIB, format_size
 
 _KINDS: tuple[DeviceKind, ...] = ("host", "cpu", "memory", "root_port", "pcie_switch", "card", "gpu", "nvswitch", "nic",
                                   "drive")  # fmt: skip
-_OWN = frozenset({"source", "layout_source", "pci_class", "shape", "peers", "peers_with_atomics"})
+_NOT_COMPARED = frozenset({"source", "layout_source", "pci_class", "shape", "peers", "peers_with_atomics"})
 """Facts that name the source of a figure, or a GPU's peers; refused peers are compared separately."""
 _ROUNDED = frozenset({"size_bytes", "memory_bytes", "dev_shm_bytes"})
 """Firmware reserves a few MiB, and the amount varies."""
 _NAMED_BY_ADDRESS = ("enx", "ibx")
-_LONGEST = 160
+_MAX_LENGTH = 160
 _ORDER: tuple[Certainty, ...] = ("seen", "likely", "possible", "could not look")
 
-Told = Mapping[str, str]
+Properties = Mapping[str, str]
 
 
 class Odd(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, tag="difference", ta
 
 class FleetFault(msgspec.Struct, frozen=True, kw_only=True, tag="fleet_fault", tag_field="record",
                  omit_defaults=True, forbid_unknown_fields=True):  # fmt: skip
-    """A fault that some hosts have, or that could not be looked for on some."""
+    """A fault that some hosts have, or that could not be checked for on them."""
 
     fault: str
     summary: str
@@ -65,12 +65,12 @@ class FleetFault(msgspec.Struct, frozen=True, kw_only=True, tag="fleet_fault", t
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True, tag="fleet", tag_field="record", omit_defaults=True,
             forbid_unknown_fields=True):  # fmt: skip
-    """The number of hosts read, and those that could not be."""
+    """The number of hosts that were read, and the hosts that could not be read."""
 
     hosts: int
     """The number of hosts that were read."""
     unread: dict[str, str] = {}
-    """Maps a host to the reason."""
+    """Maps each host that could not be read to the reason."""
 
 
 def collect_faults(hosts: Mapping[str, Iterable[CheckOutcome]]) -> tuple[FleetFault, ...]:
@@ -112,7 +112,7 @@ def describe_host(topology: Topology) -> dict[str, str]:
     for device in topology.of_kind(*_KINDS):
         what = {"name": device.name, "numa": device.numa, **device.facts}
         for name, value in what.items():
-            if (text := _words(name, value)) is not None:
+            if (text := _format_value(name, value)) is not None:
                 values[f"{device.kind} {name}"][text].append(device.id)
     for link in topology.links:
         if isinstance(link.protocol, PcieLink):
@@ -124,26 +124,26 @@ def describe_host(topology: Topology) -> dict[str, str]:
         for name in link.protocol.__struct_fields__:
             if (value := getattr(link.protocol, name)) is not None:
                 values[f"{of} {name}"][f"{value:g}" if isinstance(value, float) else str(value)].append(end)
-    return found | {what: _listed(by_value) for what, by_value in values.items()}
+    return found | {what: _format_values(by_value) for what, by_value in values.items()}
 
 
-def differences(hosts: Mapping[str, Told]) -> tuple[Difference, ...]:
+def differences(hosts: Mapping[str, Properties]) -> tuple[Difference, ...]:
     """Return the differences between hosts, those with the fewest odd hosts first."""
-    kinds = {name: _has(told) for name, told in hosts.items()}
-    found = [one for what in _all_things(hosts.values()) if (one := _difference(what, hosts, kinds)) is not None]
+    kinds = {name: _device_kinds(told) for name, told in hosts.items()}
+    found = [one for what in _all_properties(hosts.values()) if (one := _difference(what, hosts, kinds)) is not None]
     return tuple(sorted(found, key=lambda one: (sum(len(odd.hosts) for odd in one.odd) or len(hosts), one.what)))
 
 
-def _has(told: Told) -> set[str]:
+def _device_kinds(properties: Properties) -> set[str]:
     """Return the kinds of devices that a host has."""
-    return {kind for kind in _KINDS if told.get(f"number of {kind}", "0") != "0"}
+    return {kind for kind in _KINDS if properties.get(f"number of {kind}", "0") != "0"}
 
 
-def _all_things(told: Iterable[Told]) -> Iterator[str]:
-    return iter(dict.fromkeys(what for properties in told for what in properties))
+def _all_properties(hosts: Iterable[Properties]) -> Iterator[str]:
+    return iter(dict.fromkeys(what for properties in hosts for what in properties))
 
 
-def _difference(what: str, hosts: Mapping[str, Told], kinds: Mapping[str, set[str]]) -> Difference | None:
+def _difference(what: str, hosts: Mapping[str, Properties], kinds: Mapping[str, set[str]]) -> Difference | None:
     """Compare a property over all hosts; None if all hosts with such a device report the same value."""
     kind = what.partition(" ")[0]
     have = [name for name in hosts if kind not in _KINDS or kind in kinds[name]]
@@ -162,18 +162,18 @@ def _difference(what: str, hosts: Mapping[str, Told], kinds: Mapping[str, set[st
     return Difference(what=what, usual=usual, usual_on=count if usual else 0, odd=tuple(odd), unsaid=unsaid)
 
 
-def _words(name: str, value: Scalar | None) -> str | None:
+def _format_value(name: str, value: Scalar | None) -> str | None:
     """Format a value; None for facts that are not properties of the machine or always differ."""
-    if value is None or name in _OWN:
+    if value is None or name in _NOT_COMPARED:
         return None
     if name == "netdev" and str(value).startswith(_NAMED_BY_ADDRESS):
         return None
     if name in _ROUNDED and isinstance(value, int):
         return f"{value / GIB:.0f} GiB" if value >= GIB else format_size(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)[:_LONGEST]
+    return f"{value:g}" if isinstance(value, float) else str(value)[:_MAX_LENGTH]
 
 
-def _listed(by_value: Mapping[str, list[str]]) -> str:
+def _format_values(by_value: Mapping[str, list[str]]) -> str:
     """Format a common value, or each value with its devices, the rarest first."""
     if len(by_value) == 1:
         return next(iter(by_value))

@@ -1,7 +1,7 @@
 """Aligns iterations by their whole shape.
 
 The tracked phase comes from one harmonic; a short burst or gap has equal power in all harmonics, so noise easily turns
-one. So stretches of a few iterations are shifted to fit the mean of all best.
+one. Therefore each stretch of a few iterations is shifted to the best fit with the mean of the others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from railwright.diagnosis.iterations.correlation import standardised
+from railwright.diagnosis.iterations.correlation import standardise
 from railwright.diagnosis.iterations.phase import Track
 from railwright.diagnosis.iterations.profile import count_bins
 from railwright.diagnosis.iterations.samples import Grid
@@ -19,21 +19,21 @@ _ITERATIONS = 4
 """The number of iterations in a stretch."""
 _REACH = 0.1
 """The largest shift of a stretch, as a part of an iteration."""
-_LEAST_CELLS = 8
-_TIMES = 2
+_MIN_CELLS = 8
+_PASSES = 2
 
 
-def aligned(grid: Grid, track: Track) -> Track:
+def align_track(grid: Grid, track: Track) -> Track:
     """Return the track with shifted counts, or unchanged if an iteration has too few cells."""
-    if track.cells_an_iteration < _LEAST_CELLS:
+    if track.cells_an_iteration < _MIN_CELLS:
         return track
-    curves = [standardised(role) for role in grid.roles]
-    for _ in range(_TIMES):
-        track = _moved(curves, track)
+    curves = [standardise(role) for role in grid.roles]
+    for _ in range(_PASSES):
+        track = _shift_counts(curves, track)
     return track
 
 
-def _moved(curves: Sequence[Sequence[float]], track: Track) -> Track:
+def _shift_counts(curves: Sequence[Sequence[float]], track: Track) -> Track:
     bins = count_bins(track.cells_an_iteration)
     counts = track.counts_at([cell + 0.5 for cell in range(len(curves[0]))])
     stretches = max(1, round(track.iterations / _ITERATIONS))
@@ -46,7 +46,7 @@ def _moved(curves: Sequence[Sequence[float]], track: Track) -> Track:
             for curve, into in zip(curves, sums[stretch], strict=True):
                 into[place] += curve[cell]
     means = [[sum(values) for values in zip(*(one[role] for one in sums), strict=True)] for role in range(len(curves))]
-    shifts = [_shift(one, means, bins) for one in sums]
+    shifts = [_find_shift(one, means, bins) for one in sums]
     middles = [track.counts[0] + (number + 0.5) * length for number in range(stretches)]
     moved = [count + _interpolate(middles, shifts, count) for count in track.counts]
     if any(after <= before for before, after in pairwise(moved)):
@@ -54,7 +54,7 @@ def _moved(curves: Sequence[Sequence[float]], track: Track) -> Track:
     return Track(track.places, moved)
 
 
-def _shift(one: Sequence[Sequence[float]], means: Sequence[Sequence[float]], bins: int) -> float:
+def _find_shift(one: Sequence[Sequence[float]], means: Sequence[Sequence[float]], bins: int) -> float:
     """Return the shift of a stretch that fits the mean of the others best, in iterations."""
     others = [[mean - own for mean, own in zip(*pair, strict=True)] for pair in zip(means, one, strict=True)]
     reach = max(1, int(_REACH * bins))

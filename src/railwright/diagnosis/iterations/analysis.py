@@ -9,23 +9,23 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from railwright.diagnosis.iterations.aliases import is_an_image
-from railwright.diagnosis.iterations.alignment import aligned
-from railwright.diagnosis.iterations.candidates import LEAST_ITERATIONS, LEAST_UPDATES, Claim, claimed
+from railwright.diagnosis.iterations.aliases import is_alias
+from railwright.diagnosis.iterations.alignment import align_track
+from railwright.diagnosis.iterations.candidates import MIN_ITERATIONS, MIN_UPDATES, Claim, find_claim
 from railwright.diagnosis.iterations.correlation import Correlation
 from railwright.diagnosis.iterations.phase import Track
 from railwright.diagnosis.iterations.records import Estimate, Iterations
-from railwright.diagnosis.iterations.samples import Curve, Grid, Role, gridded, interval_s
+from railwright.diagnosis.iterations.samples import Curve, Grid, Role, interval_s, resample
 from railwright.diagnosis.iterations.shares import Placed, Shares, compute_shares, computing_alone, half_widths
 from railwright.diagnosis.iterations.singles import find_singles
-from railwright.diagnosis.iterations.two_jobs import Followed, followed
+from railwright.diagnosis.iterations.two_jobs import TrackedPeriod, follow_period
 
-_ANOTHER = 0.1
+_PERIODS_DIFFER = 0.1
 """Our choice: halves whose periods differ by more have two periods, and not one that drifts."""
-_MOST_DRIFT = 1.5
-_LEAST_OF_A_PART = 2 * LEAST_ITERATIONS
+_MAX_DRIFT = 1.5
+_MIN_ITERATIONS_OF_PART = 2 * MIN_ITERATIONS
 """Our choice: if the whole has no period, or another one, a few iterations of a part may be chance."""
-_DEEPEST = 3
+_MAX_DEPTH = 3
 
 
 class _Stretch(NamedTuple):
@@ -33,7 +33,7 @@ class _Stretch(NamedTuple):
 
     part: Grid
     """The grid of the track's places."""
-    followed: Followed
+    followed: TrackedPeriod
 
     @property
     def lasts_s(self) -> float:
@@ -45,79 +45,79 @@ class _Stretch(NamedTuple):
 def estimate_iterations(curves: Sequence[Curve]) -> Iterations:
     """Estimate the iterations from curves."""
     step_s = interval_s(curves)
-    grid = gridded(curves, step_s)
-    if grid.cells < LEAST_UPDATES * LEAST_ITERATIONS:
-        least = LEAST_UPDATES * LEAST_ITERATIONS
-        return Iterations(why_none=f"{grid.cells} samples: a period needs at least {least}")
-    found = sorted(_stretches(grid, 0), key=lambda one: one.lasts_s, reverse=True)
-    sound = [one for one in found if not is_an_image(curves, one.followed.track, one.part)]
+    grid = resample(curves, step_s)
+    if grid.cells < MIN_UPDATES * MIN_ITERATIONS:
+        minimum = MIN_UPDATES * MIN_ITERATIONS
+        return Iterations(why_none=f"{grid.cells} samples: a period needs at least {minimum}")
+    found = sorted(_find_stretches(grid, 0), key=lambda one: one.lasts_s, reverse=True)
+    sound = [one for one in found if not is_alias(curves, one.followed.track, one.part)]
     if not sound:
         return Iterations(why_none=_too_short(step_s) if found else _why_none(grid, step_s))
     return Iterations(estimates=tuple(_estimate(curves, one) for one in sound))
 
 
 def _too_short(step_s: float) -> str:
-    least = f"{LEAST_UPDATES} updates of the slowest source, {LEAST_UPDATES * step_s:.3g} s"
-    return f"if there is a period, it is below {least}"
+    shortest = f"{MIN_UPDATES} updates of the slowest source, {MIN_UPDATES * step_s:.3g} s"
+    return f"if there is a period, it is below {shortest}"
 
 
 def _why_none(grid: Grid, step_s: float) -> str:
     if not any(max(role) > min(role) for role in grid.roles):
-        return "nothing moves"
-    claim = _claim(grid)
-    if claim is not None and claim.peak.lag < LEAST_UPDATES:
+        return "no curve changes"
+    claim = _find_claim(grid)
+    if claim is not None and claim.peak.lag < MIN_UPDATES:
         return _too_short(step_s)
     lasts_s = grid.cells * grid.cell_s
-    return (
-        f"no period between {LEAST_UPDATES * step_s:.3g} and {lasts_s / LEAST_ITERATIONS:.3g} s comes again and again"
-    )
+    return f"no period between {MIN_UPDATES * step_s:.3g} and {lasts_s / MIN_ITERATIONS:.3g} s repeats often enough"
 
 
-def _claim(grid: Grid) -> Claim | None:
+def _find_claim(grid: Grid) -> Claim | None:
     """Return the most likely period of a grid in cells, reliable or not."""
-    return claimed(Correlation(grid.roles))
+    return find_claim(Correlation(grid.roles))
 
 
-def _stretches(grid: Grid, depth: int) -> list[_Stretch]:
+def _find_stretches(grid: Grid, depth: int) -> list[_Stretch]:
     """Find the stretches of a grid with a period."""
-    if grid.cells < LEAST_UPDATES * LEAST_ITERATIONS or depth > _DEEPEST:
+    if grid.cells < MIN_UPDATES * MIN_ITERATIONS or depth > _MAX_DEPTH:
         return []
     half = grid.cells // 2
     parts = [grid.part(0, half), grid.part(half, grid.cells)]
-    if _changes(parts):
-        return [one for part in parts for one in _stretches(part, depth + 1)]
-    one = _stretch(grid)
+    if _has_two_periods(parts):
+        return [one for part in parts for one in _find_stretches(part, depth + 1)]
+    one = _find_stretch(grid)
     if one is None:  # an unusual start may hide the period
-        return _together(grid, [found for part in parts for found in _stretches(part, depth + 1)])
+        return _merge_stretches(grid, [found for part in parts for found in _find_stretches(part, depth + 1)])
     found = one.followed
     begin, end = math.floor(found.track.places[0]), math.ceil(found.track.places[-1])
     rest = [grid.part(0, begin), grid.part(end, grid.cells)]
     # Imports, polls and the teardown before and after a job may also repeat a few times by chance.
-    others = (found for part in rest for found in _stretches(part, depth + 1))
-    return [one, *(found for found in others if found.followed.track.iterations >= _LEAST_OF_A_PART)]
+    others = (found for part in rest for found in _find_stretches(part, depth + 1))
+    return [one, *(found for found in others if found.followed.track.iterations >= _MIN_ITERATIONS_OF_PART)]
 
 
-def _stretch(grid: Grid) -> _Stretch | None:
-    """Return the stretch of the period that spans most of a grid."""
-    claim = _claim(grid)
-    if claim is None or claim.peak.lag < LEAST_UPDATES:
+def _find_stretch(grid: Grid) -> _Stretch | None:
+    """Return the stretch of a grid's most likely period; None if there is none."""
+    claim = _find_claim(grid)
+    if claim is None or claim.peak.lag < MIN_UPDATES:
         return None
-    found = followed(grid, claim)
-    if found is None or found.track.iterations < LEAST_ITERATIONS - 0.5:
+    found = follow_period(grid, claim)
+    if found is None or found.track.iterations < MIN_ITERATIONS - 0.5:
         return None
-    return _Stretch(grid, found._replace(track=aligned(grid, found.track)))
+    return _Stretch(grid, found._replace(track=align_track(grid, found.track)))
 
 
-def _together(grid: Grid, found: list[_Stretch]) -> list[_Stretch]:
+def _merge_stretches(grid: Grid, found: list[_Stretch]) -> list[_Stretch]:
     """Merge the stretches of parts if one period spans them."""
-    found = [one for one in found if one.followed.track.iterations >= _LEAST_OF_A_PART]
+    found = [one for one in found if one.followed.track.iterations >= _MIN_ITERATIONS_OF_PART]
     if len(found) < 2:
         return found
     lasts = [one.followed.track.cells_an_iteration for one in found]
     begin = min(_cell(grid, one.part, one.followed.track.places[0]) for one in found)
     end = max(_cell(grid, one.part, one.followed.track.places[-1]) for one in found)
     whole = (
-        _stretch(grid.part(max(0, begin), min(grid.cells, end + 1))) if not _differ(min(lasts), max(lasts)) else None
+        _find_stretch(grid.part(max(0, begin), min(grid.cells, end + 1)))
+        if not _differ(min(lasts), max(lasts))
+        else None
     )
     if whole is None or whole.lasts_s < sum(one.lasts_s for one in found):
         return found
@@ -129,16 +129,16 @@ def _cell(grid: Grid, part: Grid, place: float) -> int:
     return round((part.begin_s - grid.begin_s) / grid.cell_s + place)
 
 
-def _changes(halves: Sequence[Grid]) -> bool:
+def _has_two_periods(halves: Sequence[Grid]) -> bool:
     """Report whether the halves have two periods; with a drifting period the quarters differ half as much."""
-    claims = [_claim(half) for half in halves]
+    claims = [_find_claim(half) for half in halves]
     first, last = (claim.peak.lag if claim else 0.0 for claim in claims)
     if not first or not last or not _differ(first, last):
         return False
-    if max(first, last) > _MOST_DRIFT * min(first, last):
+    if max(first, last) > _MAX_DRIFT * min(first, last):
         return True
     for half in halves:
-        quarters = [_claim(half.part(0, half.cells // 2)), _claim(half.part(half.cells // 2, half.cells))]
+        quarters = [_find_claim(half.part(0, half.cells // 2)), _find_claim(half.part(half.cells // 2, half.cells))]
         lags = [quarter.peak.lag for quarter in quarters if quarter is not None]
         if len(lags) == 2 and 0.25 * abs(last - first) < abs(lags[1] - lags[0]) < 0.75 * abs(last - first):
             return False
@@ -148,7 +148,9 @@ def _changes(halves: Sequence[Grid]) -> bool:
 def _differ(one: float, other: float) -> bool:
     """Report whether two periods differ and neither is a multiple of the other."""
     ratio = max(one, other) / min(one, other)
-    return abs(ratio - round(ratio)) > _ANOTHER / 2 * round(ratio) if ratio > 1.5 else ratio > 1 + _ANOTHER
+    return (
+        abs(ratio - round(ratio)) > _PERIODS_DIFFER / 2 * round(ratio) if ratio > 1.5 else ratio > 1 + _PERIODS_DIFFER
+    )
 
 
 def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
@@ -157,12 +159,12 @@ def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
     placed: dict[Role, list[Placed]] = {"compute": [], "traffic": []}
     for curve in curves:
         if curve.ends_s:
-            placed[curve.role].append(_placed(curve, track, part))
+            placed[curve.role].append(_place_samples(curve, track, part))
     samples_a_period = period_s / interval_s(curves)
     shares = compute_shares(placed["compute"], placed["traffic"], samples_a_period)
     if second_s is not None:
         shares = "two jobs move these counters: watch one of them by --pid or --cgroup"
-    begins = _begins(track, shares.begin if isinstance(shares, Shares) else track.counts[0] % 1.0)
+    begins = _list_begins(track, shares.begin if isinstance(shares, Shares) else track.counts[0] % 1.0)
     found = Estimate(
         from_s=part.begin_s + track.places[0] * part.cell_s,
         to_s=part.begin_s + track.places[-1] * part.cell_s,
@@ -178,7 +180,7 @@ def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
 
 
 def _add_variation(curves: Sequence[Curve], found: Estimate) -> Estimate:
-    """Add the variation of iterations from the compute curve."""
+    """Add the variation of iterations if there is a single compute curve."""
     every = [find_singles(curve, found) for curve in curves if curve.role == "compute" and curve.ends_s]
     alone = every[0] if len(every) == 1 else None
     return replace(found, variation=alone.variation) if alone is not None else found
@@ -211,7 +213,7 @@ def _gain(exposed: float) -> float:
     return 1 / (1 - min(max(exposed, 0.0), 0.999))
 
 
-def _placed(curve: Curve, track: Track, part: Grid) -> Placed:
+def _place_samples(curve: Curve, track: Track, part: Grid) -> Placed:
     """Return the samples within whole iterations."""
     middles, values = curve.whole_samples()
     counts = track.counts_at([(at_s - part.begin_s) / part.cell_s for at_s in middles])
@@ -221,7 +223,7 @@ def _placed(curve: Curve, track: Track, part: Grid) -> Placed:
     return Placed(curve, [value for value, _ in kept], [count for _, count in kept])
 
 
-def _paces(track: Track) -> list[tuple[float, float]]:
+def _measure_paces(track: Track) -> list[tuple[float, float]]:
     """Return the middle and the cells per iteration of independent stretches of at least four iterations."""
     found, at = [], 0
     for number in range(1, len(track.places)):
@@ -234,30 +236,30 @@ def _paces(track: Track) -> list[tuple[float, float]]:
 
 
 def _half_width(track: Track) -> float:
-    """Return the half width of the mean period: the deviation from a line, and one cell over all iterations."""
-    paces = _paces(track)
-    left = [pace - _line(paces)(at) for at, pace in paces]
+    """Return the half width of the mean period in cells: the paces' deviation from a line, and one cell per track."""
+    paces = _measure_paces(track)
+    left = [pace - _fit_line(paces)(at) for at, pace in paces]
     deviation = stdev(left) / math.sqrt(len(left)) if len(left) > 2 else 0.0
     return math.hypot(1.96 * deviation, 1 / track.iterations)
 
 
 def _drift(track: Track) -> float:
     """Return the drift from start to end as a part of the period, from a line through the paces."""
-    paces = _paces(track)
+    paces = _measure_paces(track)
     if len(paces) < 3:
         return 0.0
-    line = _line(paces)
+    line = _fit_line(paces)
     return (line(track.places[-1]) - line(track.places[0])) / track.cells_an_iteration
 
 
-def _line(points: Sequence[tuple[float, float]]) -> Callable[[float], float]:
+def _fit_line(points: Sequence[tuple[float, float]]) -> Callable[[float], float]:
     middle, mean = fmean(at for at, _ in points), fmean(value for _, value in points)
     spread = sum((at - middle) ** 2 for at, _ in points)
     slope = sum((at - middle) * (value - mean) for at, value in points) / spread if spread else 0.0
     return lambda at: mean + slope * (at - middle)
 
 
-def _begins(track: Track, phase: float) -> list[float]:
+def _list_begins(track: Track, phase: float) -> list[float]:
     """Return the places at which iterations begin, in cells."""
     first = math.ceil(track.counts[0] - phase - 1e-9)
     last = math.floor(track.counts[-1] - phase + 1e-9)

@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 from railwright.diagnosis.iterations.correlation import Correlation
 
-LEAST_UPDATES = 3
+MIN_UPDATES = 3
 """A period shorter than this many updates of its source may be an alias of another one."""
-LEAST_ITERATIONS = 5
+MIN_ITERATIONS = 5
 """Our choice: fewer iterations may be chance."""
 _FINE_BELOW = 40
 """Lags below this are searched in eighths of a sample."""
 _STEPS = 8
-_NEARLY_BEST = 0.8
+_NEAR_BEST_SHARE = 0.8
 """Our choice: the shortest lag nearly as good as the best is the period, the others are its multiples."""
-_RIVAL, _MOST_RIVALS = 0.3, 4
-_FEW, _NEARLY_BEST_OF_FEW = 6.0, 0.5
-_MOST_MULTIPLES = 12
-_LEAST_HEIGHT = 0.12
+_RIVAL_SHARE, _MAX_RIVALS = 0.3, 4
+_FEW, _NEAR_BEST_SHARE_OF_FEW = 6.0, 0.5
+_MAX_MULTIPLES = 12
+_MIN_HEIGHT = 0.12
 _CHANCE, _CHANCE_ALIKE = 5.0, 3.0
 """Deviations of the correlation of pure noise, and of slowly varying curves: our choice, by trial on curves without a
 period.
@@ -35,14 +35,14 @@ class Peak(NamedTuple):
     """The correlation; 1 means exact repetition."""
 
 
-def peaks(correlation: Correlation) -> list[Peak]:
-    """Return the local maxima up to the longest lag that LEAST_ITERATIONS allows, by lag."""
-    longest = correlation.count / LEAST_ITERATIONS
+def find_peaks(correlation: Correlation) -> list[Peak]:
+    """Return the local maxima up to the longest lag that MIN_ITERATIONS allows, by lag."""
+    longest = correlation.count / MIN_ITERATIONS
     if correlation.is_still or longest < 2:
         return []
     fine = [step / _STEPS for step in range(_STEPS, int(min(longest, _FINE_BELOW) * _STEPS) + 1)]
     lags = fine + [float(lag) for lag in range(_FINE_BELOW + 1, int(longest) + 1)]
-    heights = [correlation.at(lag) for lag in lags]
+    heights = [correlation.value_at(lag) for lag in lags]
     found = []
     for number in range(1, len(lags) - 1):
         before, here, after = heights[number - 1 : number + 2]
@@ -56,7 +56,7 @@ def peaks(correlation: Correlation) -> list[Peak]:
 
 def _is_likely(correlation: Correlation, peak: Peak) -> bool:
     """Report whether the peak repeats at its multiples and follows a valley."""
-    return _comes_again(correlation, peak) and _has_valley(correlation, peak)
+    return _repeats(correlation, peak) and _has_valley(correlation, peak)
 
 
 def _chance_height(correlation: Correlation) -> float:
@@ -65,7 +65,7 @@ def _chance_height(correlation: Correlation) -> float:
     The deviation of the correlation at long lags follows Bartlett (1946), from the lags before the first valley.
     """
     alike = 0.0
-    for value in correlation.whole()[1:]:
+    for value in correlation.integer_lags()[1:]:
         if value <= 0:
             break
         alike += value * value
@@ -81,48 +81,50 @@ class Claim(NamedTuple):
     """Weaker shorter lags, which may be the periods of two jobs that share the counters."""
 
 
-def claimed(correlation: Correlation) -> Claim | None:
-    """Return the shortest lag that is nearly as good as the best and not by chance; None if there is none."""
-    floor = max(_LEAST_HEIGHT, _chance_height(correlation))
-    high = [peak for peak in peaks(correlation) if peak.height > floor]
+def find_claim(correlation: Correlation) -> Claim | None:
+    """Return the claim of the shortest lag that is nearly as good as the best and not by chance; None without one."""
+    floor = max(_MIN_HEIGHT, _chance_height(correlation))
+    high = [peak for peak in find_peaks(correlation) if peak.height > floor]
     found = [peak for peak in high if _is_likely(correlation, peak)]
     best = max((peak.height for peak in found), default=0.0)
     for peak in found:
-        # With few samples per period the edges fall on different places, and on the same again at some multiple.
-        if peak.height >= (_NEARLY_BEST if peak.lag > _FEW else _NEARLY_BEST_OF_FEW) * best:
-            rivals = [one for one in high if LEAST_UPDATES <= one.lag < 0.6 * peak.lag and one.height >= _RIVAL * best]
-            rivals = sorted(rivals, key=lambda one: one.height, reverse=True)[:_MOST_RIVALS]
-            return Claim(_refined(correlation, peak), [_refined(correlation, one) for one in sorted(rivals)])
+        # With few samples per period the edges fall on different samples, and on the same ones only at a multiple.
+        if peak.height >= (_NEAR_BEST_SHARE if peak.lag > _FEW else _NEAR_BEST_SHARE_OF_FEW) * best:
+            rivals = [
+                one for one in high if MIN_UPDATES <= one.lag < 0.6 * peak.lag and one.height >= _RIVAL_SHARE * best
+            ]
+            rivals = sorted(rivals, key=lambda one: one.height, reverse=True)[:_MAX_RIVALS]
+            return Claim(_refine_lag(correlation, peak), [_refine_lag(correlation, one) for one in sorted(rivals)])
     return None
 
 
-def _refined(correlation: Correlation, peak: Peak) -> Peak:
+def _refine_lag(correlation: Correlation, peak: Peak) -> Peak:
     """Refine a lag from the places of its multiples, as long as they are similar."""
     lag = peak.lag
-    for multiple in range(2, _MOST_MULTIPLES + 1):
+    for multiple in range(2, _MAX_MULTIPLES + 1):
         middle, reach = multiple * lag, min(0.4 * lag, max(1.0, 0.02 * multiple * lag))
         if middle + reach >= len(correlation) - 1:
             break
         steps = [middle + reach * step / 16 for step in range(-16, 17)]
-        height, place = max((correlation.at(one), one) for one in steps)
+        height, place = max((correlation.value_at(one), one) for one in steps)
         if height < 0.5 * peak.height:
             break
         lag = place / multiple
     return Peak(lag, peak.height)
 
 
-def _comes_again(correlation: Correlation, peak: Peak) -> bool:
+def _repeats(correlation: Correlation, peak: Peak) -> bool:
     """Report whether the peak repeats at two and three times the lag, within a drift."""
     heights = []
     for multiple in (2, 3):
         middle = multiple * peak.lag
         reach = max(1.0, 0.03 * middle)
         steps = [middle + reach * step / 6 for step in range(-6, 7)]
-        heights.append(max(correlation.at(lag) for lag in steps if 0 < lag < len(correlation) - 1))
+        heights.append(max(correlation.value_at(lag) for lag in steps if 0 < lag < len(correlation) - 1))
     return sum(heights) / 2 > 0.5 * peak.height
 
 
 def _has_valley(correlation: Correlation, peak: Peak) -> bool:
     """Report whether a valley precedes the peak; slow curves correlate at every short lag."""
     steps = [peak.lag * part / 16 for part in range(4, 14)]
-    return peak.height - min(correlation.at(lag) for lag in steps) > 0.5 * peak.height
+    return peak.height - min(correlation.value_at(lag) for lag in steps) > 0.5 * peak.height

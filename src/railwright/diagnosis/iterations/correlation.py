@@ -12,7 +12,7 @@ _TAPS = 8
 
 
 @functools.cache
-def _turns(count: int) -> tuple[complex, ...]:
+def _twiddle_factors(count: int) -> tuple[complex, ...]:
     return tuple(cmath.exp(-2j * math.pi * number / count) for number in range(count // 2))
 
 
@@ -24,11 +24,11 @@ def transform(values: list[complex]) -> list[complex]:
     if count == 2:
         return [values[0] + values[1], values[0] - values[1]]
     even, odd = transform(values[::2]), transform(values[1::2])
-    turned = [turn * one for turn, one in zip(_turns(count), odd, strict=True)]
+    turned = [turn * one for turn, one in zip(_twiddle_factors(count), odd, strict=True)]
     return [a + b for a, b in zip(even, turned, strict=True)] + [a - b for a, b in zip(even, turned, strict=True)]
 
 
-def standardised(values: Sequence[float]) -> list[float]:
+def standardise(values: Sequence[float]) -> list[float]:
     """Scale values to mean 0 and deviation 1; constant values become zero."""
     mean = math.fsum(values) / len(values)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
@@ -44,8 +44,8 @@ class Correlation:
         first, second = ([*curves, []])[:2] if curves else ([], [])
         count = len(first)
         room = 1 << max(1, (2 * count - 1).bit_length())
-        real = standardised(first) if count else []
-        other = standardised(second) if second else [0.0] * count
+        real = standardise(first) if count else []
+        other = standardise(second) if second else [0.0] * count
         # The real part of the autocorrelation of x + iy is the sum of those of x and y.
         packed = [complex(x, y) for x, y in zip(real, other, strict=True)] + [0j] * (room - count)
         self.power = [abs(one) ** 2 for one in transform(packed)]
@@ -58,8 +58,8 @@ class Correlation:
     def __len__(self) -> int:
         return len(self._values)
 
-    def at(self, lag: float) -> float:
-        """Return the value at any lag below three quarters of the samples, band-limited between whole lags."""
+    def value_at(self, lag: float) -> float:
+        """Return the correlation at a lag below three quarters of the samples, interpolated between integer lags."""
         below = math.floor(lag)
         part = lag - below
         if part < 1e-9:
@@ -74,6 +74,6 @@ class Correlation:
                 weights += weight
         return total / weights if weights else 0.0
 
-    def whole(self) -> Sequence[float]:
-        """Return the values at whole lags."""
+    def integer_lags(self) -> Sequence[float]:
+        """Return the correlation at integer lags."""
         return self._values

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from railwright.diagnosis.iterations.correlation import standardised
+from railwright.diagnosis.iterations.correlation import standardise
 from railwright.diagnosis.iterations.samples import Grid
 
 _WINDOW_PERIODS = 4
@@ -63,13 +63,13 @@ class Track(NamedTuple):
         return [place for place in turned.counts_at(counts) if place is not None]
 
 
-def tracked(grid: Grid, cells_an_iteration: float) -> Track | None:
+def track_phase(grid: Grid, cells_an_iteration: float) -> Track | None:
     """Track the longest stretch of the grid with the period; None if there is none."""
     period = cells_an_iteration
     window = round(max(_WINDOW_PERIODS, math.ceil(_WINDOW_CELLS / period)) * period)
     if window < 2 or grid.cells < window + 2:
         return None
-    harmonic, signal = _strongest(grid, period, window)
+    harmonic, signal = _select_harmonic(grid, period, window)
     step = max(1, round(period / 4))
     starts = list(range(0, grid.cells - window + 1, step))
     values = [signal[start + window] - signal[start] for start in starts]
@@ -85,13 +85,13 @@ def tracked(grid: Grid, cells_an_iteration: float) -> Track | None:
         if moved <= 0:  # noise turned the phase: continue with the period alone
             moved = step / period
         counts.append(counts[-1] + moved)
-    return _extend(Track(places, counts), window / 2, first == 0, last == len(starts), grid.cells)
+    return _extend_track(Track(places, counts), window / 2, first == 0, last == len(starts), grid.cells)
 
 
-def _strongest(grid: Grid, period: float, window: int) -> tuple[int, list[complex]]:
+def _select_harmonic(grid: Grid, period: float, window: int) -> tuple[int, list[complex]]:
     """Return the tracked harmonic, and the running sum of the demodulated curves with both roles in phase."""
     found: list[tuple[float, int, list[complex]]] = []
-    curves = [standardised(role) for role in grid.roles]
+    curves = [standardise(role) for role in grid.roles]
     for harmonic in range(1, _HARMONICS + 1):
         if harmonic > 1 and harmonic / period > 0.45:
             break
@@ -117,15 +117,15 @@ def _rotate_to_step(sums: Sequence[list[complex]], window: int) -> list[complex]
 
 
 def _longest_stretch(amplitudes: Sequence[float], patience: int) -> tuple[int, int]:
-    """Return the longest range with an amplitude near that of most places.
+    """Return the longest range with amplitudes of at least `_STILL_THERE` of the upper quartile.
 
     Gaps of up to `patience` places are allowed, because noise in one window does not end a stretch.
     """
     ordered = sorted(amplitudes)
-    least = _STILL_THERE * ordered[len(ordered) * 3 // 4]
+    threshold = _STILL_THERE * ordered[len(ordered) * 3 // 4]
     best, begin, last = (0, 0), -1, -1
     for number, amplitude in enumerate(amplitudes):
-        if amplitude < least or amplitude <= 0:
+        if amplitude < threshold or amplitude <= 0:
             continue
         if begin < 0 or number - last > patience:
             begin = number
@@ -135,7 +135,7 @@ def _longest_stretch(amplitudes: Sequence[float], patience: int) -> tuple[int, i
     return best
 
 
-def _extend(track: Track, half: float, from_begin: bool, to_end: bool, cells: int) -> Track:
+def _extend_track(track: Track, half: float, from_begin: bool, to_end: bool, cells: int) -> Track:
     """Extend the track by half a window at both ends at the adjacent pace."""
     places, counts = track.places, track.counts
     some = min(len(places) - 1, 8)

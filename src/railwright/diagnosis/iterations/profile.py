@@ -11,12 +11,12 @@ from railwright.results.statistics import quantile
 Spans = list[tuple[float, float]]
 """Parts of the iteration, as phases from 0 to 1; the last one may end beyond 1."""
 
-_MOST_BINS = 128
-_LEAST_WEIGHT = 1.0
+_MAX_BINS = 128
+_MIN_WEIGHT = 1.0
 """The minimum number of samples in a bin; a sample counts in two bins, weighted by distance."""
-_CERTAIN = 4.0
+_MIN_DEVIATIONS = 4.0
 """The deviations by which a run of bins must differ from the middle between off and on."""
-_LEAST_STEP = 0.05
+_MIN_STEP = 0.05
 """Share of the level when on; a smaller step is not a phase of the work."""
 _FEW_BINS = 4
 """Runs of so few bins are mostly flanks, so their extreme is nearest to the level."""
@@ -45,10 +45,10 @@ class Phases(NamedTuple):
 
 def count_bins(samples_an_iteration: float) -> int:
     """Return the number of bins at which each has a sample of nearly every iteration."""
-    return max(3, min(_MOST_BINS, math.floor(samples_an_iteration + 1e-6)))
+    return max(3, min(_MAX_BINS, math.floor(samples_an_iteration + 1e-6)))
 
 
-def folded(values: Sequence[float], counts: Sequence[float], bins: int) -> Profile | None:
+def fold(values: Sequence[float], counts: Sequence[float], bins: int) -> Profile | None:
     """Fold samples at iteration counts into a profile; None if a phase has no sample."""
     sums, squares, weights = [0.0] * bins, [0.0] * bins, [0.0] * bins
     for value, count in zip(values, counts, strict=True):
@@ -58,7 +58,7 @@ def folded(values: Sequence[float], counts: Sequence[float], bins: int) -> Profi
             sums[number % bins] += weight * value
             squares[number % bins] += weight * value * value
             weights[number % bins] += weight
-    if not values or min(weights) < _LEAST_WEIGHT:
+    if not values or min(weights) < _MIN_WEIGHT:
         return None
     means = [total / weight for total, weight in zip(sums, weights, strict=True)]
     parts = [
@@ -71,15 +71,15 @@ def folded(values: Sequence[float], counts: Sequence[float], bins: int) -> Profi
 def find_phases(profile: Profile) -> Phases | None:
     """Return the phases at which the curve is on; None if it has no two distinct levels."""
     values = profile.values
-    low, high = _levels(values)
+    low, high = _find_levels(values)
     step = high - low
-    if step <= _LEAST_STEP * abs(high) or step < _CERTAIN * profile.deviation:
+    if step <= _MIN_STEP * abs(high) or step < _MIN_DEVIATIONS * profile.deviation:
         return None
-    runs = _runs([(value - low) / step - 0.5 for value in values], profile.deviation / step)
-    return Phases(_edges([(value - low) / step for value in values], runs), low, high) if runs else None
+    runs = _find_runs([(value - low) / step - 0.5 for value in values], profile.deviation / step)
+    return Phases(_locate_edges([(value - low) / step for value in values], runs), low, high) if runs else None
 
 
-def _levels(values: Sequence[float]) -> tuple[float, float]:
+def _find_levels(values: Sequence[float]) -> tuple[float, float]:
     """Return the levels off and on: the medians of the values below and above the middle."""
     ordered = sorted(values)
     low, high = ordered[0], ordered[-1]
@@ -94,21 +94,21 @@ def _levels(values: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _runs(over: Sequence[float], deviation: float) -> list[tuple[int, int]]:
+def _find_runs(over: Sequence[float], deviation: float) -> list[tuple[int, int]]:
     """Return (first bin, length) of each run at which the profile is on, around the circle, without chance runs."""
     bins = len(over)
     signs = [value > 0 for value in over]
     while len(set(signs)) == 2:
-        runs = _cut(signs)
+        runs = _split_runs(signs)
         weakest = min(runs, key=lambda run: _strength(over, run))
-        if _strength(over, weakest) >= _CERTAIN * deviation:
+        if _strength(over, weakest) >= _MIN_DEVIATIONS * deviation:
             return [(first, length) for first, length in runs if signs[first]]
         for number in range(weakest[0], weakest[0] + weakest[1]):
             signs[number % bins] = not signs[number % bins]
     return []
 
 
-def _cut(signs: Sequence[bool]) -> list[tuple[int, int]]:
+def _split_runs(signs: Sequence[bool]) -> list[tuple[int, int]]:
     bins = len(signs)
     begins = [number for number in range(bins) if signs[number] != signs[number - 1]]
     return [
@@ -117,12 +117,12 @@ def _cut(signs: Sequence[bool]) -> list[tuple[int, int]]:
 
 
 def _strength(over: Sequence[float], run: tuple[int, int]) -> float:
-    """Return the distance of a run from the middle, in deviations of a bin."""
+    """Return the distance of a run's mean from the middle level, times the square root of its length."""
     first, length = run
     return abs(sum(over[number % len(over)] for number in range(first, first + length))) / math.sqrt(length)
 
 
-def _edges(parts: Sequence[float], runs: Sequence[tuple[int, int]]) -> Spans:
+def _locate_edges(parts: Sequence[float], runs: Sequence[tuple[int, int]]) -> Spans:
     """Return the start and end of each run from the area under its flanks, independent of the bins' places."""
     bins = len(parts)
     found = []

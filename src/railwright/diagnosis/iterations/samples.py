@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 from railwright.results.statistics import quantile
 
 Role = Literal["compute", "traffic"]
-MOST_CELLS = 1 << 15
+MAX_CELLS = 1 << 15
 """The largest number of cells of a grid; longer recordings get coarser cells."""
 
-_WHOLE = 1.5
-"""A longer interval than this multiple of the median includes a missing sample."""
+_MISSING_FACTOR = 1.5
+"""An interval longer than this multiple of the median includes a missing sample."""
 
 
 class Curve(NamedTuple):
@@ -35,7 +35,7 @@ class Curve(NamedTuple):
         """Return the middles of the intervals and their values, without intervals that include a missing sample."""
         begins = [self.begin_s, *self.ends_s[:-1]]
         steps = sorted(end - begin for begin, end in zip(begins, self.ends_s, strict=True))
-        longest = _WHOLE * quantile(steps, 0.5) if steps else 0.0
+        longest = _MISSING_FACTOR * quantile(steps, 0.5) if steps else 0.0
         kept = [
             ((begin + end) / 2, value)
             for begin, end, value in zip(begins, self.ends_s, self.values, strict=True)
@@ -80,24 +80,24 @@ def interval_s(curves: Sequence[Curve]) -> float:
     return max(found, default=0.0)
 
 
-def gridded(curves: Sequence[Curve], cell_s: float) -> Grid:
-    """Resample the curves over their common time into at most MOST_CELLS means."""
+def resample(curves: Sequence[Curve], cell_s: float) -> Grid:
+    """Resample the curves over their common time into at most MAX_CELLS means."""
     whole = [curve for curve in curves if curve.ends_s]
     begin_s = max((curve.begin_s for curve in whole), default=0.0)
     end_s = min((curve.ends_s[-1] for curve in whole), default=0.0)
     if cell_s <= 0 or end_s <= begin_s:
         return Grid(begin_s, cell_s, [], [])
-    cell_s *= max(1, -(-int((end_s - begin_s) / cell_s) // MOST_CELLS))
+    cell_s *= max(1, -(-int((end_s - begin_s) / cell_s) // MAX_CELLS))
     cells = int((end_s - begin_s) / cell_s + 1e-6)
     sums: dict[Role, list[float]] = {"compute": [], "traffic": []}
     for curve in whole:
-        means = _means(curve, begin_s, cell_s, cells)
+        means = _cell_means(curve, begin_s, cell_s, cells)
         before = sums[curve.role]
         sums[curve.role] = [one + other for one, other in zip(before, means, strict=True)] if before else means
     return Grid(begin_s, cell_s, sums["compute"], sums["traffic"])
 
 
-def _means(curve: Curve, begin_s: float, cell_s: float, cells: int) -> list[float]:
+def _cell_means(curve: Curve, begin_s: float, cell_s: float, cells: int) -> list[float]:
     """Return the mean of each cell by integrating the steps, so that nothing is lost or counted twice."""
     found: list[float] = []
     last, at, total = len(curve.ends_s) - 1, 0, 0.0

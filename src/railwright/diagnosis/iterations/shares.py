@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from railwright.diagnosis.iterations.profile import Phases, Spans, count_bins, find_phases, folded
+from railwright.diagnosis.iterations.profile import Phases, Spans, count_bins, find_phases, fold
 from railwright.diagnosis.iterations.samples import Curve
 
-LEAST_SAMPLES = 8
+MIN_SAMPLES = 8
 """The samples per period needed for shares. Our choice: an edge lies anywhere in its sample."""
 _GROUPS = 8
 _NORMAL_975 = 1.959964
 _STUDENT_975 = (0.0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365)
 """By degrees of freedom."""
-_EDGE = 0.25
+_EDGE_UNCERTAINTY = 0.25
 """The uncertainty of an edge's mean as a part of a sample, if all iterations align with the sampler. By trial."""
 
 
@@ -41,29 +41,29 @@ class Shares(NamedTuple):
 def compute_shares(compute: Sequence[Placed], traffic: Sequence[Placed], samples_a_period: float) -> Shares | str:
     """Return the shares, or the reason why they are unknown."""
     if not compute or not traffic:
-        return f"nothing tells of {'traffic' if compute else 'computing'}"
-    if samples_a_period < LEAST_SAMPLES:
-        return f"{samples_a_period:.1f} samples a period: shares need {LEAST_SAMPLES}"
+        return f"no counter measures {'traffic' if compute else 'computing'}"
+    if samples_a_period < MIN_SAMPLES:
+        return f"{samples_a_period:.1f} samples a period: shares need {MIN_SAMPLES}"
     found: list[Spans] = []
     begins: list[float] = []
     for placed in (compute, traffic):
         spans: Spans = []
         for one in placed:
-            phases = _phases(one, samples_a_period)
+            phases = _find_spans(one, samples_a_period)
             if isinstance(phases, str):
                 return phases
             spans += phases
-        found.append(merged(spans))
-        begins = begins or _begins(spans)
+        found.append(merge_spans(spans))
+        begins = begins or _list_begins(spans)
     computing, moving = found
-    both = total(computing) + total(moving) - total(merged(computing + moving))
-    exposed = max(0.0, total(moving) - both)
-    return Shares(total(computing), total(moving), exposed, begins[0] if begins else 0.0)
+    both = total_length(computing) + total_length(moving) - total_length(merge_spans(computing + moving))
+    exposed = max(0.0, total_length(moving) - both)
+    return Shares(total_length(computing), total_length(moving), exposed, begins[0] if begins else 0.0)
 
 
 def computing_alone(compute: Sequence[Placed], samples_a_period: float) -> tuple[float, float] | None:
     """Return the share of computing and its half width if traffic is not measured; None if unknown."""
-    if not compute or samples_a_period < LEAST_SAMPLES:
+    if not compute or samples_a_period < MIN_SAMPLES:
         return None
     still = [Placed(one.curve._replace(quiet_below=math.inf), [0.0] * len(one.values), one.counts) for one in compute]
     shares = compute_shares(compute, still, samples_a_period)
@@ -72,8 +72,8 @@ def computing_alone(compute: Sequence[Placed], samples_a_period: float) -> tuple
     return shares.compute, half_widths(compute, still, samples_a_period)[0]
 
 
-def _begins(spans: Spans) -> list[float]:
-    """Return the starts of spans, the one after the longest pause first; empty if it never stops."""
+def _list_begins(spans: Spans) -> list[float]:
+    """Return the starts of spans, the one after the longest pause first; empty if a span never ends."""
     pauses = []
     for begin, end in spans:
         if end - begin >= 1:
@@ -82,13 +82,13 @@ def _begins(spans: Spans) -> list[float]:
     return [begin for _, begin in sorted(pauses, reverse=True)]
 
 
-def _phases(placed: Placed, samples_a_period: float) -> Spans | str:
+def _find_spans(placed: Placed, samples_a_period: float) -> Spans | str:
     """Return the spans at which a curve is on; a curve without two levels is always on or off."""
     bins = count_bins(samples_a_period)
-    profile = folded(placed.values, placed.counts, bins)
-    while profile is None and bins >= 2 * LEAST_SAMPLES:  # the sampler may have been late often
+    profile = fold(placed.values, placed.counts, bins)
+    while profile is None and bins >= 2 * MIN_SAMPLES:  # the sampler may have been late often
         bins //= 2
-        profile = folded(placed.values, placed.counts, bins)
+        profile = fold(placed.values, placed.counts, bins)
     if profile is None:
         return "some phases of the iteration were never sampled"
     phases: Phases | None = find_phases(profile)
@@ -97,12 +97,12 @@ def _phases(placed: Placed, samples_a_period: float) -> Spans | str:
     return [(0.0, 1.0)] if fmean(placed.values) > placed.curve.quiet_below else []
 
 
-def total(spans: Spans) -> float:
+def total_length(spans: Spans) -> float:
     """Return the total length of spans that do not overlap."""
     return sum(end - begin for begin, end in spans)
 
 
-def merged(spans: Spans) -> Spans:
+def merge_spans(spans: Spans) -> Spans:
     """Merge overlapping spans on the circle into spans from 0 to 1."""
     cut: Spans = []
     for begin, end in spans:
@@ -133,13 +133,13 @@ def half_widths(
         found = compute_shares(_clip(compute, begin, end), _clip(traffic, begin, end), samples_a_period)
         if isinstance(found, Shares):
             parts.append(found)
-    least = _NORMAL_975 * _EDGE / samples_a_period
+    min_width = _NORMAL_975 * _EDGE_UNCERTAINTY / samples_a_period
     if len(parts) < 2:
-        return (4 * least,) * 3
+        return (4 * min_width,) * 3
     student = _STUDENT_975[min(len(parts), len(_STUDENT_975)) - 1]
 
     def width(values: list[float]) -> float:
-        return math.hypot(least, student * stdev(values) / math.sqrt(len(values)))
+        return math.hypot(min_width, student * stdev(values) / math.sqrt(len(values)))
 
     return (
         width([one.compute for one in parts]),

@@ -13,10 +13,10 @@ from railwright.diagnosis.iterations.samples import Curve, Role
 from railwright.errors import UsageError, unknown_name
 
 _FULL_RATE_BYTES_PER_S = 25e9
-_MOST_SAMPLES = 400_000
+_MAX_SAMPLES = 400_000
 _ROUNDING = 1e-9
 
-# name -> default, least, most
+# name -> default, minimum, maximum
 _WORDS: dict[str, tuple[float, float, float]] = {
     "period": (0.7, 1e-4, 1e5),
     "compute": (0.6, 0, 1),
@@ -78,13 +78,13 @@ def parse_job(words: Sequence[str]) -> Job:
         name, _, text = word.partition("=")
         if name not in _WORDS:
             raise unknown_name("word of a simulation", name, _WORDS)
-        _, least, most = _WORDS[name]
+        _, minimum, maximum = _WORDS[name]
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not least <= value <= most or (name == "seed" and value % 1):
-            raise UsageError(f"{name}={text[:20]} is out of range", hint=f"give {name}={least:g} to {most:g}")
+        if not minimum <= value <= maximum or (name == "seed" and value % 1):
+            raise UsageError(f"{name}={text[:20]} is out of range", hint=f"give {name}={minimum:g} to {maximum:g}")
         given[name] = value
     job = Job(**given)
     _refuse_impossible(job)
@@ -101,36 +101,36 @@ def _refuse_impossible(job: Job) -> None:
     if job.compute + job.exposed > 1 + _ROUNDING:
         raise UsageError(
             f"compute={job.compute:g} and exposed={job.exposed:g} are more than the whole period",
-            hint="together they are at most 1",
+            hint="lower one of them: together they may be at most 1",
         )
     if job.communication - job.exposed > job.compute + _ROUNDING:
         raise UsageError(
             f"communication={job.communication:g} less exposed={job.exposed:g} is above compute={job.compute:g}",
-            hint="what is not exposed goes on while something is computed",
+            hint="communication that is not exposed overlaps computing",
         )
-    if job.rate * job.seconds > _MOST_SAMPLES:
-        hint = f"give at most {_MOST_SAMPLES} samples: a lower rate, or fewer seconds"
-        raise UsageError(f"{job.rate * job.seconds:.0f} samples", hint=hint)
+    if job.rate * job.seconds > _MAX_SAMPLES:
+        what = f"a simulation must have at most {_MAX_SAMPLES} samples, got {job.rate * job.seconds:.0f}"
+        raise UsageError(what, hint="give a lower rate, or fewer seconds")
 
 
 def simulate_job(job: Job) -> Truth:
     """Simulate the sampled curves of a job."""
     random = Random(int(job.seed))
-    begins = _begins(job, job.period, random)
-    spans = _spans(begins, job)
+    begins = _draw_begins(job, job.period, random)
+    spans = _list_spans(begins, job)
     if job.second:
-        others = _spans(_begins(job._replace(change=0.0, drift=0.0), job.second, random), job)
+        others = _list_spans(_draw_begins(job._replace(change=0.0, drift=0.0), job.second, random), job)
         spans = tuple(sorted(one + other) for one, other in zip(spans, others, strict=True))  # type: ignore[assignment]
-    ends = _ticks(job, random)
+    ends = _draw_ticks(job, random)
     idle, full = random.uniform(0.0, 0.2), random.uniform(0.6, 1.0)
-    compute = _sampled("compute", ends, spans[0], (idle, full), job.noise, random)
-    traffic = _sampled("traffic", ends, spans[1], (0.0, _FULL_RATE_BYTES_PER_S), job.noise, random)
+    compute = _sample_curve("compute", ends, spans[0], (idle, full), job.noise, random)
+    traffic = _sample_curve("traffic", ends, spans[1], (0.0, _FULL_RATE_BYTES_PER_S), job.noise, random)
     whole = [begin for begin in begins if 0 <= begin <= job.seconds]
     lasted = tuple(after - before for before, after in pairwise(whole))
     return Truth(job, (compute, traffic), lasted)
 
 
-def _begins(job: Job, period_s: float, random: Random) -> list[float]:
+def _draw_begins(job: Job, period_s: float, random: Random) -> list[float]:
     """Return the start of each iteration; the first is before the recording, and the last ends after it."""
     at_s = -random.random() * period_s
     found = [at_s]
@@ -143,7 +143,7 @@ def _begins(job: Job, period_s: float, random: Random) -> list[float]:
     return found
 
 
-def _spans(begins: Sequence[float], job: Job) -> tuple[Spans, Spans]:
+def _list_spans(begins: Sequence[float], job: Job) -> tuple[Spans, Spans]:
     """Return the spans: computing begins with the iteration; traffic begins before its end and is exposed after it."""
     compute: Spans = []
     traffic: Spans = []
@@ -155,14 +155,14 @@ def _spans(begins: Sequence[float], job: Job) -> tuple[Spans, Spans]:
     return compute, traffic
 
 
-def _ticks(job: Job, random: Random) -> list[float]:
+def _draw_ticks(job: Job, random: Random) -> list[float]:
     """Return the times of samples, spread within the interval as by the sampler."""
     count = int(job.rate * job.seconds)
     ticks = [(number + SPREAD * (random.random() - 0.5)) / job.rate for number in range(1, count + 1)]
     return [tick for tick in ticks if random.random() >= job.missing]
 
 
-def _sampled(
+def _sample_curve(
     role: Role, ends: Sequence[float], spans: Spans, levels: tuple[float, float], noise: float, random: Random
 ) -> Curve:
     low, high = levels

@@ -12,13 +12,13 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from railwright.diagnosis.iterations.phase import Track
-from railwright.diagnosis.iterations.profile import Phases, count_bins, find_phases, folded
+from railwright.diagnosis.iterations.profile import Phases, count_bins, find_phases, fold
 from railwright.diagnosis.iterations.records import Estimate
 from railwright.diagnosis.iterations.samples import Curve
-from railwright.diagnosis.iterations.shares import LEAST_SAMPLES
+from railwright.diagnosis.iterations.shares import MIN_SAMPLES
 from railwright.results.statistics import quantile
 
-_LEAST_ITERATIONS = 4
+_MIN_ITERATIONS = 4
 _REACH = 0.25
 """The search range for an edge around its mean place, as a part of the period."""
 _DEVIATION_OF_MEDIAN = 1.4826 / math.sqrt(2)
@@ -54,12 +54,12 @@ def estimate_variation(lasted_s: Sequence[float], noise: float = 0.0) -> float:
 def find_singles(curve: Curve, found: Estimate) -> Singles | None:
     """Return the single iterations of a stretch from its compute curve; None if their starts are unknown."""
     begins = found.begins_s
-    if len(begins) < _LEAST_ITERATIONS or found.samples_a_period < LEAST_SAMPLES or found.second_period_s is not None:
+    if len(begins) < _MIN_ITERATIONS or found.samples_a_period < MIN_SAMPLES or found.second_period_s is not None:
         return None
-    phases = _phases(curve, found)
+    phases = _find_curve_phases(curve, found)
     if phases is None:
         return None
-    reach = _reach(phases)
+    reach = _search_range(phases)
     if reach <= 0:
         return None
     area = _Area(curve, phases)
@@ -69,17 +69,17 @@ def find_singles(curve: Curve, found: Estimate) -> Singles | None:
     return Singles(rises, computed, area.noise_s(2 * half_s))
 
 
-def _phases(curve: Curve, found: Estimate) -> Phases | None:
+def _find_curve_phases(curve: Curve, found: Estimate) -> Phases | None:
     middles, values = curve.whole_samples()
     track = Track(list(found.begins_s), [float(number) for number in range(len(found.begins_s))])
     every = zip(values, track.counts_at(middles), strict=True)
     kept = [(value, count) for value, count in every if count is not None]
-    profile = folded([value for value, _ in kept], [count for _, count in kept], count_bins(found.samples_a_period))
+    profile = fold([value for value, _ in kept], [count for _, count in kept], count_bins(found.samples_a_period))
     return find_phases(profile) if profile is not None else None
 
 
-def _reach(phases: Phases) -> float:
-    """Return half of the pause before the start or of the run after it, whichever is shorter; 0 if there is none."""
+def _search_range(phases: Phases) -> float:
+    """Return half the pause before the start or half the run after it, at most `_REACH`; 0 without a pause."""
     begin, end = min(phases.on, key=lambda span: min(span[0] % 1.0, 1 - span[0] % 1.0))
     if end - begin >= 1:
         return 0.0

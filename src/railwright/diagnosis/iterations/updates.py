@@ -33,11 +33,11 @@ def update_s(steps: Steps) -> float:
     return quantile(between, _USUAL) if len(between) > 2 else 0.0
 
 
-def rates(role: Role, every: Sequence[Steps], quiet_below: float) -> Curve:
+def build_rate_curve(role: Role, every: Sequence[Steps], quiet_below: float) -> Curve:
     """Sum the rates of counters at the update interval of the slowest; an idle counter has a rate of 0."""
     updates = [update_s(steps) for steps in every]
     slowest = max(updates, default=0.0)
-    times, totals = _together(every)
+    times, totals = _sum_increments(every)
     begin_s = times[0] if times else 0.0
     ends, values, last_s, held, rests = array("d"), array("d"), begin_s, 0.0, False
     for at_s, moved in zip(times[1:], totals[1:], strict=True):
@@ -56,7 +56,7 @@ def rates(role: Role, every: Sequence[Steps], quiet_below: float) -> Curve:
     return Curve(role, begin_s, ends, values, quiet_below)
 
 
-def _together(every: Sequence[Steps]) -> tuple[list[float], list[float]]:
+def _sum_increments(every: Sequence[Steps]) -> tuple[list[float], list[float]]:
     """Return the start and the times of readings, with the total increments since the previous time."""
     begin_s = min((steps.times_s[0] for steps in every if steps.times_s), default=0.0)
     moved: dict[float, float] = {begin_s: 0.0}

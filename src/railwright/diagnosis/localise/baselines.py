@@ -17,8 +17,8 @@ from railwright.diagnosis.localise.flows import Round, random_flow
 from railwright.diagnosis.localise.procedure import ROUND_S
 from railwright.diagnosis.localise.simulate import Simulator
 
-MOST_SIMULATED_HOSTS = 1024
-_MOST_FLOWS = 400_000
+MAX_SIMULATED_HOSTS = 1024
+_MAX_FLOWS = 400_000
 _FLOOR = 0.93
 PEERS = 8
 
@@ -29,34 +29,36 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     rounds: int
     seconds: float
-    """The time with every round at its maximum."""
+    """The time if every round takes its maximum."""
     precision: float | None = None
     recall: float | None = None
-    """The found share of faulty link classes; None if not simulated."""
+    """The share of faulty link classes that were found; None if not simulated."""
     how: str
 
 
 def baselines(fabric: Fabric, simulator: Callable[[], Simulator], bad: set[int], random: Random) -> list[Baseline]:
     """Return all alternatives. Costs are closed forms; results are simulated up to 1,024 hosts."""
     nics, hosts = fabric.nics, len(fabric.hosts)
-    small = hosts <= MOST_SIMULATED_HOSTS
+    small = hosts <= MAX_SIMULATED_HOSTS
     found = []
     for name, rounds, simulated in (
-        ("all pairs", nics - 1, small and nics * (nics - 1) <= _MOST_FLOWS),
-        (f"random {PEERS} peers", PEERS, small and nics * PEERS <= _MOST_FLOWS),
+        ("all pairs", nics - 1, small and nics * (nics - 1) <= _MAX_FLOWS),
+        (f"random {PEERS} peers", PEERS, small and nics * PEERS <= _MAX_FLOWS),
     ):
-        seen = _peers(fabric, simulator(), rounds, random) if simulated else None
-        found.append(_scored(name, rounds, seen, bad, "simulated" if simulated else "closed form"))
-    found.insert(1, _scored("pairs one after another", nics // 2, None, bad, "closed form: NICs / 2 tests, once each"))
+        seen = _test_random_peers(fabric, simulator(), rounds, random) if simulated else None
+        found.append(_build_baseline(name, rounds, seen, bad, "simulated" if simulated else "closed form"))
+    found.insert(
+        1, _build_baseline("pairs one after another", nics // 2, None, bad, "closed form: NICs / 2 tests, once each")
+    )
     # Each round runs a collective over one half: a fault needs log2(hosts) levels of two rounds.
     faulty = max(1, len({fabric.nic_host[n // 2] for n in bad if n // 2 < nics}))
     rounds = 2 * ceil(log2(max(hosts, 2))) * faulty
     how = "closed form: 2 log2(hosts) rounds for each faulty host, one after another"
-    found.append(_scored("bisection of collectives", min(rounds, 2 * hosts), None, bad, how))
+    found.append(_build_baseline("bisection of collectives", min(rounds, 2 * hosts), None, bad, how))
     return found
 
 
-def _scored(name: str, rounds: int, seen: set[int] | None, bad: set[int], how: str) -> Baseline:
+def _build_baseline(name: str, rounds: int, seen: set[int] | None, bad: set[int], how: str) -> Baseline:
     precision = recall = None
     if seen is not None:
         precision = len(seen & bad) / len(seen) if seen else 1.0
@@ -64,7 +66,7 @@ def _scored(name: str, rounds: int, seen: set[int] | None, bad: set[int], how: s
     return Baseline(name=name, rounds=rounds, seconds=rounds * ROUND_S, precision=precision, recall=recall, how=how)
 
 
-def _peers(fabric: Fabric, simulator: Simulator, rounds: int, random: Random) -> set[int]:
+def _test_random_peers(fabric: Fabric, simulator: Simulator, rounds: int, random: Random) -> set[int]:
     """Send from each port to a new peer in each round; suspect ports by the median rates sent and received."""
     sent: dict[int, list[float]] = {}
     order = list(range(fabric.nics))

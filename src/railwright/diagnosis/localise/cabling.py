@@ -46,13 +46,13 @@ def fabric_of_cables(cables: Iterable[Cable]) -> Fabric:
     below: dict[str, list[str]] = {}
     for lower, upper in listed:
         below.setdefault(upper.end, []).append(lower.end)
-    level = _levels(below)
+    level = _switch_levels(below)
     nics = [(lower.end, lower.port, 0) for lower, _ in listed if lower.end not in below]
     switches = sorted(below, key=lambda name: (level[name], len(name), name))
     return build_fabric(nics, switches, [CableSpec(*lower, *upper, 1.0) for lower, upper in listed])
 
 
-def _levels(below: dict[str, list[str]]) -> dict[str, int]:
+def _switch_levels(below: dict[str, list[str]]) -> dict[str, int]:
     """Return the height of each switch above the hosts. Raises UsageError for a cycle."""
     level: dict[str, int] = {}
     waiting = dict(below)
@@ -69,49 +69,51 @@ def _levels(below: dict[str, list[str]]) -> dict[str, int]:
 
 
 def check_cabling(planned: Iterable[Cable], seen: Cabling) -> CablingChecked:
-    """Report every difference once: first exchanged pairs, then single cables."""
-    wanted = _ends(planned)
-    there = _ends(seen.cables)
-    wrong = {port: peer for port, peer in wanted.items() if port in there and there[port] != peer}
+    """Report every difference once: misplaced cables, then missing ones, then unplanned ones."""
+    plan = _map_ports(planned)
+    observed = _map_ports(seen.cables)
+    wrong = {port: peer for port, peer in plan.items() if port in observed and observed[port] != peer}
     findings = list[Miscabling]()
-    told = set[Port]()
+    reported = set[Port]()
     for port in sorted(wrong):
-        if port not in told:
-            findings.append(_moved(port, wanted, there, told))
-    for port, peer in sorted(wanted.items()):
+        if port not in reported:
+            findings.append(_report_misplaced(port, plan, observed, reported))
+    for port, peer in sorted(plan.items()):
         is_seen = {port.end, peer.end} <= seen.looked_at
-        if is_seen and port not in there and peer not in there and not told & {port, peer}:
-            told |= {port, peer}
+        if is_seen and port not in observed and peer not in observed and not reported & {port, peer}:
+            reported |= {port, peer}
             what = f"no cable is seen at {port} or {peer}"
             action = f"plug in the cable {port} ↔ {peer}; if it is plugged in, check whether both ports are up"
             findings.append(Miscabling(kind="missing", ports=(str(port), str(peer)), evidence=what, action=action))
-    for port, peer in sorted(there.items()):
-        if port not in wanted and peer not in wanted and port not in told:
-            told |= {port, peer}
+    for port, peer in sorted(observed.items()):
+        if port not in plan and peer not in plan and port not in reported:
+            reported |= {port, peer}
             what = f"{port} ↔ {peer} is not planned"
             action = "add it to the cluster file, or unplug it"
             findings.append(Miscabling(kind="not planned", ports=(str(port), str(peer)), evidence=what, action=action))
-    unseen = {port.end for port, peer in wanted.items() if port not in there and peer not in there} - seen.looked_at
-    right = sum(there.get(port) == peer for port, peer in wanted.items()) // 2
+    unseen = {port.end for port, peer in plan.items() if port not in observed and peer not in observed} - seen.looked_at
+    right = sum(observed.get(port) == peer for port, peer in plan.items()) // 2
     return CablingChecked(
-        planned=len(wanted) // 2, right=right, findings=tuple(findings), not_looked_at=tuple(sorted(unseen))
+        planned=len(plan) // 2, right=right, findings=tuple(findings), not_looked_at=tuple(sorted(unseen))
     )
 
 
-def _ends(cables: Iterable[Cable]) -> dict[Port, Port]:
+def _map_ports(cables: Iterable[Cable]) -> dict[Port, Port]:
     found: dict[Port, Port] = {}
     for one, other in cables:
         found[one], found[other] = other, one
     return found
 
 
-def _moved(port: Port, wanted: dict[Port, Port], there: dict[Port, Port], told: set[Port]) -> Miscabling:
+def _report_misplaced(
+    port: Port, plan: dict[Port, Port], observed: dict[Port, Port], reported: set[Port]
+) -> Miscabling:
     """Report a misplaced cable, as exchanged if the two plugs belong in each other's places."""
-    peer, found = wanted[port], there[port]
-    rightful = wanted.get(found)
-    told |= {port, found, peer}
-    if rightful is not None and there.get(rightful) == peer:
-        told.add(rightful)
+    peer, found = plan[port], observed[port]
+    rightful = plan.get(found)
+    reported |= {port, found, peer}
+    if rightful is not None and observed.get(rightful) == peer:
+        reported.add(rightful)
         return Miscabling(
             kind="exchanged",
             ports=(str(found), str(peer)),

@@ -1,4 +1,4 @@
-"""Confirm rounds: each doubtful class is filled and tested again over trusted companions.
+"""Confirm rounds, which fill each doubtful class and test it again over trusted companions.
 
 Flows are short: they turn at the first switch above the tested class, to cross as few other links as possible. Unneeded
 ports stay idle, so that a flow on an unexpected path meets no other flow.
@@ -15,12 +15,12 @@ from railwright.diagnosis.localise.fabric import UP, Path, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.schedule import compute_share, lanes, parts_of_nic
 
-_TRIES, _OF_A_RAIL = 48, 4
+_TRIES, _RAIL_FACTOR = 48, 4
 _DIVIDED = (2, 3, 4)
-_SURELY = 1.05
-_HIGHER = 0.25
+_HEADROOM = 1.05
+_HIGHER_PROBABILITY = 0.25
 _EPSILON, _UNFILLED = 1e-6, 0.1
-_LEAST_TESTS = 2
+_MIN_TESTS = 2
 
 
 FlowOver = Callable[[int], Flow | None]
@@ -33,7 +33,7 @@ class Confirm:
     def __init__(self, evidence: Evidence, random: Random) -> None:
         self._evidence, self._fabric, self._random = evidence, evidence.fabric, random
         self._parts = parts_of_nic(evidence.fabric)
-        self._tries = _TRIES * (_OF_A_RAIL if any(evidence.fabric.nic_rail) or evidence.fabric.ways else 1)
+        self._tries = _TRIES * (_RAIL_FACTOR if any(evidence.fabric.nic_rail) or evidence.fabric.ways else 1)
         self._load: dict[int, float] = {}
         """The load of this round's flows on each class, in rates of a NIC port."""
         self._flows: list[Flow] = []
@@ -55,19 +55,19 @@ class Confirm:
             if self._room(flow.path, flow.share):
                 self._take(flow)
         tests = [cleared[number] + len(accused.get(number, ())) for number in range(self._fabric.classes)]
-        rare = sorted((number for number, count in enumerate(tests) if count < _LEAST_TESTS), key=tests.__getitem__)
+        rare = sorted((number for number, count in enumerate(tests) if count < _MIN_TESTS), key=tests.__getitem__)
         for number in [*self._shuffled(rare, tests), *left]:
             self._test(number, self._any_flow)
         return Round(self._flows, purpose="confirm")
 
     def _test_over_doubtful(self, number: int, *, paired: bool) -> None:
-        ways: list[tuple[FlowOver, int]] = [(partial(self._divided_flow, parts), parts) for parts in _DIVIDED]
+        attempts: list[tuple[FlowOver, int]] = [(partial(self._divided_flow, parts), parts) for parts in _DIVIDED]
         if number // 2 < self._fabric.nics:
-            ways = []
-        ways.insert(0 if paired else len(ways), (self._paired_flow, 1))
-        any(self._test(number, *way) for way in ways)
+            attempts = []
+        attempts.insert(0 if paired else len(attempts), (self._paired_flow, 1))
+        any(self._test(number, *way) for way in attempts)
 
-    def only(self, flows: Iterable[Flow]) -> Round:
+    def build_repeat(self, flows: Iterable[Flow]) -> Round:
         """Return a round of as many of the flows as fit together."""
         for flow in flows:
             if self._room(flow.path, flow.share):
@@ -84,10 +84,10 @@ class Confirm:
         """Add the flows that fill a class, or none if not all of them are possible. Report whether it is filled."""
         is_link = number // 2 >= self._fabric.nics
         room = self._fabric.capacity[number // 2] if is_link else 1.0
-        most = divided * (lanes(room, self._parts) if is_link else self._parts)
-        room = min(room, most / divided / self._parts)
+        max_flows = divided * (lanes(room, self._parts) if is_link else self._parts)
+        room = min(room, max_flows / divided / self._parts)
         before = len(self._flows)
-        while self._load.get(number, 0.0) < room - _EPSILON and len(self._flows) - before < most:
+        while self._load.get(number, 0.0) < room - _EPSILON and len(self._flows) - before < max_flows:
             flow = flow_over(number)
             if flow is None:
                 break
@@ -109,8 +109,8 @@ class Confirm:
     def _room(self, path: Path, share: float) -> bool:
         nics, capacity, load = self._fabric.nics, self._fabric.capacity, self._load
         for one in path:
-            most = 1.0 if one // 2 < nics else capacity[one // 2]
-            if load.get(one, 0.0) + share > most + _EPSILON:
+            limit = 1.0 if one // 2 < nics else capacity[one // 2]
+            if load.get(one, 0.0) + share > limit + _EPSILON:
                 return False
         return True
 
@@ -137,15 +137,15 @@ class Confirm:
     def _any_flow(self, number: int) -> Flow | None:
         """Return a flow over trusted classes, or else over those that carried most of their rate."""
         best: Flow | None = None
-        most = -1.0
+        highest = -1.0
         for flow in self._some_flows(number):
             others = self._others(flow, number)
             if all(map(self._evidence.trusts, others)):
                 return flow
             # A fast flow clears both classes; a slow class hides the other.
             carried = min(self._evidence.carried[one] / self._fabric.capacity[one // 2] for one in others or [number])
-            if carried > most:
-                best, most = flow, carried
+            if carried > highest:
+                best, highest = flow, carried
         return best
 
     def _divided_flow(self, parts: int, number: int) -> Flow | None:
@@ -156,7 +156,7 @@ class Confirm:
         evidence, load = self._evidence, self._load
         for flow in self._some_flows(number, 1 / parts):
             fits = (
-                evidence.carried[one] >= _SURELY * (load.get(one, 0.0) + flow.share)
+                evidence.carried[one] >= _HEADROOM * (load.get(one, 0.0) + flow.share)
                 for one in self._others(flow, number)
                 if not evidence.trusts(one)
             )
@@ -193,7 +193,11 @@ class Confirm:
             ends = (near[0] if near else fabric.lower[cable]), self._random.randrange(fabric.nics)
             return self._prescribed(number, *(ends if way == UP else reversed(ends)))
         near, top = [*near, cable], fabric.upper[cable]
-        if cable < fabric.nics and fabric.above[top] and (self._is_of_one_host(top) or self._random.random() < _HIGHER):
+        if (
+            cable < fabric.nics
+            and fabric.above[top]
+            and (self._is_of_one_host(top) or self._random.random() < _HIGHER_PROBABILITY)
+        ):
             near.append(self._random.choice(fabric.above[top]))
             top = fabric.upper[near[-1]]
         others = fabric.below[top]
@@ -226,7 +230,7 @@ class Confirm:
         return self._one_host[leaf]
 
     def _descend(self, node: int) -> list[int] | None:
-        """Return random cables from a NIC port up to a node, lowest first, without the last; empty at a NIC port."""
+        """Return random cables from a NIC port up to a node, lowest first; empty at a NIC port, None above no port."""
         cables: list[int] = []
         while node >= self._fabric.nics:
             below = self._fabric.below[node]

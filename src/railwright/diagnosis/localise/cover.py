@@ -30,7 +30,7 @@ class Cover:
     paths: int
     """The largest number of paths between two leaves."""
     rounds: int
-    """The approximate number of rounds: uneven leaves divide some."""
+    """The approximate number of rounds: uneven leaves split some of them."""
 
 
 class RouteCover:
@@ -52,12 +52,12 @@ class RouteCover:
         if any(fabric.above[node] for leaf in self._leaves for node in (fabric.upper[c] for c in fabric.above[leaf])):
             what = "a route cover needs a fabric of two tiers, got three"
             raise UsageError(what, hint="cover each pod separately: give a file with two tiers")
-        count, most = len(self._leaves), max(map(len, self._leaves.values()))
-        each = 1 if kind == "leaf" else most * uplinks
+        count, largest = len(self._leaves), max(map(len, self._leaves.values()))
+        each = 1 if kind == "leaf" else largest * uplinks
         self.cost = Cover(kind, count * (count - 1), uplinks, (count - 1) * each)
 
     def rounds(self, random: Random) -> Iterator[Round]:
-        """All rounds."""
+        """Yield all rounds."""
         order = list(self._leaves)
         for shift in range(1, len(order)):
             pairs = [(leaf, order[(place + shift) % len(order)]) for place, leaf in enumerate(order)]
@@ -65,8 +65,8 @@ class RouteCover:
             if flows is not None:
                 yield from self._fitted(flows)
                 continue
-            most = max(map(len, self._leaves.values()))
-            for turn in range(most):
+            largest = max(map(len, self._leaves.values()))
+            for turn in range(largest):
                 for spine in range(self.cost.paths):
                     yield from self._fitted(self._pair_flows(pairs, turn, spine))
 
@@ -93,9 +93,9 @@ class RouteCover:
             ups = self._fabric.above[one]
             for place, source in enumerate(sources):
                 where = place + turn
-                most = max(len(sources), len(destinations))
-                if where % most < len(destinations):
-                    flow = self._flow(source, destinations[where % most], ups[(place + spine) % len(ups)])
+                larger = max(len(sources), len(destinations))
+                if where % larger < len(destinations):
+                    flow = self._flow(source, destinations[where % larger], ups[(place + spine) % len(ups)])
                     flows += [flow] if flow else []
         return flows
 
@@ -110,11 +110,11 @@ class RouteCover:
         return Flow(source, destination, path, compute_share(fabric, path, self._parts))
 
     def _fitted(self, flows: list[Flow]) -> Iterator[Round]:
-        return fitted(flows, self._room, f"cover of every {self._kind} route")
+        return pack_rounds(flows, self._room, f"cover of every {self._kind} route")
 
 
-def fitted(flows: list[Flow], room: Mapping[int, int], purpose: str) -> Iterator[Round]:
-    """Pack the flows into as few rounds as possible; `room` is the number of flows that fill each cable."""
+def pack_rounds(flows: list[Flow], room: Mapping[int, int], purpose: str) -> Iterator[Round]:
+    """Pack the flows into rounds, each as full as possible; `room` is the number of flows that fill each cable."""
     while flows:
         used: dict[int, int] = {}
         now, later = [], []

@@ -28,7 +28,7 @@ class Group(NamedTuple):
 
 
 class Doubling:
-    """A search: run the groups of `level` at the same time and report their results to `passed`, until it is empty."""
+    """A search: run the groups of `level` at the same time and record their results, until it returns none."""
 
     def __init__(self, hosts: Sequence[str], place: Callable[[str], tuple[int, ...]]) -> None:
         """Set up the search. `place` is a sort key that keeps nearby hosts adjacent: (pod, leaf), the widest first."""
@@ -44,7 +44,7 @@ class Doubling:
 
     @property
     def largest(self) -> Members:
-        """Return the largest group that passed; empty if none did."""
+        """The largest group that passed; empty if none did."""
         return max([*self._waiting, *self._done], key=len, default=()) if not self._alone else ()
 
     def level(self) -> list[Group]:
@@ -52,21 +52,21 @@ class Doubling:
         if self._alone:
             return [Group(one) for one in self._waiting]
         taken = set[Members]()
-        groups = self._again(taken)
+        groups = self._pair_failed(taken)
         rest = [one for one in self._waiting if one not in taken and one not in self._failed]
         for size in sorted(set(map(len, rest))):
             alike = [one for one in rest if len(one) == size]
-            pairs = self._pairs(alike, alike, taken)
+            pairs = self._pair(alike, alike, taken)
             if pairs:
                 return groups + pairs
-        return groups or self._pairs(self._waiting, self._waiting, taken)
+        return groups or self._pair(self._waiting, self._waiting, taken)
 
-    def _again(self, taken: set[Members]) -> list[Group]:
+    def _pair_failed(self, taken: set[Members]) -> list[Group]:
         """Pair each failed group with a companion that never failed, or else with another failed one."""
         trusted = [one for one in self._waiting if one not in self._failed]
-        return self._pairs(sorted((one for one in self._waiting if one in self._failed), key=len), trusted, taken)
+        return self._pair(sorted((one for one in self._waiting if one in self._failed), key=len), trusted, taken)
 
-    def _pairs(
+    def _pair(
         self, candidates: Sequence[Members], companions: Sequence[Members], taken: set[Members]
     ) -> list[Group]:  # fmt: skip
         """Pair each candidate with the nearest companion that it did not fail with."""
@@ -75,7 +75,7 @@ class Doubling:
             others = [other for other in companions if other not in taken and other != one]
             others = [other for other in others if not self._failed_together(one, other)]
             if others and one not in taken:
-                found.append(self._joined(one, self._nearest(one, others), taken))
+                found.append(self._join(one, self._nearest(one, others), taken))
         return found
 
     def _nearest(self, one: Members, others: Sequence[Members]) -> Members:
@@ -87,15 +87,15 @@ class Doubling:
 
         return min(others, key=key)
 
-    def _joined(self, one: Members, other: Members, taken: set[Members]) -> Group:
+    def _join(self, one: Members, other: Members, taken: set[Members]) -> Group:
         taken |= {one, other}
         return Group(*sorted((one, other), key=lambda part: self._rank[part[0]]))
 
     def _failed_together(self, one: Members, other: Members) -> bool:
         return other in self._failed.get(one, ())
 
-    def passed(self, results: Mapping[Group, bool]) -> None:
-        """Record the groups of the current level that reached their rate."""
+    def record_results(self, results: Mapping[Group, bool]) -> None:
+        """Record whether each group of the current level reached its rate."""
         self.rounds += 1
         if self._alone:
             self._alone = False
@@ -109,9 +109,9 @@ class Doubling:
                 continue
             for half, other in ((group.first, group.second), (group.second, group.first)):
                 self._failed[half] = (*self._failed.get(half, ()), other)
-        self._leave()
+        self._set_aside_failed()
 
-    def _leave(self) -> None:
+    def _set_aside_failed(self) -> None:
         """Set aside groups that failed with two companions or have no companion left."""
         for one in list(self._waiting):
             failed = self._failed.get(one, ())
@@ -123,9 +123,9 @@ class Doubling:
             if len(failed) >= enough or alone:
                 self._waiting.remove(one)
                 self.set_aside.append(one)
-                self._clear_of(one)
+                self._forget_failures_with(one)
 
-    def _clear_of(self, culprit: Members) -> None:
+    def _forget_failures_with(self, culprit: Members) -> None:
         """Forget failures with a group that was set aside, which may have caused them."""
         for one, failed in list(self._failed.items()):
             rest = tuple(other for other in failed if other != culprit)

@@ -1,8 +1,8 @@
-"""Evidence from rounds for each class of links: how often it carried its full rate, and how often not.
+"""Evidence from rounds for each class of links: how often it carried its full rate, and how often it did not.
 
 The decoding is "max of mins": a class can carry at least the rate of its flows. A class is *cleared* by a round in
-which its flows together reached their rate, and *accused* by one in which not even the fastest flow did. If only some
-flows reached their rate, the link is not congested and the cause is elsewhere: the class is neither.
+which its flows filled it and together reached their rate, and *accused* by one in which not even the fastest flow
+reached its own. If only some flows did, the link is not congested and the cause is elsewhere: the class is neither.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import NamedTuple
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Flow, Round
 
-LEAST_GAP, _MOST_GAP = 0.05, 0.15
+MIN_GAP, _MAX_GAP = 0.05, 0.15
 _SIGMAS = 3.5
 _NORMAL_95 = 1.645
-_NEAR = 0.9
+_NEAR_MEDIAN = 0.9
 """Share of the median rate: slower flows do not count towards the variation of healthy ones."""
-_LEAST_SCALE = 0.95
-"""Overheads such as headers take at most this part of a flow's share."""
-_FULL = 0.9
-"""A link filled to this part counts as tested, and its full rate clears it."""
+_MIN_SCALE = 0.95
+"""The minimum of `Evidence.scale`: overheads such as headers take at most the rest of a flow's share."""
+_FULL_SHARE = 0.9
+"""Only a round that fills a class to this part of its capacity can clear it."""
 
 
 class Accusation(NamedTuple):
@@ -87,7 +87,7 @@ class Evidence:
             if total[each] > self.carried[each]:
                 self.carried[each] = total[each]
             if total[each] >= self.floor * want[each]:
-                self.cleared[each] += fill >= _FULL
+                self.cleared[each] += fill >= _FULL_SHARE
             elif best[each] < self.floor:
                 self.accused.setdefault(each, []).append(Accusation(total[each] / want[each], who[each]))
 
@@ -95,15 +95,15 @@ class Evidence:
         """Return the index of a flow's round."""
         return bisect_right(self.starts, flow) - 1
 
-    def slow(self) -> list[int]:
-        """Return the slow flows."""
+    def slow_flows(self) -> list[int]:
+        """Return the indexes of the slow flows."""
         return [number for number, ratio in enumerate(self.ratio) if ratio < self.floor]
 
     def trusts(self, number: int) -> bool:
         """Report whether a class was cleared often enough to test others over it."""
         cleared, accused = self.cleared[number], len(self.accused.get(number, ()))
-        least = 1 if number // 2 < self.fabric.nics else 2
-        return cleared >= least and cleared > accused
+        needed = 1 if number // 2 < self.fabric.nics else 2
+        return cleared >= needed and cleared > accused
 
     def is_well(self, number: int) -> bool:
         """Report whether a class is certainly healthy, even if single entries of the path map are wrong."""
@@ -117,17 +117,17 @@ class Evidence:
 
     @property
     def margin(self) -> float:
-        """Return the relative difference within which two rates count as equal."""
+        """The relative difference within which two rates count as equal."""
         return min(max(0.08, 4 * self.noise), 0.3)
 
 
-def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = LEAST_GAP) -> Evidence:
+def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = MIN_GAP) -> Evidence:
     """Decode rounds. Rates are compared with those of healthy flows in the same rounds.
 
     A flow that misses less than `least_gap` of its rate is never slow.
     """
-    scale, noise = _healthy(rounds)
-    floor = 1 - min(max(_SIGMAS * noise, least_gap), _MOST_GAP)
+    scale, noise = _estimate_healthy(rounds)
+    floor = 1 - min(max(_SIGMAS * noise, least_gap), _MAX_GAP)
     found = Evidence(fabric, floor, noise, scale, [0] * fabric.classes)
     found.filled, found.carried = [0.0] * fabric.classes, [0.0] * fabric.classes
     for one in rounds:
@@ -135,18 +135,18 @@ def observe(fabric: Fabric, rounds: Sequence[Round], least_gap: float = LEAST_GA
     return found
 
 
-def _healthy(rounds: Iterable[Round]) -> tuple[float, float]:
+def _estimate_healthy(rounds: Iterable[Round]) -> tuple[float, float]:
     """Return the level and spread of healthy flows, estimated from the upper half of the flows that are not slow."""
     ratios = sorted(ratio for one in rounds for ratio in one.ratio if not math.isnan(ratio))
     if not ratios:
         return 1.0, 0.0
     middle = ratios[len(ratios) // 2]
-    if middle <= _NEAR * ratios[-1]:  # more than half of all flows are slow, and the few fast ones are not noise
+    if middle <= _NEAR_MEDIAN * ratios[-1]:  # more than half of all flows are slow, and the few fast ones are not noise
         middle = ratios[min(int(len(ratios) * 0.98), len(ratios) - 1)]
     # Slow flows lower the median: a slow link in one direction may slow half of all flows.
-    rest = ratios[bisect_left(ratios, _NEAR * middle) :]
+    rest = ratios[bisect_left(ratios, _NEAR_MEDIAN * middle) :]
     upper = rest[len(rest) // 2 :]
     middle, high = upper[0], upper[min(int(len(upper) * 0.9), len(upper) - 1)]
     # If everything is slow, the flows are compared with their expected rate.
     noise = (high - middle) / middle / _NORMAL_95 if middle else 0.0
-    return min(max(middle, _LEAST_SCALE), 1 / _LEAST_SCALE), noise
+    return min(max(middle, _MIN_SCALE), 1 / _MIN_SCALE), noise

@@ -20,29 +20,31 @@ from railwright.diagnosis.localise.evidence import Accusation, Evidence
 from railwright.diagnosis.localise.fabric import Fabric
 
 _PRIOR = log(0.005)
-"""The prior probability of a faulty class."""
+"""The logarithm of the prior probability that a class is faulty."""
 _PRIOR_OF_CARD = log(0.5)
-"""The prior probability of a faulty class on a line card with many suspects."""
+"""The same for a class on a line card with many suspects."""
 _PRIOR_OCCUPIED = log(0.00025)
 _SAME_RATE, _SAME_RATE_FLOWS = 0.3, 30
 """The probability that chance slows a flow to the rate of another, and the number of flows that outweighs it."""
 _WRONG_MAP, _WRONG_NIC = 0.04, 0.01
 """The probabilities that a broken link and a broken NIC port are cleared by mistake."""
-_LEAST_BACKGROUND, _MOST_BACKGROUND = 0.02, 0.25
+_MIN_BACKGROUND, _MAX_BACKGROUND = 0.02, 0.25
 _WEIGHT_TO_SUSPECT = 2.0
 _WEIGHT_TO_RETEST = -4.0
 _NOT_EXCLUDED = 3.0
 """A rival is excluded only if it is at least e^3 = 20 times less likely."""
 _PASSES, _WIDER = 2, 0.1
-_MOST_OF_A_ROUND = 3
+_MAX_FLOWS_PER_ROUND = 3
 """The number of flows per round that count against a shared slow link; more add no information."""
-_LEAST_LINKS = 4
-LEAST_OF_CARD, PART_OF_CARD, _PART_THAT_SPEAKS = 4, 0.6, 0.5
-"""A line card with at least this many slow links is slow as a whole."""
-_MOST_LINKS_OF_SWITCH = 0.85
+_MIN_LINKS = 4
+MIN_LINKS_OF_CARD, PART_OF_CARD, _SUSPECT_SHARE_OF_CARD = 4, 0.6, 0.5
+"""A line card is slow as a whole if at least this many of its links, and this part of them, are slow. If the last part
+of its links is suspect, a single cause is likely."""
+_MIN_SLOW_SHARE_OF_SWITCH = 0.85
 """The minimum share of slow links of a switch that is slow as a whole."""
-_MOST_CLEARED_OF_SWITCH, _PORT_COUNTS = 0.04, 3
-"""The number of clearing tests that a wrong path map may explain; the map is never wrong for ports."""
+_MAX_CLEARED_SHARE, _PORT_COUNTS = 0.04, 3
+"""The share of tests that a wrong path map may turn into clearing ones, and the weight of a port's clearing test, for
+which the map is never wrong."""
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Suspicion:
 
     @property
     def confidence(self) -> float:
-        """Return the probability of this class among its rivals and chance."""
+        """The probability of this class among its rivals and chance."""
         against = sum(exp(max(weight - self.weight, -50.0)) for _, weight in self.rivals)
         return 1.0 / (1.0 + against + exp(max(-self.weight, -50.0)))
 
@@ -91,8 +93,8 @@ def explain(evidence: Evidence) -> Explanation:
     for _ in range(_PASSES):
         search = _Search(evidence, background, rest, _find_slow_cards(evidence, found))
         found = search.run()
-        rest = [flow for flow in evidence.slow() if not search.explainers.get(flow)]
-        background = min(max(len(rest) / max(len(evidence.flows), 1), _LEAST_BACKGROUND), _MOST_BACKGROUND)
+        rest = [flow for flow in evidence.slow_flows() if not search.explainers.get(flow)]
+        background = min(max(len(rest) / max(len(evidence.flows), 1), _MIN_BACKGROUND), _MAX_BACKGROUND)
     return Explanation(found, rest, background, search.doubtful(found))
 
 
@@ -105,7 +107,7 @@ def _find_slow_cards(evidence: Evidence, found: list[Suspicion]) -> set[int]:
     for node in sorted(node for node in nodes if node >= fabric.nics):
         for cables in fabric.cards(node):
             numbers = {2 * cable + way for cable in cables for way in (0, 1)}
-            if len(numbers & suspects) >= max(LEAST_OF_CARD, _PART_THAT_SPEAKS * len(cables)):
+            if len(numbers & suspects) >= max(MIN_LINKS_OF_CARD, _SUSPECT_SHARE_OF_CARD * len(cables)):
                 slow |= numbers
     return slow
 
@@ -130,14 +132,14 @@ class _Search:
         self._sharing: dict[int, dict[int, list[int]]] = {}
         """The slow flows over each shared link by round: the fastest accuses the link, which explains all of them."""
         capacity = evidence.fabric.capacity
-        for flow in evidence.slow() if max(capacity) > 1 + _WIDER else ():
+        for flow in evidence.slow_flows() if max(capacity) > 1 + _WIDER else ():
             for number in evidence.flows[flow].path:
                 if capacity[number // 2] > 1 + _WIDER:
                     self._sharing.setdefault(number, {}).setdefault(evidence.round_of(flow), []).append(flow)
         self._by_chance = sorted(evidence.ratio[flow] for flow in unexplained)
         """The unexplained rates: two flows that collide because of a wrong map get half of their rate."""
 
-    def _again_at(self, level: float) -> float:
+    def _repeat_weight(self, level: float) -> float:
         """Return the weight of another flow at a rate, by the frequency of that rate by chance."""
         if level not in self._weight_at:
             low, high = level * (1 - self.evidence.margin), level * (1 + self.evidence.margin / 2)
@@ -150,10 +152,10 @@ class _Search:
         """Return the number of unexplained slow flows in an accusation, which may exceed 1 for a shared link."""
         rounds = self._sharing.get(number)
         flows = rounds[self.evidence.round_of(accusation.flow)] if rounds else [accusation.flow]
-        return min(sum(not self.explainers.get(flow) for flow in flows), _MOST_OF_A_ROUND)
+        return min(sum(not self.explainers.get(flow) for flow in flows), _MAX_FLOWS_PER_ROUND)
 
     def run(self) -> list[Suspicion]:
-        whole = self._whole_switches()
+        whole = self._find_slow_switches()
         heap = []
         for number in self.evidence.accused:
             weight = self.weigh(number)[0]
@@ -173,10 +175,10 @@ class _Search:
             suspicion.rivals = self._rivals(suspicion)
             self._explain(suspicion, 1)
             found.append(suspicion)
-        return whole + self._with_rest_of_cards(self._without_needless(found))
+        return whole + self._add_rest_of_cards(self._drop_needless(found))
 
-    def _whole_switches(self) -> list[Suspicion]:
-        """Find switches with every link accused and none healthy, which have a single cause.
+    def _find_slow_switches(self) -> list[Suspicion]:
+        """Find switches with most links accused and few healthy, which have a single cause.
 
         Every flow over a switch enters and leaves it, so no round can distinguish receiving from sending.
         """
@@ -184,25 +186,25 @@ class _Search:
         for node in range(fabric.nics, fabric.nics + len(fabric.switches)):
             numbers = fabric.classes_of_switch(node, "both")
             accused = [number for number in numbers if number in self.evidence.accused]
-            if len(accused) < 0.7 * len(numbers) or len(set(map(fabric.twin_of, accused))) < _LEAST_LINKS:
+            if len(accused) < 0.7 * len(numbers) or len(set(map(fabric.twin_of, accused))) < _MIN_LINKS:
                 continue
-            if sum(map(self.evidence.is_well, numbers)) > (1 - _MOST_LINKS_OF_SWITCH) * len(numbers):
+            if sum(map(self.evidence.is_well, numbers)) > (1 - _MIN_SLOW_SHARE_OF_SWITCH) * len(numbers):
                 continue
             if any(map(self._clears_more_than_a_wrong_map, fabric.cards(node))):
                 continue
             accusations = [one for number in accused for one in self.evidence.accused[number]]
-            for number in (not self._looked_apart(node) and _find_only_links(fabric, node)) or numbers:
+            for number in (not self._was_tested_apart(node) and _find_only_links(fabric, node)) or numbers:
                 flows = [one.flow for one in self.evidence.accused.get(number, ())]
                 own = self.evidence.accused.get(number) or accusations
                 middle = sorted(one.level for one in own)[len(own) // 2]
                 found.append(Suspicion(number, middle, self._again * 4, True, flows, switch=node))
         slow = {one.number for one in found}
         # An accusation names one of the flows that share a slow link; the switch explains all of them.
-        for flow in self.evidence.slow() if slow else ():
+        for flow in self.evidence.slow_flows() if slow else ():
             self.explainers[flow] = sum(number in slow for number in self.evidence.flows[flow].path)
         return found
 
-    def _looked_apart(self, node: int) -> bool:
+    def _was_tested_apart(self, node: int) -> bool:
         """Report whether the links above a switch were slow for flows that did not fill the ports below it."""
         evidence, capacity = self.evidence, self.evidence.fabric.capacity
         numbers = (2 * cable + way for cable in self.evidence.fabric.above[node] for way in (0, 1))
@@ -215,7 +217,7 @@ class _Search:
         numbers = [2 * cable + way for cable in cables for way in (0, 1)]
         clears = sum(cleared[number] * (_PORT_COUNTS if number // 2 < nics else 1) for number in numbers)
         tests = sum(cleared[number] + len(accused.get(number, ())) for number in numbers)
-        return clears > 2 + _MOST_CLEARED_OF_SWITCH * tests
+        return clears > 2 + _MAX_CLEARED_SHARE * tests
 
     def weigh(self, number: int) -> tuple[float, float, list[Accusation]]:
         """Return the weight of a constant fault, its level, and the accusations at that level."""
@@ -229,7 +231,7 @@ class _Search:
             faster = sum(one.level > top for one in accusations)
             weight = (_PRIOR_OF_CARD if number in self._of_cards else _PRIOR) + (cleared + faster) * against
             if fresh:
-                weight += self._once + (fresh - 1) * self._again_at(top)
+                weight += self._once + (fresh - 1) * self._repeat_weight(top)
             if weight > best[0]:
                 best = weight, top, same
         return best
@@ -270,7 +272,7 @@ class _Search:
                     rivals.append((number, weight))
         return rivals
 
-    def _without_needless(self, found: list[Suspicion]) -> list[Suspicion]:
+    def _drop_needless(self, found: list[Suspicion]) -> list[Suspicion]:
         """Drop suspects whose flows others also explain, the lowest weight first."""
         kept = []
         for suspicion in sorted(found, key=lambda one: one.weight):
@@ -280,7 +282,7 @@ class _Search:
                 kept.append(suspicion)
         return sorted(kept, key=lambda one: -one.weight)
 
-    def _with_rest_of_cards(self, found: list[Suspicion]) -> list[Suspicion]:
+    def _add_rest_of_cards(self, found: list[Suspicion]) -> list[Suspicion]:
         """Add the remaining links of line cards that are slow as a whole and were never cleared.
 
         If the card is on both ends of most flows, each flow has two equally slow causes.
@@ -292,24 +294,24 @@ class _Search:
         for node in sorted(node for node in nodes if node >= fabric.nics):
             for cables in fabric.cards(node):
                 levels = sorted(level_of[number] for c in cables for number in (2 * c, 2 * c + 1) if number in level_of)
-                if len(levels) >= LEAST_OF_CARD:
+                if len(levels) >= MIN_LINKS_OF_CARD:
                     more |= self._rest_of_card(cables, levels[len(levels) // 2], level_of)
         for one in more.values():
             self._explain(one, 1)
         return found + list(more.values())
 
     def _rest_of_card(self, cables: tuple[int, ...], level: float, level_of: dict[int, float]) -> dict[int, Suspicion]:
-        evidence, most = self.evidence, self.evidence.margin * level
+        evidence, tolerance = self.evidence, self.evidence.margin * level
         known, others = ([0, 0], [dict[int, Suspicion](), dict[int, Suspicion]()])
         for number in (2 * cable + way for cable in cables for way in (0, 1)):
             way = number % 2
             if number in level_of:
-                known[way] += abs(level_of[number] - level) <= most
+                known[way] += abs(level_of[number] - level) <= tolerance
                 continue
-            flows = [one.flow for one in evidence.accused.get(number, ()) if abs(one.level - level) <= most]
+            flows = [one.flow for one in evidence.accused.get(number, ()) if abs(one.level - level) <= tolerance]
             if flows and not evidence.is_well(number):
                 others[way][number] = Suspicion(number, level, _WEIGHT_TO_SUSPECT, True, flows)
-        least, most_of_it = max(LEAST_OF_CARD, PART_OF_CARD * len(cables)), _MOST_LINKS_OF_SWITCH * len(cables)
+        least, most_of_it = max(MIN_LINKS_OF_CARD, PART_OF_CARD * len(cables)), _MIN_SLOW_SHARE_OF_SWITCH * len(cables)
         slow = [known[way] >= least for way in (0, 1)]
         # If one direction is slow as a whole, or half of both, the rest is slow too unless it is healthy.
         doubtful = [known[way] + len(others[way]) >= most_of_it for way in (0, 1)]

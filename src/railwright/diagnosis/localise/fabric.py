@@ -23,8 +23,8 @@ Path = tuple[int, ...]
 """The classes that a flow crosses, in order."""
 
 UP, DOWN = 0, 1
-_MOST_IN_A_ROW = 8
-_FEW = 256
+_MAX_IN_A_ROW = 8
+_INSPECTED_PORTS = 256
 CARD_PORTS = 16
 """The assumed number of switch ports per line card."""
 
@@ -124,7 +124,7 @@ class Fabric:
 
     @cached_property
     def nics_of_host(self) -> tuple[tuple[int, ...], ...]:
-        """Return the NIC ports of each host."""
+        """The NIC ports of each host."""
         found: list[list[int]] = [[] for _ in self.hosts]
         for nic, host in enumerate(self.nic_host):
             found[host].append(nic)
@@ -135,10 +135,10 @@ class Fabric:
 
         Traffic up one of two cables below a top switch comes down the other.
         """
-        for _ in range(_MOST_IN_A_ROW):
+        for _ in range(_MAX_IN_A_ROW):
             cable, way = divmod(number, 2)
             top, bottom = self.upper[cable], self.lower[cable]
-            meeting = self._meeting(cable, top) if way == UP and not self.above[top] else ()
+            meeting = self._list_peer_cables(cable, top) if way == UP and not self.above[top] else ()
             if len(meeting) == 2:
                 one, other = meeting
                 return 2 * (other if cable == one else one) + DOWN
@@ -148,9 +148,9 @@ class Fabric:
                 break
         return number
 
-    def _meeting(self, cable: int, top: int) -> tuple[int, ...]:
+    def _list_peer_cables(self, cable: int, top: int) -> tuple[int, ...]:
         """Return the cables below a switch whose ports may exchange flows, on one rail if each leaf has one."""
-        if not any(self.nic_rail[:_FEW]):
+        if not any(self.nic_rail[:_INSPECTED_PORTS]):
             return self.below[top]
         rail = self._rail_below(self.lower[cable])
         return tuple(other for other in self.below[top] if self._rail_below(self.lower[other]) in (rail, None))
@@ -238,7 +238,7 @@ def assemble(
     cables: Sequence[tuple[int, int, float]],
     ports: tuple[tuple[str, str], ...] = (),
 ) -> Fabric:
-    """Build a fabric from numbers; the cable of NIC port n is the n-th of (lower, upper, capacity)."""
+    """Build a fabric from numbers; `cables` holds (lower, upper, capacity), first those of the NIC ports."""
     nodes = len(nic_host) + len(switches)
     above: list[list[int]] = [[] for _ in range(nodes)]
     below: list[list[int]] = [[] for _ in range(nodes)]

@@ -16,11 +16,11 @@ from railwright.errors import UsageError, unknown_name
 from railwright.topology.cabling import parse_cables
 from railwright.topology.cluster import Cluster, ports
 
-MOST_NICS = 262_144
-_MOST_CABLES = 4_000_000
-_LEAST_LEAF, _MOST_LEAF = 2, 2048
+MAX_NICS = 262_144
+_MAX_CABLES = 4_000_000
+_MIN_LEAF, _MAX_LEAF = 2, 2048
 _WORDS = {"hosts": "", "gpus": "8", "tiers": "", "leaf-down": "", "oversubscription": "1", "rails": "shared"}
-_ALL_IN_TWO_TIERS = 16_384
+_MAX_NICS_OF_TWO_TIERS = 16_384
 """Above this number a third tier is the default, because leaves would need more than 256 ports."""
 
 
@@ -40,9 +40,11 @@ def parse_fat_tree(words: Sequence[str]) -> Fabric:
         raise UsageError(
             f"rails must be own or shared, got {given['rails'][:20]}", hint="write rails=own for a leaf for each rail"
         )
-    hosts, gpus = _whole(given, "hosts", MOST_NICS), _whole(given, "gpus", 64)
-    tiers = _whole(given, "tiers", 3) if given["tiers"] else (2 if hosts * gpus <= _ALL_IN_TWO_TIERS else 3)
-    down = _whole(given, "leaf-down", _MOST_LEAF) if given["leaf-down"] else None
+    hosts, gpus = _parse_integer(given, "hosts", MAX_NICS), _parse_integer(given, "gpus", 64)
+    tiers = (
+        _parse_integer(given, "tiers", 3) if given["tiers"] else (2 if hosts * gpus <= _MAX_NICS_OF_TWO_TIERS else 3)
+    )
+    down = _parse_integer(given, "leaf-down", _MAX_LEAF) if given["leaf-down"] else None
     try:
         over = float(given["oversubscription"])
     except ValueError:
@@ -52,10 +54,10 @@ def parse_fat_tree(words: Sequence[str]) -> Fabric:
     return fat_tree(hosts, gpus, tiers, down, over, rails_own_leaf=given["rails"] == "own")
 
 
-def _whole(given: dict[str, str], name: str, most: int) -> int:
+def _parse_integer(given: dict[str, str], name: str, maximum: int) -> int:
     text = given[name]
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= most or len(text) > 9:
-        raise UsageError(f"{name} must be 1 to {most}, got {text[:20]}", hint=f"give {name}=1 to {most}")
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= maximum or len(text) > 9:
+        raise UsageError(f"{name} must be 1 to {maximum}, got {text[:20]}", hint=f"give {name}=1 to {maximum}")
     return int(text)
 
 
@@ -70,16 +72,16 @@ def fat_tree(
 ) -> Fabric:
     """Build a fat tree. Raises UsageError if it is too large, or if its leaves are too small for its tiers."""
     nics = hosts * gpus
-    if not 2 <= nics <= MOST_NICS:
-        raise UsageError(f"a fabric must have 2 to {MOST_NICS} NICs, got {nics}", hint=f"give 2 to {MOST_NICS}")
+    if not 2 <= nics <= MAX_NICS:
+        raise UsageError(f"a fabric must have 2 to {MAX_NICS} NICs, got {nics}", hint=f"give 2 to {MAX_NICS}")
     down = leaf_down or _leaf_size(nics, tiers)
-    if down < _LEAST_LEAF:
-        raise UsageError(f"leaf-down must be at least {_LEAST_LEAF}, got {down}", hint=f"give {_LEAST_LEAF} or more")
+    if down < _MIN_LEAF:
+        raise UsageError(f"leaf-down must be at least {_MIN_LEAF}, got {down}", hint=f"give {_MIN_LEAF} or more")
     if tiers == 1 and down < nics:
         raise UsageError(
             f"one tier of {down} ports cannot join {nics} NICs", hint="give tiers=2, or a larger leaf-down"
         )
-    leaf_of = _leaves(hosts, gpus, down, rails_own_leaf=rails_own_leaf)
+    leaf_of = _assign_leaves(hosts, gpus, down, rails_own_leaf=rails_own_leaf)
     leaves = max(leaf_of) + 1
     cables = [(nic, nics + leaf, 1.0) for nic, leaf in enumerate(leaf_of)]
     names = [f"leaf{number}" for number in range(leaves)]
@@ -98,7 +100,7 @@ def fat_tree(
 
 
 def _leaf_size(nics: int, tiers: int) -> int:
-    """Return the smallest power of two of leaf ports with which the tiers hold all NICs."""
+    """Return the smallest power of two from 8 of leaf ports with which the tiers hold all NICs; for one tier, all."""
     if tiers == 1:
         return nics
     down = 8
@@ -107,18 +109,18 @@ def _leaf_size(nics: int, tiers: int) -> int:
     return down
 
 
-def _leaves(hosts: int, gpus: int, down: int, *, rails_own_leaf: bool) -> list[int]:
+def _assign_leaves(hosts: int, gpus: int, down: int, *, rails_own_leaf: bool) -> list[int]:
     """Return the leaf of each NIC: as few leaves as possible, evenly filled, with whole hosts if they fit."""
     if rails_own_leaf:
-        groups = _even(hosts, ceil(hosts / down))
+        groups = _divide_evenly(hosts, ceil(hosts / down))
         return [groups[host] * gpus + rail for host in range(hosts) for rail in range(gpus)]
     leaves = ceil(hosts * gpus / down)
     if down % gpus == 0:
-        return [leaf for leaf in _even(hosts, leaves) for _ in range(gpus)]
-    return _even(hosts * gpus, leaves)
+        return [leaf for leaf in _divide_evenly(hosts, leaves) for _ in range(gpus)]
+    return _divide_evenly(hosts * gpus, leaves)
 
 
-def _even(members: int, groups: int) -> list[int]:
+def _divide_evenly(members: int, groups: int) -> list[int]:
     """Return the group of each member, in order; group sizes differ by at most one."""
     return [member * groups // members for member in range(members)]
 
@@ -128,11 +130,11 @@ def _add_upper_tiers(
 ) -> None:
     """Add spines to each pod of about `pod` leaves, and a plane of cores per spine if there are several pods."""
     pods = ceil(leaves / pod)
-    if leaves * uplinks + (pods * uplinks * pod if pods > 1 else 0) > _MOST_CABLES:
+    if leaves * uplinks + (pods * uplinks * pod if pods > 1 else 0) > _MAX_CABLES:
         raise UsageError("a fabric must have at most 4 million cables", hint="give a larger leaf-down, or three tiers")
     first_spine = nics + leaves
     names += [f"spine{number}" for number in range(pods * uplinks)]
-    pod_of = _even(leaves, pods)
+    pod_of = _divide_evenly(leaves, pods)
     for leaf in range(leaves):
         base = first_spine + pod_of[leaf] * uplinks
         cables += [(nics + leaf, base + spine, each) for spine in range(uplinks)]
@@ -149,7 +151,7 @@ def _add_upper_tiers(
 _TIERS = ("leaf", "spine", "superspine", "tier4-")
 
 
-def fabric_of_cluster(cluster: Cluster, most_nics: int = MOST_NICS) -> Fabric:
+def fabric_of_cluster(cluster: Cluster, most_nics: int = MAX_NICS) -> Fabric:
     """Build the fabric of a cluster file's tiers, cabled like its lab.
 
     Every switch of a group is cabled once to every switch of the group above. Raises UsageError for a cluster without

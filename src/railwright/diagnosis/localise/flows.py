@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from railwright.diagnosis.localise.fabric import Fabric, Path, build_path
 
-_MOST_TIERS = 5
+_MAX_TIERS = 5
 
 
 class Flow(NamedTuple):
@@ -34,12 +34,12 @@ class Round:
     marked: set[int] = field(default_factory=set)
     """Flows with evidence against them other than the rate, such as lost packets."""
 
-    def lost(self) -> None:
+    def mark_lost(self) -> None:
         """Mark every probe as lost; results set their rates later."""
         self.ratio = [nan] * len(self.flows)
 
 
-def filled(fabric: Fabric, flows: list[Flow]) -> dict[int, float]:
+def class_loads(fabric: Fabric, flows: list[Flow]) -> dict[int, float]:
     """Return the load of flows on each class of a healthy fabric; 1 is its full capacity."""
     load: dict[int, float] = {}
     for flow in flows:
@@ -56,7 +56,7 @@ def random_flow(fabric: Fabric, source: int, destination: int, random: Random) -
     if fabric.ways is not None:
         path = fabric.ways(source, destination)
         return None if path is None else Flow(source, destination, path, 1.0)
-    for height in range(1, _MOST_TIERS + 1):
+    for height in range(1, _MAX_TIERS + 1):
         up = fabric.ascents(source, height, random)
         back = fabric.descent_to(destination, fabric.upper[up[-1]], height)
         if back is not None:

@@ -2,7 +2,8 @@
 
 The round trip of a pair is the fastest of all its tries, because other traffic can only add to it. A pair is slower
 than its class if it lies above the class's median by more than `_SIGMAS` standard deviations, estimated by the median
-absolute deviation (times 1.4826 for a normal distribution), and by more than `_LEAST_PART` of it.
+absolute deviation (times 1.4826 for a normal distribution), and by more than `_MIN_PART` of the
+median.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from railwright.diagnosis.localise.fabric import Fabric, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
 
 _SIGMAS = 6.0
-_LEAST_PART = 0.5
-_OF_MAD = 1.4826
-_LEAST_PAIRS = 4
+_MIN_PART = 0.5
+_DEVIATION_PER_MAD = 1.4826
+_MIN_PAIRS = 4
 """The smallest class with verdicts."""
-_LEAST_TRIES = 2
-_MOST_SHIFTS = 63
-"""Up to 64 ports every pair is tried; above, each port tries this many others."""
+_MIN_TRIES = 2
+_MAX_SHIFTS = 63
+"""With up to 64 ports every pair is tried; with more, each port tries at most this many others."""
 _ASCENTS = 4
 """In a complete fat tree a single path up suffices; the others cover trees with gaps."""
 PURPOSE = "round trips"
@@ -90,26 +91,26 @@ def classify_round_trips(tries: Iterable[RoundTrip]) -> Latency:
     classes, slow, times, once = [], list[SlowPair](), list[PairTime](), 0
     for switches in sorted({key[0] for key in by_pair}):
         best = {key: min(seconds) for key, seconds in by_pair.items() if key[0] == switches}
-        found = _class(switches, list(best.values()))
+        found = _summarize_class(switches, list(best.values()))
         classes.append(found)
-        most_s = found.median_s + max(_SIGMAS * found.spread_s, _LEAST_PART * found.median_s)
+        most_s = found.median_s + max(_SIGMAS * found.spread_s, _MIN_PART * found.median_s)
         for key, seconds in best.items():
             tried = len(by_pair[key])
             times.append(PairTime(source=key[1], destination=key[2], switches=switches, seconds=seconds, tries=tried))
-            if seconds <= most_s or len(best) < _LEAST_PAIRS:
+            if seconds <= most_s or len(best) < _MIN_PAIRS:
                 continue
-            once += tried < _LEAST_TRIES
-            if tried >= _LEAST_TRIES:
+            once += tried < _MIN_TRIES
+            if tried >= _MIN_TRIES:
                 slow.append(SlowPair(source=key[1], destination=key[2], switches=switches, round_trip_s=seconds,
                                      tries=tried, times=round(seconds / found.median_s, 2)))  # fmt: skip
     slow.sort(key=lambda one: (-one.times, one.source, one.destination))
     return Latency(classes=tuple(classes), slow_pairs=tuple(slow), pairs=tuple(times), tried_once=once)
 
 
-def _class(switches: int, seconds: list[float]) -> HopClass:
+def _summarize_class(switches: int, seconds: list[float]) -> HopClass:
     median = statistics.median(seconds)
     deviation = statistics.median(abs(one - median) for one in seconds)
-    return HopClass(switches=switches, pairs=len(seconds), median_s=median, spread_s=_OF_MAD * deviation)
+    return HopClass(switches=switches, pairs=len(seconds), median_s=median, spread_s=_DEVIATION_PER_MAD * deviation)
 
 
 def latency_rounds(fabric: Fabric) -> list[Round]:
@@ -118,7 +119,7 @@ def latency_rounds(fabric: Fabric) -> list[Round]:
     The path of a flow gives only the number of switches, not their identities.
     """
     nics = fabric.nics
-    shifts = range(1, nics) if nics - 1 <= _MOST_SHIFTS else range(1, nics, -(-(nics - 1) // _MOST_SHIFTS))
+    shifts = range(1, nics) if nics - 1 <= _MAX_SHIFTS else range(1, nics, -(-(nics - 1) // _MAX_SHIFTS))
     rounds = []
     for shift in shifts:
         flows = [flow for nic in range(nics) if (flow := _short_flow(fabric, nic, (nic + shift) % nics)) is not None]
@@ -128,7 +129,7 @@ def latency_rounds(fabric: Fabric) -> list[Round]:
 
 
 def _short_flow(fabric: Fabric, source: int, destination: int) -> Flow | None:
-    """Return a flow over a shortest path; None if there is none, within a host or between rails."""
+    """Return a flow over a shortest path; None without a path, within a host, or between rails."""
     same_host = fabric.nic_host[source] == fabric.nic_host[destination]
     if same_host or fabric.nic_rail[source] != fabric.nic_rail[destination]:
         return None

@@ -16,7 +16,7 @@ from railwright.diagnosis.localise.flows import Flow, Round
 
 PURPOSE = "load test"
 _PARTS = 4
-_MOST = 0.5
+_CONGESTED_SHARE = 0.5
 """Above this share of held back flows the whole class is congested."""
 
 
@@ -38,7 +38,7 @@ class LoadClass(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_congested(self) -> bool:
         """Whether the load holds most of the flows back."""
-        return self.held_back > _MOST * self.flows
+        return self.held_back > _CONGESTED_SHARE * self.flows
 
 
 def load_rounds(fabric: Fabric, full: Round) -> list[Round]:

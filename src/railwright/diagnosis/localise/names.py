@@ -29,23 +29,23 @@ class Names:
             self.route(fault.id)
             return []
         if fault.kind == "host":
-            nics = self._fabric.nics_of_host[_known(self._hosts, fault.id, "host")]
-            return [number for nic in nics for number in _ways(nic, fault.direction)]
+            nics = self._fabric.nics_of_host[_look_up(self._hosts, fault.id, "host")]
+            return [number for nic in nics for number in _classes_of_cable(nic, fault.direction)]
         if fault.kind == "switch":
-            return self._fabric.classes_of_switch(_known(self._switches, fault.id, "switch"), _turned(fault))
+            return self._fabric.classes_of_switch(_look_up(self._switches, fault.id, "switch"), _check_direction(fault))
         if fault.kind == "line-card":
             return self._of_card(fault)
-        return _ways(_known(self._cables, fault.id, "cable"), fault.direction)
+        return _classes_of_cable(_look_up(self._cables, fault.id, "cable"), fault.direction)
 
     def _of_card(self, fault: Fault) -> list[int]:
         switch, _, card = fault.id.partition("/card")
-        node = _known(self._switches, switch, "switch")
+        node = _look_up(self._switches, switch, "switch")
         cards = self._fabric.cards(node)
         if not (card.isascii() and card.isdigit()) or len(card) > 6 or int(card) >= len(cards):
             raise UsageError(
                 f"there is no line card {fault.id[:60]}", hint=f"{switch} has /card0 to /card{len(cards) - 1}"
             )
-        whole = self._fabric.classes_of_switch(node, _turned(fault))
+        whole = self._fabric.classes_of_switch(node, _check_direction(fault))
         return [number for number in whole if number // 2 in cards[int(card)]]
 
     def route(self, text: str) -> RouteKey:
@@ -60,8 +60,8 @@ class Names:
         if -1 not in nics:
             leaves = [self._fabric.leaf_of(nic) for nic in nics]
         else:
-            nics, leaves = [-1, -1], [_known(self._switches, name, "switch") for name in (source, destination)]
-        nodes = [leaves[0], *(_known(self._switches, name, "switch") for name in over.split(",")), leaves[1]]
+            nics, leaves = [-1, -1], [_look_up(self._switches, name, "switch") for name in (source, destination)]
+        nodes = [leaves[0], *(_look_up(self._switches, name, "switch") for name in over.split(",")), leaves[1]]
         middle = len(nodes) // 2
         up = [self._cable(low, high) for low, high in pairwise(nodes[: middle + 1])]
         down = [self._cable(low, high) for high, low in pairwise(nodes[middle:])][::-1]
@@ -75,11 +75,11 @@ class Names:
         return -1, -1, build_path(up, down)
 
     def _cable(self, lower: int, upper: int) -> int:
-        there = self._fabric.joining.get((lower, upper))
-        if not there:
+        cables = self._fabric.joining.get((lower, upper))
+        if not cables:
             names = f"{self._fabric.node_name(lower)} and {self._fabric.node_name(upper)}"
             raise UsageError(f"no cable joins {names}", hint="name the switches in the order of the route")
-        return there[0]
+        return cables[0]
 
 
 def route_name(fabric: Fabric, key: RouteKey) -> str:
@@ -93,7 +93,7 @@ def route_name(fabric: Fabric, key: RouteKey) -> str:
     return f"{ends[0]}>{ends[1]}@{','.join(fabric.node_name(node) for node in nodes[1:-1])}"
 
 
-def _known(names: dict[str, int], name: str, kind: str) -> int:
+def _look_up(names: dict[str, int], name: str, kind: str) -> int:
     if name not in names:
         if len(names) > 2000:
             raise UsageError(f"there is no {kind} named {name[:60]!r}", hint=f"give a name like {next(iter(names))}")
@@ -101,12 +101,12 @@ def _known(names: dict[str, int], name: str, kind: str) -> int:
     return names[name]
 
 
-def _ways(cable: int, direction: str) -> list[int]:
-    ways = {"up": [0], "out": [0], "down": [1], "in": [1]}.get(direction, [0, 1])
-    return [2 * cable + way for way in ways]
+def _classes_of_cable(cable: int, direction: str) -> list[int]:
+    directions = {"up": [0], "out": [0], "down": [1], "in": [1]}.get(direction, [0, 1])
+    return [2 * cable + way for way in directions]
 
 
-def _turned(fault: Fault) -> Literal["out", "in", "both"]:
+def _check_direction(fault: Fault) -> Literal["out", "in", "both"]:
     if fault.direction in ("up", "down"):
         raise UsageError(
             f"direction of a {fault.kind} must be out, in or both, got {fault.direction}", hint="write out, in or both"

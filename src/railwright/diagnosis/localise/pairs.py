@@ -22,7 +22,7 @@ Pair = tuple[int, int]
 
 
 def disjoint_pairs(count: int) -> list[list[Pair]]:
-    """Return rounds of disjoint pairs of the numbers below `count`, in which every two meet once."""
+    """Return rounds of disjoint pairs of the integers below `count`; every two meet in exactly one round."""
     places: list[int | None] = [*range(count), *([None] * (count % 2))]
     rounds = []
     for _ in range(len(places) - 1):
@@ -34,25 +34,25 @@ def disjoint_pairs(count: int) -> list[list[Pair]]:
 
 
 def pair_rounds(fabric: Fabric, random: Random) -> Iterator[Round]:
-    """Yield a round for each round of disjoint pairs of the fabric's hosts."""
+    """Yield the flows of each round of disjoint pairs of the fabric's hosts."""
     for pairs in disjoint_pairs(len(fabric.hosts)):
         flows: list[Flow] = []
         load: dict[int, int] = {}
         for one, other in pairs:
-            for source, destination in _ports(fabric, one, other):
+            for source, destination in _pair_ports(fabric, one, other):
                 drawn = [random_flow(fabric, source, destination, random) for _ in range(_DRAWS)]
                 there = [flow for flow in drawn if flow is not None]
                 if not there:
                     continue
-                flow = min(there, key=lambda flow: _fullest(fabric, load, flow))
+                flow = min(there, key=lambda flow: _max_load(fabric, load, flow))
                 for number in flow.path:
                     load[number] = load.get(number, 0) + 1
                 flows.append(flow)
-        yield Round([_shared(fabric, load, flow) for flow in flows], purpose=PURPOSE)
+        yield Round([_with_share(fabric, load, flow) for flow in flows], purpose=PURPOSE)
 
 
-def _ports(fabric: Fabric, one: int, other: int) -> list[Pair]:
-    """Return the (sending, receiving) ports in both directions: the n-th of a rail with the n-th of the other host."""
+def _pair_ports(fabric: Fabric, one: int, other: int) -> list[Pair]:
+    """Return (sending, receiving) ports in both directions, the n-th port of a rail with the other host's n-th."""
 
     def by_rail(host: int) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
@@ -60,29 +60,29 @@ def _ports(fabric: Fabric, one: int, other: int) -> list[Pair]:
             found.setdefault(fabric.nic_rail[nic], []).append(nic)
         return found
 
-    here, there = by_rail(one), by_rail(other)
-    joined = [ends for rail in here for ends in zip(here[rail], there.get(rail, ()), strict=False)]
+    here, possible = by_rail(one), by_rail(other)
+    joined = [ends for rail in here for ends in zip(here[rail], possible.get(rail, ()), strict=False)]
     return [ends for near, far in joined for ends in ((near, far), (far, near))]
 
 
-def _fullest(fabric: Fabric, load: dict[int, int], flow: Flow) -> float:
+def _max_load(fabric: Fabric, load: dict[int, int], flow: Flow) -> float:
     return max((load.get(number, 0) + 1) / fabric.capacity[number // 2] for number in flow.path)
 
 
-def _shared(fabric: Fabric, load: dict[int, int], flow: Flow) -> Flow:
+def _with_share(fabric: Fabric, load: dict[int, int], flow: Flow) -> Flow:
     share = min(fabric.capacity[number // 2] / load[number] for number in flow.path)
     return flow._replace(share=min(1.0, share))
 
 
-def most_hosts(count: int, load: float) -> int:
-    """Return the number of hosts that may be loaded at once."""
+def max_hosts(count: int, load: float) -> int:
+    """Return the maximum number of hosts that may be loaded at once."""
     return int(load * count + 1e-9)
 
 
-def _divided(fabric: Fabric, one: Round) -> list[Round]:
+def _split_directions(fabric: Fabric, one: Round) -> list[Round]:
     """Split a round so that no two hosts send to each other."""
     sent: set[Pair] = set()
-    there: list[Flow] = []
+    forward: list[Flow] = []
     back: list[Flow] = []
     for flow in one.flows:
         source, destination = fabric.nic_host[flow.source], fabric.nic_host[flow.destination]
@@ -90,27 +90,27 @@ def _divided(fabric: Fabric, one: Round) -> list[Round]:
             back.append(flow)
         else:
             sent.add((source, destination))
-            there.append(flow)
-    return [one] if not back else [Round(flows, purpose=one.purpose) for flows in (there, back)]
+            forward.append(flow)
+    return [one] if not back else [Round(flows, purpose=one.purpose) for flows in (forward, back)]
 
 
 def split_rounds(fabric: Fabric, rounds: Sequence[Round], load: float, *, one_way: bool = False) -> list[Round]:
-    """Split rounds so that none loads more than a part of the hosts, but at least those of one flow.
+    """Split rounds so that each loads at most the part `load` of the hosts, but at least the hosts of one flow.
 
     `one_way` also splits rounds in which two hosts send to each other.
     """
     if one_way:
-        rounds = [part for one in rounds for part in _divided(fabric, one)]
+        rounds = [part for one in rounds for part in _split_directions(fabric, one)]
     if load >= 1:
         return list(rounds)
-    most = most_hosts(len(fabric.hosts), load)
+    max_loaded = max_hosts(len(fabric.hosts), load)
     found = []
     for one in rounds:
         hosts: set[int] = set()
         flows: list[Flow] = []
         for flow in one.flows:
             ends = {fabric.nic_host[flow.source], fabric.nic_host[flow.destination]}
-            if flows and len(hosts | ends) > most:
+            if flows and len(hosts | ends) > max_loaded:
                 found.append(Round(flows, purpose=one.purpose))
                 hosts, flows = set(), []
             hosts |= ends

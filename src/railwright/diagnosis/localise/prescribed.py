@@ -11,23 +11,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from railwright.diagnosis.localise.cover import Cover, CoverKind, RouteCover, fitted
+from railwright.diagnosis.localise.cover import Cover, CoverKind, RouteCover, pack_rounds
 from railwright.diagnosis.localise.fabric import CableSpec, Fabric, Path, build_fabric
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.schedule import compute_share, lanes
 from railwright.errors import UsageError
 from railwright.topology.subnet import Plug, Subnet
 
-_MOST_HOPS = 16
+_MAX_HOPS = 16
 _DRAWS, _TRIES = 4, 48
 _EPSILON = 1e-6
 
 
-class Ways:
-    """Finds the paths between NIC ports by following the tables."""
+class PathFinder:
+    """Finds the paths between NIC ports by following the forwarding tables."""
 
     def __init__(self, fabric: Fabric, subnet: Subnet) -> None:
-        """Index the tables; `fabric` is that of the subnet."""
+        """Index the tables; `fabric` must be built from `subnet`."""
         node_of = {name: fabric.nics + number for number, name in enumerate(fabric.switches)}
         self._tables = {node_of[subnet.nodes[guid].name]: table for guid, table in subnet.tables.items()
                         if guid in subnet.nodes}  # fmt: skip
@@ -52,15 +52,15 @@ class Ways:
 
     def _follow(self, source: int, destination: int) -> Path | None:
         path, node, lid = [2 * source], self._fabric.upper[source], self._lid[destination]
-        while lid is not None and len(path) < _MOST_HOPS:
+        while lid is not None and len(path) < _MAX_HOPS:
             step = self._next.get((node, self._tables.get(node, {}).get(lid, -1)))
             if step is None:
                 return None
             path.append(step[0])
             node = step[1]
             if node == destination:
-                ways = [number % 2 for number in path]
-                return tuple(path) if ways == sorted(ways) else None
+                directions = [number % 2 for number in path]
+                return tuple(path) if directions == sorted(directions) else None
             if node < self._fabric.nics:
                 return None
         return None
@@ -69,10 +69,10 @@ class Ways:
 def fabric_of_subnet(subnet: Subnet, ports: Sequence[tuple[str, str]] = ()) -> Fabric:
     """Build the fabric of some host ports, in order, or of all; with tables each pair of ports has one path.
 
-    The height of a switch is its shortest distance to a host. Rates are relative to that of most NIC ports.
+    The height of a switch is its shortest distance to a host. Rates are relative to the most common rate of NIC ports.
     Raises UsageError for cables between switches of one height.
     """
-    wanted, height = {name: number for number, name in enumerate(ports)}, _heights(subnet)
+    wanted, height = {name: number for number, name in enumerate(ports)}, _switch_heights(subnet)
     usual = _usual_rate(subnet)
     nics: list[tuple[str, str, int]] = []
     specs: list[CableSpec] = []
@@ -92,7 +92,7 @@ def fabric_of_subnet(subnet: Subnet, ports: Sequence[tuple[str, str]] = ()) -> F
                       if node.is_switch and guid in height)  # fmt: skip
     nics.sort(key=lambda nic: (wanted.get(nic[:2], 0), nic))
     fabric = build_fabric(nics, [name for _, _, name in switches], specs)
-    return replace(fabric, ways=Ways(fabric, subnet)) if subnet.tables else fabric
+    return replace(fabric, ways=PathFinder(fabric, subnet)) if subnet.tables else fabric
 
 
 def find_ports(subnet: Subnet, hosts: Iterable[str], adapter: str = "") -> list[tuple[str, str]]:
@@ -114,7 +114,7 @@ def find_ports(subnet: Subnet, hosts: Iterable[str], adapter: str = "") -> list[
     return found
 
 
-def _heights(subnet: Subnet) -> dict[str, int]:
+def _switch_heights(subnet: Subnet) -> dict[str, int]:
     """Return the heights of the switches, by GUID."""
     peers: dict[str, set[str]] = {}
     for wire in subnet.wires:
@@ -171,7 +171,7 @@ class PrescribedScreen:
         for place in self._random.sample(range(count), count):
             to = (place + shift) % count
             flow = prescribe_flow(self._fabric, self._order[place], self._order[to])
-            if flow is None or not _takes(self._fabric, load, flow):
+            if flow is None or not _add_if_fits(self._fabric, load, flow):
                 senders.append(place)
                 continue
             flows.append(flow)
@@ -180,7 +180,7 @@ class PrescribedScreen:
         for place in senders:
             for at in self._random.sample(range(len(free)), min(_TRIES, len(free))):
                 flow = prescribe_flow(self._fabric, self._order[place], self._order[free[at]])
-                if flow is not None and _takes(self._fabric, load, flow):
+                if flow is not None and _add_if_fits(self._fabric, load, flow):
                     flows.append(flow)
                     free[at] = free[-1]
                     free.pop()
@@ -188,7 +188,7 @@ class PrescribedScreen:
         return flows
 
 
-def _takes(fabric: Fabric, load: dict[int, float], flow: Flow) -> bool:
+def _add_if_fits(fabric: Fabric, load: dict[int, float], flow: Flow) -> bool:
     """Add a flow if every link has room for it. Report whether it was added."""
     for number in flow.path:
         room = 1.0 if number // 2 < fabric.nics else max(fabric.capacity[number // 2], flow.share)
@@ -217,12 +217,12 @@ class PrescribedCover:
         self.cost = Cover("pair", leaves * (leaves - 1), 1, max(0, fabric.nics - 1))
 
     def rounds(self, _random: Random) -> Iterator[Round]:
-        """All rounds."""
+        """Yield all rounds."""
         count = self._fabric.nics
         room: Mapping[int, int] = {n: lanes(capacity, 1) for n, capacity in enumerate(self._fabric.capacity)}
         for shift in range(1, count):
             drawn = (prescribe_flow(self._fabric, nic, (nic + shift) % count) for nic in range(count))
-            yield from fitted([flow for flow in drawn if flow], room, "cover of every pair route")
+            yield from pack_rounds([flow for flow in drawn if flow], room, "cover of every pair route")
 
 
 def plan_cover(fabric: Fabric, kind: CoverKind) -> RouteCover | PrescribedCover:

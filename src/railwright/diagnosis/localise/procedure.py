@@ -13,7 +13,7 @@ from itertools import islice
 from random import Random
 
 from railwright.diagnosis.localise.confirm import Confirm
-from railwright.diagnosis.localise.evidence import LEAST_GAP, Evidence, observe
+from railwright.diagnosis.localise.evidence import MIN_GAP, Evidence, observe
 from railwright.diagnosis.localise.explain import Explanation, explain
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.flows import Flow, Round
@@ -36,7 +36,7 @@ class Rounds:
 
     screen: int = 4
     confirm: int = 2
-    least_gap: float = LEAST_GAP
+    least_gap: float = MIN_GAP
     """A flow that misses less of its rate is never slow."""
     load: float = 1.0
     """The part of the hosts that may be loaded at once; larger rounds are split."""
@@ -46,7 +46,7 @@ class Rounds:
     MPI over sockets uses one connection for both directions, so one direction waits for the other.
     """
     cover_at_once: int = 16
-    """Rounds of a cover per phase, the most that an interruption loses."""
+    """The rounds of a cover per phase: an interruption loses at most these."""
     again: int = 24
     """The maximum number of rounds that repeat slow flows of a cover."""
     load_test: bool = False
@@ -66,7 +66,7 @@ class Outcome:
     routes_tested: int = 0
     """The flows of the route cover, each over a different route."""
     load: list[Round] = field(default_factory=list)
-    """The rounds of the load test, which give no suspects: see `load_of`."""
+    """The rounds of the load test, which give no suspects: see `evaluate_load`."""
 
 
 def locate(
@@ -74,7 +74,7 @@ def locate(
 ) -> Generator[Phase, None, Outcome]:
     """Yield the phases to measure, and return the outcome. `cover` holds rounds over every route, run last."""
     screen = Screen(fabric, random) if fabric.ways is None else PrescribedScreen(fabric, random)
-    done = _parts(fabric, [screen.round() for _ in range(wanted.screen)], wanted)
+    done = _split_by_constraints(fabric, [screen.round() for _ in range(wanted.screen)], wanted)
     yield done[:]
     evidence = observe(fabric, done, wanted.least_gap)
     explanation = explain(evidence)
@@ -84,14 +84,14 @@ def locate(
         one = Confirm(evidence, random).round(list(doubtful), repeated, paired=turn % 2 == 0)
         if not one.flows:
             break
-        parts = _parts(fabric, [one], wanted)
+        parts = _split_by_constraints(fabric, [one], wanted)
         done += parts
         yield parts
         for part in parts:
             evidence.add(part)
         explanation = explain(evidence)
     outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
-    yield from _cover(outcome, random, cover, wanted)
+    yield from _run_cover(outcome, random, cover, wanted)
     if wanted.load_test:
         (full, *_) = split_rounds(fabric, [screen.round()], 1.0, one_way=wanted.one_way)
         outcome.load = load_rounds(fabric, full)
@@ -99,7 +99,7 @@ def locate(
     return outcome
 
 
-def _parts(fabric: Fabric, rounds: list[Round], wanted: Rounds) -> list[Round]:
+def _split_by_constraints(fabric: Fabric, rounds: list[Round], wanted: Rounds) -> list[Round]:
     """Split the rounds by the constraints."""
     return split_rounds(fabric, rounds, wanted.load, one_way=wanted.one_way)
 
@@ -124,12 +124,14 @@ def _doubtful_by_marks(fabric: Fabric, done: list[Round]) -> list[int]:
     return explain(observe(fabric, rounds)).doubtful
 
 
-def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], wanted: Rounds) -> Generator[Phase, None, None]:
+def _run_cover(
+    outcome: Outcome, random: Random, cover: Iterable[Round], wanted: Rounds
+) -> Generator[Phase, None, None]:
     """Run the cover, and repeat slow flows without a suspect on their path alone."""
     suspects = {one.number for one in outcome.explanation.suspicions}
     slow: list[Flow] = []
     fabric = outcome.evidence.fabric
-    rounds = (part for one in cover for part in _parts(fabric, [one], wanted))
+    rounds = (part for one in cover for part in _split_by_constraints(fabric, [one], wanted))
     while phase := list(islice(rounds, wanted.cover_at_once)):
         yield phase
         outcome.cover_rounds += len(phase)
@@ -143,8 +145,8 @@ def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], wanted: Rou
     left = dict.fromkeys(slow, _TRIES_OF_A_ROUTE)
     again: list[Round] = []
     while left and len(again) < wanted.again:
-        whole = Confirm(outcome.evidence, random).only(left)
-        one = _parts(fabric, [whole], wanted)[0]
+        whole = Confirm(outcome.evidence, random).build_repeat(left)
+        one = _split_by_constraints(fabric, [whole], wanted)[0]
         yield [one]
         again.append(one)
         for flow, ratio in zip(one.flows, one.ratio, strict=True):
@@ -153,6 +155,6 @@ def _cover(outcome: Outcome, random: Random, cover: Iterable[Round], wanted: Rou
                 del left[flow]
     outcome.cover_rounds += len(again)
     evidence = observe(fabric, [*outcome.rounds, *again], wanted.least_gap)
-    rest = [number for number in evidence.slow() if not suspects.intersection(evidence.flows[number].path)]
+    rest = [number for number in evidence.slow_flows() if not suspects.intersection(evidence.flows[number].path)]
     outcome.explanation.unexplained = rest
     outcome.routes = slow_routes(evidence, outcome.explanation)

@@ -16,12 +16,12 @@ from railwright.diagnosis.localise.explain import Explanation
 from railwright.diagnosis.localise.flows import Flow
 from railwright.diagnosis.localise.names import RouteKey
 
-_LEAST_TESTS = 3
-_MOST_BY_CHANCE = 0.5
+_MIN_TESTS = 3
+_MAX_BY_CHANCE = 0.5
 """The expected number of routes in a search that are slow at every try by chance."""
-_LEAST_PATH = 4
+_MIN_PATH = 4
 """A shorter flow turns at its leaf and has no choice of route."""
-_MOST_REPEATED = 100_000
+_MAX_REPEATED = 100_000
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class RouteSuspicion:
 def repeated_flows(evidence: Evidence, unexplained: Iterable[int]) -> list[Flow]:
     """Return the flows to repeat, without duplicates."""
     found = dict.fromkeys(
-        evidence.flows[number] for number in unexplained if len(evidence.flows[number].path) >= _LEAST_PATH
+        evidence.flows[number] for number in unexplained if len(evidence.flows[number].path) >= _MIN_PATH
     )
-    return list(found)[:_MOST_REPEATED]
+    return list(found)[:_MAX_REPEATED]
 
 
 def slow_routes(evidence: Evidence, explanation: Explanation) -> list[RouteSuspicion]:
@@ -46,40 +46,40 @@ def slow_routes(evidence: Evidence, explanation: Explanation) -> list[RouteSuspi
     suspects = {one.number for one in explanation.suspicions}
     pairs: dict[RouteKey, list[float]] = {}
     wanted = {
-        _key(evidence.flows[number])
+        _route_key(evidence.flows[number])
         for number in explanation.unexplained
-        if len(evidence.flows[number].path) >= _LEAST_PATH
+        if len(evidence.flows[number].path) >= _MIN_PATH
     }
     middles = {key[2][1:-1] for key in wanted}
     others: dict[tuple[int, ...], dict[RouteKey, list[float]]] = {}
     for flow, ratio in zip(evidence.flows, evidence.ratio, strict=True):
         if flow.path[1:-1] not in middles or math.isnan(ratio):
             continue
-        key = _key(flow)
+        key = _route_key(flow)
         others.setdefault(key[2][1:-1], {}).setdefault(key, []).append(ratio)
         if key in wanted:
             pairs.setdefault(key, []).append(ratio)
     found = []
     for key, ratios in pairs.items():
         # Among many flows that were slow once, some are slow repeatedly by chance.
-        if len(wanted) * explanation.background ** (len(ratios) - 1) > _MOST_BY_CHANCE:
+        if len(wanted) * explanation.background ** (len(ratios) - 1) > _MAX_BY_CHANCE:
             continue
-        if len(ratios) >= _LEAST_TESTS and _same_and_slow(ratios, evidence) and not suspects.intersection(key[2]):
+        if len(ratios) >= _MIN_TESTS and _are_slow_at_one_rate(ratios, evidence) and not suspects.intersection(key[2]):
             found.append(RouteSuspicion(key, sorted(ratios)[len(ratios) // 2], len(ratios)))
-    return _joined(found, others, evidence)
+    return _merge_pairs(found, others, evidence)
 
 
-def _key(flow: Flow) -> RouteKey:
+def _route_key(flow: Flow) -> RouteKey:
     return flow.source, flow.destination, flow.path
 
 
-def _same_and_slow(ratios: list[float], evidence: Evidence) -> bool:
+def _are_slow_at_one_rate(ratios: list[float], evidence: Evidence) -> bool:
     """Report whether all tries were slow at one rate, which interference may have lowered in some."""
     same = [ratio for ratio in ratios if ratio >= max(ratios) * (1 - 1.5 * evidence.margin)]
-    return max(ratios) < evidence.floor and len(same) >= max(_LEAST_TESTS - 1, 0.6 * len(ratios))
+    return max(ratios) < evidence.floor and len(same) >= max(_MIN_TESTS - 1, 0.6 * len(ratios))
 
 
-def _joined(
+def _merge_pairs(
     found: list[RouteSuspicion], others: dict[tuple[int, ...], dict[RouteKey, list[float]]], evidence: Evidence
 ) -> list[RouteSuspicion]:
     """Merge pairs on one path between leaves if all tested pairs on it are slow."""

@@ -15,7 +15,7 @@ from random import Random
 from railwright.diagnosis.localise.fabric import Fabric, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
 
-_MOST_PARTS = 4
+_MAX_PARTS = 4
 _TRIES = 24
 
 Ascent = list[int]
@@ -32,7 +32,7 @@ def parts_of_nic(fabric: Fabric) -> int:
     def unfilled(parts: int) -> float:
         return max(1 - lanes(capacity, parts) / (capacity * parts) for capacity in capacities)
 
-    return min(range(1, _MOST_PARTS + 1), key=lambda parts: (round(max(unfilled(parts), 0.0), 2), parts))
+    return min(range(1, _MAX_PARTS + 1), key=lambda parts: (round(max(unfilled(parts), 0.0), 2), parts))
 
 
 def lanes(capacity: float, parts: int) -> int:
@@ -111,7 +111,7 @@ class Screen:
             rails.setdefault(self.fabric.nic_rail[way[0]], []).append(way)
         flows = []
         for ways in rails.values():
-            for way, back in deranged(ways, self._key, self._random):
+            for way, back in pair_paths(ways, self._key, self._random):
                 path = build_path(way, back)
                 flows.append(Flow(way[0], back[0], path, compute_share(self.fabric, path, self.parts)))
         return flows
@@ -121,7 +121,7 @@ class Screen:
         return way[-1], self.fabric.nic_host[way[0]]
 
 
-def deranged(
+def pair_paths(
     ways: list[Ascent], key: Callable[[Ascent], tuple[int, int]], random: Random
 ) -> list[tuple[Ascent, Ascent]]:
     """Pair each path up with another's path down, never its own last link or its own host.

@@ -17,7 +17,7 @@ from railwright.diagnosis.localise.fabric import Fabric, Path, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
 from railwright.diagnosis.localise.truth import Truth
 
-_INTERFERED = (0.3, 0.9)
+_INTERFERENCE_RANGE = (0.3, 0.9)
 _TRIES = 8
 
 
@@ -55,7 +55,7 @@ class Simulator:
         paths = [self._real(flow) for flow in one.flows]
         left = dict(self._truth.left)
         for number in self._truth.occupied:
-            left[number] = left.get(number, 1.0) * random.uniform(*_INTERFERED)
+            left[number] = left.get(number, 1.0) * random.uniform(*_INTERFERENCE_RANGE)
         rates = share_out(self.fabric, [flow.share for flow in one.flows], paths, left)
         one.ratio = []
         for flow, path, rate in zip(one.flows, paths, rates, strict=True):
@@ -63,7 +63,7 @@ class Simulator:
             if self._truth.routes:
                 ratio = min(ratio, self._route(flow, path))
             if random.random() < weather.interference:
-                ratio *= random.uniform(*_INTERFERED)
+                ratio *= random.uniform(*_INTERFERENCE_RANGE)
             ratio *= max(random.gauss(1.0, weather.noise), 0.01) if weather.noise else 1.0
             self.bytes_per_rate += ratio * flow.share
             one.ratio.append(nan if weather.lost and random.random() < weather.lost else ratio)
@@ -107,11 +107,13 @@ def share_out(fabric: Fabric, shares: Sequence[float], paths: Sequence[Path], le
         for number in path:
             if number in members:
                 members[number].append(flow)
-    _fill(rates, paths, room, members)
+    _fill_links(rates, paths, room, members)
     return rates
 
 
-def _fill(rates: list[float], paths: Sequence[Path], room: dict[int, float], members: dict[int, list[int]]) -> None:
+def _fill_links(
+    rates: list[float], paths: Sequence[Path], room: dict[int, float], members: dict[int, list[int]]
+) -> None:
     """Fill the overloaded links progressively, the narrowest first."""
     waiting = {number: len(flows) for number, flows in members.items()}
     fixed: set[int] = set()

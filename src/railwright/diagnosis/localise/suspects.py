@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from railwright.diagnosis.localise.explain import LEAST_OF_CARD, PART_OF_CARD, Suspicion
+from railwright.diagnosis.localise.explain import MIN_LINKS_OF_CARD, PART_OF_CARD, Suspicion
 from railwright.diagnosis.localise.fabric import Fabric
 from railwright.diagnosis.localise.names import route_name
 from railwright.diagnosis.localise.procedure import Outcome
@@ -20,16 +20,16 @@ def build_suspects(outcome: Outcome) -> list[Suspect]:
     for node in dict.fromkeys(one.switch for one in rest if one.switch >= 0):
         group = [one for one in rest if one.switch == node]
         if any(one.number // 2 >= fabric.nics for one in group):
-            found.append(_element(fabric, "switch", fabric.node_name(node), "both", group))
+            found.append(_build_suspect(fabric, "switch", fabric.node_name(node), "both", group))
             rest = [one for one in rest if one.switch != node]
-    for taker in (_hosts, _cards, _cables):
+    for taker in (_merge_hosts, _merge_cards, _build_cable_suspects):
         taken, rest = taker(fabric, rest)
         found += taken
-    found += [_route(fabric, one) for one in outcome.routes]
+    found += [_build_route_suspect(fabric, one) for one in outcome.routes]
     return sorted(found, key=lambda one: (-one.confidence, -one.tests, one.id))
 
 
-def _hosts(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[Suspicion]]:
+def _merge_hosts(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[Suspicion]]:
     """Merge suspects into hosts whose ports are all suspects in both directions."""
     by_host: dict[int, list[Suspicion]] = {}
     for one in given:
@@ -40,12 +40,12 @@ def _hosts(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[
     for host, group in by_host.items():
         if len({one.number for one in group}) == 2 * len(fabric.nics_of_host[host]):
             switches = [fabric.node_name(one.switch) for one in group if one.switch >= 0]
-            found.append(_element(fabric, "host", fabric.hosts[host], "both", group, switches))
+            found.append(_build_suspect(fabric, "host", fabric.hosts[host], "both", group, switches))
             taken.update(one.number for one in group)
     return found, [one for one in given if one.number not in taken]
 
 
-def _cards(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[Suspicion]]:
+def _merge_cards(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[Suspicion]]:
     """Merge suspects into line cards with most ports suspect in one direction or both."""
     by_switch: dict[int, dict[int, Suspicion]] = {}
     for one in given:
@@ -55,23 +55,23 @@ def _cards(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[
     found: list[Suspect] = []
     taken: set[int] = set()
     for node, suspected in by_switch.items():
-        if len(suspected) < LEAST_OF_CARD:
+        if len(suspected) < MIN_LINKS_OF_CARD:
             continue
         for index, cables in enumerate(fabric.cards(node)):
             ways = [[n for c in cables if (n := 2 * c + way) in suspected and n not in taken] for way in (0, 1)]
-            least = max(LEAST_OF_CARD, PART_OF_CARD * len(cables))
-            full = [way for way in (0, 1) if len(ways[way]) >= least]
-            if not full or len(cables) == len(fabric.above[node]) + len(fabric.below[node]) <= LEAST_OF_CARD:
+            min_links = max(MIN_LINKS_OF_CARD, PART_OF_CARD * len(cables))
+            full = [way for way in (0, 1) if len(ways[way]) >= min_links]
+            if not full or len(cables) == len(fabric.above[node]) + len(fabric.below[node]) <= MIN_LINKS_OF_CARD:
                 continue
             numbers = [number for way in full for number in ways[way]]
             direction: Direction = "both" if len(full) == 2 else "up" if full == [0] else "down"
             group = [suspected[number] for number in numbers]
-            found.append(_element(fabric, "line-card", f"{fabric.node_name(node)}/card{index}", direction, group))
+            found.append(_build_suspect(fabric, "line-card", f"{fabric.node_name(node)}/card{index}", direction, group))
             taken.update(numbers)
     return found, [one for one in given if one.number not in taken]
 
 
-def _cables(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[Suspicion]]:
+def _build_cable_suspects(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list[Suspicion]]:
     """Return a suspect per cable if both directions are equally slow, else one per direction."""
     by_cable: dict[int, list[Suspicion]] = {}
     for one in given:
@@ -84,13 +84,13 @@ def _cables(fabric: Fabric, given: list[Suspicion]) -> tuple[list[Suspect], list
             len(group) == 2 and abs(group[0].level - group[1].level) < 0.1 and group[0].constant == group[1].constant
         )
         if alike:
-            found.append(_element(fabric, kind, name, "both", group))
+            found.append(_build_suspect(fabric, kind, name, "both", group))
         else:
-            found += [_element(fabric, kind, name, "down" if one.number % 2 else "up", [one]) for one in group]
+            found += [_build_suspect(fabric, kind, name, "down" if one.number % 2 else "up", [one]) for one in group]
     return found, []
 
 
-def _element(
+def _build_suspect(
     fabric: Fabric,
     kind: FaultKind,
     name: str,
@@ -115,12 +115,12 @@ def _element(
         tests=tests,
         evidence=f"{tests} flows over it were slow {steady}, {level:.0%} of the expected rate",
         alternatives=tuple(dict.fromkeys((*alternatives, *rivals))),
-        action=_action(fabric, kind, name, direction, group[0].number // 2),
+        action=_format_action(fabric, kind, name, direction, group[0].number // 2),
         verify="railwright locate again: the same flows must reach their rate",
     )
 
 
-def _route(fabric: Fabric, one: RouteSuspicion) -> Suspect:
+def _build_route_suspect(fabric: Fabric, one: RouteSuspicion) -> Suspect:
     pair = one.key[0] >= 0
     whose = "only these two ports" if pair else "the pairs of ports that use it"
     return Suspect(
@@ -137,7 +137,7 @@ def _route(fabric: Fabric, one: RouteSuspicion) -> Suspect:
     )
 
 
-def _action(fabric: Fabric, kind: FaultKind, name: str, direction: Direction, cable: int) -> str:
+def _format_action(fabric: Fabric, kind: FaultKind, name: str, direction: Direction, cable: int) -> str:
     if kind == "host":
         return f"take {name} out of service and test it alone: railwright prove"
     if kind == "switch":

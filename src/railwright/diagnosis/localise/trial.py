@@ -90,7 +90,7 @@ def run(
     random = Random(seed + 1)
     covering: Iterable[Round] = plan_cover(fabric, cover).rounds(random) if cover else ()
     outcome = carry_out(locate(fabric, random, rounds, covering), simulator.measure_all)
-    found = _record(described, seed, weather, truth, simulator, outcome)
+    found = _build_record(described, seed, weather, truth, simulator, outcome)
     if not with_baselines:
         return found
     bad = set(truth.left) - truth.occupied
@@ -98,7 +98,7 @@ def run(
     return msgspec.structs.replace(found, baselines=tuple(others))
 
 
-def _record(
+def _build_record(
     described: str, seed: int, weather: Weather, truth: Truth, simulator: Simulator, outcome: Outcome
 ) -> Simulated:  # fmt: skip
     links, routes, fabric = score_links(outcome, truth), score_routes(outcome, truth), simulator.fabric
@@ -122,7 +122,7 @@ def _record(
         load_rounds=len(outcome.load),
         seconds=(count + outcome.cover_rounds + len(outcome.load)) * ROUND_S,
         sent_bytes=simulator.bytes_per_rate * NIC_RATE_BYTES_PER_S * ROUND_S,
-        tested=tested(outcome),
+        tested=measure_coverage(outcome),
         background=outcome.explanation.background,
         suspects=tuple(build_suspects(outcome)),
         truth=tuple(truth.faults),
@@ -130,7 +130,7 @@ def _record(
     )
 
 
-def tested(outcome: Outcome) -> Tested:
+def measure_coverage(outcome: Outcome) -> Tested:
     """Return the coverage of the rounds."""
     filled = outcome.evidence.filled
     full = sum(part >= 0.9 for part in filled)

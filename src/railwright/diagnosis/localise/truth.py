@@ -15,7 +15,7 @@ _WORDS = {
     "rate": "0.005", "seed": "0", "hosts": "0", "switches": "0", "line-cards": "0", "routes": "0", "pairs": "0",
     "occupied": "0", "least": "0.3", "most": "0.85",
 }  # fmt: skip
-_MOST_OF_A_KIND = 10_000
+_MAX_OF_A_KIND = 10_000
 
 
 @dataclass
@@ -40,18 +40,18 @@ def parse_draw(words: Sequence[str]) -> dict[str, float]:
         given[name] = value
     found: dict[str, float] = {}
     for name, text in given.items():
-        most = 2.0**32 if name == "seed" else 1.0 if name in ("rate", "least", "most") else _MOST_OF_A_KIND
+        maximum = 2.0**32 if name == "seed" else 1.0 if name in ("rate", "least", "most") else _MAX_OF_A_KIND
         try:
             found[name] = float(text)
         except ValueError:
             found[name] = -1.0
-        if not 0 <= found[name] <= most or (most > 1 and found[name] % 1):
-            raise UsageError(f"{name} must be 0 to {most:g}, got {text[:20]}", hint=f"give {name}=0 to {most:g}")
+        if not 0 <= found[name] <= maximum or (maximum > 1 and found[name] % 1):
+            raise UsageError(f"{name} must be 0 to {maximum:g}, got {text[:20]}", hint=f"give {name}=0 to {maximum:g}")
     return found
 
 
 def draw(fabric: Fabric, given: dict[str, float]) -> Truth:
-    """Draw faults: each class is faulty at `rate`, and further elements are drawn elsewhere by number."""
+    """Draw faults: each class is faulty with probability `rate`; other elements are drawn in the given numbers."""
     random = Random(int(given["seed"]))
 
     def capacity() -> float:
@@ -61,17 +61,17 @@ def draw(fabric: Fabric, given: dict[str, float]) -> Truth:
         _build_fault(fabric, number, capacity()) for number in range(fabric.classes) if random.random() < given["rate"]
     ]
     switches = [fabric.nics + number for number in range(len(fabric.switches))]
-    hosts = _some(random, list(range(len(fabric.hosts))), given["hosts"], "hosts")
+    hosts = _sample(random, list(range(len(fabric.hosts))), given["hosts"], "hosts")
     faults += [Fault(kind="host", id=fabric.hosts[host], capacity=capacity()) for host in hosts]
-    for node in _some(random, switches, given["switches"], "switches"):
+    for node in _sample(random, switches, given["switches"], "switches"):
         faults.append(Fault(kind="switch", id=fabric.node_name(node), capacity=capacity()))
-    for node in _some(random, switches, given["line-cards"], "line-cards"):
+    for node in _sample(random, switches, given["line-cards"], "line-cards"):
         card = random.randrange(len(fabric.cards(node)))
         faults.append(Fault(kind="line-card", id=f"{fabric.node_name(node)}/card{card}", capacity=capacity()))
-    for number in _some(random, list(range(fabric.classes)), given["occupied"], "occupied"):
+    for number in _sample(random, list(range(fabric.classes)), given["occupied"], "occupied"):
         faults.append(_build_fault(fabric, number, 0.6, occupied=True))
     for pair in [False] * int(given["routes"]) + [True] * int(given["pairs"]):
-        faults.append(Fault(kind="route", id=_some_route(fabric, random, pair), direction="both", capacity=capacity()))
+        faults.append(Fault(kind="route", id=_draw_route(fabric, random, pair), direction="both", capacity=capacity()))
     return apply_faults(fabric, faults)
 
 
@@ -105,13 +105,13 @@ def _build_fault(fabric: Fabric, number: int, capacity: float, *, occupied: bool
     )
 
 
-def _some(random: Random, of: list[int], count: float, what: str) -> list[int]:
+def _sample(random: Random, of: list[int], count: float, what: str) -> list[int]:
     if count > len(of):
         raise UsageError(f"{what} must be at most {len(of)}, got {count:g}", hint=f"give {what}=0 to {len(of)}")
     return random.sample(of, int(count))
 
 
-def _some_route(fabric: Fabric, random: Random, pair: bool) -> str:
+def _draw_route(fabric: Fabric, random: Random, pair: bool) -> str:
     """Draw a route between two leaves, or between two ports on different leaves."""
     for _ in range(1000):
         source, destination = random.randrange(fabric.nics), random.randrange(fabric.nics)

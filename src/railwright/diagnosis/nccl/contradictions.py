@@ -1,6 +1,6 @@
 """Contradictions of NCCL's log with the machine or itself, and missed performance: one function per fault.
 
-Every finding shows its line. A fault that could not be looked for is also a finding, so that no finding means no fault.
+Every finding shows its line. A fault that could not be checked for is a finding too, so that no finding means no fault.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from operator import attrgetter
 from railwright.checks.finding import Finding, LogPlace
 from railwright.diagnosis.nccl.evidence import MAX_WHERE, could_not_look, log_lines, log_places
 from railwright.diagnosis.nccl.networks import (
+    gdr_over_cpu,
     no_gdr,
     no_peer_to_peer,
     only_sockets,
-    receive_over_cpu,
     sockets,
     unused_nics,
 )
@@ -30,11 +30,11 @@ _RING_PATTERN = 4
 
 def contradictions(log: NcclLog, topology: Topology | None) -> tuple[Finding, ...]:
     """Return the findings of the log's largest communicator. The topology of one host stands for all hosts."""
-    return tuple(_contradictions(log, topology))
+    return tuple(_list_contradictions(log, topology))
 
 
-def _contradictions(log: NcclLog, topology: Topology | None) -> Iterator[Finding]:
-    yield from _versions(log)
+def _list_contradictions(log: NcclLog, topology: Topology | None) -> Iterator[Finding]:
+    yield from _check_versions(log)
     yield from differing_settings(log)
     yield from costly_settings(log)
     if not log.settings:
@@ -47,18 +47,18 @@ def _contradictions(log: NcclLog, topology: Topology | None) -> Iterator[Finding
         return
     main = log.main
     ways = ConnectionPaths(log, main, topology)
-    for look in (_ranks, _rings, _channels):
+    for look in (_check_ranks, _check_rings, _check_channels):
         yield from look(log, main)
     yield from sockets(log, main, topology)
     yield from unused_nics(log, main)
-    for look_at_ways in (receive_over_cpu, no_gdr, no_peer_to_peer):
+    for look_at_ways in (gdr_over_cpu, no_gdr, no_peer_to_peer):
         yield from look_at_ways(log, main, ways)
     if not log.choices:
         why = "no algorithm is logged: TUNING is not in NCCL_DEBUG_SUBSYS, nothing ran, or NCCL is before 2.20"
         yield could_not_look("nccl_algorithm", why)
 
 
-def _versions(log: NcclLog) -> Iterator[Finding]:
+def _check_versions(log: NcclLog) -> Iterator[Finding]:
     """Report ranks with different NCCL versions, which may build different graphs or fail to communicate."""
     versions = {version.nccl: version for version in reversed(log.versions)}
     builds = {f"{version.nccl}+cuda{version.cuda}": version for version in reversed(log.versions)}
@@ -75,7 +75,7 @@ def _versions(log: NcclLog) -> Iterator[Finding]:
         )
 
 
-def _ranks(log: NcclLog, main: Communicator) -> Iterator[Finding]:
+def _check_ranks(log: NcclLog, main: Communicator) -> Iterator[Finding]:
     """Report ranks that never finished initialization, and ranks without a line, which cannot be checked."""
     stuck = [rank for rank in main.ranks if not rank.complete]
     if stuck and len(stuck) < len(main.ranks) and any(rank.bus_id for rank in stuck):
@@ -93,7 +93,7 @@ def _ranks(log: NcclLog, main: Communicator) -> Iterator[Finding]:
         yield could_not_look("nccl_ranks_missing", why)
 
 
-def _rings(log: NcclLog, main: Communicator) -> Iterator[Finding]:
+def _check_rings(log: NcclLog, main: Communicator) -> Iterator[Finding]:
     """Report rings that lack ranks or enter a host twice."""
     if not main.rings:
         yield could_not_look("nccl_rings", "no ring is logged: INIT is not in NCCL_DEBUG_SUBSYS")
@@ -135,7 +135,7 @@ def _list_places(rings: list[Ring]) -> tuple[LogPlace, ...]:
     return tuple(LogPlace(f"channel {ring.channel}") for ring in rings[:MAX_WHERE])
 
 
-def _channels(log: NcclLog, main: Communicator) -> Iterator[Finding]:
+def _check_channels(log: NcclLog, main: Communicator) -> Iterator[Finding]:
     """Report fewer channels than the search found: NCCL uses the minimum over all ranks."""
     found = [search for search in main.searches if search.pattern == _RING_PATTERN]
     built = main.counts.collective if main.counts else len(main.rings)

@@ -1,4 +1,4 @@
-"""Evidence for findings about NCCL's log: its lines, and faults that could not be looked for."""
+"""Evidence for findings about NCCL's log: its lines, and faults that could not be checked for."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def log_places(words: Iterable[str]) -> tuple[LogPlace, ...]:
 
 
 def could_not_look(fault: str, why: str, remedy: str = LOG_MORE) -> Finding:
-    """Return a finding for a fault that the log does not allow to look for."""
+    """Return a finding for a fault that the log is not sufficient to check for."""
     return Finding(fault=fault, where=log_places(["log"]), certainty="could not look", says=why, remedy=remedy)

@@ -25,7 +25,9 @@ class _Case(NamedTuple):
     way: ConnectionPath
 
 
-def _about(cases: list[_Case], fault: str, says: str, *, costs: str, remedy: str, lines: Iterable[Evidence]) -> Finding:
+def _build_finding(
+    cases: list[_Case], fault: str, says: str, *, costs: str, remedy: str, lines: Iterable[Evidence]
+) -> Finding:
     """Return a finding about connections on wrong paths, with lines of the log."""
     ways = dict.fromkeys(case.way for case in cases)
     order = ", with devices matched in the best order"
@@ -47,7 +49,7 @@ def _about(cases: list[_Case], fault: str, says: str, *, costs: str, remedy: str
     )  # fmt: skip
 
 
-def _cases(
+def _select_cases(
     connections: Iterable[Connection], way_of: Callable[[Connection], ConnectionPath | None], kinds: Container[PathKind]
 ) -> tuple[list[_Case], int]:
     """Return the connections whose path is of one of the kinds, and the number with an unknown path."""
@@ -56,21 +58,21 @@ def _cases(
     return cases, sum(way is None for _, way in found)
 
 
-def _networked(main: Communicator) -> list[Connection]:
+def _network_connections(main: Communicator) -> list[Connection]:
     return [
         connection for connection in main.connections if connection.transport == "NET" and connection.nic is not None
     ]
 
 
-def receive_over_cpu(log: NcclLog, main: Communicator, ways: ConnectionPaths) -> Iterator[Finding]:
+def gdr_over_cpu(log: NcclLog, main: Communicator, ways: ConnectionPaths) -> Iterator[Finding]:
     """Report GPUDirect RDMA whose DMA crosses the CPU; PXN cannot help a receive."""
-    direct = [connection for connection in _networked(main) if connection.gdr]
-    crossing, unknown = _cases(
+    direct = [connection for connection in _network_connections(main) if connection.gdr]
+    crossing, unknown = _select_cases(
         direct, lambda connection: ways.to_gpu(gpu_side(connection), connection.nic or 0), OVER_CPU
     )
     for (direction, kind), found in group_by_key(crossing, lambda case: (case.connection.direction, case.way.kind)):
         verb = "receives are" if direction == "receive" else "sends are"
-        yield _about(
+        yield _build_finding(
             found,
             "nccl_gdr_over_cpu",
             f"{len(found)} {verb} logged as GPUDirect RDMA, but their DMA crosses the CPU ({kind})",
@@ -86,8 +88,10 @@ def receive_over_cpu(log: NcclLog, main: Communicator, ways: ConnectionPaths) ->
 
 def no_gdr(log: NcclLog, main: Communicator, ways: ConnectionPaths) -> Iterator[Finding]:
     """Report RDMA without GPUDirect although NIC and GPU are near: data goes through host memory."""
-    bounced = [connection for connection in _networked(main) if not connection.gdr and connection.network != "Socket"]
-    cases, unknown = _cases(
+    bounced = [
+        connection for connection in _network_connections(main) if not connection.gdr and connection.network != "Socket"
+    ]
+    cases, unknown = _select_cases(
         bounced,
         lambda connection: ways.to_gpu(gpu_side(connection), connection.nic or 0, trust_table=False),
         GDR_BY_DEFAULT,
@@ -99,7 +103,7 @@ def no_gdr(log: NcclLog, main: Communicator, ways: ConnectionPaths) -> Iterator[
     )
     if cases:
         kinds = "/".join(sorted({case.way.kind for case in cases}))
-        yield _about(
+        yield _build_finding(
             cases,
             "nccl_no_gdr",
             f"{len(cases)} connections do not use GPUDirect RDMA although NIC and GPU are {kinds}",
@@ -108,7 +112,7 @@ def no_gdr(log: NcclLog, main: Communicator, ways: ConnectionPaths) -> Iterator[
             lines=log_lines(log, [*(case.connection.line for case in cases[:2]), *refused]),
         )
     says = f"{unknown} connections do not use GPUDirect RDMA: NCCL refused it" if refused else ""
-    if unknown == len(_networked(main)):
+    if unknown == len(_network_connections(main)):
         says = says or f"none of the {unknown} connections over a network uses GPUDirect RDMA"
     if unknown and says:
         yield Finding(
@@ -134,16 +138,18 @@ def no_peer_to_peer(log: NcclLog, main: Communicator, ways: ConnectionPaths) -> 
         if connection.transport == "SHM"
         or (connection.transport == "NET" and host.get(connection.source, "?") == host.get(connection.target, ""))
     ]
-    cases, unknown = _cases(detours, lambda connection: ways.between(connection.source, connection.target), NVLINK)
+    cases, unknown = _select_cases(
+        detours, lambda connection: ways.between(connection.source, connection.target), NVLINK
+    )
     if cases:
         over = "/".join(sorted({case.connection.transport for case in cases}))
-        yield _about(
+        yield _build_finding(
             cases,
             "nccl_no_peer_to_peer",
             f"{len(cases)} connections of GPUs with NVLink go over {over} instead of P2P",
             costs="the copy goes over PCIe and through host memory instead of NVLink",
             remedy="check for NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, for containers without a common /dev/shm, "
-            "and at `nvidia-smi topo -p2p n`",
+            "and run `nvidia-smi topo -p2p n`",
             lines=log_lines(log, (case.connection.line for case in cases)),
         )
     if unknown:
@@ -212,7 +218,7 @@ def unused_nics(log: NcclLog, main: Communicator) -> Iterator[Finding]:
     """Report NICs that NCCL listed and no connection of their host uses."""
     used: dict[str, set[int]] = defaultdict(set)
     hosts = main.host_by_rank
-    for connection in _networked(main):
+    for connection in _network_connections(main):
         rank = connection.target if connection.direction == "receive" else connection.source
         used[hosts.get(rank, "")].add(connection.nic or 0)
     listed = {host: {nic.index for nic in log.nics if nic.host == host} for host in used}
@@ -225,7 +231,7 @@ def unused_nics(log: NcclLog, main: Communicator) -> Iterator[Finding]:
         and used[nic.host] <= listed[nic.host]
         and nic.index not in used[nic.host]
     ]
-    if idle and not any(connection.network == "Socket" for connection in _networked(main)):
+    if idle and not any(connection.network == "Socket" for connection in _network_connections(main)):
         names = ", ".join(dict.fromkeys(f"{nic.name} (NIC {nic.index}, {nic.link})" for nic in idle[:6]))
         yield Finding(
             fault="nccl_nic_unused",

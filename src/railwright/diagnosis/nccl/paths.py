@@ -49,7 +49,7 @@ class ConnectionPaths:
         self._table: dict[tuple[str, str, str], tuple[PathKind, int]] = {}
         for system in log.systems:
             for path in system.paths:
-                key = (system.host, _local(path.source), _local(path.target))
+                key = (system.host, _strip_host(path.source), _strip_host(path.target))
                 self._table[key] = (path.kind, path.line)
 
     def to_gpu(self, rank: int, nic: int, *, trust_table: bool = True) -> ConnectionPath | None:
@@ -138,7 +138,7 @@ class ConnectionPaths:
             ways = [[self._physical(gpu, one.id) for gpu in gpus] for one in self._nics]
             far = [sum(path is not None and path.kind in OVER_CPU for path in paths) for paths in ways]
             wanted[nic] = [place for place, cost in enumerate(far) if cost == min(far)]
-        placed = _assign(wanted, len(self._nics))
+        placed = _assign_places(wanted, len(self._nics))
         return {nic: self._nics[place] for nic, place in placed.items()}
 
     def _named(self, host: str, nic: int) -> Device | None:
@@ -150,7 +150,7 @@ class ConnectionPaths:
         return next(named, None)
 
 
-def _assign(wanted: dict[int, list[int]], places: int) -> dict[int, int]:
+def _assign_places(wanted: dict[int, list[int]], places: int) -> dict[int, int]:
     """Assign each index to a wanted place by augmenting paths; the others take free places."""
     taken: dict[int, int] = {}
 
@@ -197,7 +197,7 @@ def _matches(gpu: Device, rank: Rank) -> bool:
     return bool(rank.bus_id) and gpu.address.lower() == pci_address(rank.bus_id)
 
 
-def _local(node: str) -> str:
+def _strip_host(node: str) -> str:
     """Remove the host number: `GPU/0-60` (2.20 and later) and `GPU/60` are the same GPU."""
     kind, _, name = node.partition("/")
     return f"{kind}/{name.rpartition('-')[2].lower()}"

@@ -17,7 +17,7 @@ _DEFAULT_BUFFER_BYTES = 4 * 2**20
 """src/init.cc, DEFAULT_BUFFSIZE."""
 _MAY_DIFFER = frozenset({"NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE_RANK"})
 _UNSET = "unset it; set it only for a comparison"
-_CAPPED = "caps the channels: fewer NICs and SMs are used"
+_CAPS_CHANNELS = "caps the channels: fewer NICs and SMs are used"
 
 
 class Costly(NamedTuple):
@@ -72,9 +72,9 @@ COSTLY: dict[str, Costly] = {
         "is below the default of 4 MiB: fewer bytes are in flight per connection",
         "rate <= outstanding bytes / step time (nccl#2409)",
     ),
-    "NCCL_MAX_NCHANNELS": Costly(bool, _CAPPED),
-    "NCCL_MAX_NRINGS": Costly(bool, f"{_CAPPED} (old name)"),
-    "NCCL_MAX_CTAS": Costly(bool, _CAPPED),
+    "NCCL_MAX_NCHANNELS": Costly(bool, _CAPS_CHANNELS),
+    "NCCL_MAX_NRINGS": Costly(bool, f"{_CAPS_CHANNELS} (old name)"),
+    "NCCL_MAX_CTAS": Costly(bool, _CAPS_CHANNELS),
     "NCCL_NTHREADS": Costly(bool, "overrides NCCL's tuning of threads per block"),
     "NCCL_IB_PCI_RELAXED_ORDERING": Costly(is_one_of("0"), "turns relaxed ordering off, which virtual machines need"),
     "NCCL_LAUNCH_MODE": Costly(is_one_of("GROUP"), "launches kernels by group, for debugging"),
@@ -99,7 +99,7 @@ def costly_settings(log: NcclLog) -> Iterator[Finding]:
             says=f"{name}={value} {rule.does}",
             costs=rule.costs,
             remedy=f"{rule.remedy} ({_GUIDE})",
-            evidence=(_evidence(found[0]),),
+            evidence=(_build_evidence(found[0]),),
         )
 
 
@@ -115,22 +115,22 @@ def differing_settings(log: NcclLog) -> Iterator[Finding]:
             listed = ", ".join(
                 f"{value} on {setting.host or 'the log'}" for value, setting in sorted(values.items())[:6]
             )
-            yield _difference(found, "seen", f"{name} differs between processes: {listed}", list(values.values()))
+            yield _build_difference(found, "seen", f"{name} differs between processes: {listed}", list(values.values()))
         elif missing:
             says = f"{name}={found[0].value} is not logged by {', '.join(missing[:6])}"
-            yield _difference(found, "possible", says, found[:1])
+            yield _build_difference(found, "possible", says, found[:1])
 
 
-def _difference(found: list[Setting], certainty: Certainty, says: str, shown: list[Setting]) -> Finding:
+def _build_difference(found: list[Setting], certainty: Certainty, says: str, shown: list[Setting]) -> Finding:
     return Finding(
         fault="nccl_settings_differ",
         where=log_places(setting.host or "log" for setting in found),
         certainty=certainty,
         says=says,
         remedy="give every process the same environment: NCCL assumes that all ranks decide alike",
-        evidence=tuple(_evidence(setting) for setting in shown[:4]),
+        evidence=tuple(_build_evidence(setting) for setting in shown[:4]),
     )
 
 
-def _evidence(setting: Setting) -> Evidence:
+def _build_evidence(setting: Setting) -> Evidence:
     return Evidence(claim="setting", value=f"{setting.name}={setting.value}", seen=f"line {setting.line} of the log")

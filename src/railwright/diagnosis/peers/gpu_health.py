@@ -41,7 +41,7 @@ _REMEDY = (
 def find_unhealthy_gpus(results: Sequence[Result], points: Sequence[Judged], topology: Topology) -> tuple[Finding, ...]:
     """Return findings about single GPUs from the samples of all results and the values of all points."""
     siblings = slower_than_siblings(points, topology)
-    return (*_throttled(results), *_dropped(results, topology), *siblings, *_not_watched(results))
+    return (*_find_throttled(results), *_find_dropped_clocks(results, topology), *siblings, *_find_unsampled(results))
 
 
 def format_samples(results: Iterable[Result]) -> str:
@@ -62,27 +62,27 @@ def format_samples(results: Iterable[Result]) -> str:
     whys = (str(settings.get("gpu_not_watched") or "the reason is unknown") for settings in blind)
     reasons = Counter("too short" if why == TOO_SHORT else why for why in whys)
     counts += [f"{number} not: {why}" for why, number in reasons.items()]
-    return f"{_seen_words(watched)}; {', '.join(counts)}"
+    return f"{_format_observations(watched)}; {', '.join(counts)}"
 
 
-def _seen_words(watched: Sequence[Result]) -> str:
+def _format_observations(watched: Sequence[Result]) -> str:
     """Format the clocks, power, temperature and throttling of results that have samples."""
-    clocks, words = _told(watched, "gpu_clock_min_hz"), "clocks unknown"
+    clocks, words = _setting_values(watched, "gpu_clock_min_hz"), "clocks unknown"
     if clocks:
-        slowest, fastest = _clock(min(clocks)), _clock(max(clocks))
+        slowest, fastest = _format_clock(min(clocks)), _format_clock(max(clocks))
         words = f"clocks {'' if slowest == fastest else 'from '}{slowest}"
-    power, temperature = _told(watched, "gpu_power_max_w"), _told(watched, "gpu_temperature_max_c")
-    most = [f"{max(power):.0f} W" if power else "", f"{max(temperature):.0f} C" if temperature else ""]
-    if any(most):
-        words += f", up to {' and '.join(word for word in most if word)}"
-    told = [str(result.settings["gpu_throttle"]) for result in watched if "gpu_throttle" in result.settings]
-    reasons = dict.fromkeys(reason for value in told if value != NOT_THROTTLED for reason in value.split(", "))
+    power, temperature = _setting_values(watched, "gpu_power_max_w"), _setting_values(watched, "gpu_temperature_max_c")
+    maxima = [f"{max(power):.0f} W" if power else "", f"{max(temperature):.0f} C" if temperature else ""]
+    if any(maxima):
+        words += f", up to {' and '.join(word for word in maxima if word)}"
+    throttling = [str(result.settings["gpu_throttle"]) for result in watched if "gpu_throttle" in result.settings]
+    reasons = dict.fromkeys(reason for value in throttling if value != NOT_THROTTLED for reason in value.split(", "))
     if reasons:
         return f"{words}, throttled: {', '.join(reasons)}"
-    return f"{words}, {'no throttling' if told else 'throttling unknown'}"
+    return f"{words}, {'no throttling' if throttling else 'throttling unknown'}"
 
 
-def _not_watched(results: Iterable[Result]) -> Iterator[Finding]:
+def _find_unsampled(results: Iterable[Result]) -> Iterator[Finding]:
     """Report results during which the GPUs could not be sampled."""
     of_gpus = [result for result in results if "gpu_samples" in result.settings]
     watched = sum(bool(result.settings["gpu_samples"]) for result in of_gpus)
@@ -91,7 +91,7 @@ def _not_watched(results: Iterable[Result]) -> Iterator[Finding]:
             continue
         yield Finding(
             fault="gpu_not_watched",
-            where=_benchmarks(unwatched),
+            where=_benchmark_places(unwatched),
             certainty="could not look",
             says=f"{watched} of {len(of_gpus)} GPU results were sampled: {why}",
             costs=f"throttling of GPUs{' during the others' if watched else ''} is unknown",
@@ -99,7 +99,7 @@ def _not_watched(results: Iterable[Result]) -> Iterator[Finding]:
         )
 
 
-def _throttled(results: Iterable[Result]) -> Iterator[Finding]:
+def _find_throttled(results: Iterable[Result]) -> Iterator[Finding]:
     def throttling(result: Result) -> tuple[str, str]:
         names = result.settings.get("gpu_throttle_of", "")
         return str(result.settings.get("gpu_throttle", NOT_THROTTLED)), str(names)
@@ -109,29 +109,31 @@ def _throttled(results: Iterable[Result]) -> Iterator[Finding]:
             continue
         power_only = reasons == _AT_THE_LIMIT
         clocks, hottest = (
-            _told(affected, "gpu_clock_min_hz"),
-            max(_told(affected, "gpu_temperature_max_c"), default=0.0),
+            _setting_values(affected, "gpu_clock_min_hz"),
+            max(_setting_values(affected, "gpu_temperature_max_c"), default=0.0),
         )
-        words = (_clock(min(clocks)) if clocks else "", f"{hottest:.0f} C" if hottest else "")
+        words = (_format_clock(min(clocks)) if clocks else "", f"{hottest:.0f} C" if hottest else "")
         seen = ", ".join(filter(None, words))
         gpus = tuple(PartPlace(name) for name in names.split(",") if GPU_ID.fullmatch(name))
         yield Finding(
             fault="gpu_throttled",
-            where=(*gpus, *_benchmarks(affected)),
+            where=(*gpus, *_benchmark_places(affected)),
             certainty="possible" if power_only else "seen",
             says=f"{names.replace(',', ', ')} throttled during the measurement: {reasons}",
             costs="" if power_only else "lower clocks, and so slower compute and SM-driven copies",
             remedy=_POWER_REMEDY if power_only else _REMEDY,
-            evidence=(Evidence(claim="clock event reasons", value=f"{reasons}; {seen}", seen=_sampled(affected)),),
+            evidence=(
+                Evidence(claim="clock event reasons", value=f"{reasons}; {seen}", seen=_format_sample_count(affected)),
+            ),
         )
 
 
-def _dropped(results: Sequence[Result], topology: Topology) -> Iterator[Finding]:
+def _find_dropped_clocks(results: Sequence[Result], topology: Topology) -> Iterator[Finding]:
     """Report clocks under load below the GPU's setting without a throttle reason.
 
     The median of the samples decides, because a sample can be low when the GPU's work has just begun.
     """
-    clocks = sorted(_told(results, "gpu_clock_median_hz"))
+    clocks = sorted(_setting_values(results, "gpu_clock_median_hz"))
     usual = quantile(clocks, 0.5) if clocks else 0.0
     due = {gpu.id: _due_clock(gpu, usual) for gpu in topology.of_kind("gpu")}
     low: dict[str, list[Result]] = defaultdict(list)
@@ -144,15 +146,16 @@ def _dropped(results: Sequence[Result], topology: Topology) -> Iterator[Finding]
         if clock < (1 - SLOWER_BY) * due[name]:
             low[name].append(result)
     for name, affected in low.items():
-        slowest = min(_told(affected, "gpu_clock_median_hz"))
+        slowest = min(_setting_values(affected, "gpu_clock_median_hz"))
         yield Finding(
             fault="gpu_clock_dropped",
-            where=(PartPlace(name), *_benchmarks(affected)),
+            where=(PartPlace(name), *_benchmark_places(affected)),
             certainty="possible",
-            says=f"the SM clock of {name} was {_clock(slowest)} under load instead of {_clock(due[name])}",
+            says=f"the SM clock of {name} was {_format_clock(slowest)} under load"
+            f" instead of {_format_clock(due[name])}",
             costs=f"{1 - slowest / due[name]:.0%} of compute and SM-driven copies, which depend on the clock",
             remedy="nvidia-smi -q -d CLOCK: nvidia-smi -rgc and -rac reset clocks that were set manually",
-            evidence=(Evidence(claim="SM clock", value=_clock(slowest), seen=_sampled(affected)),),
+            evidence=(Evidence(claim="SM clock", value=_format_clock(slowest), seen=_format_sample_count(affected)),),
         )
 
 
@@ -162,33 +165,33 @@ def _slowest_gpu(result: Result) -> str:
 
 
 def _due_clock(gpu: Device, usual: float) -> float:
-    """Return the configured clock in Hz, or the clock of most of the run."""
+    """Return the expected clock in Hz: the configured clock, but at least that of most of the run."""
     clock = gpu.facts.get("sm_clock_application_hz") or gpu.facts.get("sm_clock_max_hz")
     return max(usual, clock) if isinstance(clock, int | float) else usual
 
 
-def _benchmarks(results: Iterable[Result]) -> tuple[BenchmarkPlace, ...]:
+def _benchmark_places(results: Iterable[Result]) -> tuple[BenchmarkPlace, ...]:
     return tuple(dict.fromkeys(BenchmarkPlace(result.benchmark) for result in results))
 
 
-def _sampled(results: Sequence[Result]) -> str:
+def _format_sample_count(results: Sequence[Result]) -> str:
     """Format the number of samples of the results, counting shared samples once."""
-    of_results = [_select_samples(result) for result in results if "gpu_samples_of" not in result.settings]
+    of_results = [_count_samples(result) for result in results if "gpu_samples_of" not in result.settings]
     # Without own samples, the largest share of a launch's samples is a lower bound.
-    number = sum(of_results) or max((_select_samples(result) for result in results), default=0)
+    number = sum(of_results) or max((_count_samples(result) for result in results), default=0)
     return f"NVML, {number} samples under load"
 
 
-def _select_samples(result: Result) -> int:
+def _count_samples(result: Result) -> int:
     count = result.settings.get("gpu_samples", 0)
     return count if isinstance(count, int) else 0
 
 
-def _told(results: Iterable[Result], setting: str) -> list[float]:
+def _setting_values(results: Iterable[Result], setting: str) -> list[float]:
     """Return the values of a setting in the results that have it."""
     found = (result.settings.get(setting) for result in results)
     return [float(value) for value in found if isinstance(value, int | float)]
 
 
-def _clock(hertz: float) -> str:
+def _format_clock(hertz: float) -> str:
     return f"{hertz / 1e6:.0f} MHz"

@@ -25,7 +25,7 @@ EVENT_RESOLUTION_S = 0.5e-6
 """The resolution of the GPU's own clock: CUDA Driver API, cuEventElapsedTime, "a resolution of around 0.5
 microseconds".
 """
-_ALIKE = SLOWER_BY / 2
+_SAME_GROUP_WITHIN = SLOWER_BY / 2
 """Our choice: GPUs whose values differ by less belong to one group."""
 GPU_ID = re.compile(r"gpu\d{1,6}")
 _LONE_REMEDY = (
@@ -52,12 +52,12 @@ def slower_than_siblings(points: Iterable[Judged], topology: Topology) -> tuple[
     worst: dict[tuple[object, ...], tuple[float, Finding]] = {}
     for group in alike.values():
         for names in _slow_groups(group):
-            mine, rest = _parted(group, names)
-            lost = _lost(mine, rest)
+            mine, rest = _split_points(group, names)
+            lost = _compute_loss(mine, rest)
             far = _may_be_far(group, names)
             key = ("" if far else names[0], group[0].benchmark, group[0].quantity)
             if key not in worst or lost > worst[key][0]:
-                worst[key] = (lost, _slower(names, lost, mine, rest, far=far))
+                worst[key] = (lost, _build_finding(names, lost, mine, rest, far=far))
     return tuple(finding for _, finding in worst.values())
 
 
@@ -84,12 +84,12 @@ def _kind_of_path(path: str, graph: Graph) -> tuple[str, ...]:
     return (kind, *(f"{end.kind} {end.name}" if end.kind in ("gpu", "memory") else end.id for end in ends if end))
 
 
-def _names(points: Iterable[Judged]) -> list[str]:
+def _gpu_names(points: Iterable[Judged]) -> list[str]:
     """Return the GPUs of the paths, sorted by number."""
     return sorted({name for point in points for name in GPU_ID.findall(point.path)}, key=lambda name: int(name[3:]))
 
 
-def _parted(group: Sequence[Judged], names: Iterable[str]) -> tuple[list[Judged], list[Judged]]:
+def _split_points(group: Sequence[Judged], names: Iterable[str]) -> tuple[list[Judged], list[Judged]]:
     """Split the points into those that involve one of the GPUs and the others."""
     wanted = set(names)
     parts: tuple[list[Judged], list[Judged]] = ([], [])
@@ -100,12 +100,12 @@ def _parted(group: Sequence[Judged], names: Iterable[str]) -> tuple[list[Judged]
 
 def _slow_groups(group: Sequence[Judged]) -> list[tuple[str, ...]]:
     """Return the slow GPUs, grouped if a common cause such as another socket may explain them."""
-    names = _names(group)
-    slow = [name for name in names if _lost(*_parted(group, (name,))) > SLOWER_BY]
+    names = _gpu_names(group)
+    slow = [name for name in names if _compute_loss(*_split_points(group, (name,))) > SLOWER_BY]
     if not slow or not _crosses_host(group):
         return [(name,) for name in slow]
     found = []
-    for cluster in _clusters(group, names):
+    for cluster in _cluster_gpus(group, names):
         concerned = [name for name in cluster if name in slow]
         if concerned:
             # If all GPUs form one cluster, those that are not slow are left out.
@@ -113,12 +113,12 @@ def _slow_groups(group: Sequence[Judged]) -> list[tuple[str, ...]]:
     return found
 
 
-def _clusters(group: Sequence[Judged], names: Iterable[str]) -> list[list[str]]:
+def _cluster_gpus(group: Sequence[Judged], names: Iterable[str]) -> list[list[str]]:
     """Cluster the GPUs by their medians, split where the step exceeds noise."""
-    medians = sorted((_median(_parted(group, (name,))[0]), name) for name in names)
+    medians = sorted((_median(_split_points(group, (name,))[0]), name) for name in names)
     clusters = [[medians[0][1]]]
     for (below, _), (value, name) in pairwise(medians):
-        if value > below * (1 + _ALIKE):
+        if value > below * (1 + _SAME_GROUP_WITHIN):
             clusters.append([])
         clusters[-1].append(name)
     return [sorted(cluster, key=lambda name: int(name[3:])) for cluster in clusters]
@@ -126,55 +126,60 @@ def _clusters(group: Sequence[Judged], names: Iterable[str]) -> list[list[str]]:
 
 def _may_be_far(group: Sequence[Judged], names: Sequence[str]) -> bool:
     """Report whether another socket explains the loss as well as a fault: several GPUs are alike, or only two exist."""
-    return _crosses_host(group) and (len(names) > 1 or len(_names(group)) < 3)
+    return _crosses_host(group) and (len(names) > 1 or len(_gpu_names(group)) < 3)
 
 
-def _lost(mine: list[Judged], rest: list[Judged]) -> float:
+def _compute_loss(mine: list[Judged], rest: list[Judged]) -> float:
     """Return the loss of one GPU as a share of the others' median; 0 if within noise."""
     if not mine or not rest:
         return 0.0
     median, others = _median(mine), _median(rest)
     by_event = mine[0].quantity == "latency_s" and mine[0].parameters.get("clock") == "gpu"
-    if abs(median - others) < max(_width(mine), _width(rest), EVENT_RESOLUTION_S if by_event else 0.0):
+    if abs(median - others) < max(
+        _interval_width(mine), _interval_width(rest), EVENT_RESOLUTION_S if by_event else 0.0
+    ):
         return 0.0
     # Transfers through host memory vary more between processes than within one, so every launch must agree.
-    best = _best_end if _crosses_host(mine) else _bounds
+    best = _extreme_bound if _crosses_host(mine) else _median_bound
     if mine[0].quantity == "latency_s":
-        outside = best(mine, low=True) > _bounds(rest, low=False)
+        outside = best(mine, low=True) > _median_bound(rest, low=False)
         return median / others - 1 if outside else 0.0
-    outside = best(mine, low=False) < _bounds(rest, low=True)
+    outside = best(mine, low=False) < _median_bound(rest, low=True)
     return 1 - median / others if outside else 0.0
 
 
-def _width(points: list[Judged]) -> float:
+def _interval_width(points: list[Judged]) -> float:
     """Return the width of the 95 % interval: samples that vary more than two GPUs differ cannot distinguish them."""
-    return _bounds(points, low=False) - _bounds(points, low=True)
+    return _median_bound(points, low=False) - _median_bound(points, low=True)
 
 
 def _median(points: list[Judged]) -> float:
     return quantile(sorted(point.value for point in points if point.value), 0.5)
 
 
-def _bounds(points: list[Judged], *, low: bool) -> float:
+def _median_bound(points: list[Judged], *, low: bool) -> float:
     """Return the median of the lower or upper ends of the launches' 95 % intervals."""
     ends = [launch.median_low if low else launch.median_high for point in points for launch in point.launches]
     return quantile(sorted(ends), 0.5)
 
 
-def _best_end(points: list[Judged], *, low: bool) -> float:
+def _extreme_bound(points: list[Judged], *, low: bool) -> float:
     """Return the lowest lower end or the highest upper end of the launches' 95 % intervals."""
     if low:
         return min(launch.median_low for point in points for launch in point.launches)
     return max(launch.median_high for point in points for launch in point.launches)
 
 
-def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[Judged], *, far: bool) -> Finding:
+def _build_finding(
+    names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[Judged], *, far: bool
+) -> Finding:
     """Return the finding for a slow GPU, or for GPUs that may only be farther from the host's memory (`far`)."""
     through_the_host, all_of_them = _crosses_host(mine), ", ".join(names)
     once = through_the_host and max(len(point.launches) for point in mine) < 2
     pairs = not through_the_host and any(len(set(GPU_ID.findall(point.path))) > 1 for point in mine)
-    others = ", ".join(_names(rest)) if far else "its siblings"
-    says = f"{all_of_them} {'is' if len(names) == 1 else 'are'} {lost:.0%} slower than {others} in {_says(mine, rest)}"
+    others = ", ".join(_gpu_names(rest)) if far else "its siblings"
+    verb = "is" if len(names) == 1 else "are"
+    says = f"{all_of_them} {verb} {lost:.0%} slower than {others} in {_format_values(mine, rest)}"
     return Finding(
         fault="gpu_group_slower" if far else "gpu_slower_than_siblings",
         where=(*map(PartPlace, names), *dict.fromkeys(PathPlace(point.path) for point in mine)),
@@ -182,11 +187,11 @@ def _slower(names: tuple[str, ...], lost: float, mine: list[Judged], rest: list[
         says=f"{says}: they may be farther away, on another socket or PCIe switch" if far else says,
         costs="a collective runs at the rate of its slowest GPU" if pairs else "",
         remedy=_GROUP_REMEDY if far else (AGAIN if once else "") + _LONE_REMEDY.format(name=all_of_them),
-        evidence=_evidence(all_of_them, mine, rest),
+        evidence=_build_evidence(all_of_them, mine, rest),
     )
 
 
-def _says(mine: list[Judged], rest: list[Judged]) -> str:
+def _format_values(mine: list[Judged], rest: list[Judged]) -> str:
     first = mine[0]
     size = find_size(first.parameters)
     at = f" at {format_size(size)}" if size is not None else ""
@@ -194,7 +199,7 @@ def _says(mine: list[Judged], rest: list[Judged]) -> str:
     return f"{first.benchmark}{at}: {value} instead of {others}"
 
 
-def _evidence(names: str, mine: list[Judged], rest: list[Judged]) -> tuple[Evidence, ...]:
+def _build_evidence(names: str, mine: list[Judged], rest: list[Judged]) -> tuple[Evidence, ...]:
     quantity = mine[0].quantity
     return tuple(
         Evidence(claim=quantity, value=f"{format_quantity(quantity, _median(points))} ({who})",

@@ -21,13 +21,14 @@ from railwright.results.host_list import format_hosts, parse_host_list
 from railwright.results.records import Evidence, Result
 from railwright.results.statistics import quantile
 
-LEAST_EFFICIENCY = 0.75
+MIN_EFFICIENCY = 0.75
 """Our choice, as a share of the sum of both halves: below it more than half of the second half's rate is lost."""
 LESS_THAN_SIBLINGS = 0.1
 """Our choice: twice the threshold for a slow host, because the noise of three measurements adds up."""
-_NOTHING = 0.6
-"""Our choice: hardly more than the better half alone, beyond the noise of a healthy merge."""
-_NEEDED = 3
+_HARDLY_MORE = 0.6
+"""Our choice, as a share of the sum of both halves: hardly more than the better half alone, beyond a healthy merge's
+noise."""
+_MIN_MERGES = 3
 """The number of merges of one size needed to compare one with the others."""
 _GROUP_PARAMETERS = frozenset({"host", "hosts", "first", "n", "p", "q"})
 """Parameters that may differ between a group and its halves at the same kind of work."""
@@ -76,8 +77,8 @@ def merges(results: Iterable[Result]) -> tuple[Merge, ...]:
     """Return every merge in the order of measurement."""
     of_groups = [result for result in results if result.parameters.get("first") or result.parameters.get("host")]
     found = []
-    for _, alike in group_by_key(of_groups, lambda result: (result.benchmark, result.quantity, *_kind(result))):
-        groups = {members: _group(members, list(own)) for members, own in group_by_key(alike, _members)}
+    for _, alike in group_by_key(of_groups, lambda result: (result.benchmark, result.quantity, *_work_key(result))):
+        groups = {members: _build_group(members, list(own)) for members, own in group_by_key(alike, _members)}
         firsts = {
             _members(result): first for result in alike if isinstance(first := result.parameters.get("first"), int)
         }
@@ -88,7 +89,7 @@ def merges(results: Iterable[Result]) -> tuple[Merge, ...]:
     return tuple(found)
 
 
-def _kind(result: Result) -> list[tuple[str, object]]:
+def _work_key(result: Result) -> list[tuple[str, object]]:
     """Return the varied parameters except the hosts and those that grow with their number."""
     return sorted((name, value) for name, value in result.parameters.items() if name not in _GROUP_PARAMETERS)
 
@@ -98,7 +99,7 @@ def _members(result: Result) -> Members:
     return (str(host),) if host else parse_host_list(str(result.parameters.get("hosts", "")))
 
 
-def _group(members: Members, results: Sequence[Result]) -> Group:
+def _build_group(members: Members, results: Sequence[Result]) -> Group:
     values, cpu_share = summarize_launches(results)
     reason = "" if values else next((result.reason for result in results if result.reason), "not measured")
     return Group(members, values, cpu_share, reason)
@@ -110,10 +111,10 @@ def judge_merge(merge: Merge, every: Iterable[Merge]) -> State:
         return "failed"
     alike = [peer for peer in every if peer is not merge and len(peer.together.members) == len(merge.together.members)]
     others = sorted(peer.efficiency for peer in alike if peer.efficiency)
-    least = LEAST_EFFICIENCY
-    if len(others) >= _NEEDED - 1:
-        least = max(least, quantile(others, 0.5) * (1 - LESS_THAN_SIBLINGS))
-    if merge.best_efficiency >= least:
+    threshold = MIN_EFFICIENCY
+    if len(others) >= _MIN_MERGES - 1:
+        threshold = max(threshold, quantile(others, 0.5) * (1 - LESS_THAN_SIBLINGS))
+    if merge.best_efficiency >= threshold:
         return "gains"
     usual = min(merge.first.cpu_share, merge.second.cpu_share)
     return "disturbed" if merge.together.cpu_share < usual - (1 - WHOLE_CORES.value) else "loses"
@@ -130,7 +131,7 @@ def is_healthy(members: Members, results: Sequence[Result]) -> bool:
 
 
 def losing_merges(results: Sequence[Result]) -> tuple[Finding, ...]:
-    """Return a finding for each part that gains with no other, and for each other merge that loses."""
+    """Return a finding for each part that gains with no other, each other merge that loses, and each disturbed one."""
     every = merges(results)
     states = {merge.together.members: judge_merge(merge, every) for merge in every}
     lost = [merge for merge in every if states[merge.together.members] in ("loses", "failed")]
@@ -150,7 +151,7 @@ def losing_merges(results: Sequence[Result]) -> tuple[Finding, ...]:
                 findings.append(_report_part(part, partners))
                 explained |= {merge.together.members for merge in partners}
     findings += [_report_merge(merge, gained) for merge in lost if merge.together.members not in explained]
-    findings += [_disturbed(merge) for merge in every if states[merge.together.members] == "disturbed"]
+    findings += [_report_disturbed(merge) for merge in every if states[merge.together.members] == "disturbed"]
     return tuple(findings)
 
 
@@ -172,7 +173,7 @@ def format_merge(merge: Merge) -> str:
 
 def _report_part(part: Members, lost: Sequence[Merge]) -> Finding:
     companions = " nor with ".join(format_hosts(_partner(merge, part)) for merge in lost)
-    return _finding(
+    return _build_finding(
         (ParameterPlace("hosts", format_hosts(part)),),
         f"{format_hosts(part)} gains nothing with {companions}, which measure well without it",
         f"check its NICs, cables and leaf: railwright locate --hosts with {format_hosts(part)} and a few others",
@@ -187,13 +188,13 @@ def _report_merge(merge: Merge, gained: set[Members]) -> Finding:
     else:
         cause = "the cause is in either group or between them: neither was also merged with others"
     says = f"{first} and {second} together reach {format_merge(merge)}: {cause}"
-    return _finding((ParameterPlace("hosts", first), ParameterPlace("hosts", second)), says, _REMEDY, (merge,))
+    return _build_finding((ParameterPlace("hosts", first), ParameterPlace("hosts", second)), says, _REMEDY, (merge,))
 
 
 _REMEDY = "search the routes between them: railwright locate --hosts; note the routing engine and try another"
 
 
-def _disturbed(merge: Merge) -> Finding:
+def _report_disturbed(merge: Merge) -> Finding:
     names = format_hosts(merge.together.members)
     had = f"{names} had {merge.together.cpu_share:.2f} of their cores' time, less than separately"
     return Finding(
@@ -205,12 +206,12 @@ def _disturbed(merge: Merge) -> Finding:
     )
 
 
-def _finding(where: tuple[Place, ...], says: str, remedy: str, lost: Sequence[Merge]) -> Finding:
+def _build_finding(where: tuple[Place, ...], says: str, remedy: str, lost: Sequence[Merge]) -> Finding:
     once = len(lost) < 2 and len(lost[0].together.values) < 2
     return Finding(
         fault="merge_loses",
         where=where,
-        certainty="possible" if once and lost[0].efficiency > _NOTHING else "likely",
+        certainty="possible" if once and lost[0].efficiency > _HARDLY_MORE else "likely",
         says=says,
         costs="work shared by these groups runs at the rate of one of them, or less",
         remedy=(AGAIN if once else "") + remedy,

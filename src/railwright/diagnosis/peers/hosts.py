@@ -14,7 +14,7 @@ from railwright.results.records import Evidence, Result
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar
 
-_NEEDED = 3
+_MIN_HOSTS = 3
 """With two hosts it is unknown which one is healthy."""
 
 
@@ -50,18 +50,20 @@ class Ranking(NamedTuple):
 def rankings(results: Iterable[Result]) -> tuple[Ranking, ...]:
     """Rank the hosts at every kind of work that was measured separately on several hosts. Only rates are ranked."""
     named = [result for result in results if result.parameters.get("host") and result.quantity != "latency_s"]
-    alike = group_by_key(named, lambda result: (result.benchmark, result.quantity, *sorted(_rest(result).items())))
+    alike = group_by_key(
+        named, lambda result: (result.benchmark, result.quantity, *sorted(_other_parameters(result).items()))
+    )
     found = []
     for _, group in alike:
         by_host = group_by_key(group, lambda result: result.parameters["host"])
         hosts = [Host(str(name), *summarize_launches(launches)) for name, launches in by_host]
         hosts.sort(key=lambda host: host.value, reverse=True)
         if len(hosts) > 1:
-            found.append(Ranking(group[0].benchmark, group[0].quantity, _rest(group[0]), tuple(hosts)))
+            found.append(Ranking(group[0].benchmark, group[0].quantity, _other_parameters(group[0]), tuple(hosts)))
     return tuple(found)
 
 
-def _rest(result: Result) -> dict[str, Scalar]:
+def _other_parameters(result: Result) -> dict[str, Scalar]:
     return {name: value for name, value in result.parameters.items() if name != "host"}
 
 
@@ -76,21 +78,21 @@ def summarize_launches(results: Iterable[Result]) -> tuple[tuple[float, ...], fl
 def slower_hosts(results: Iterable[Result]) -> tuple[Finding, ...]:
     """Return a finding for each host that is slower in all of its launches, at the work with the largest loss.
 
-    A host that shared its cores with other work is not called slow.
+    A host that shared its cores with other work is not reported.
     """
     worst: dict[str, tuple[float, Finding]] = {}
     for ranking in rankings(results):
-        if sum(bool(host.values) for host in ranking.hosts) < _NEEDED:
+        if sum(bool(host.values) for host in ranking.hosts) < _MIN_HOSTS:
             continue
         for host in ranking.hosts:
             others = ranking.others(host)
             lost = 1 - host.values[-1] / others if host.values and others else 0.0
             if lost > SLOWER_BY and host.cpu_share >= WHOLE_CORES.value and lost > worst.get(host.name, (0.0,))[0]:
-                worst[host.name] = (lost, _slower(host, ranking, lost, others))
+                worst[host.name] = (lost, _build_finding(host, ranking, lost, others))
     return tuple(finding for _, finding in worst.values())
 
 
-def _slower(host: Host, ranking: Ranking, lost: float, others: float) -> Finding:
+def _build_finding(host: Host, ranking: Ranking, lost: float, others: float) -> Finding:
     once = len(host.values) < 2
     value, rest = (format_quantity(ranking.quantity, rate) for rate in (host.value, others))
     work = " ".join(str(word) for word in (ranking.benchmark, ranking.parameters.get("part", "")) if word)

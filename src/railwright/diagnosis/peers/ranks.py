@@ -9,7 +9,7 @@ from railwright.diagnosis.peers.gpus import AGAIN, SLOWER_BY
 from railwright.limits.linpack import WHOLE_CORES
 from railwright.results.records import Evidence, Result
 
-_NEEDED = 3
+_MIN_RANKS = 3
 """With two ranks it is unknown which one is healthy."""
 
 
@@ -18,33 +18,33 @@ def slower_ranks(results: Iterable[Result]) -> tuple[Finding, ...]:
 
     A run whose ranks shared their cores with other work gives no findings.
     """
-    least: dict[tuple[str, str], list[tuple[float, Result]]] = {}
+    by_rank: dict[tuple[str, str], list[tuple[float, Result]]] = {}
     launches: dict[str, set[int]] = {}
     for result in results:
         times = result.settings.get("slowest_times_median")
         share = result.settings.get("cpu_share", 1.0)
-        if result.ranks < _NEEDED or not isinstance(times, int | float) or not isinstance(share, int | float):
+        if result.ranks < _MIN_RANKS or not isinstance(times, int | float) or not isinstance(share, int | float):
             continue
         if share < WHOLE_CORES.value or result.settings.get("functional") is True:
             continue
         launches.setdefault(result.benchmark, set()).add(result.launch)
-        least.setdefault((result.benchmark, _name(result)), []).append((float(times), result))
+        by_rank.setdefault((result.benchmark, _format_slowest(result)), []).append((float(times), result))
     found = []
-    for (benchmark, name), seen in least.items():
+    for (benchmark, name), seen in by_rank.items():
         times, result = min(seen, key=lambda item: item[0])
         if times > 1 + SLOWER_BY and {launched.launch for _, launched in seen} == launches[benchmark]:
-            found.append(_finding(name, times, result, len(launches[benchmark])))
+            found.append(_build_finding(name, times, result, len(launches[benchmark])))
     return tuple(found)
 
 
-def _name(result: Result) -> str:
+def _format_slowest(result: Result) -> str:
     """Format the slowest rank as `rank 3 on node7`, with its GPU if it has one."""
     gpu = result.settings.get("slowest_gpu")
     place = f"rank {result.settings.get('slowest_rank')} on {result.settings.get('slowest_host')}"
     return f"{gpu} ({place})" if gpu else place
 
 
-def _finding(name: str, times: float, result: Result, launches: int) -> Finding:
+def _build_finding(name: str, times: float, result: Result, launches: int) -> Finding:
     return Finding(
         fault="rank_slower_than_siblings",
         where=(BenchmarkPlace(result.benchmark),),

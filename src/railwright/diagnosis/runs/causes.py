@@ -42,11 +42,11 @@ def _concerns(where: tuple[Place, ...], judged: Judged, path: Path | None) -> bo
 
 def _was_seen(finding: Finding, judged: Judged) -> bool:
     """Report whether the point has the finding's evidence. A claim that is `unknown` or absent matches all."""
-    rests_on, seen = (_values(evidence) for evidence in (finding.evidence, judged.evidence))
+    rests_on, seen = (_values_by_claim(evidence) for evidence in (finding.evidence, judged.evidence))
     return all(seen[claim] & {*values, "unknown"} for claim, values in rests_on.items() if claim in seen)
 
 
-def _values(evidence: tuple[Evidence, ...]) -> dict[str, set[str]]:
+def _values_by_claim(evidence: tuple[Evidence, ...]) -> dict[str, set[str]]:
     """Return the values of each claim."""
     found: dict[str, set[str]] = {}
     for item in evidence:

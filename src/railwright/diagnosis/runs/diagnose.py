@@ -15,7 +15,7 @@ from railwright.diagnosis.runs.causes import find_causes
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.diagnosis.verdicts.doubts import doubt_rows, largest_row
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State, Verdict
-from railwright.diagnosis.verdicts.policy import Requirement, exit_status, required_status, unmet
+from railwright.diagnosis.verdicts.policy import Requirement, exit_status, find_unmet, required_status
 from railwright.diagnosis.verdicts.verdict import (
     WORST_FIRST,
     doubt_unless_alone,
@@ -58,10 +58,10 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
         *usual.find_unusual(file.results, declarations, file.run.topology),
     )
     by_curve = group_by_key(
-        points, lambda point: (point.benchmark, point.quantity, point.path, *_varied(point).items())
+        points, lambda point: (point.benchmark, point.quantity, point.path, *_curve_parameters(point).items())
     )
     paths = tuple(_judge_curve(curve, finder, findings) for _, curve in by_curve)
-    missed = unmet(paths, required)
+    missed = find_unmet(paths, required)
     status = required_status(missed) if required else exit_status(paths, findings)
     if status == EXIT_OK and (file.end is None or file.end.interrupted):
         status = EXIT_UNJUDGED  # the rest of an interrupted run was not judged
@@ -76,10 +76,10 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
 
 
 def _doubt_collectives(points: tuple[Judged, ...], declarations: Declarations) -> tuple[Judged, ...]:
-    """Doubt the points of NCCL collectives as the rows of another tool's table."""
+    """Doubt the points of NCCL collectives like the rows of another tool's table."""
     by_nccl = find_benchmarks(Collective, declarations, by="nccl", in_buckets=False)
     found = list(points)
-    for _, curve in group_by_key(enumerate(points), lambda pair: _both_placements(pair[1])):
+    for _, curve in group_by_key(enumerate(points), lambda pair: _key_without_placement(pair[1])):
         rows = [point for _, point in curve]
         if rows[0].benchmark not in by_nccl or rows[0].quantity != "bandwidth_bytes_per_s":
             continue
@@ -88,9 +88,9 @@ def _doubt_collectives(points: tuple[Judged, ...], declarations: Declarations) -
     return tuple(found)
 
 
-def _both_placements(point: Judged) -> tuple[object, ...]:
+def _key_without_placement(point: Judged) -> tuple[object, ...]:
     """Return the key of a curve that ignores the placement."""
-    varied = (item for item in _varied(point).items() if item[0] != "placement")
+    varied = (item for item in _curve_parameters(point).items() if item[0] != "placement")
     return point.benchmark, point.quantity, point.path, *varied
 
 
@@ -107,7 +107,7 @@ def _judge_point(results: list[Result], finder: LimitFinder, disturbed: tuple[Di
     point = replace(first, outcome=telling.outcome, reason=telling.reason)
     met = judge_result(point, value, finder.find(first), checks, finder.standing(first))
     return replace(
-        doubt_unless_launches_agree(_if_alone(met, measured, disturbed), medians),
+        doubt_unless_launches_agree(_doubt_disturbed(met, measured, disturbed), medians),
         launches=tuple(result.summary for result in measured if result.summary is not None),
         launch_spread=(medians[-1] - medians[0]) / value if value and len(medians) > 1 else None,
         # Launches that ran differently have several values for a claim, so each value is kept once.
@@ -115,7 +115,7 @@ def _judge_point(results: list[Result], finder: LimitFinder, disturbed: tuple[Di
     )
 
 
-def _if_alone(point: Judged, measured: list[Result], disturbed: tuple[Disturbed, ...]) -> Judged:
+def _doubt_disturbed(point: Judged, measured: list[Result], disturbed: tuple[Disturbed, ...]) -> Judged:
     """Judge a slow point by its undisturbed launches if other work ran during some."""
     if point.verdict.state != "slow" or not disturbed:
         return point
@@ -139,22 +139,22 @@ def _merge_checks(verifications: list[Verification | None]) -> Verification | No
     )
 
 
-def _varied(point: Judged) -> dict[str, Scalar]:
+def _curve_parameters(point: Judged) -> dict[str, Scalar]:
     """Return the parameters except the size, which identify a curve."""
     return {key: value for key, value in sorted(point.parameters.items()) if key != "size_bytes"}
 
 
 def _judge_curve(points: list[Judged], finder: LimitFinder, findings: tuple[Finding, ...]) -> JudgedPath:
-    headline = _headline(points)
+    headline = _select_headline(points)
     first = headline or points[0]
-    verdict = _worst(points, headline)
+    verdict = _worst_verdict(points, headline)
     slow = [point for point in points if point.verdict.state == "slow"]
     path = finder.path(first.path)
     return JudgedPath(
         benchmark=first.benchmark,
         quantity=first.quantity,
         path=first.path,
-        parameters=_varied(first),
+        parameters=_curve_parameters(first),
         path_kind=path.kind if path else None,
         headline=headline,
         verdict=verdict,
@@ -164,7 +164,7 @@ def _judge_curve(points: list[Judged], finder: LimitFinder, findings: tuple[Find
     )
 
 
-def _headline(points: list[Judged]) -> Judged | None:
+def _select_headline(points: list[Judged]) -> Judged | None:
     """Return the point that represents a curve.
 
     The largest size for a bandwidth and for a latency measured only at large sizes, where the path decides; otherwise
@@ -180,7 +180,7 @@ def _headline(points: list[Judged]) -> Judged | None:
 _TELLS_NOTHING: tuple[State, ...] = ("unknown", "reference")
 
 
-def _worst(points: list[Judged], headline: Judged | None) -> Verdict:
+def _worst_verdict(points: list[Judged], headline: Judged | None) -> Verdict:
     """Return the worst verdict of the judged points.
 
     Sizes without a band do not count. Without any judged point the verdict is unknown, or reference if all points are.

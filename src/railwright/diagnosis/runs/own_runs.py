@@ -1,4 +1,4 @@
-"""Limits for the points of a run of ours, from its machine, its baselines and its benchmarks' declarations."""
+"""Limits for the points of one of our runs, from its machine, its baselines and its benchmarks' declarations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railwright.expected.expect import expect, is_between_hosts
 from railwright.expected.files import is_best_read
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds
-from railwright.results.declarations import Declarations, find_declaration, find_workload, suppliers
+from railwright.results.declarations import Declarations, find_declaration, find_suppliers, find_workload
 from railwright.results.records import Fabric, Result
 from railwright.topology.cluster import build_cluster
 from railwright.topology.devices import Path, Topology
@@ -46,7 +46,7 @@ class LimitFinder:
         return expect(find_workload(point, self._declarations), self.machine)
 
     def standing(self, point: Result) -> PointRole:
-        """Return whether the point is a reference, and what would decide its verdict if it has no limit."""
+        """Return the role of the point: whether it is a reference, and what would decide it without a limit."""
         declared = find_declaration(point, self._declarations)
         if declared is None:
             return PointRole()
@@ -60,5 +60,5 @@ class LimitFinder:
         if is_between_hosts(workload):
             wanted = [baseline for baseline in wanted if baseline == "plain socket"]
         missing = [baseline for baseline in wanted if not self._baselines.has(baseline)]
-        names = dict.fromkeys(name for baseline in missing for name in suppliers(baseline, self._declarations))
+        names = dict.fromkeys(name for baseline in missing for name in find_suppliers(baseline, self._declarations))
         return PointRole(needs=f"railwright run {' '.join((*names, point.benchmark))}" if names else "")

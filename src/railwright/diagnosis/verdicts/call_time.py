@@ -1,7 +1,7 @@
-"""A fixed time per call in addition to the bytes, which makes small sizes slow but not large ones.
+"""A fixed time per call in addition to that of the bytes, which makes small sizes slow but not large ones.
 
-A slow link adds a time that grows with the size. If each slow size instead misses the same time, the call is slow:
-its launch, a network plug-in, a busy CPU.
+A slow link adds a time that grows with the size. If each slow size takes the same additional time instead, the call
+is slow: its launch, a network plug-in, or a busy CPU.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from railwright.results.records import find_size
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import InfinibandLink
 
-_MAY_GROW = 1.5
+_MAX_GROWTH = 1.5
 """The factor by which the time may exceed that of the smallest size; launches vary by as much."""
-_LEAST_SIZES = 2
-_LONGEST_S = 5e-3
+_MIN_SIZES = 2
+_MAX_S = 5e-3
 """A longer time is a stall and not a launch or a plug-in."""
 LAUNCH = Constant(
     10e-6,
@@ -28,7 +28,7 @@ LAUNCH = Constant(
 )
 PLUG_IN = Constant(
     1e-3,
-    "s a call through a plug-in of the network that is no InfiniBand",
+    "s per call through the plug-in of a network other than InfiniBand",
     Source(
         "Google Cloud cluster-toolkit, gke-a3-highgpu, multi-node-test-plan.md",
         "all_gather over GPUDirect-TCPX of 16 H100: 1.0 ms from 1 MiB to 16 MiB on a verified network",
@@ -45,7 +45,7 @@ class CallTime(NamedTuple):
     known_of: str = ""
 
 
-def call_time(rows: Sequence[Judged], scale: float) -> CallTime | None:
+def find_call_time(rows: Sequence[Judged], scale: float) -> CallTime | None:
     """Return the fixed time that explains all slow rows; None if there is none. Rates are algbw times `scale`."""
     best: dict[int, float] = {}
     for row in rows:
@@ -54,10 +54,10 @@ def call_time(rows: Sequence[Judged], scale: float) -> CallTime | None:
             continue
         extra = size * scale * (1 / row.value - 1 / row.expected.low)
         best[size] = min(best.get(size, extra), extra)
-    if len(best) < _LEAST_SIZES:
+    if len(best) < _MIN_SIZES:
         return None
     first, last = min(best), max(best)
-    if max(best.values()) > min(_MAY_GROW * best[first], _LONGEST_S):
+    if max(best.values()) > min(_MAX_GROWTH * best[first], _MAX_S):
         return None
     return CallTime(max(best.values()), first, last)
 
@@ -68,10 +68,10 @@ def match_healthy_machines(found: CallTime | None, file: ForeignFile, cluster: C
         return None
     if cluster.hosts == 1:
         each = file.results[0].settings.get("gpus_per_thread", file.ranks)
-        most = (each if isinstance(each, int) else 1) * LAUNCH.value
+        max_s = (each if isinstance(each, int) else 1) * LAUNCH.value
         known_of = "threads that launch on several GPUs one after another"
     elif any(isinstance(link.protocol, InfinibandLink) for link in cluster.host.links):
         return None
     else:
-        most, known_of = PLUG_IN.value, "plug-ins of networks without InfiniBand"
-    return found._replace(known_of=known_of) if found.extra_s <= most else None
+        max_s, known_of = PLUG_IN.value, "plug-ins of networks without InfiniBand"
+    return found._replace(known_of=known_of) if found.extra_s <= max_s else None

@@ -52,7 +52,7 @@ def doubt_old_nccl(rows: Sequence[Judged], headline: int, hosts: int, version: t
 
     If the largest size is only a little below the band, smaller sizes are doubted as if it were in the band.
     """
-    if hosts < 2 or not version or version[:2] >= OLD_NCCL or _share(rows[headline]) < _OLD_SHARE:
+    if hosts < 2 or not version or version[:2] >= OLD_NCCL or _share_of_band(rows[headline]) < _OLD_SHARE:
         return tuple(rows)
     why = f"NCCL {'.'.join(map(str, version))} reaches less than later versions, on which the band is based"
     return _doubt_near_rows(rows, why)
@@ -60,7 +60,7 @@ def doubt_old_nccl(rows: Sequence[Judged], headline: int, hosts: int, version: t
 
 def _doubt_near_rows(rows: Sequence[Judged], why: str) -> tuple[Judged, ...]:
     """Doubt slow rows that miss no more of their band than a call may cost."""
-    return tuple(_doubt(row, why) if _is_slow(row) and _share(row) >= _CALL_SHARE else row for row in rows)
+    return tuple(_doubt(row, why) if _is_slow(row) and _share_of_band(row) >= _CALL_SHARE else row for row in rows)
 
 
 def _is_slow(row: Judged) -> bool:
@@ -85,7 +85,7 @@ def doubt_rows(rows: Sequence[Judged], headline: int | None, hosts: int, call: C
     top = rows[headline].expected
     best: dict[int, float] = {}
     for row in rows:
-        best[_size(row)] = max(best.get(_size(row), 0.0), _share(row))
+        best[_size(row)] = max(best.get(_size(row), 0.0), _share_of_band(row))
     found = tuple(
         _doubt_others_in_band(row, _WHY_CALL)
         if _is_slow(row) and _is_doubtful(row, best[_size(row)], top, hosts)
@@ -119,11 +119,11 @@ def _is_doubtful(row: Judged, best: float, top: Expected | None, hosts: int) -> 
     """Report whether a slow row is in doubt; `best` is the better placement's share of the low end."""
     highs = [band.high for band in (row.expected, top) if band is not None and band.high]
     if hosts == 1 and len(highs) > 1 and highs[0] >= _BYTES_DECIDE * highs[1]:
-        return _share(row) >= _BYTES_SHARE
+        return _share_of_band(row) >= _BYTES_SHARE
     return best >= _CALL_SHARE
 
 
-def _share(row: Judged) -> float:
+def _share_of_band(row: Judged) -> float:
     return row.value / row.expected.low if row.value and row.expected and row.expected.low else 0.0
 
 

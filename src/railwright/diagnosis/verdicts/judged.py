@@ -16,8 +16,8 @@ State = Literal["ok", "slow", "suspicious", "unknown", "reference", "failed", "w
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """`ok` within the expected band and at most 2 % above the limit, `slow` below the band, `suspicious` above the
-    limit, `unknown` without a limit or a band, `failed` and `waived` without a measurement. A `reference` is a baseline
-    for other points and has no band itself.
+    limit, `unknown` without a limit or a band, `failed` without a value or with wrong data, `waived` if it was not run.
+    A `reference` is a baseline for other points and has no band itself.
     """
 
     state: State
@@ -56,7 +56,8 @@ class JudgedPath(msgspec.Struct, frozen=True, kw_only=True, tag="path", tag_fiel
                  forbid_unknown_fields=True):  # fmt: skip
     """A curve (all sizes of one benchmark over one path) with its verdict: a line of the report's table.
 
-    The verdict is the worst of the points that have an expected band; without such points it is unknown.
+    The verdict is the worst of the points that have an expected band; without such points it is `unknown`, or
+    `reference` if all points are.
     """
 
     benchmark: str
@@ -66,7 +67,7 @@ class JudgedPath(msgspec.Struct, frozen=True, kw_only=True, tag="path", tag_fiel
     """The varied parameters except the size."""
     path_kind: PathKind | None = None
     headline: Judged | None = None
-    """The point that represents the curve: the bandwidth at the largest size, else the value at the smallest."""
+    """The point that represents the curve: the largest size if bytes decide, otherwise the smallest."""
     verdict: Verdict
     causes: tuple[Finding, ...] = ()
     points: int = 0

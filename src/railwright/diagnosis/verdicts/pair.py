@@ -9,7 +9,7 @@ import msgspec
 from railwright.diagnosis.verdicts.judged import Verdict
 
 PeerStanding = Literal["alone", "with the others", "behind"]
-_LEAST_TRIES = 2
+_MIN_TRIES = 2
 """A single slow try may have collided with other traffic."""
 
 
@@ -33,4 +33,4 @@ class PairJudged(msgspec.Struct, frozen=True, kw_only=True, tag="pair", tag_fiel
     @property
     def is_slow(self) -> bool:
         """Whether the pair is slow by its limit, or behind the others in several tries."""
-        return self.verdict.state == "slow" or (self.standing == "behind" and self.tries >= _LEAST_TRIES)
+        return self.verdict.state == "slow" or (self.standing == "behind" and self.tries >= _MIN_TRIES)

@@ -15,7 +15,7 @@ from railwright.diagnosis.verdicts.judged import JudgedPath, State
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, unknown_name
 
 _UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
-MOST = 1000
+MAX_REQUIREMENTS = 1000
 """The largest number of requirements in a file."""
 
 
@@ -51,7 +51,7 @@ def parse_requirements(lines: Iterable[str], known: Sequence[str]) -> tuple[Requ
     return tuple(found)
 
 
-def unmet(paths: Sequence[JudgedPath], required: Iterable[Requirement]) -> tuple[tuple[str, str], ...]:
+def find_unmet(paths: Sequence[JudgedPath], required: Iterable[Requirement]) -> tuple[tuple[str, str], ...]:
     """Return every required path that is not ok, with its state: `missing` if a requirement matches nothing."""
     found: dict[tuple[str, str], None] = {}
     for requirement in required:
@@ -65,7 +65,7 @@ def unmet(paths: Sequence[JudgedPath], required: Iterable[Requirement]) -> tuple
 
 
 def required_status(missed: Iterable[tuple[str, str]]) -> int:
-    """Return the exit status for the result of `unmet`.
+    """Return the exit status for the result of `find_unmet`.
 
     0: every required path is ok; 1: a path is slow; 3: a path is waived, missing, a reference or not judged.
     """

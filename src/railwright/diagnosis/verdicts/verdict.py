@@ -6,7 +6,7 @@ suspicious  above limit x 1.02, or for a measured ceiling above x 1.1 or the var
             measurement or the limit is wrong
 reference   a baseline for other points, without a band of its own
 unknown     no limit, or no expected band; `needs` names what would decide it
-For a latency the limit is a floor and the band is read upwards.
+For a latency the limit is a floor, and a value above the band is slow.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def judge(
         is_reference = standing.is_reference and found.state == "unknown"
         return Verdict(state="reference", why=found.why) if is_reference else found
     if standing.is_reference:
-        return Verdict(state="reference", why=f"{share:.2f} of its own limit; no document says what is expected of it")
+        return Verdict(state="reference", why=f"{share:.2f} of its own limit; no document gives an expected band")
     why = "no expected band is known for this path at this size"
     return Verdict(state="unknown", why=why, needs=standing.needs or _NEEDS_A_BAND)
 
@@ -212,11 +212,11 @@ def doubt_unless_launches_agree(point: Judged, medians: Sequence[float]) -> Judg
     """
     if point.verdict.state != "slow" or len(medians) < 2 or point.expected is None:
         return point
-    least, most = min(medians), max(medians)
-    best = least if point.quantity == "latency_s" else most
-    if _compare_with_band(best, point.expected).state == "slow" and most < LAUNCHES_APART * least:
+    lowest, highest = min(medians), max(medians)
+    best = lowest if point.quantity == "latency_s" else highest
+    if _compare_with_band(best, point.expected).state == "slow" and highest < LAUNCHES_APART * lowest:
         return point
-    low, high = (format_quantity(point.quantity, value) for value in (least, most))
+    low, high = (format_quantity(point.quantity, value) for value in (lowest, highest))
     why = f"{point.verdict.why}, but its launches reached {low} to {high}"
     return replace(point, verdict=Verdict(state="unknown", why=why, needs=_NEEDS_QUIET))
 

@@ -1,6 +1,6 @@
 """Injects faults into a lab and heals them. The caller holds the lab's lock.
 
-`faults.json` in the lab's folder names a fault from before its first change until after its last is undone, so an
+`faults.json` in the lab's folder lists a fault from before its first change until its last change is undone, so that an
 interrupted change can be healed.
 """
 
@@ -21,7 +21,7 @@ from railwright.lab.faults.registry import find_fault
 from railwright.lab.state import Lab
 
 _FILE = "faults.json"
-_MOST_FAULTS = 64
+_MAX_FAULTS = 64
 _CHANGE_S = 30.0
 _ONE_OF_A_KIND = {PortDown: "switched", PortFlaps: "switched", PortBusy: "busy", SlowCpu: "slow"}
 """Two effects of the same kind at one place would undo each other."""
@@ -29,7 +29,7 @@ _ROLES = {PortFlaps: "flap", PortBusy: "busy", SlowCpu: "follow"}
 """The role in `child.py` that keeps an effect going."""
 
 
-class Applied(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AppliedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fault that is currently in the lab."""
 
     id: str
@@ -42,10 +42,10 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return " ".join([self.fault, *(f"{name}={value}" for name, value in self.words.items() if value)])
 
 
-def read_applied(lab: Lab) -> tuple[Applied, ...]:
+def read_applied(lab: Lab) -> tuple[AppliedFault, ...]:
     """Return the faults in the lab, oldest first. Raises UsageError if faults.json cannot be decoded."""
     try:
-        return msgspec.json.decode(state.read(lab.folder / _FILE), type=tuple[Applied, ...])
+        return msgspec.json.decode(state.read(lab.folder / _FILE), type=tuple[AppliedFault, ...])
     except FileNotFoundError:
         return ()
     except msgspec.DecodeError as error:
@@ -53,14 +53,19 @@ def read_applied(lab: Lab) -> tuple[Applied, ...]:
         raise UsageError(f"{lab.folder / _FILE} is broken: {error}", hint=hint) from error
 
 
-def apply(lab: Lab, fault: Fault, words: list[str]) -> Applied:
-    """Inject a fault. Raises UsageError for arguments that do not fit the lab, CannotJudge if a tool fails here."""
+def apply(lab: Lab, fault: Fault, words: list[str]) -> AppliedFault:
+    """Inject a fault. Raises CannotJudge if a tool fails here.
+
+    Raises UsageError for arguments that do not fit the lab, for a fault that conflicts with another, and for too many.
+    """
     before = read_applied(lab)
-    new = Applied(id=secrets.token_hex(2), fault=fault.name, words=fault.read(words))
+    new = AppliedFault(id=secrets.token_hex(2), fault=fault.name, words=fault.read(words))
     changes = _effects(lab, [new])
     standing = _effects(lab, before)
     _refuse_conflict(standing, changes)
-    if len(before) >= _MOST_FAULTS or any(other.words == new.words and other.fault == new.fault for other in before):
+    if len(before) >= _MAX_FAULTS:
+        raise UsageError(f"a lab must have at most {_MAX_FAULTS} faults", hint="heal one: railwright lab heal FAULT")
+    if any(other.words == new.words and other.fault == new.fault for other in before):
         raise UsageError(f"{new.describe()} is already in the lab", hint="see railwright lab fault")
     _write(lab, (*before, new))
     try:
@@ -75,7 +80,7 @@ def apply(lab: Lab, fault: Fault, words: list[str]) -> Applied:
     return new
 
 
-def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[Applied, ...]:
+def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[AppliedFault, ...]:
     """Heal the faults with these ids or names; all of them if none is given. Returns the healed faults.
 
     Raises UsageError for a fault that is not in the lab, CannotJudge if a change could not be undone; the fault then
@@ -100,11 +105,11 @@ def heal(lab: Lab, which: Sequence[str] = ()) -> tuple[Applied, ...]:
     return ending
 
 
-def _token(lab: Lab, fault: Applied) -> str:
+def _token(lab: Lab, fault: AppliedFault) -> str:
     return f"railwright-fault:{lab.identity}:{fault.id}"
 
 
-def _effects(lab: Lab, faults: Iterable[Applied]) -> tuple[Effect, ...]:
+def _effects(lab: Lab, faults: Iterable[AppliedFault]) -> tuple[Effect, ...]:
     return tuple(
         effect
         for fault in faults
@@ -113,7 +118,7 @@ def _effects(lab: Lab, faults: Iterable[Applied]) -> tuple[Effect, ...]:
 
 
 def _refuse_conflict(standing: Iterable[Effect], changes: Iterable[Effect]) -> None:
-    """Refuse a fault that would undo another, or whose effect could not be told apart from it."""
+    """Raise UsageError if two effects of the same kind apply to a port or node, where one would undo the other."""
     kept: set[tuple[str, str]] = set()
     for effect in (*standing, *changes):
         if kind := _ONE_OF_A_KIND.get(type(effect)):
@@ -138,13 +143,13 @@ def _run_script(lab: Lab, node: str, tool: str, text: str) -> None:
         ended = lab.run(node, [tool, "-f" if tool == "nft" else "-batch", str(script)], _CHANGE_S)
         if ended.returncode != 0:
             why = " ".join(ended.output)[:300] or ended.describe()
-            hint = f"is {tool} installed? then: railwright lab heal"
+            hint = f"check that {tool} is installed, then run railwright lab heal"
             raise CannotJudge(f"{tool} failed in {node}: {why}", hint=hint)
     finally:
         script.unlink(missing_ok=True)
 
 
-def _begin(lab: Lab, fault: Applied, effect: Effect) -> None:
+def _begin(lab: Lab, fault: AppliedFault, effect: Effect) -> None:
     """Start the child that keeps an effect going."""
     role = _ROLES.get(type(effect))
     if role is not None:
@@ -154,5 +159,5 @@ def _begin(lab: Lab, fault: Applied, effect: Effect) -> None:
         background.start(lab, effect.node, _token(lab, fault), settings)
 
 
-def _write(lab: Lab, faults: tuple[Applied, ...]) -> None:
+def _write(lab: Lab, faults: tuple[AppliedFault, ...]) -> None:
     state.write(lab.folder / _FILE, msgspec.json.format(msgspec.json.encode(faults)) + b"\n")

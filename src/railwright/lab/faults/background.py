@@ -35,36 +35,36 @@ def start(lab: Lab, node: str, token: str, settings: dict[str, str | float | int
 
 
 def end(token: str) -> int:
-    """End all children that carry the token and wait until they are gone. Returns their number."""
-    handles = list(_handles(token))
+    """End all children that carry the token: SIGTERM, then SIGKILL for those that stay. Returns their number."""
+    handles = list(_open_handles(token))
     try:
         for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
-            left = [handle for handle in handles if not _gone(handle, 0)]
+            left = [handle for handle in handles if not _has_ended(handle, 0)]
             for handle in left:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(handle, number)
             for handle in left:
-                _gone(handle, patience_s)
+                _has_ended(handle, patience_s)
     finally:
         for handle in handles:
             os.close(handle)
     return len(handles)
 
 
-def _handles(token: str) -> Iterator[int]:
+def _open_handles(token: str) -> Iterator[int]:
     for entry in _PROC.iterdir():
-        if not entry.name.isdecimal() or not _carries(entry, token):
+        if not entry.name.isdecimal() or not _has_token(entry, token):
             continue
         with contextlib.suppress(ProcessLookupError):
             handle = os.pidfd_open(int(entry.name))
             # Check again: while the pidfd is open, the number cannot pass to another process.
-            if _carries(entry, token):
+            if _has_token(entry, token):
                 yield handle
             else:
                 os.close(handle)
 
 
-def _carries(process: Path, token: str) -> bool:
+def _has_token(process: Path, token: str) -> bool:
     try:
         with (process / "cmdline").open("rb") as file:
             return token.encode() in file.read(_TOKEN_ARGUMENT_BYTES).split(b"\0")
@@ -72,5 +72,5 @@ def _carries(process: Path, token: str) -> bool:
         return False
 
 
-def _gone(handle: int, patience_s: float) -> bool:
+def _has_ended(handle: int, patience_s: float) -> bool:
     return bool(select.select([handle], [], [], patience_s)[0])

@@ -15,9 +15,7 @@ _PACKET_BYTES = 1500  # a full queue still has room for short packets when long 
 def _effects(values: Values) -> tuple[Effect, ...]:
     cable, sender, _ = values.cable("from", "to")
     if cable.rate_bits_per_s is None:
-        raise UsageError(
-            "busy_neighbour needs a link with a rate, and this one has none", hint="make the lab with --rate"
-        )
+        raise UsageError("the link of busy_neighbour must have a rate", hint="make the lab with --rate 100Mb/s")
     rate = values.number("share", 0.01, 1.5) * cable.rate_bits_per_s
     return (PortBusy(sender.name, cable.port_of(sender.name), rate, min(cable.mtu_bytes, _PACKET_BYTES)),)
 

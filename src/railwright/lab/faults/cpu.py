@@ -14,21 +14,21 @@ from railwright.lab.state import Lab
 _ROOT = Path("/sys/fs/cgroup")
 _SHORTEST_PERIOD_US = 10_000
 """Ranks of several hosts wait for each other. In periods longer than their steps, one throttled rank stalls all."""
-_LEAST_QUOTA_US = 1000  # the kernel's minimum
+_MIN_QUOTA_US = 1000  # the kernel's minimum
 _UNLIMITED = ("max", "-1")
 _EMPTY_S = 5.0
 
 
 def cgroup_path(lab: Lab, node: str) -> Path:
     """Return the path of the node's cgroup. Raises CannotJudge if this machine has no CPU cgroups."""
-    return _hierarchy() / lab.namespace(node)
+    return _find_hierarchy() / lab.namespace(node)
 
 
 def slow(lab: Lab, node: str, share: float) -> Path:
     """Create the node's cgroup, limited to the share of one CPU. Raises CannotJudge if that fails."""
     group = cgroup_path(lab, node)
-    period_us = max(_SHORTEST_PERIOD_US, math.ceil(_LEAST_QUOTA_US / share))
-    quota = str(max(int(share * period_us), _LEAST_QUOTA_US))
+    period_us = max(_SHORTEST_PERIOD_US, math.ceil(_MIN_QUOTA_US / share))
+    quota = str(max(int(share * period_us), _MIN_QUOTA_US))
     lab.record("cgroup", str(group))
     try:
         if _is_unified(group.parent):
@@ -48,7 +48,7 @@ def slow(lab: Lab, node: str, share: float) -> Path:
 
 
 def read_quota(lab: Lab, node: str) -> float | None:
-    """Return the number of CPUs that the node's processes may use together; None if there is no limit."""
+    """Return the number of CPUs that the node's processes may use together; None if it is unlimited or unknown."""
     try:
         group = cgroup_path(lab, node)
         if _is_unified(group.parent):
@@ -62,9 +62,9 @@ def read_quota(lab: Lab, node: str) -> float | None:
 
 def release(group: Path) -> None:
     """Move the node's processes to this process's cgroup and remove theirs. Raises CannotJudge if it stays."""
-    home = _own(group.parent) / "cgroup.procs"
+    home = _own_cgroup(group.parent) / "cgroup.procs"
     if not remove_cgroup(group, home.write_text, _EMPTY_S):
-        raise CannotJudge(f"{group} cannot be removed", hint=f"see {group}/cgroup.procs")
+        raise CannotJudge(f"{group} cannot be removed", hint=f"end the processes in {group}/cgroup.procs")
 
 
 def remove_cgroup(group: Path, let_go: Callable[[str], object], within_s: float) -> bool:
@@ -84,7 +84,7 @@ def remove_cgroup(group: Path, let_go: Callable[[str], object], within_s: float)
     return True
 
 
-def _hierarchy() -> Path:
+def _find_hierarchy() -> Path:
     for root in (_ROOT, _ROOT / "cpu", _ROOT / "cpu,cpuacct"):
         if _is_unified(root):
             if "cpu" in (root / "cgroup.controllers").read_text().split():
@@ -98,7 +98,7 @@ def _is_unified(root: Path) -> bool:
     return (root / "cgroup.controllers").exists()
 
 
-def _own(root: Path) -> Path:
+def _own_cgroup(root: Path) -> Path:
     """Return the cgroup of this process in that hierarchy; its root if unknown."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():

@@ -15,9 +15,9 @@ from railwright.errors import UsageError
 from railwright.lab.nodes import Cable, LabPlan, Node
 from railwright.units import format_line_rate, parse_line_rate
 
-LEAST_RATE_BITS_PER_S = 64_000.0
-"""At a lower rate, a queue of a few packets holds them for seconds."""
-LEAST_MTU_BYTES = 1280
+MIN_RATE_BITS_PER_S = 64_000.0
+"""The minimum rate of a fault. At a lower rate, packets would wait in the queue for seconds."""
+MIN_MTU_BYTES = 1280
 """The minimum MTU of IPv6 (RFC 8200, section 5); below it the kernel disables IPv6 on the port, and so BGP."""
 DEFAULT_SLOWDOWN = 10.0
 
@@ -129,9 +129,9 @@ class Values(msgspec.Struct, frozen=True):
         if not self.given(name):
             if whole_bits_per_s is None:
                 raise UsageError(f"{name} has no default: the link has no rate", hint=f"give {name}=20Mb/s")
-            return max(whole_bits_per_s / DEFAULT_SLOWDOWN, LEAST_RATE_BITS_PER_S)
+            return max(whole_bits_per_s / DEFAULT_SLOWDOWN, MIN_RATE_BITS_PER_S)
         rate = parse_line_rate(self.words[name])
-        if rate < LEAST_RATE_BITS_PER_S:
+        if rate < MIN_RATE_BITS_PER_S:
             raise UsageError(
                 f"{name} must be at least 64 kb/s, got {self.words[name]}", hint="use link_down to stop the link"
             )
@@ -142,16 +142,18 @@ class Values(msgspec.Struct, frozen=True):
             )
         return rate
 
-    def number(self, name: str, least: float, most: float) -> float:
+    def number(self, name: str, minimum: float, maximum: float) -> float:
         """Return a number within bounds; `10%` is 0.1."""
         text = self.words[name].strip()
         try:
             value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
-            raise UsageError(f"{name} must be a number, got {text[:40]}", hint=f"give {least:g} to {most:g}") from None
-        if not least <= value <= most:  # also true of NaN
             raise UsageError(
-                f"{name} must be {least:g} to {most:g}, got {text[:40]}", hint="give a value in that range"
+                f"{name} must be a number, got {text[:40]}", hint=f"give {minimum:g} to {maximum:g}"
+            ) from None
+        if not minimum <= value <= maximum:  # also true of NaN
+            raise UsageError(
+                f"{name} must be {minimum:g} to {maximum:g}, got {text[:40]}", hint="give a value in that range"
             )
         return value
 

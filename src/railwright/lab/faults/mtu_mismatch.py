@@ -8,12 +8,12 @@ arriving packets that are longer than the receiving port's MTU, as a switch does
 from __future__ import annotations
 
 from railwright.errors import UsageError
-from railwright.lab.faults.effects import LEAST_MTU_BYTES, Effect, Fault, PortMtu, PortSegments, Values
+from railwright.lab.faults.effects import MIN_MTU_BYTES, Effect, Fault, PortMtu, PortSegments, Values
 
 
 def _effects(values: Values) -> tuple[Effect, ...]:
     cable, low, high = values.cable("low", "high")
-    mtu = int(values.number("mtu", LEAST_MTU_BYTES, 65535))
+    mtu = int(values.number("mtu", MIN_MTU_BYTES, 65535))
     if mtu >= cable.mtu_bytes:
         raise UsageError(f"mtu must be below the link's {cable.mtu_bytes}, got {mtu}", hint="give a lower MTU")
     # Without PortSegments, TCP would cross in 64 KiB packets, which a veth passes regardless of its MTU.

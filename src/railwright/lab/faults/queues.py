@@ -16,8 +16,8 @@ from railwright.lab.nodes import Cable
 _ETHERNET_BYTES = 14
 _BURST_S = 4e-3
 _QUEUE_S = 25e-3
-_LEAST_QUEUE_PACKETS = 16
-_MOST_QUEUE_PACKETS = 10_000
+_MIN_QUEUE_PACKETS = 16
+_MAX_QUEUE_PACKETS = 10_000
 _OTHERS_CLASS = 1
 _FIRST_PAIR_CLASS = 16
 # For other traffic on a port without a rate that has a slow pair: more than a veth carries.
@@ -53,7 +53,7 @@ def _class(port: str, number: int, rate_bits_per_s: float, mtu_bytes: int) -> li
     name, rate = f"1:{number:x}", f"{rate_bits_per_s:.0f}bit"
     burst = str(max(int(rate_bits_per_s * _BURST_S / 8), 2 * packet_bytes))
     packets = int(rate_bits_per_s * _QUEUE_S / 8 / packet_bytes)
-    limit = str(min(max(packets, _LEAST_QUEUE_PACKETS), _MOST_QUEUE_PACKETS))
+    limit = str(min(max(packets, _MIN_QUEUE_PACKETS), _MAX_QUEUE_PACKETS))
     words = ("rate", rate, "ceil", rate, "burst", burst, "cburst", burst, "quantum", str(2 * packet_bytes))
     return [
         ("class", "replace", "dev", port, "parent", "1:", "classid", name, "htb", *words),

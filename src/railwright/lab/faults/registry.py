@@ -1,4 +1,4 @@
-"""All faults, in the order of listings. A new fault is a file and a line here."""
+"""All faults, in the order of listings. A new fault needs a file and a line here."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Ranks beside and inside a container on its host."""
+"""Ranks on a container's host, outside and inside the container."""

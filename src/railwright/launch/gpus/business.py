@@ -16,35 +16,36 @@ from railwright.units import format_size
 
 BUSY_ABOVE_PERCENT = 10
 MEMORY_ABOVE_BYTES = 2**30
-"""Display servers and monitors keep some hundred MiB."""
+"""The used memory above which a GPU counts as busy. Display servers and monitors use a few hundred MiB."""
 _PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.launch.gpus.sampler", "business")
 _TIMEOUT_S = 30.0
 _NVML_AVERAGES_OVER_S = 1.2
-"""NVML averages utilisation over the last second or less (nvml.h). After this time, work that has ended is gone."""
+"""NVML averages utilisation over the last second or less (nvml.h). After this time, ended work no longer counts."""
 
 
 def refuse_busy_gpus(gpus: Iterable[Device], *, force: bool) -> str:
-    """Return a warning that names the GPUs whose state is unknown. Empty if the state of every GPU is known.
+    """Refuse to measure on busy GPUs, unless `force` is set.
 
-    Raises CannotJudge for a busy GPU.
+    Raises CannotJudge that names the busy GPUs. Returns a warning if the state of some or all GPUs is unknown, or else
+    an empty string.
     """
     ids = {gpu.address: gpu.id for gpu in gpus}
     if force or not ids:
         return ""
     for wait_s in (0.0, _NVML_AVERAGES_OVER_S):
         time.sleep(wait_s)
-        found, trouble = _ask()
+        found, trouble = _read_gpu_use()
         busy = [
             f"{ids[use.address]} is busy: {why}" for use in found if use.address in ids and (why := describe_use(use))
         ]
         if not busy:
-            return trouble or _unread(ids, found)
+            return trouble or _describe_unreported(ids, found)
     hint = "wait until it is idle (nvidia-smi lists the processes), or use --force"
     raise CannotJudge("; ".join(busy), hint=hint)
 
 
-def _unread(ids: Mapping[str, str], found: Iterable[GpuUse]) -> str:
-    """Return a warning about GPUs that NVML does not list or report."""
+def _describe_unreported(ids: Mapping[str, str], found: Iterable[GpuUse]) -> str:
+    """Return a warning that names the GPUs that NVML does not list or report. Empty if there are none."""
     known = {use.address for use in found if (use.processes, use.utilisation, use.memory_used_bytes) != (None,) * 3}
     unread = [name for address, name in ids.items() if address not in known]
     verb = "is" if len(unread) == 1 else "are"
@@ -63,8 +64,8 @@ def describe_use(gpu: GpuUse) -> str:
     return ", ".join(words)
 
 
-def _ask() -> tuple[list[GpuUse], str]:
-    """Read the state of each GPU from NVML, or return the reason why it is unknown."""
+def _read_gpu_use() -> tuple[list[GpuUse], str]:
+    """Read the use of each GPU from NVML. Returns an empty list and the reason if that fails."""
     finished = query(_PROGRAM, timeout_s=_TIMEOUT_S)
     try:
         return msgspec.json.decode("".join(finished.output), type=list[GpuUse]), ""

@@ -2,8 +2,8 @@
 
     python -m railwright.launch.gpus.clock_lock HZ ADDRESS...
 
-That child locks the clocks, reports it, and waits. It resets them on SIGTERM and when its parent dies: the kernel then
-sends it SIGTERM, which it can handle, rather than SIGKILL.
+This child locks the clocks, prints a line, and waits. It resets the clocks on SIGTERM and when its parent dies: the
+kernel then sends SIGTERM, which a process can handle, rather than SIGKILL.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.gpus.clock_lock")
 _LOCKED = "locked"
 _PR_SET_PDEATHSIG = 1
 _LOCKING_S = 30.0
-"""Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
-_GIVING_BACK_S = 20.0
+"""The time to lock the clocks. Without persistence mode, the first program to open a GPU waits 1 to 3 s for it."""
+_RESET_WITHIN_S = 20.0
 _TICK_S = 0.05
 _HINT = "locking clocks needs root; leave out -o clock="
 
@@ -36,7 +36,7 @@ _HINT = "locking clocks needs root; leave out -o clock="
 class ClockLock:
     """A context manager around one launch. Does nothing if no clock was requested.
 
-    Raises CannotJudge if the clocks cannot be locked, after it has reset those that were.
+    Raises CannotJudge if a clock cannot be locked, after all clocks have been reset.
     """
 
     def __init__(self, job: AnyJob, environment: Mapping[str, str]) -> None:
@@ -56,16 +56,19 @@ class ClockLock:
                 message = next(
                     (line for line in reversed(child.output) if line.strip()), f"no answer within {_LOCKING_S:g} s"
                 )
-                raise CannotJudge(f"the clocks of the GPUs cannot be locked: {message[:200]}", hint=_HINT)
+                raise CannotJudge(f"the GPU clocks cannot be locked: {message[:200]}", hint=_HINT)
             time.sleep(_TICK_S)
 
     def __exit__(self, *_: object) -> None:
         if self._child is not None:
-            self._child.stop(grace_s=_GIVING_BACK_S)
+            self._child.stop(grace_s=_RESET_WITHIN_S)
 
 
 def lock(clock_hz: float, addresses: Sequence[str]) -> None:
-    """Lock the clocks, report it, wait for a signal, and reset them. Raises NVML's error if that fails."""
+    """Lock the clocks, print a line, wait for a signal, and reset the clocks.
+
+    Raises CannotJudge for a GPU that NVML does not list, and NVMLError if a clock cannot be locked or reset.
+    """
     known = dict(handles())
     missing = [address for address in addresses if address not in known]
     if missing:
@@ -85,7 +88,10 @@ def lock(clock_hz: float, addresses: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Hold the lock until a signal. Returns 1, with NVML's error printed, if the clocks cannot be locked."""
+    """Hold the lock until a signal.
+
+    Returns 0, or 1 if the parent has exited already or after printing the error if the clocks cannot be locked.
+    """
     with ended_by_signal():
         parent = os.getppid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # replaces the SIGKILL that every child gets

@@ -47,14 +47,14 @@ class GpuUse(msgspec.Struct, frozen=True, array_like=True):
 
 
 def is_loaded(gpu: GpuSample) -> bool:
-    """Report whether a GPU had work. An idle GPU lowers its clocks by itself, which is no sign of a fault."""
+    """Report whether a GPU had work. An idle GPU lowers its own clocks, which is not a fault."""
     if gpu.event_reasons is not None:
         return not gpu.event_reasons & GPU_IDLE
     return bool(gpu.utilisation)
 
 
 def select_loaded(samples: Iterable[Sample]) -> list[Sample]:
-    """Drop GPUs that were idle in a sample or in the one before, since their clocks were still rising."""
+    """Drop from each sample the GPUs that were idle in it or in the sample before: their clocks may still be rising."""
     found = []
     before: frozenset[str] = frozenset()
     for sample in samples:
@@ -65,7 +65,10 @@ def select_loaded(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def summarize(samples: Sequence[Sample], gpus: Mapping[str, Device]) -> tuple[dict[str, Scalar], tuple[Evidence, ...]]:
-    """Summarize samples as settings and evidence of a result. Empty without samples. `gpus` are by PCI address."""
+    """Summarize samples as settings and evidence of a result. Empty without samples.
+
+    `gpus` maps PCI addresses to GPUs.
+    """
     seen = [gpu for sample in samples for gpu in sample.gpus if gpu.address in gpus]
     if not seen:
         return {}, ()
@@ -109,7 +112,7 @@ def _median_clock(clocks: Sequence[tuple[float, str]], address: str) -> float:
 def summarize_launch(
     samples: Sequence[Sample], gpus: Mapping[str, Device]
 ) -> tuple[dict[str, Scalar], tuple[Evidence, ...]]:
-    """Summarize the samples of a launch for a result that has none of its own, and mark them so."""
+    """Summarize the samples of a launch for a result without samples of its own. The summary is marked as such."""
     settings, evidence = summarize(samples, gpus)
     if not settings:
         return {}, ()

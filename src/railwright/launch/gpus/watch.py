@@ -21,12 +21,12 @@ from railwright.results.records import Result
 SWITCH = "RAILWRIGHT_GPU_SAMPLING"
 INTERVAL_S = 0.5
 _PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.gpus.sampler", "sample")
-_MOST_SAMPLES = 20_000
-"""The samples of the last 2.8 hours."""
+_MAX_SAMPLES = 20_000
+"""The maximum number of samples to keep: those of the last 2.8 hours."""
 _KEPT_SAMPLES = 240
-"""Samples kept for results too short to be sampled themselves: two minutes show most of the GPUs' state."""
+"""The number of samples kept for results too short to be sampled: two minutes, which show most of the GPUs' states."""
 _SILENT_S = 30.0
-"""Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
+"""The time without samples after which NVML may hang. Without persistence mode, it takes 1 to 3 s to open a GPU."""
 _TOGETHER_S = 0.05
 """The maximum interval between results that were measured together."""
 
@@ -39,9 +39,9 @@ class GpuWatch:
     def __init__(self, job: AnyJob, environment: Mapping[str, str]) -> None:
         self._gpus = {gpu.address: gpu for gpu in job.gpus} if job.launch.gpus else {}
         self._child: Child | None = None
-        self._said = ""
+        self._last_error = ""
         if self._gpus and environment.get(SWITCH, "").lower() not in ("off", "0", "no"):
-            lines: deque[str] = deque(maxlen=_MOST_SAMPLES)
+            lines: deque[str] = deque(maxlen=_MAX_SAMPLES)
             taken = {job.find_cpu(rank) for rank in range(job.ranks)}
             spare = ",".join(str(cpu) for cpu in job.cpus if cpu not in taken)
             argv = [
@@ -65,11 +65,11 @@ class GpuWatch:
             self._child.stop(grace_s=0.2)
 
     def mark(self) -> None:
-        """Mark a step. The first one after a result starts the next; later ones (`verify ...`) belong to it."""
+        """Mark a step. The first step after a result starts the next one; later steps (`verify ...`) belong to it."""
         if self._follows_result:
             self._since, self._follows_result = time.monotonic(), False
 
-    def joined(self, result: Result) -> Result:
+    def add_samples(self, result: Result) -> Result:
         """Add the samples taken since the result began, or else those taken earlier in the launch."""
         if not self._gpus or result.outcome != "measured":
             return result
@@ -79,26 +79,26 @@ class GpuWatch:
             self._window = (self._since, now)
         self._since, self._follows_result = now, True
         first, last = self._window
-        counted = select_loaded(self._samples(first))
+        counted = select_loaded(self._take_samples(first))
         settings, evidence = summarize([sample for sample in counted if first <= sample.at_s <= last], self._gpus)
         if settings and together:
             settings["gpu_samples_of"] = OF_RESULT_BEFORE
         if not settings:
-            why = self._why_not()
+            why = self._explain_missing()
             if why == TOO_SHORT:  # a sampler that has failed says nothing about this result
                 settings, evidence = summarize_launch([sample for sample in counted if sample.at_s <= last], self._gpus)
             settings = settings or {"gpu_samples": 0, "gpu_not_watched": why}
         evidence, settings = (*result.evidence, *evidence), {**result.settings, **settings}
         return msgspec.structs.replace(result, settings=settings, evidence=evidence)
 
-    def _why_not(self) -> str:
+    def _explain_missing(self) -> str:
         """Return the reason why a result has no samples."""
         if self._child is None:
             return SWITCHED_OFF
         status = self._child.poll()
         if status is not None:
             return f"the sampler ended: {describe_status(status)}" + (
-                f", its output: {self._said!r}" if self._said else ""
+                f", its output: {self._last_error!r}" if self._last_error else ""
             )
         if not self._taken and time.monotonic() - self._begun > _SILENT_S:
             return "the sampler has printed nothing: NVML may hang"
@@ -108,10 +108,10 @@ class GpuWatch:
         absent = [gpu.id for address, gpu in self._gpus.items() if address not in listed]
         return f"NVML does not list {', '.join(absent)}" if self._taken and absent else TOO_SHORT
 
-    def _samples(self, first_s: float) -> list[Sample]:
-        """Return the samples since `first_s`, the two before, and the last ones of the launch.
+    def _take_samples(self, first_s: float) -> list[Sample]:
+        """Parse new samples. Returns those since `first_s`, the two before, and at least the last `_KEPT_SAMPLES`.
 
-        Other lines are errors of the sampler.
+        Other lines are error messages of the sampler.
         """
         lines = self._child.output if self._child is not None else deque()
         while lines:
@@ -119,7 +119,7 @@ class GpuWatch:
             try:
                 self._taken.append(_decoder.decode(line))
             except msgspec.DecodeError:
-                self._said = line.strip()[:200]
+                self._last_error = line.strip()[:200]
         before = sum(sample.at_s < first_s for sample in self._taken)
         del self._taken[: max(0, min(before - 2, len(self._taken) - _KEPT_SAMPLES))]
         return self._taken

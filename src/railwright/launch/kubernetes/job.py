@@ -20,13 +20,13 @@ from railwright.launch.scratch import scratch_folder
 from railwright.process import Child, run
 from railwright.terminal import escape
 
-_TICK_S, _LOOK_EVERY_S = 0.1, (1.5, 5.0)
-"""The polling interval for pods: until all of them run, and afterwards."""
+_TICK_S, _POLL_EVERY_S = 0.1, (1.5, 5.0)
+"""The polling intervals for pods: until all of them run, and afterwards."""
 _SILENT_S = 120.0
-"""The time that the API server may be unreachable."""
+"""The time for which the API server may be unreachable."""
 _GONE_WITHIN_S = 60.0
 _ASK_EVERY_S = 0.5
-_MOST_SAID = 300
+_MAX_MESSAGE_CHARACTERS = 300
 
 
 def new_name() -> str:
@@ -43,8 +43,8 @@ class KubernetesJob:
     tell: Callable[[str], None]
     reader: FrameReader = field(default_factory=FrameReader)
     troubles: list[str] = field(default_factory=list)
-    """Pods that died early, each with the reason that Kubernetes reports."""
-    _told: dict[str, str] = field(default_factory=dict, init=False)
+    """Pods that died early, each with the reason from Kubernetes."""
+    _reported: dict[str, str] = field(default_factory=dict, init=False)
     _begun: float = field(default=0.0, init=False)
     _heard: float = field(default=0.0, init=False)
 
@@ -75,20 +75,23 @@ class KubernetesJob:
             return
         words = ("create", "--filename=-", "--output=jsonpath={.metadata.uid}")
         uid = ask_kubectl(*words, namespace=self.namespace, given=made).strip()
-        beside = json.dumps(self.named.beside(uid, *_key_pair())).encode()
-        ask_kubectl("create", "--filename=-", namespace=self.namespace, given=beside)
+        owned = json.dumps(self.named.owned_objects(uid, *_key_pair())).encode()
+        ask_kubectl("create", "--filename=-", namespace=self.namespace, given=owned)
 
     def records(self) -> Iterator[tuple[str, bytes]]:
-        """Yield each file name and record until the job ends. Raises CannotJudge if the job cannot start."""
-        looked = 0.0
+        """Yield the file name and content of each record until the job ends.
+
+        Raises CannotJudge if the job cannot start, or if the API server does not answer for too long.
+        """
+        polled = 0.0
         log: Child | None = None
         pods: list[Pod] = []
         with contextlib.ExitStack() as stack:
             while True:
-                if time.monotonic() - looked > _LOOK_EVERY_S[len(pods) > 0 and all(pod.has_run for pod in pods)]:
-                    pods, looked = self._pods(pods), time.monotonic()
+                if time.monotonic() - polled > _POLL_EVERY_S[len(pods) > 0 and all(pod.has_run for pod in pods)]:
+                    pods, polled = self._list_pods(pods), time.monotonic()
                 if log is None and any(pod.is_lead and pod.has_run for pod in pods):
-                    log = stack.enter_context(self._log(next(pod for pod in pods if pod.is_lead)))
+                    log = stack.enter_context(self._follow_log(next(pod for pod in pods if pod.is_lead)))
                 ended = log is not None and log.poll() is not None
                 if log is not None:
                     if ended:
@@ -99,17 +102,17 @@ class KubernetesJob:
                 self._watch(pods)
                 if log is not None and ended:
                     for line in log.complaints:
-                        self._say("kubectl logs", f"kubectl logs: {escape(line)[:_MOST_SAID]}")
+                        self._report("kubectl logs", f"kubectl logs: {escape(line)[:_MAX_MESSAGE_CHARACTERS]}")
                     log = None
                     time.sleep(_ASK_EVERY_S)
-                    pods = self._pods(pods)
+                    pods = self._list_pods(pods)
                     if not self._lead_runs(pods):
                         self._watch(pods)
-                        yield from self.reader.rest()
+                        yield from self.reader.records_after_gaps()
                         break
                 time.sleep(_TICK_S)
 
-    def _log(self, pod: Pod) -> Child:
+    def _follow_log(self, pod: Pod) -> Child:
         # Start at the beginning each time: repeated frames are recognised by their numbers.
         argv = kubectl_command("logs", "--follow", "--pod-running-timeout=10s", pod.name, namespace=self.namespace)
         return Child(argv, answer_alone=True, output=deque())
@@ -118,17 +121,17 @@ class KubernetesJob:
         while log.output:
             line = log.output.popleft()
             if not self.reader.read(line) and line.strip():
-                self._say(f"log {line}", f"  {escape(line)[:400]}")
+                self._report(f"log {line}", f"  {escape(line)[:400]}")
         yield from self.reader.records()
 
-    def _pods(self, before: list[Pod]) -> list[Pod]:
+    def _list_pods(self, before: list[Pod]) -> list[Pod]:
         """List the pods. If the API server does not answer, return the last list until `_SILENT_S` is over."""
         try:
             found = ask_objects(Pods, "get", "pods", self._selector, namespace=self.namespace).items
         except CannotJudge as error:
             if time.monotonic() - self._heard > _SILENT_S:
                 raise
-            self._say("kubectl", error.message)
+            self._report("kubectl", error.message)
             return before
         self._heard = time.monotonic()
         return sort_pods(found)
@@ -138,42 +141,42 @@ class KubernetesJob:
         return any(pod.is_lead and pod.status.phase == "Running" and not pod.explain_death() for pod in pods)
 
     def _watch(self, pods: list[Pod]) -> None:
-        """Report changes. Raises CannotJudge for pods that will never run, or that do not run in time."""
+        """Report changes. Raises CannotJudge for pods that can never run, or that do not exist or run in time."""
         late = time.monotonic() - self._begun > self.named.wanted.start_within_s
         waiting = {}
         for pod in pods:
             why, hopeless = pod.explain_wait()
             dead = pod.explain_death()
-            self._say(pod.name, f"{pod.where}: {dead or why or pod.status.phase.lower()}")
+            self._report(pod.name, f"{pod.where}: {dead or why or pod.status.phase.lower()}")
             if dead and f"{pod.where}: {dead}" not in self.troubles:
                 self.troubles.append(f"{pod.where}: {dead}")
             if why:
                 waiting[pod.where] = why
             if hopeless:
-                raise CannotJudge(f"{pod.where} cannot start: {why}", hint="see --image; the job is removed")
+                raise CannotJudge(f"{pod.where} cannot start: {why}", hint="check --image; the job is removed")
         if not late or (len(pods) == self.named.wanted.nodes and not waiting):
             return
         reasons = "; ".join(f"{where}: {why}" for where, why in waiting.items())
-        complaint = self._complaint()
+        complaint = self._find_warning()
         within = f"after {self.named.wanted.start_within_s:g} s"
         if waiting:
             raise CannotJudge(f"{len(waiting)} of {self.named.wanted.nodes} pods do not run {within}: {reasons}"
                               + f"; {complaint}" * (complaint not in reasons and "Unschedulable" not in reasons),
                               hint="raise --start-within; the job is removed")  # fmt: skip
         if len(pods) < self.named.wanted.nodes and not self.troubles:
-            raise CannotJudge(f"{len(pods)} of {self.named.wanted.nodes} pods were created {within}"
+            raise CannotJudge(f"only {len(pods)} of {self.named.wanted.nodes} pods exist {within}"
                               + f": {complaint}" * bool(complaint),
                               hint="check that the job controller runs")  # fmt: skip
 
-    def _say(self, about: str, words: str) -> None:
-        if self._told.get(about) != words:
-            self._told[about] = words
+    def _report(self, about: str, words: str) -> None:
+        if self._reported.get(about) != words:
+            self._reported[about] = words
             self.tell(words)
 
-    def _complaint(self) -> str:
+    def _find_warning(self) -> str:
         with contextlib.suppress(RailwrightError):
             words = ("get", "events", "--field-selector=type=Warning", "--sort-by=.lastTimestamp")
-            return ask_objects(Events, *words, namespace=self.namespace).of(self.named.name)
+            return ask_objects(Events, *words, namespace=self.namespace).find_warning(self.named.name)
         return ""
 
     def _remove(self) -> None:
@@ -199,8 +202,9 @@ class KubernetesJob:
                 time.sleep(_ASK_EVERY_S)
         if left:
             remaining = ", ".join(left.split("\n"))[:200]
-            self.tell(f"not removed yet: {remaining}; it ends after {self.named.limit_s / 60:.0f} min at the latest: "
-                      f"kubectl --namespace {self.namespace} delete {self._kind} {self.named.name}")  # fmt: skip
+            limit = f"the job ends at its time limit of {self.named.limit_s / 60:.0f} min"
+            delete = f"kubectl --namespace {self.namespace} delete {self._kind} {self.named.name}"
+            self.tell(f"not removed yet: {remaining}; {limit}; to remove it now, run: {delete}")
         if interrupted is not None:
             raise interrupted
 

@@ -45,7 +45,7 @@ class NamedJob:
 
     @property
     def pods(self) -> tuple[str, ...]:
-        """The names by which its pods reach each other in the namespace."""
+        """The names by which the job's pods reach each other in the namespace."""
         others = range(1, self.wanted.nodes)
         if self.kind == "mpijob":
             return (f"{self.name}-launcher.{self.name}", *(f"{self.name}-worker-{i - 1}.{self.name}" for i in others))
@@ -53,51 +53,52 @@ class NamedJob:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of all its objects."""
+        """The labels of all objects of the job."""
         return {"app.kubernetes.io/managed-by": "railwright", LABEL: self.name}
 
     def job(self) -> Object:
-        """Build the object that owns all others."""
-        spec = self._mpijob() if self.kind == "mpijob" else self._job()
+        """Build the manifest of the MPIJob or Job, which owns all other objects."""
+        spec = self._mpijob_spec() if self.kind == "mpijob" else self._job_spec()
         kind = "MPIJob" if self.kind == "mpijob" else "Job"
         return {"apiVersion": API[self.kind], "kind": kind, "metadata": self._metadata(), "spec": spec}
 
-    def beside(self, uid: str, private: bytes, public: bytes) -> Object:
-        """Build the objects that an Indexed Job owns: the service that names its pods, and the keys of their sshd."""
+    def owned_objects(self, uid: str, private: bytes, public: bytes) -> Object:
+        """Build the objects that an Indexed Job owns: the service for its pods' names, and the secret with its keys."""
         owner = {"apiVersion": API["job"], "kind": "Job", "name": self.name, "uid": uid}
         metadata = self._metadata() | {"ownerReferences": [owner]}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {
             "clusterIP": "None", "selector": {LABEL: self.name}, "publishNotReadyAddresses": True,
             "ports": [{"name": "ssh", "port": PORT}]}}  # fmt: skip
         secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth", "metadata": metadata,
-                  "data": {"ssh-privatekey": _encoded(private), "ssh-publickey": _encoded(public)}}  # fmt: skip
+                  "data": {"ssh-privatekey": _encode(private), "ssh-publickey": _encode(public)}}  # fmt: skip
         return {"apiVersion": "v1", "kind": "List", "items": [service, secret]}
 
     def _metadata(self) -> Object:
         found: Object = {"name": self.name, "labels": self.labels}
         return found | ({"namespace": self.wanted.namespace} if self.wanted.namespace else {})
 
-    def _job(self) -> Object:
+    def _job_spec(self) -> Object:
         count = self.wanted.nodes
         return {
             "completionMode": "Indexed", "completions": count, "parallelism": count,
             # If a pod dies, the others continue, and nothing is measured twice.
             "backoffLimitPerIndex": 0, "maxFailedIndexes": count,
-            # The job is done when the first pod is done: the sshd of the others never exits.
+            # The job is done when the first pod is done, because sshd in the other pods never exits.
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
             "activeDeadlineSeconds": round(self.limit_s), "ttlSecondsAfterFinished": _KEPT_S,
-            "template": self._pod("indexed"),
+            "template": self._pod_template("indexed"),
         }  # fmt: skip
 
-    def _mpijob(self) -> Object:
+    def _mpijob_spec(self) -> Object:
         return {
             "mpiImplementation": "OpenMPI", "slotsPerWorker": self.wanted.ranks_per_node,
             "runLauncherAsWorker": True, "sshAuthMountPath": KEY_FOLDER,
             "runPolicy": {"cleanPodPolicy": "All", "backoffLimit": 0, "activeDeadlineSeconds": round(self.limit_s),
                           "ttlSecondsAfterFinished": _KEPT_S},
             "mpiReplicaSpecs": {
-                "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": self._pod("lead")},
-                "Worker": {"replicas": self.wanted.nodes - 1, "restartPolicy": "Never", "template": self._pod("host")},
+                "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": self._pod_template("lead")},
+                "Worker": {"replicas": self.wanted.nodes - 1, "restartPolicy": "Never",
+                           "template": self._pod_template("host")},
             },
         }  # fmt: skip
 
@@ -106,10 +107,10 @@ class NamedJob:
         networks = self.wanted.networks
         return found | ({"annotations": {_NETWORKS: ",".join(networks)}} if networks else {})
 
-    def _pod(self, role: str) -> Object:
+    def _pod_template(self, role: str) -> Object:
         wanted = self.wanted
         spec: Object = {
-            "securityContext": self._security(),
+            "securityContext": self._security_context(),
             "automountServiceAccountToken": False, "enableServiceLinks": False,
             "terminationGracePeriodSeconds": _GRACE_S,
             "containers": [self._container(role)],
@@ -126,7 +127,7 @@ class NamedJob:
             spec["nodeSelector"] = wanted.selected
         return {"spec": spec, "metadata": self._pod_metadata(role)}
 
-    def _security(self) -> Object:
+    def _security_context(self) -> Object:
         profile = {"seccompProfile": {"type": "RuntimeDefault"}}
         if self.wanted.rdma:
             return profile | {"runAsUser": 0, "runAsGroup": 0}
@@ -165,5 +166,5 @@ class NamedJob:
         return found
 
 
-def _encoded(content: bytes) -> str:
+def _encode(content: bytes) -> str:
     return base64.b64encode(content).decode("ascii")

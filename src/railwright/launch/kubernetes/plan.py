@@ -15,7 +15,7 @@ PORT = 2222
 
 
 class PodPlan(msgspec.Struct, frozen=True):
-    """The names of the pods, with the measuring one first, and the command that it runs."""
+    """The names of the pods, with the measuring pod first, and the command that this pod runs."""
 
     pods: tuple[str, ...]
     words: tuple[str, ...]
@@ -30,5 +30,5 @@ class PodPlan(msgspec.Struct, frozen=True):
 
 
 def parse_plan(text: str) -> PodPlan:
-    """Decode the plan of the variable. Raises msgspec.ValidationError."""
+    """Decode the plan from the variable. Raises msgspec.DecodeError for other text."""
     return msgspec.json.decode(text, type=PodPlan)

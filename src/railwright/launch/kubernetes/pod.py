@@ -64,7 +64,7 @@ SetEnv {NODE_VARIABLE}={node}
 
 
 def ssh_config(work: Path, user: str, pod_of: dict[str, str]) -> str:
-    """Return the ssh configuration that reaches pods, also under the names of their nodes."""
+    """Return an ssh configuration for reaching pods, by their own names or by the names of their nodes."""
     named = "".join(f"Host {node}\n  HostName {pod}\n" for node, pod in pod_of.items())
     return f"""{named}Host *
   Port {PORT}
@@ -80,7 +80,10 @@ def ssh_config(work: Path, user: str, pod_of: dict[str, str]) -> str:
 
 
 def wait_for_nodes(plan: PodPlan, work: Path) -> dict[str, str]:
-    """Wait for all pods, and map each node to its pod. Raises CannotJudge, which names pods without an answer."""
+    """Wait for all pods, and map each node to its pod.
+
+    Raises CannotJudge, which names the pods without an answer in time, and UsageError if two pods share a node.
+    """
     until = time.monotonic() + plan.within_s
     found: dict[str, str] = {}
     with ThreadPoolExecutor(min(16, len(plan.pods))) as executor:
@@ -112,7 +115,10 @@ def _ask(pod: str, work: Path) -> tuple[str, str]:
 
 
 def lead(plan: PodPlan, work: Path) -> None:
-    """Measure over all pods and print the records. The last line holds the exit status."""
+    """Measure over all pods and print the records. The last line holds the exit status.
+
+    Raises UsageError if the image has another version, and as `wait_for_nodes`.
+    """
     if plan.version != __version__:
         raise UsageError(f"the image must have railwright {plan.version}, got {__version__}",
                          hint="build it from the same source: scripts/build-image")  # fmt: skip
@@ -125,7 +131,7 @@ def lead(plan: PodPlan, work: Path) -> None:
         (work / "ssh_config").write_text(ssh_config(work, user, nodes))
         folder = Path("/tmp/out")  # noqa: S108 - the pod's own
         words = [*plan.words, "--hosts", ",".join(nodes), "--ssh-config", str(work / "ssh_config"), "-O", str(folder)]
-        _complain(f"railwright {' '.join(plan.words)} over {', '.join(nodes)}")
+        _write_error(f"railwright {' '.join(plan.words)} over {', '.join(nodes)}")
         status = _measure([sys.executable, "-P", "-m", "railwright", *words], folder, writer)
     print_lines(writer.end(status))
 
@@ -136,12 +142,12 @@ def _measure(argv: list[str], folder: Path, writer: FrameWriter) -> int:
 
         def complain() -> None:
             while child.complaints:
-                _complain(child.complaints.popleft())
+                _write_error(child.complaints.popleft())
 
         return send_records(child, folder, writer, _TICK_S, complain).returncode
 
 
-def _complain(line: str) -> None:
+def _write_error(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
@@ -151,7 +157,7 @@ def _stop(_number: int, _frame: object) -> None:
 
 
 def main() -> None:
-    """Run the role of this pod. Only the first pod returns; the others become sshd."""
+    """Run the role of this pod. Returns only in the first pod: the other pods become sshd."""
     role = sys.argv[1]
     if role == "indexed":
         role = "lead" if os.environ.get("JOB_COMPLETION_INDEX") == "0" else "host"
@@ -169,7 +175,7 @@ if __name__ == "__main__":
     try:
         main()
     except RailwrightError as error:
-        _complain(f"railwright: {error.message}" + f" ({error.hint})" * bool(error.hint))
+        _write_error(f"railwright: {error.message}" + f" ({error.hint})" * bool(error.hint))
         sys.exit(error.exit_status)
     except KeyboardInterrupt:
         sys.exit(1)

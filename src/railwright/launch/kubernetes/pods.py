@@ -12,24 +12,24 @@ ROLE_LABEL = "railwright.dev/role"
 INDEX = "batch.kubernetes.io/job-completion-index"
 _HOPELESS = ("ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError",
              "CreateContainerError", "RunContainerError")  # fmt: skip
-"""Waiting reasons that do not resolve by themselves."""
-_MOST_SAID = 300
+"""Waiting reasons that need a change of the job or the cluster."""
+_MAX_MESSAGE_CHARACTERS = 300
 _DISRUPTED = "DisruptionTarget"
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields that we read of an API object. Others are ignored."""
+    """The fields that we read from an API object. Other fields are ignored."""
 
 
 class Reason(_Struct, frozen=True):
-    """The reason of a state."""
+    """The reason for a state."""
 
     reason: str = ""
     message: str = ""
 
     @property
     def words(self) -> str:
-        """The reason and the message in one line."""
+        """The reason, with the message if there is one."""
         return self.reason + f": {self.message}" * bool(self.message)
 
 
@@ -75,7 +75,7 @@ class Spec(_Struct, frozen=True):
 
 
 class Metadata(_Struct, frozen=True):
-    """The name and labels of a pod."""
+    """The metadata of a pod."""
 
     name: str = ""
     labels: dict[str, str] = {}
@@ -122,16 +122,16 @@ class Pod(_Struct, frozen=True):
         if self.has_run or self.status.phase in ("Running", "Succeeded", "Failed"):
             return "", False
         if unscheduled := self._condition("PodScheduled", "False"):
-            return unscheduled.words[:_MOST_SAID], False
+            return unscheduled.words[:_MAX_MESSAGE_CHARACTERS], False
         waiting = next(
             (container.state.waiting for container in self.status.container_statuses if container.state.waiting), None
         )
         if waiting is None or not waiting.reason:
             return ("not scheduled yet" if not self.spec.node_name else "not started by its node yet"), False
-        return waiting.words[:_MOST_SAID], waiting.reason in _HOPELESS
+        return waiting.words[:_MAX_MESSAGE_CHARACTERS], waiting.reason in _HOPELESS
 
     def explain_death(self) -> str:
-        """Return why the pod died, with the reason that Kubernetes reports. Empty if it did not."""
+        """Return why the pod died, with the reason that Kubernetes reports. Empty if it did not die."""
         found: list[str] = []
         if disrupted := self._condition(_DISRUPTED, "True"):
             found.append(disrupted.words)
@@ -146,7 +146,7 @@ class Pod(_Struct, frozen=True):
             found.append("failed without a reason")
         if not found and self.metadata.deletion_timestamp and self.status.phase == "Running":
             found.append("deleted")
-        return "; ".join(found)[:_MOST_SAID]
+        return "; ".join(found)[:_MAX_MESSAGE_CHARACTERS]
 
     @property
     def where(self) -> str:
@@ -176,11 +176,11 @@ class Events(_Struct, frozen=True):
 
     items: tuple[Event, ...] = ()
 
-    def of(self, name: str) -> str:
-        """Return the last warning about an object of that name or one that it owns. Empty if there is none."""
+    def find_warning(self, name: str) -> str:
+        """Return the last warning about an object named `name` or `name-...`. Empty if there is none."""
         warnings = [event for event in self.items
                  if event.type == "Warning" and (event.involved_object.name + "-").startswith(name + "-")]  # fmt: skip
-        return warnings[-1].words[:_MOST_SAID] if warnings else ""
+        return warnings[-1].words[:_MAX_MESSAGE_CHARACTERS] if warnings else ""
 
 
 def sort_pods(pods: Sequence[Pod]) -> list[Pod]:

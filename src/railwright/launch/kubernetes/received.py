@@ -1,4 +1,4 @@
-"""The records received from pods, stored in the same files as those of a local run."""
+"""The records received from pods, stored in the same files as the records of a local run."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Received:
         self._files: set[str] = set()
         self._ended: set[str] = set()
         self.lost = ""
-        """A description of the missing records."""
+        """A description of the missing records. Empty if none are missing."""
         self.has_gaps = False
         """Whether records are missing before the last one."""
         self.interrupted = ""
-        """The reason why reading stopped early."""
+        """The reason why reading stopped early. Empty if it did not."""
 
     @property
     def has_results(self) -> bool:
@@ -42,7 +42,10 @@ class Received:
         return file in self._files
 
     def keep(self, file: str, record: bytes) -> None:
-        """Write one record. The run record gets the command that the user typed, not that of the pod."""
+        """Write one record. Before the first record of a file, an existing file is renamed to `PREVIOUS_NAME`.
+
+        The run record gets the command that the user typed, not that of the pod.
+        """
         path = self._folder / file
         try:
             if file not in self._files:
@@ -52,12 +55,12 @@ class Received:
                 self._files.add(file)
             self._ended |= {file} if record.startswith(_END) else set()
             with path.open("ab") as out:
-                out.write((self._as_typed(record) if file == RESULTS_NAME else record) + b"\n")
+                out.write((self._restore_command(record) if file == RESULTS_NAME else record) + b"\n")
         except OSError as error:
             hint = "choose another folder with --output"
             raise UsageError(f"cannot write {path}: {error.strerror}", hint=hint) from error
 
-    def _as_typed(self, record: bytes) -> bytes:
+    def _restore_command(self, record: bytes) -> bytes:
         try:
             run = msgspec.json.decode(record, type=Run)
         except msgspec.MsgspecError:

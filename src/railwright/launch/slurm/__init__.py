@@ -1,1 +1,1 @@
-"""Launching on Slurm nodes, and submission of Slurm jobs."""
+"""Launch of ranks on Slurm nodes, and submission of Slurm jobs."""

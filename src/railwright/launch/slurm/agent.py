@@ -2,7 +2,7 @@
 
     python -I agent.py HOST COMMAND ...
 
-becomes an `srun` of one task on that node, which shares the node with the job's other steps.
+runs one task on that node by `srun`. The task shares the node with the job's other steps.
 """
 
 from __future__ import annotations

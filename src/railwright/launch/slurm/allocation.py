@@ -19,15 +19,15 @@ from railwright.launch.remote import PROBE_COMMAND, RemoteReach, parse_answers
 from railwright.launch.slurm import agent as slurm_agent
 from railwright.process import ChildResult, query, run
 
-_WITHIN_S = 60.0
-"""A busy controller may delay a command by several times its MessageTimeout, which is 10 s by default."""
+_TIMEOUT_S = 60.0
+"""The time limit for a Slurm command. A busy controller may delay it by several MessageTimeouts of 10 s by default."""
 _PLUGINS: Mapping[Flavour, str] = {"openmpi": "pmix", "mpich": "pmi2"}
 """The PMI plugin of each MPI. Open MPI 5 supports no other."""
 STEP = ("srun", "--overlap", "--cpu-bind=none", "--chdir=/", "--input=none")
-"""A step that runs next to others of the job: from Slurm 20.11 on, it would wait for them without `--overlap`."""
+"""A step that runs alongside the job's other steps. From Slurm 20.11 on, it would wait for them without `--overlap`."""
 _FIELD = re.compile(r"(\S+?)=(.*?)(?= [A-Z][A-Za-z:/_]*=|$)")
 _BAD_STATES = ("down", "fail", "no_respond", "unknown", "power", "reboot")
-_MOST_SAID = 200
+_MAX_MESSAGE_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -39,53 +39,59 @@ class Allocation:
 
 
 def is_inside_job(environment: Mapping[str, str]) -> bool:
-    """Report whether the environment is that of a job."""
+    """Report whether the environment is that of a Slurm job."""
     return "SLURM_JOB_ID" in environment
 
 
 def read_allocation(environment: Mapping[str, str]) -> Allocation:
-    """Read the job of the environment. Raises UsageError for jobs whose nodes cannot be measured together."""
+    """Read the surrounding job from the environment.
+
+    Raises UsageError for a job whose nodes cannot be measured together, and as `expand_nodes`.
+    """
     job = environment["SLURM_JOB_ID"]
     if "SLURM_HET_SIZE" in environment or "SLURM_PACK_SIZE" in environment:
         reason = f"job {job} is heterogeneous: srun would start ranks only on its first component"
         raise UsageError(reason, hint="measure each kind of node in a separate job")
     if task := environment.get("SLURM_ARRAY_TASK_ID"):
         array = environment.get("SLURM_ARRAY_JOB_ID", job)
-        reason = f"job {job} is task {task} of array {array}: its tasks would disturb each other"
+        reason = f"job {job} is task {task} of array {array}, whose tasks would disturb each other"
         raise UsageError(reason, hint="submit a single job without --array")
     tasks = environment.get("SLURM_STEP_NUM_TASKS", "1")
     if tasks != "1":
-        reason = f"railwright must be started once per job, srun has started it {tasks} times"
+        reason = f"railwright must be started once per job, but srun has started it {tasks} times"
         raise UsageError(reason, hint="start it from the batch script or in salloc; it starts its ranks itself")
     listed = environment.get("SLURM_JOB_NODELIST", "")
     return Allocation(job, expand_nodes(listed))
 
 
 def read_job_nodes(job: int) -> str:
-    """Read the node list of a running job, for `expand_nodes`. Raises UsageError, CannotJudge."""
+    """Read a running job's node list, for `expand_nodes`. Raises as `ask_slurm`, and CannotJudge for other jobs."""
     fields = read_job_fields(str(job))
     nodes, state = fields.get("NodeList", ""), fields.get("JobState", "unknown")
     if state != "RUNNING" or not nodes or nodes == "(null)":
-        raise CannotJudge(f"job {job} must be running, it is {state[:40]}", hint=f"see squeue --job {job}")
+        raise CannotJudge(f"job {job} must be running, got state {state[:40]}", hint=f"see squeue --job {job}")
     return nodes
 
 
 def read_job_fields(number: str) -> dict[str, str]:
-    """Read the fields that scontrol shows for a job. Raises UsageError, CannotJudge."""
+    """Read the fields that scontrol shows for a job. Raises as `ask_slurm`."""
     return parse_fields("".join(ask_slurm("scontrol", "--oneliner", "show", "job", number).output))
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """Parse scontrol's line of `NAME=VALUE NAME=VALUE`. The first value of each name counts."""
+    """Parse scontrol's line of `NAME=VALUE NAME=VALUE`. A name that occurs twice keeps its first value."""
     return dict(reversed(_FIELD.findall(text.strip())))
 
 
 def expand_nodes(listed: str) -> tuple[str, ...]:
-    """Expand a list like `n[1-3,7]` to node names by scontrol. Raises CannotJudge."""
+    """Expand a list like `n[1-3,7]` to node names by scontrol.
+
+    Raises as `ask_slurm`, and CannotJudge if there is no name.
+    """
     lines = ask_slurm("scontrol", "show", "hostnames", listed).output if listed else ()
     names = tuple(line.strip() for line in lines if line.strip())
     if not names:
-        reason = f"the node list of the job cannot be expanded: {listed[:_MOST_SAID]!r}"
+        reason = f"the node list of the job cannot be expanded: {listed[:_MAX_MESSAGE_CHARACTERS]!r}"
         raise CannotJudge(reason, hint="try: scontrol show job")
     return names
 
@@ -97,31 +103,35 @@ def ask_slurm(*words: str, given: bytes = b"") -> ChildResult:
     """
     if shutil.which(words[0]) is None:
         raise UsageError(f"{words[0]} is not installed", hint="--slurm needs Slurm's commands on this machine")
-    finished = query(words, timeout_s=_WITHIN_S, given=given)
+    finished = query(words, timeout_s=_TIMEOUT_S, given=given)
     if finished.timed_out:
-        raise CannotJudge(f"{words[0]} gave no answer within {_WITHIN_S:.0f} s", hint="try: scontrol ping")
+        raise CannotJudge(f"{words[0]} gave no answer within {_TIMEOUT_S:.0f} s", hint="try: scontrol ping")
     if finished.returncode != 0:
         raise CannotJudge(describe_failure(finished, words[0]), hint="try: scontrol ping")
     return finished
 
 
 def describe_failure(finished: ChildResult, program: str) -> str:
-    """Return the first error message of a Slurm command, since later ones are consequences."""
+    """Return the first error message of a Slurm command, since later ones are consequences, or else its first line."""
     lines = [line.strip() for line in finished.output if line.strip()]
     errors = [line for line in lines if "error:" in line or "fatal:" in line]
     message = next(iter(errors or lines), finished.describe())
-    return message[:_MOST_SAID] if message.startswith(program) else f"{program}: {message[:_MOST_SAID]}"
+    return (
+        message[:_MAX_MESSAGE_CHARACTERS]
+        if message.startswith(program)
+        else f"{program}: {message[:_MAX_MESSAGE_CHARACTERS]}"
+    )
 
 
 @dataclass
 class SlurmReach(RemoteReach):
-    """The reach of nodes of an allocation. Raises UsageError for a node that is not part of it."""
+    """The reach of an allocation's nodes. Raises UsageError for a host that is not one of them."""
 
     allocation: Allocation
     started_by: str = "auto"
     """`srun`, `mpirun`, or `auto`: srun if it supports this MPI, or else mpirun."""
     _troubles: dict[str, str] = field(default_factory=dict, init=False)
-    """The error of each plugin that was tried. Empty for a plugin that works."""
+    """The error of each plugin that was tried, or an empty string for a plugin that works."""
 
     name = "slurm"
 
@@ -132,34 +142,37 @@ class SlurmReach(RemoteReach):
                 raise UsageError(f"{host} must be a node of job {self.allocation.job}", hint=f"its nodes: {nodes}")
 
     def agent(self, _scratch: Path | None = None) -> list[str]:
-        """Return the program that starts one task on a node, with the command line of ssh."""
+        """Return the program that starts one task on a node, with the same arguments as ssh."""
         return [sys.executable, "-I", str(Path(slurm_agent.__file__))]
 
     def addresses(self) -> tuple[str, ...]:
-        """Return our addresses as the nodes saw them, then our other ones."""
+        """Return our addresses as the nodes saw them, then our other ones. Raises CannotJudge if there are none."""
         seen = [address for answer in self.answers().values() for address in answer.seen]
         found = dict.fromkeys([*seen, *(address for name, address in list_addresses() if name != "lo")])
         if not found:
             raise CannotJudge("this host has no address that nodes can reach")
         return tuple(found)
 
-    def addresses_on(self, interfaces: Sequence[str]) -> tuple[str, ...]:
-        """Return each node's address on the first interface, or without any, on its own first. Raises UsageError."""
+    def find_addresses(self, interfaces: Sequence[str]) -> tuple[str, ...]:
+        """Return each node's address on the first of the interfaces. Without interfaces, on its own first interface.
+
+        Raises UsageError for a node that does not have the interface or an address on it.
+        """
         return tuple(
-            answer.address_on(host, interfaces or [name for name, _ in answer.has if name != "lo"] or ("lo",))
+            answer.find_address(host, interfaces or [name for name, _ in answer.has if name != "lo"] or ("lo",))
             for host, answer in self.answers().items()
         )
 
     def check(self) -> None:
         """Probe all nodes by one step. Raises CannotJudge, which names the nodes without a valid answer."""
-        troubles = self._states()
+        troubles = self._find_unusable()
         probed = [host for host in self.hosts if host not in troubles]
         if probed:
-            step = [*STEP, *self._on(probed), "--mpi=none", "--kill-on-bad-exit=0", *PROBE_COMMAND]
-            finished = run(step, timeout_s=_WITHIN_S)
+            step = [*STEP, *self._node_options(probed), "--mpi=none", "--kill-on-bad-exit=0", *PROBE_COMMAND]
+            finished = run(step, timeout_s=_TIMEOUT_S)
             answers = {answer.host: answer for answer in parse_answers(finished.output)}
             for host in probed:
-                why = answers[host].trouble() if host in answers else self._silent(host, finished)
+                why = answers[host].trouble() if host in answers else self._explain_silence(host, finished)
                 if why:
                     troubles[host] = why
             self._answers = {host: answers[host] for host in probed if host in answers}
@@ -168,12 +181,12 @@ class SlurmReach(RemoteReach):
             node = next(iter(troubles))
             raise CannotJudge(f"job {self.allocation.job}: {reasons}", hint=f"try: scontrol show node {node}")
 
-    def _on(self, hosts: Sequence[str]) -> list[str]:
+    def _node_options(self, hosts: Sequence[str]) -> list[str]:
         count = len(hosts)
         return [f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", f"--nodelist={','.join(hosts)}"]
 
-    def _states(self) -> dict[str, str]:
-        """Return the controller's reasons for unusable nodes. A job keeps its nodes while they are drained."""
+    def _find_unusable(self) -> dict[str, str]:
+        """Return the unusable nodes, each with the controller's reason. Drained nodes stay usable by their jobs."""
         words = ["sinfo", "--noheader", "--Node", f"--nodes={','.join(self.hosts)}", "--format=%N|%T|%E"]
         found = {}
         for line in ask_slurm(*words).output:
@@ -182,17 +195,17 @@ class SlurmReach(RemoteReach):
             if host in self.hosts and (state.endswith("*") or state.startswith(_BAD_STATES)):
                 found[host] = f"Slurm reports it as {state.rstrip('*')}"
                 found[host] += ", and it does not respond" * state.endswith("*")
-                found[host] += f" ({reason[:_MOST_SAID]})" * (reason not in ("", "none"))
+                found[host] += f" ({reason[:_MAX_MESSAGE_CHARACTERS]})" * (reason not in ("", "none"))
         return found
 
     @staticmethod
-    def _silent(host: str, finished: ChildResult) -> str:
+    def _explain_silence(host: str, finished: ChildResult) -> str:
         if finished.timed_out:
-            return f"no answer within {_WITHIN_S:.0f} s"
+            return f"no answer within {_TIMEOUT_S:.0f} s"
         lines = [line.strip() for line in finished.output if line.strip()]
         named = next((line for line in lines if host in line.replace(",", " ").replace(":", " ").split()), "")
         message = named or next((line for line in lines if "error:" in line), "") or (lines[-1] if lines else "")
-        return message[:_MOST_SAID] or f"srun: {finished.describe()}"
+        return message[:_MAX_MESSAGE_CHARACTERS] or f"srun: {finished.describe()}"
 
     def srun_plugin(self, flavour: Flavour) -> str:
         """Return the plugin by which srun can start ranks of an MPI, or an empty string to use mpirun.
@@ -204,7 +217,7 @@ class SlurmReach(RemoteReach):
         if self.started_by == "mpirun":
             return ""
         if plugin not in self._troubles:
-            finished = run([*STEP, *self._on(self.hosts), f"--mpi={plugin}", "true"], timeout_s=_WITHIN_S)
+            finished = run([*STEP, *self._node_options(self.hosts), f"--mpi={plugin}", "true"], timeout_s=_TIMEOUT_S)
             self._troubles[plugin] = "" if finished.returncode == 0 else describe_failure(finished, "srun")
         trouble = self._troubles[plugin]
         if trouble and self.started_by == "srun":

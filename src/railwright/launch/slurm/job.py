@@ -21,12 +21,12 @@ from railwright.units import format_count, format_duration
 
 SUBMITTED = "RAILWRIGHT_SUBMITTED"
 """Set in the environment of a job that we submitted, so that its command line is run instead of submitted again."""
-_LEAST_LIMIT_S, _TIMES_PLAN = 600.0, 3.0
+_MIN_LIMIT_S, _PLAN_FACTOR = 600.0, 3.0
 _POLL_S = (0.2, 5.0)
 _LIMIT = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _GPUS = re.compile(r"gpu(?::[^:,()]+)?:(\d+)")
 _WORD = re.compile(r"[A-Za-z0-9_.,+-]{1,200}")
-_OURS = (
+_RESERVED_OPTIONS = (
     "--parsable",
     "--wrap",
     "--output",
@@ -38,8 +38,8 @@ _OURS = (
     "--requeue",
     "--help",
 )
-_UNUSABLE = ("down", "drain", "fail", "maint", "unk", "power", "reboot", "no_respond")
-_HOPELESS = (
+_UNUSABLE_STATES = ("down", "drain", "fail", "maint", "unk", "power", "reboot", "no_respond")
+_HOPELESS_REASONS = (
     *("PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "PartitionInactive", "BadConstraints"),
     *("AccountNotAllowed", "QOSNotAllowed", "InvalidAccount", "InvalidQOS", "JobHeldAdmin", "JobHeldUser"),
     *("AssociationJobLimit", "AssociationTimeLimit", "QOSTimeLimit", "QOSJobLimit"),
@@ -54,12 +54,12 @@ _ENDINGS = {
     "BOOT_FAIL": "ended because one of its nodes did not boot",
     "DEADLINE": "ended at its deadline",
 }
-_NEXT = {
+_HINTS = {
     "TIMEOUT": "raise --time",
     "NODE_FAIL": "find the failed node: sinfo --list-reasons",
     "OUT_OF_MEMORY": "choose smaller sizes, or give --sbatch=--mem=0",
 }
-_LIVES = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "REQUEUED", "SIGNALING",
+_LIVE_STATES = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "REQUEUED", "SIGNALING",
           "STAGE_OUT", "RESIZING")  # fmt: skip
 
 
@@ -84,15 +84,18 @@ class SlurmRequest:
                 raise UsageError(
                     f"--sbatch must be an option of sbatch, got {word[:60]!r}", hint="write --sbatch=--qos=high"
                 )
-            if word.partition("=")[0] in _OURS:
+            if word.partition("=")[0] in _RESERVED_OPTIONS:
                 raise UsageError(f"{word[:60]} is reserved: railwright sets it", hint="leave it out")
 
-    def limited(self, plan_s: float) -> float:
-        """Return the time limit in seconds, rounded up to whole minutes, for a plan of that length."""
-        wished = self.limit_s if self.limit_s is not None else max(_LEAST_LIMIT_S, _TIMES_PLAN * plan_s)
+    def choose_limit(self, plan_s: float) -> float:
+        """Return the time limit in seconds, rounded up to whole minutes.
+
+        It is the requested limit, or else three times the plan but at least 10 min.
+        """
+        wished = self.limit_s if self.limit_s is not None else max(_MIN_LIMIT_S, _PLAN_FACTOR * plan_s)
         return max(1, -(-wished // 60)) * 60.0
 
-    def words(self, limit_s: float, folder: Path) -> list[str]:
+    def sbatch_command(self, limit_s: float, folder: Path) -> list[str]:
         """Return the sbatch command line. The job is exclusive, because other jobs on its nodes would disturb it."""
         found = ["sbatch", "--parsable", "--job-name=railwright", "--no-requeue", "--exclusive"]
         found += [f"--output={folder / 'slurm-%j.out'}", f"--error={folder / 'slurm-%j.log'}"]
@@ -104,7 +107,10 @@ class SlurmRequest:
 
 
 def parse_limit(text: str) -> float:
-    """Parse Slurm's MIN, MIN:SS, H:MM:SS, D-H, D-H:MM and D-H:MM:SS as seconds. Raises UsageError."""
+    """Parse Slurm's MIN, MIN:SS, H:MM:SS, D-H, D-H:MM and D-H:MM:SS as seconds.
+
+    Raises UsageError for other text and for 0.
+    """
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
         raise UsageError(
@@ -130,11 +136,11 @@ class NodeGroup(NamedTuple):
     @property
     def is_usable(self) -> bool:
         """Whether a job can get the nodes, now or later."""
-        return not self.state.rstrip("*$~#@!%^-").startswith(_UNUSABLE) and not self.state.endswith("*")
+        return not self.state.rstrip("*$~#@!%^-").startswith(_UNUSABLE_STATES) and not self.state.endswith("*")
 
 
 def parse_groups(lines: Iterable[str], partition: str) -> list[NodeGroup]:
-    """Parse a partition's node groups from the sinfo lines of `find_groups`. An empty name means the default one."""
+    """Parse a partition's node groups from the sinfo lines of `find_groups`. An empty name is the default partition."""
     found = []
     for line in lines:
         size, name, state, gres, names, reason = (line.strip().split("|", 5) + [""] * 6)[:6]
@@ -146,9 +152,9 @@ def parse_groups(lines: Iterable[str], partition: str) -> list[NodeGroup]:
 
 
 def find_groups(wanted: SlurmRequest) -> list[NodeGroup]:
-    """Find the nodes that the job can get.
+    """List the node groups of the requested partition.
 
-    Raises CannotJudge if there are too few, and UsageError if the partition does not exist.
+    Raises CannotJudge if it has too few usable nodes, and UsageError if it does not exist.
     """
     lines = ask_slurm("sinfo", "--noheader", "--format=%D|%P|%T|%G|%N|%E").output
     groups = parse_groups(lines, wanted.partition)
@@ -168,7 +174,7 @@ def find_groups(wanted: SlurmRequest) -> list[NodeGroup]:
 
 
 def describe_cost(wanted: SlurmRequest, groups: Sequence[NodeGroup], limit_s: float, plan_s: float) -> str:
-    """Describe the cost of the job. It is exclusive, so every GPU of its nodes counts."""
+    """Describe the job's nodes, time limit and GPU hours. The job is exclusive, so all GPUs of its nodes count."""
     usable = [group for group in groups if group.is_usable]
     gpus = wanted.gpus_per_node or max((group.gpus for group in usable), default=0)
     hours = wanted.nodes * limit_s / 3600
@@ -190,7 +196,7 @@ class SlurmJob:
     limit_s: float
     tell: Callable[[str], None]
     state: str = ""
-    _said: str = field(default="", init=False)
+    _last_report: str = field(default="", init=False)
 
     def follow(self) -> None:
         """Report state changes and forward the log until the job ends. `state` is then its final state.
@@ -200,59 +206,59 @@ class SlurmJob:
         log = FollowedFile(self.log)
         pause_s = _POLL_S[0]
         while True:
-            found = self._look()
+            found = self._read_state()
             with contextlib.suppress(OSError):
                 for line in log.lines():
                     self.tell(line.decode("utf-8", "replace"))
-            if self.state not in _LIVES:
+            if self.state not in _LIVE_STATES:
                 return
-            self._tell_change(found)
+            self._report_change(found)
             time.sleep(pause_s)
             pause_s = min(1.5 * pause_s, _POLL_S[1])
 
-    def _look(self) -> dict[str, str]:
-        """Read the fields of `scontrol show job`. Empty for a job that Slurm has purged after its end."""
+    def _read_state(self) -> dict[str, str]:
+        """Read the fields of `scontrol show job`, and update `state`. Empty for a job that Slurm has purged."""
         try:
             found = read_job_fields(self.number)
         except CannotJudge as error:
             if "Invalid job id" not in error.message:
                 raise
-            self.state = self.state if self.state not in _LIVES else ""
+            self.state = self.state if self.state not in _LIVE_STATES else ""
             return {}
         self.state = found.get("JobState", "").split(" ")[0].rstrip("+")
         return found
 
-    def _tell_change(self, found: dict[str, str]) -> None:
+    def _report_change(self, found: dict[str, str]) -> None:
         reason = found.get("Reason", "None").split(" ")[0]
         words = f"job {self.number}: {self.state.lower()}"
         if self.state == "PENDING":
             words += f" ({reason})" * (reason != "None")
         elif found.get("NodeList", "(null)") != "(null)":
             words += f" on {found['NodeList'][:200]}"
-        if words != self._said:
+        if words != self._last_report:
             self.tell(words)
-            self._said = words
-        if self.state == "PENDING" and reason.startswith(_HOPELESS):
+            self._last_report = words
+        if self.state == "PENDING" and reason.startswith(_HOPELESS_REASONS):
             with contextlib.suppress(RailwrightError):
                 ask_slurm("scancel", self.number)
             hint = "see the limits: scontrol show partition, sacctmgr show assoc, sacctmgr show qos"
             raise CannotJudge(f"job {self.number} would never start ({reason}) and was cancelled", hint=hint)
 
     def explain_end(self) -> CannotJudge | None:
-        """Return the reason why the job was cut short. None if its command ran to its end, with any exit status."""
+        """Return the error for a job that was cut short. None if its command ran to completion, with any status."""
         ending = _ENDINGS.get(self.state)
         if ending is None:
             return None
         words = f"job {self.number} {ending.format(limit=format_duration(self.limit_s))}"
-        return CannotJudge(words, hint=_NEXT.get(self.state, f"see its log: {self.log}"))
+        return CannotJudge(words, hint=_HINTS.get(self.state, f"see its log: {self.log}"))
 
 
 def submit(
     wanted: SlurmRequest, command: Sequence[str], folder: Path, limit_s: float, tell: Callable[[str], None]
 ) -> SlurmJob:
-    """Submit a job that runs a command. Raises CannotJudge with sbatch's error message."""
+    """Submit a job that runs a command. Raises as `ask_slurm`, and CannotJudge if sbatch does not print a job id."""
     script = f"#!/bin/sh\n{SUBMITTED}=1 exec {shlex.join(command)}\n"
-    output = ask_slurm(*wanted.words(limit_s, folder), given=script.encode()).output
+    output = ask_slurm(*wanted.sbatch_command(limit_s, folder), given=script.encode()).output
     number = next((line.strip().partition(";")[0] for line in reversed(output) if line.strip()), "")
     if not number.isdecimal():
         raise CannotJudge(f"sbatch must print a job id, got {number[:80]!r}")

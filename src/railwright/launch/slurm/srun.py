@@ -43,7 +43,7 @@ class SrunLauncher(HostsLauncher):
         ]
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """Return the environment as for mpirun, without mpirun's own variables and with the file of places."""
+        """Return the environment as for mpirun, without mpirun's own variables, with the file that places ranks."""
         found = super().environment(scratch)
         mine = {name: value for name, value in found.items() if name not in ("TMPDIR", "HYDRA_LAUNCHER_EXTRA_ARGS")}
         if "TMPDIR" in os.environ:
@@ -57,7 +57,7 @@ class SrunLauncher(HostsLauncher):
 
 
 def choose_launcher(mpi: MpiLauncher, hosts: Hosts) -> LocalLauncher:
-    """Choose the launcher for the hosts. Raises CannotJudge if none works."""
+    """Choose the launcher for the hosts. Raises CannotJudge if the requested one cannot start ranks there."""
     if isinstance(hosts.reach, SlurmReach):
         plugin = hosts.reach.srun_plugin(mpi.flavour)
         if plugin:

@@ -1,1 +1,1 @@
-"""The checks, each in a file; `registry` has their order."""
+"""The checks, one per file. `registry` lists them in order."""

@@ -1,4 +1,4 @@
-"""The interface's addresses: exactly those that were attached, and usable."""
+"""The interface's addresses: they are exactly the attached ones, and usable."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ def _judge(view: View, note: Note) -> str:
     words = " ".join(f"{one.address}/{one.prefix_length}" for one in port.addresses if one.is_global) or "none"
     note("addresses", words, "ip address")
     if isinstance(attached, Attached):
-        note("attached", _list(attached.addresses), "railwrightd list")
+        note("attached", _join_addresses(attached.addresses), "railwrightd list")
         if missing := [one for one in attached.addresses if one not in present]:
-            says = f"{port.name} lacks {_list(missing)}, which was attached and is routed here"
+            says = f"{port.name} lacks {_join_addresses(missing)}, which was attached and is routed here"
             command = f"ip address add {missing[0]}/{missing[0].max_prefixlen} dev {device}"
             raise Bad(says, f"{view.inside(command)}; find out what removed it")
         if strange := [one for one in present if one not in attached.addresses]:
-            says = f"{port.name} has {_list(strange)} too, which was not attached: packets from there are dropped"
+            listed = _join_addresses(strange)
+            says = f"{port.name} also has {listed}, which was not attached: packets from it are dropped"
             raise Bad(
                 says, view.inside(f"ip address del {strange[0]}/{present[strange[0]].prefix_length} dev {device}")
             )
@@ -36,7 +37,7 @@ def _judge(view: View, note: Note) -> str:
     return words
 
 
-def _list(addresses: Iterable[Address]) -> str:
+def _join_addresses(addresses: Iterable[Address]) -> str:
     return " ".join(map(str, addresses))
 
 

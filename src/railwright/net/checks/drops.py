@@ -1,4 +1,4 @@
-"""The packets of the interface that the bridge dropped during the check, by reason."""
+"""The interface's packets that the bridge dropped during the check, by reason."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ def _judge(view: View, note: Note) -> str:
     rail, rail_after = require_seen(view.rail), require_seen(view.rail_after)
     if not after.dropped or not rail_after.dropped:
         require_seen(Unseen("railwrightd has no counters for it", "railwrightd status"))
-    own, of_rail = _moved(before.dropped, after.dropped), _moved(rail.dropped, rail_after.dropped)
-    note("of it alone", _words(after.dropped, own), "railwrightd list")
-    note(f"of all on {after.rail}", _words(rail_after.dropped, of_rail), "railwrightd status")
+    own, of_rail = _count_increase(before.dropped, after.dropped), _count_increase(rail.dropped, rail_after.dropped)
+    note("of it alone", _format_counters(after.dropped, own), "railwrightd list")
+    note(f"of all on {after.rail}", _format_counters(rail_after.dropped, of_rail), "railwrightd status")
     if count := own.get(_SPOOFED, 0):
-        says = f"{count} of its packets were dropped meanwhile as {_SPOOFED}: not from its own MAC and address"
+        says = f"{count} of its packets were dropped as {_SPOOFED} during the check: not from its own MAC and address"
         raise Bad(says, f"find the program in the pod that sends from other addresses; {view.inside('ip address')}")
     if count := of_rail.get(_NO_LEAF, 0):
-        says = f"{count} packets were dropped on {after.rail} meanwhile: the leaf's MAC address is not known"
+        says = f"{count} packets were dropped on {after.rail} during the check: the leaf's MAC address is not known"
         raise Bad(says, "railwrightd status; ip neighbour on the node: does the leaf answer?")
-    return f"in all {_words(after.dropped, {})}; none meanwhile as {_SPOOFED}"
+    return f"dropped in total: {_format_counters(after.dropped, {})}; none as {_SPOOFED} during the check"
 
 
-def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+def _count_increase(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
     return {reason: packets - before.get(reason, 0) for reason, packets in after.items()}
 
 
-def _words(counters: dict[str, int], moved: dict[str, int]) -> str:
+def _format_counters(counters: dict[str, int], moved: dict[str, int]) -> str:
     shown = [
         f"{reason} {packets}" + (f" (+{moved[reason]})" if moved.get(reason) else "")
         for reason, packets in sorted(counters.items())

@@ -1,4 +1,4 @@
-"""The flows of the interface: the rail's bridge has as many as railwrightd requires."""
+"""The interface's flows: the rail's bridge has all flows that railwrightd requires."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from railwright.errors import CannotJudge
 from railwright.net.view import NOT_ATTACHED, Attached, Bad, Check, Note, Rail, View, require_seen
 
 _PART = "PART_FLOWS"
-_START_ANEW = "are ovs-provider or railwright-cni in the network's chain? restart the pod"
+_RESTART_POD = "are ovs-provider or railwright-cni in the network's chain? restart the pod"
 
 
 def _judge(view: View, note: Note) -> str:
     attached = require_seen(view.attached)
     if attached is None:
-        raise Bad(f"{NOT_ATTACHED.why}: no flow lets its packets pass", _START_ANEW)
+        raise Bad(f"{NOT_ATTACHED.why}: no flow lets its packets pass", _RESTART_POD)
     # The state after all packets counts, or the first if the later one could not be read.
     looks = [one for one in (view.attached_after, attached) if isinstance(one, Attached) and one.counted]
     if not looks:
@@ -24,11 +24,11 @@ def _judge(view: View, note: Note) -> str:
         for problem in view.rail.problems:
             note("problem", problem, "railwrightd status")
     if _PART not in attached.parts:
-        raise Bad("no plugin requested flows: its packets cannot pass", _START_ANEW)
+        raise Bad("no plugin requested flows: its packets cannot pass", _RESTART_POD)
     if isinstance(view.rail, Rail) and not view.rail.switch_ready:
         raise Bad(f"the bridge of {attached.rail} is not ready", "railwrightd status says why")
     if not wanted:
-        says = f"railwrightd can install no flow for it: is {port} still a port of the rail's bridge?"
+        says = f"railwrightd cannot install any flow for it: is {port} still a port of the rail's bridge?"
         raise Bad(says, "ovs-vsctl list-ports of the rail's bridge; railwrightd's log; restart the pod")
     if installed != wanted:
         says = f"{installed} of {wanted} flows are on the bridge"

@@ -16,7 +16,7 @@ def _judge(view: View, note: Note) -> str:
     # If the daemon does not know the bridge's MAC, an ARP answer gives it for gateways of both families.
     right = known or next(filter(None, answers.values()), "")
     for gateway, mac in answers.items():
-        note(str(gateway), _words(mac, port.entry(gateway)), f"{_protocol(gateway)}; ip neighbour")
+        note(str(gateway), _describe_answer(mac, port.entry(gateway)), f"{_protocol(gateway)}; ip neighbour")
     if known:
         note("the bridge's MAC", known, "railwrightd list")
     for gateway, mac in answers.items():
@@ -27,7 +27,7 @@ def _judge(view: View, note: Note) -> str:
     return f"{' and '.join(map(str, answers))} at {right}"
 
 
-def _words(mac: str | None, entry: Neighbour | None) -> str:
+def _describe_answer(mac: str | None, entry: Neighbour | None) -> str:
     table = f"{entry.mac or 'no MAC'} {' '.join(entry.states).lower()}" if entry else "no entry"
     return f"{f'answers {mac}' if mac else 'no answer'}; {table}"
 
@@ -47,7 +47,7 @@ def _judge_one(view: View, port: Port, gateway: Address, answer: str | None, rig
         raise Bad(says, view.inside(f"{command} nud permanent"))
     # A datapath that cannot answer ND is fine if the plugin has written a permanent entry.
     if answer is None and not (gateway.version == 6 and entry is not None and entry.is_permanent):
-        says = f"{gateway} does not answer {_protocol(gateway)}: no packet of {port.name} gets to it"
+        says = f"{gateway} does not answer {_protocol(gateway)}: no packet of {port.name} reaches it"
         raise Bad(says, "on the node: railwrightd list, are its flows installed? railwrightd status")
 
 

@@ -29,7 +29,7 @@ def _judge(view: View, note: Note) -> str:
 
 
 def _proves_nothing(one: Isolation) -> str:
-    """Return why silence proves nothing here; empty if it proves that the two are isolated."""
+    """Return why the absence of packets does not prove isolation. Empty if it does."""
     if not one.sent:
         return f"{one.sender} could not send"
     if not one.sender_works:

@@ -1,4 +1,4 @@
-"""The leaf's routes: it forwards to the pod's addresses. Only for a leaf that can be asked."""
+"""The leaf's routes: the leaf forwards to the pod's addresses. It is judged only if the leaf's table can be read."""
 
 from __future__ import annotations
 

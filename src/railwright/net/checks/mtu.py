@@ -18,7 +18,7 @@ def _judge(view: View, note: Note) -> str:
             raise Bad(says, view.inside(f"ip link set {shlex.quote(port.name)} mtu {taken}"))
     echoes = require_seen(view.echoes)
     for one in echoes:
-        note(str(one.target), _words(one), "echo requests that may not be fragmented")
+        note(str(one.target), _describe_echo(one), "echo requests that may not be fragmented")
     if narrow := [one for one in echoes if not one.full_answered]:
         worst = min(narrow, key=lambda one: one.largest_bytes)
         if not worst.largest_bytes:
@@ -29,7 +29,7 @@ def _judge(view: View, note: Note) -> str:
     return f"packets of {port.mtu_bytes} bytes arrive and come back"
 
 
-def _words(one: Echo) -> str:
+def _describe_echo(one: Echo) -> str:
     whole = f"{one.full_answered} of {one.full_sent} of {one.full_bytes} bytes answered"
     return whole if one.full_answered else f"{whole}, largest {one.largest_bytes} bytes"
 

@@ -1,4 +1,4 @@
-"""The datapath of the interface's flows: a VF's run in the NIC, or the reason why not."""
+"""The datapath of the interface's flows: a VF's flows run in the NIC, and otherwise the datapath gives the reason."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import re
 from railwright.errors import CannotJudge
 from railwright.net.view import NOT_ATTACHED, Bad, Check, Note, View, require_seen
 
-_SHOWN = 3
+_MAX_SHOWN_FLOWS = 3
 # ovs-vswitchd itself answers ARP and neighbour discovery (ICMPv6 133 to 137) on every datapath.
-_ANSWERED = re.compile(r"eth_type\(0x0806\)|icmpv6\(type=13[3-7]")
+_ARP_OR_ND = re.compile(r"eth_type\(0x0806\)|icmpv6\(type=13[3-7]")
 
 
 def _judge(view: View, note: Note) -> str:
     attached = require_seen(view.attached or NOT_ATTACHED)
     mine = [flow for flow in require_seen(view.cached) if flow.in_port == attached.host_interface]
-    data = [flow for flow in mine if flow.actions != "drop" and not _ANSWERED.search(flow.match)]
+    data = [flow for flow in mine if flow.actions != "drop" and not _ARP_OR_ND.search(flow.match)]
     if not data:
         why = f"the datapath has no flow of {attached.host_interface} now: it has sent no data"
         raise CannotJudge(why, hint="repeat while the pod sends, or name a peer with --to")
     software = [flow for flow in data if not flow.offloaded]
-    for flow in (software or data)[:_SHOWN]:
+    for flow in (software or data)[:_MAX_SHOWN_FLOWS]:
         where = f"{'hardware' if flow.offloaded else 'software'} ({flow.layer})"
         note(where, f"{flow.packets} packets, {flow.match} -> {flow.actions}", "railwrightd flows")
     counted = f"{len(data) - len(software)} of {len(data)} cached flows run in hardware"

@@ -1,4 +1,4 @@
-"""The RDMA device of the interface: a VF has one, and the pod can see and open it."""
+"""The interface's RDMA device: a VF has one, and the pod can see and open it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _judge(view: View, note: Note) -> str:
     note("RDMA devices", devices or "none", f"/sys/class/net/{port.name}/device/infiniband")
     note("RDMA namespaces", mode, "/sys/module/ib_core/parameters/netns_mode")
     if not port.pci and isinstance(view.attached, Unseen):
-        why = f"none: {port.name} is {port.kind or 'virtual'}; it is not known here whether a VF was due"
+        why = f"none: {port.name} is {port.kind or 'virtual'}; it is not known here whether it should be a VF"
         raise CannotJudge(why, hint=view.attached.remedy)
     if not port.pci and not (isinstance(view.attached, Attached) and view.attached.device_id):
         return f"none: {port.name} is {port.kind or 'virtual'} and has no PCI function, so transfers use TCP"

@@ -1,4 +1,4 @@
-"""The registry of the checks, in the order of the report: from the pod outwards."""
+"""The registry of checks, in the order of the report: from the pod outwards."""
 
 from __future__ import annotations
 

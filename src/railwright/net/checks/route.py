@@ -12,24 +12,27 @@ from railwright.net.view import ON_THE_NODE, Address, Attached, Bad, Check, Netw
 
 def _judge(view: View, note: Note) -> str:
     port = view.existing_port()
-    words = _words(port)
+    words = _format_routes(port)
     note("routes", words or "none", "ip route show table all")
     for way in view.ways:
         note(f"to {way.target}", way.interface or way.why or "nowhere", "ip route get")
     if isinstance(view.rail, Unseen) and not view.ways:
         why = "the prefixes of the rail's pods are not known here"
         raise CannotJudge(why, hint=f"{ON_THE_NODE}, or name a peer with --to")
-    for prefix in _missing(view, port):
+    for prefix in _find_uncovered(view, port):
         says = f"no route of {port.name} leads to {prefix}, where the rail's pods are"
-        raise Bad(says, _add(view, port, prefix, "permanently: add it to the routes of the network's ipam"))
+        raise Bad(says, _suggest_route(view, port, prefix, "permanently: add it to the routes of the network's ipam"))
     for way in view.ways:
         if way.interface != port.name:
             says = f"packets to {way.target} leave by {way.interface or 'no interface'}, not by {port.name}"
-            raise Bad(says, _add(view, port, way.target, "find the route that wins: ip route show table all; ip rule"))
+            raise Bad(
+                says,
+                _suggest_route(view, port, way.target, "find the route that wins: ip route show table all; ip rule"),
+            )
     return words
 
 
-def _words(port: Port) -> str:
+def _format_routes(port: Port) -> str:
     shown = [
         f"{route.destination} {f'via {route.gateway}' if route.gateway else 'on link'}"
         for route in port.routes
@@ -38,8 +41,8 @@ def _words(port: Port) -> str:
     return ", ".join(dict.fromkeys(shown))
 
 
-def _missing(view: View, port: Port) -> list[Network]:
-    """Return the rail's prefixes that the routes do not cover, for the families of the interface's addresses."""
+def _find_uncovered(view: View, port: Port) -> list[Network]:
+    """Return the rail's prefixes that the main table does not cover, for the families of the interface's addresses."""
     if isinstance(view.rail, Unseen):
         return []
     routes = [route.destination for route in port.routes if route.table == "main"]
@@ -47,13 +50,13 @@ def _missing(view: View, port: Port) -> list[Network]:
 
 
 def _covers(routes: Iterable[Network], prefix: Network) -> bool:
-    """Report whether the routes cover the whole prefix, alone or together."""
+    """Report whether one or several of the routes together cover the whole prefix."""
     if isinstance(prefix, IPv4Network):
         return any(prefix.subnet_of(one) for one in collapse_addresses(r for r in routes if isinstance(r, IPv4Network)))
     return any(prefix.subnet_of(one) for one in collapse_addresses(r for r in routes if isinstance(r, IPv6Network)))
 
 
-def _add(view: View, port: Port, target: Address | Network, words: str) -> str:
+def _suggest_route(view: View, port: Port, target: Address | Network, words: str) -> str:
     attached = view.attached.gateways if isinstance(view.attached, Attached) else ()
     gateways = [one for one in (*attached, *port.gateways()) if one.version == target.version]
     via = f"via {gateways[0]} " if gateways else ""

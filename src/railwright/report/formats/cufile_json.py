@@ -15,8 +15,8 @@ _WIDTH = 100
 
 
 def render_cufile_json(name: str, settings: Iterable[Setting]) -> str:
-    """Render the whole file for the machine of that name."""
-    lines = [f"// For {escape(name)}. Name it in CUFILE_ENV_PATH_JSON, or put it in /etc/cufile.json.", "{",
+    """Render the whole file; its first comment names the machine `name`."""
+    lines = [f"// For {escape(name)}. Set CUFILE_ENV_PATH_JSON to its path, or install it as /etc/cufile.json.", "{",
              '    "properties": {']  # fmt: skip
     written = [list(_setting_lines(setting)) for setting in settings]
     for place, entry in enumerate(written):
@@ -32,7 +32,7 @@ def _setting_lines(setting: Setting) -> Iterator[str]:
 
 
 def setting_lines(checked: Iterable[CheckedEntry]) -> Iterator[str]:
-    """Yield a line for each checked setting, with its remedy."""
+    """Yield the state and value of each checked setting, and its remedy if it has one, as wrapped lines."""
     for item in checked:
         yield from labelled(item.state, f"{item.key}: {item.seen}", indent=2)
         if item.remedy:

@@ -12,11 +12,11 @@ def json_line(record: object) -> str:
     return _encoder.encode(record).decode()
 
 
-def _words(place: object) -> str:
+def _encode_place(place: object) -> str:
     """Encode the place of a finding as its text."""
     if not isinstance(place, Place):
         raise NotImplementedError(f"{type(place)} is not part of any record")
     return str(place)
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_words)
+_encoder = msgspec.json.Encoder(enc_hook=_encode_place)

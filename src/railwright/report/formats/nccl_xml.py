@@ -40,16 +40,17 @@ _MAX_VALUE = 254  # MAX_STR_LEN less the terminator
 _PCI_BRIDGE = "0x060400"
 _NVSWITCH = "0x068000"
 _GPU = "0x03"
-_MOST_CPUS = 65_536
+_MAX_CPUS = 65_536
 _KINDS = frozenset({"gpu", "nic"})
 
 
 def render_nccl_xml(topology: Topology, guest_addresses: Mapping[str, str] | None = None) -> str:
     """Render the file; `guest_addresses` maps a device's address on the host to its address in a VM.
 
-    With guest addresses only the devices that have one are written, switches get addresses that cannot be in use, and
-    NCCL reads CPU masks, device numbers and names in the VM, where they differ.
-    Raises UsageError for a topology without GPUs or PCI addresses, and for a guest address without a device.
+    With guest addresses only the GPUs and NICs that have one are written, and switches get addresses that cannot be in
+    use. CPU masks, device numbers and names are left out, since they differ in the VM and NCCL reads them there.
+    Raises UsageError for a topology without GPUs or PCI addresses, for a host address that no GPU or NIC has, and for a
+    malformed guest address.
     """
     if guest_addresses:
         topology = _renumber_for_guest(topology, guest_addresses)
@@ -139,7 +140,8 @@ class _Writer:
     def _pci(self, device: Device, link: Link, usual_class: str) -> dict[str, str]:
         """Return a device's PCI attributes.
 
-        Like in NCCL, speed and width are those that both ends support: an idle GPU lowers the trained speed.
+        As in NCCL, the speed is the maximum that both ends support, because an idle GPU lowers the trained speed. So is
+        the width, unless the link has lost lanes.
         """
         vendor, _, number = str(device.facts.get("pci_id", "")).partition(":")
         protocol = link.protocol
@@ -190,7 +192,7 @@ def _address(device: Device) -> str:
 def _affinity(cpu_list: str) -> str:
     """Convert `0-3,8` to the kernel's mask, 32-bit words from the highest: `0000010f`."""
     numbers = parse_cpu_list(cpu_list) if re.fullmatch(r"[\d,-]{1,2000}", cpu_list) else ()
-    mask = sum(1 << number for number in numbers if number < _MOST_CPUS)
+    mask = sum(1 << number for number in numbers if number < _MAX_CPUS)
     words = [f"{mask >> lowest & 0xFFFFFFFF:08x}" for lowest in range(0, mask.bit_length(), 32)]
     # NCCL's parser cannot read a longer value; without one, NCCL reads it from the machine itself.
     text = ",".join(reversed(words))

@@ -41,7 +41,7 @@ def render_openmetrics(view: View) -> str:
 
 
 def point_labels(host: str, points: Iterable[Judged]) -> list[Labels]:
-    """Build unique labels for each point: parameters under their own names, and `repeat` for points otherwise equal."""
+    """Build unique labels for each point: its parameters by name, and `repeat` for points that are otherwise equal."""
     seen: dict[tuple[tuple[str, str], ...], int] = {}
     made = []
     for point in points:
@@ -61,7 +61,7 @@ def point_labels(host: str, points: Iterable[Judged]) -> list[Labels]:
 
 
 def _label_name(key: str, taken: Labels) -> str:
-    """Return a legal label name for a parameter that is not taken (OpenMetrics 1.0, ABNF of `label-name`)."""
+    """Return a legal label name for a parameter, distinct from those in `taken` (OpenMetrics 1.0, `label-name`)."""
     name = re.sub(r"[^a-zA-Z0-9_]", "_", key).strip("_") or "parameter"
     if name[0].isdigit() or name in _OWN_LABELS or name in _RESERVED_LABELS:
         name = f"parameter_{name}"
@@ -71,7 +71,7 @@ def _label_name(key: str, taken: Labels) -> str:
 
 
 def _families(view: View) -> Iterator[Metric]:
-    """Yield all families that have a value. Verdicts are written even if nothing was measured."""
+    """Yield all families. Gauges of measured values and findings are left out if they have no sample."""
     run, context = view.run, view.run.context
     host = {"host": wording.escape(context.host)}
     facts = {"version": run.railwright, "started_at": run.started_at, "kernel": context.kernel, "cpu": context.cpu}

@@ -1,4 +1,4 @@
-"""The records that `--json` prints and that the terminal text is rendered from, one JSON object a line.
+"""The records that `--json` prints and that the terminal text is rendered from, one JSON object per line.
 
 run        the machine and the command            (results.records.Run)
 judged     a point with its limit                 (diagnosis.verdicts.judged.Judged)

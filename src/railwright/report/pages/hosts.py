@@ -18,9 +18,9 @@ from railwright.report.text.between_hosts import BetweenHostsResult, find_notabl
 from railwright.report.text.host_words import column_name, describe_host, describe_lag, summarize
 from railwright.report.text.locate import suspect_words
 
-_MOST_TOLD = 12
-_MOST_BEHIND = 6
-_MOST_PAIRS = 40
+_MAX_SUSPECTS = 12
+_MAX_LAGS = 6
+_MAX_PAIRS = 40
 _STEPS = ((0.5, "d"), (0.75, "c"), (0.9, "b"))
 
 
@@ -44,9 +44,9 @@ def render_hosts_html(
         "title": summarize(table),
         "is_bad": bool(outliers) or (found is not None and found.said.is_bad),
         "outliers": [(host.name, link_of(host.name), describe_host(host, table),
-                  [describe_lag(cell, table.columns[cell.column]) for cell in host.behind[1:_MOST_BEHIND]])
-                 for host in outliers[:_MOST_TOLD]],
-        "left_out": max(0, len(outliers) - _MOST_TOLD),
+                  [describe_lag(cell, table.columns[cell.column]) for cell in host.behind[1:_MAX_LAGS]])
+                 for host in outliers[:_MAX_SUSPECTS]],
+        "left_out": max(0, len(outliers) - _MAX_SUSPECTS),
         "columns": [(number, column_name(column)) for number, column in enumerate(table.columns, 1)],
         "rows": [_row(host, table, link_of(host.name)) for host in table.hosts],
         "between": _describe_network(found, collectives_link) if found is not None else None,
@@ -60,9 +60,9 @@ def _describe_network(found: BetweenHostsResult, link: str) -> dict[str, Any]:
     paths = found.collectives.paths if found.collectives is not None else ()
     return {
         "answer": between_words.summarize(found),
-        "suspects": [(suspect, suspect_words(suspect)) for suspect in found.said.suspects[:_MOST_TOLD]],
-        "pairs": [format_pair(suspect) for suspect in notable[:_MOST_PAIRS]],
-        "pairs_left_out": max(0, len(notable) - _MOST_PAIRS),
+        "suspects": [(suspect, suspect_words(suspect)) for suspect in found.said.suspects[:_MAX_SUSPECTS]],
+        "pairs": [format_pair(suspect) for suspect in notable[:_MAX_PAIRS]],
+        "pairs_left_out": max(0, len(notable) - _MAX_PAIRS),
         "matrix": mark_safe(matrix_svg(found.located)) if found.located is not None else "",
         "collectives": [format_collective(path) for path in paths],
         "link": link if paths else "",

@@ -11,12 +11,12 @@ from railwright.report.pictures.locate import fabric_svg, matrix_svg, times_svg
 from railwright.report.text.locate import cost_rows, suspect_words
 from railwright.units import format_count
 
-_MOST_LISTED = 200
+_MAX_LISTED = 200
 
 
 def render_located_html(found: Located) -> str:
     """Render the whole page."""
-    listed = found.suspects[:_MOST_LISTED]
+    listed = found.suspects[:_MAX_LISTED]
     fields = {
         "found": found,
         "title": format_count(len(found.suspects), "suspect") if found.suspects else "no suspects",

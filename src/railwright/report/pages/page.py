@@ -16,7 +16,7 @@ _COLUMNS_OF_A_FILE = 140
 
 
 def standard_output() -> Console:
-    """Return the console for reports: as wide as the terminal or COLUMNS, and wide for a file, which never wraps."""
+    """Return the console for reports: as wide as the terminal or COLUMNS, otherwise 140 columns."""
     console = Console()
     if console.is_terminal or "COLUMNS" in os.environ:
         return console

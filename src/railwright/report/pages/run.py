@@ -30,9 +30,9 @@ def render_html(view: View) -> str:
     machine_svg, links_note = draw_machine(run.topology, view.every)
     measured = (result for result in view.results if result.outcome == "measured")
     fields = {
-        "machine_svg": mark_safe(_checked(machine_svg, run.topology)),
+        "machine_svg": mark_safe(_check_well_formed(machine_svg, run.topology)),
         "links_note": links_note,
-        "topology_svg": mark_safe(_checked(render_topology_svg(run.topology), run.topology)),
+        "topology_svg": mark_safe(_check_well_formed(render_topology_svg(run.topology), run.topology)),
         "run": run,
         "context": run.context,
         "gpus": wording.gpu_words(run.topology),
@@ -42,13 +42,13 @@ def render_html(view: View) -> str:
         "view": view,
         "methods": group_by_key(measured, lambda result: (result.benchmark, result.method, result.ranks, result.hosts)),
         "storage_ways": storage_ways,
-        "settings_of": _settings,
-        "check_of": _verified,
+        "settings_of": _settings_words,
+        "check_of": _verification_words,
     }
     return render_page("report.html.j2", (*storage_ways.figures(view.ways), *figures(view.diagnosis.points)), fields)
 
 
-def _checked(drawing: str, topology: Topology) -> str:
+def _check_well_formed(drawing: str, topology: Topology) -> str:
     """Return the drawing if it is well-formed, so that a bad name cannot break the page. Raises RailwrightError."""
     if not drawing:
         return ""
@@ -62,7 +62,7 @@ def _checked(drawing: str, topology: Topology) -> str:
     return drawing
 
 
-def _settings(results: list[Result]) -> str:
+def _settings_words(results: list[Result]) -> str:
     """Format each setting once with its value, its few values or their range, then the state of the GPUs."""
     values: dict[str, list[Scalar]] = {}
     for result in results:
@@ -82,7 +82,7 @@ def _range_words(key: str, values: list[Scalar]) -> str:
     return wording.join_first([wording.scalar(key, value) for value in values], _SHOWN_VALUES, between=" / ")
 
 
-def _verified(results: list[Result]) -> str:
+def _verification_words(results: list[Result]) -> str:
     checks = [result.verification for result in results if result.verification]
     if not checks:
         return "The data was not checked"

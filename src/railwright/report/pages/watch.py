@@ -14,9 +14,9 @@ from railwright.report.text.watch import source_lines, watched_lines
 from railwright.units import format_count, format_duration
 from railwright.watch.seen import Watched
 
-_MOST_POINTS = 20_000
+_MAX_POINTS = 20_000
 """The limit on points of a curve; a longer curve is drawn as means of neighbours."""
-_MOST_MARKS = 2_000
+_MAX_MARKS = 2_000
 AXIS = {"gridcolor": "--line", "zeroline": False, "rangemode": "tozero"}
 _AXES = {"compute": ("y", "cores in user mode", "--series-1"), "traffic": ("y2", "GB/s", "--series-3")}
 
@@ -37,7 +37,7 @@ def render_watched_html(found: Watched, curves: Sequence[Curve]) -> str:
 
 def _figure(found: Watched, curves: Sequence[Curve], title: str) -> Figure:
     """Draw both curves over a common time axis: dragging zooms in both, a double click zooms out."""
-    begins = [begin for source in found.estimates for begin in source.begins_s][:_MOST_MARKS]
+    begins = [begin for source in found.estimates for begin in source.begins_s][:_MAX_MARKS]
     units = {source.unit for source in found.sources if source.stands_for == "compute"}
     computing = "W of the GPUs" if "W" in units else _AXES["compute"][1]
     layout = {
@@ -71,7 +71,7 @@ def trace(curve: Curve, axis: str) -> dict[str, Any]:
     colour = _AXES[curve.role][2]
     scale = 1e-9 if curve.role == "traffic" else 1.0
     begins = [curve.begin_s, *curve.ends_s[:-1]]
-    step = max(1, -(-len(begins) // _MOST_POINTS))
+    step = max(1, -(-len(begins) // _MAX_POINTS))
     times, values = [], []
     for first in range(0, len(begins), step):
         last = min(first + step, len(begins))

@@ -14,10 +14,10 @@ from railwright.report.text.wording import escape
 from railwright.units import format_count
 from railwright.watch.seen_hosts import SeenHost, WatchedHosts
 
-_MOST_HOSTS = 16
+_MAX_HOSTS = 16
 """The limit on drawn hosts; stragglers come first."""
 _HOST_PIXELS = 190
-_MOST_MARKS = 400
+_MAX_MARKS = 400
 _COMPUTE_PART, _TRAFFIC_PART = 0.48, 0.36
 """The shares of a host's height."""
 
@@ -26,7 +26,7 @@ def render_watched_hosts_html(found: WatchedHosts, curves: Mapping[str, Sequence
     """Render the whole page; `curves` by host use the common time axis. Raises RailwrightError."""
     unlike = [host.host for host in found.stragglers]
     drawable = sorted((host for host in found.hosts if curves.get(host.host)), key=lambda host: host.host not in unlike)
-    shown = drawable[:_MOST_HOSTS]
+    shown = drawable[:_MAX_HOSTS]
     verdict = (
         f"{format_count(len(unlike), 'straggler')}: {', '.join(dict.fromkeys(unlike))}" if unlike else "no straggler"
     )
@@ -60,7 +60,7 @@ def _figure(shown: Sequence[SeenHost], curves: Mapping[str, Sequence[Curve]], ti
             "xanchor": "left", "yanchor": "bottom",
         })  # fmt: skip
         estimates = host.watched.estimates if host.watched is not None else ()
-        begins = estimates[0].begins_s[:_MOST_MARKS] if estimates else ()
+        begins = estimates[0].begins_s[:_MAX_MARKS] if estimates else ()
         begins_s = (begin_s + (host.begins_s or 0.0) for begin_s in begins)
         layout["shapes"] += marks(begins_s, middle - room * _TRAFFIC_PART, top)
         traces += [trace(curve, _axis("y", axes[curve.role])) for curve in curves[host.host]]

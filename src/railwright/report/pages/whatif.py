@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from railwright.expected.designs import Design, Question, find_front, find_price, speed
+from railwright.expected.designs import Design, Question, busbw_limit, find_front, find_price
 from railwright.report.pages.offline_page import Figure, plotly_text, render_page
 from railwright.report.pictures import axes
 from railwright.report.text import collectives as collective_text
@@ -54,14 +54,14 @@ def _picture(designs: Sequence[Design], labels: Sequence[str], place: int) -> Fi
     """Draw limit against cost: designs on the Pareto front are filled and joined, the others are open."""
     best = find_front(designs, place)
     marks = [
-        _Mark(design, label, find_price(design), speed(design, place), design in best)
+        _Mark(design, label, find_price(design), busbw_limit(design, place), design in best)
         for design, label in zip(designs, labels, strict=True)
     ]
     marks.sort(key=lambda mark: not mark.is_best)
     sides = _sides(marks)
     front_line = {
         "type": "scatter", "mode": "lines", "showlegend": False, "hoverinfo": "skip",
-        "x": [find_price(design) for design in best], "y": [speed(design, place) for design in best],
+        "x": [find_price(design) for design in best], "y": [busbw_limit(design, place) for design in best],
         "line": {"color": _FIRST, "width": 1.5, "dash": "dot", "shape": "hv"},
     }  # fmt: skip
     kinds = ((True, "Pareto", "circle", _FIRST), (False, "beaten", "diamond-open", _INK))

@@ -10,7 +10,7 @@ from railwright.limits.limit import Quantity
 from railwright.report.text import wording
 
 _SIZE_TICKS = 6
-_MOST_DECADES = 12
+_MAX_DECADES = 12
 _SMALLEST, _LARGEST = 1e-300, 1e300
 """The bounds of an axis: between them, a margin and the next power of ten are still finite."""
 _ROOM_FOR_BAND = 3.0
@@ -54,7 +54,10 @@ def curve_layout(
 
 
 def dot_layout(quantity: Quantity, values: Sequence[float], labels: Collection[str]) -> dict[str, Any]:
-    """Build the frame of a row of marks for each label (lines separated by <br>), from zero on, the first on top."""
+    """Build the frame of a row of marks for each label, the first on top; values start at 0.
+
+    Lines of a label are separated by <br>.
+    """
     rows, most_lines = len(labels), max(label.count("<br>") + 1 for label in labels)
     high = _drawable(max(values))
     names = {"automargin": True, "type": "category", "showgrid": False, "range": [rows - 0.4, -0.6]}
@@ -78,9 +81,12 @@ def _size_ticks(sizes: Sequence[float]) -> dict[str, Any]:
 
 
 def _logarithmic_ticks(low: float, high: float) -> list[float]:
-    """Return ticks at 1, 2 and 5 of each power of ten, or only at 1, or at every n-th power if there are many."""
+    """Return ticks at 1, 2 and 5 times each power of ten.
+
+    If the ends differ by a factor of 200 or more, only the powers have ticks; of many powers, only every n-th.
+    """
     decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-    decades = decades[:: max(1, len(decades) // _MOST_DECADES)]
+    decades = decades[:: max(1, len(decades) // _MAX_DECADES)]
     steps = (1, 2, 5) if high / low < 200 else (1,)
     ticks = [step * 10.0**decade for decade in decades for step in steps]
     return [tick for tick in ticks if low / 3 <= tick <= high * 3]

@@ -5,7 +5,7 @@ figure serves the light and the dark page. Each style has the same meaning in al
 
     thick line    median of the launches      band      spread of the samples
     small marks   each launch's median        dashed    the limit
-                                              dotted    the nearer end of the expected band
+                                              dotted    the end of the expected band beyond which a value is slow
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 def figures(points: Iterable[Judged]) -> tuple[Figure, ...]:
     """Build a figure for every benchmark and quantity that has a measured point, with at most six curves each."""
     # A logarithmic axis has no place for other points. The table of paths has them, with their verdicts.
-    drawn = (point for point in points if _positive(point.value))
+    drawn = (point for point in points if _drawable_value(point.value))
     made: list[Figure] = []
     for (benchmark, quantity), group in group_by_key(drawn, lambda point: (point.benchmark, point.quantity)):
         series = list(group_by_key(group, _path_and_varied))
@@ -71,7 +71,7 @@ def _path_and_varied(point: Judged) -> tuple[str, str]:
     return point.path, wording.parameter_words(point.parameters, without=("size_bytes",))
 
 
-def _positive(value: float | None) -> float:
+def _drawable_value(value: float | None) -> float:
     """Return the value if it can be drawn, else 0."""
     return value if value is not None and math.isfinite(value) and value > 0 else 0.0
 
@@ -79,7 +79,7 @@ def _positive(value: float | None) -> float:
 def _size(point: Judged) -> float:
     """Return the point's size in bytes; 0 if it has none that can be drawn."""
     size = point.parameters.get("size_bytes")
-    return _positive(float(size)) if isinstance(size, int | float) and not isinstance(size, bool) else 0.0
+    return _drawable_value(float(size)) if isinstance(size, int | float) and not isinstance(size, bool) else 0.0
 
 
 def _figure(title: str, quantity: Quantity, curves: Sequence[Series]) -> Figure:
@@ -182,11 +182,11 @@ def _limit_value(point: Judged) -> float:
     """Return the limit to draw, else 0: a limit that bounds nothing would stretch the axis by decades."""
     if not isinstance(point.limit, Limit) or decides_nothing(point.limit, point.expected):
         return 0.0
-    return _positive(point.limit.value)
+    return _drawable_value(point.limit.value)
 
 
 def _pairs_by_size(curve: Series, value: Callable[[Judged], float | None]) -> tuple[tuple[float, float], ...]:
-    pairs = ((_size(point), _positive(value(point))) for point in curve.points)
+    pairs = ((_size(point), _drawable_value(value(point))) for point in curve.points)
     return tuple((size, found) for size, found in pairs if size and found)
 
 
@@ -204,7 +204,7 @@ def _median_trace(curve: Series) -> Trace:
 
 def _launch_trace(curve: Series) -> Trace:
     pairs = [(_size(point), launch.median) for point in curve.points for launch in point.launches]
-    shown = [(size, median) for size, median in pairs if size and _positive(median)]
+    shown = [(size, median) for size, median in pairs if size and _drawable_value(median)]
     return {
         "type": "scatter", "mode": "markers", "legendgroup": f"series-{curve.number}", "showlegend": False,
         "hoverinfo": "skip",
@@ -216,7 +216,7 @@ def _launch_trace(curve: Series) -> Trace:
 def _band_trace(curve: Series) -> Trace:
     """Draw a closed outline: along the low ends by size, and back along the high ends."""
     rows = [(_size(point), *_band(point)) for point in curve.points]
-    shown = [(size, low, high) for size, low, high in rows if size and _positive(low) and _positive(high)]
+    shown = [(size, low, high) for size, low, high in rows if size and _drawable_value(low) and _drawable_value(high)]
     return {
         "type": "scatter", "mode": "lines", "legendgroup": f"series-{curve.number}", "showlegend": False,
         "hoverinfo": "skip",
@@ -248,7 +248,9 @@ def _dot_traces(curves: Sequence[Series]) -> list[Trace]:
     traces: list[Trace] = []
     for curve in curves:
         colour, label = curve.colour, _label(curve)
-        launches = [launch.median for point in curve.points for launch in point.launches if _positive(launch.median)]
+        launches = [
+            launch.median for point in curve.points for launch in point.launches if _drawable_value(launch.median)
+        ]
         medians = _dots([point.value for point in curve.points], label, colour, _SYMBOLS[curve.number - 1], 11)
         traces += [
             _dots(launches, label, colour, "line-ns-open", 14),
@@ -279,8 +281,8 @@ def _label(curve: Series) -> str:
 
 
 def _curve_layout(quantity: Quantity, points: Sequence[Judged]) -> dict[str, Any]:
-    edges = filter(None, (_positive(slow_edge(point)) for point in points))
-    bands = filter(None, (_positive(end) for point in points for end in _band(point)))
+    edges = filter(None, (_drawable_value(slow_edge(point)) for point in points))
+    bands = filter(None, (_drawable_value(end) for point in points for end in _band(point)))
     sizes = sorted(set(filter(None, map(_size, points))))
     return axes.curve_layout(quantity, sizes, [*_shown_values(points), *edges], [*bands])
 
@@ -289,4 +291,4 @@ def _shown_values(points: Sequence[Judged]) -> list[float]:
     """List the values that a figure must show: medians, launches and limits."""
     values = [value for point in points for value in (point.value, _limit_value(point))]
     values += [launch.median for point in points for launch in point.launches]
-    return [*filter(None, map(_positive, values))]
+    return [*filter(None, map(_drawable_value, values))]

@@ -1,4 +1,4 @@
-"""The two pictures of a search: the fabric with its suspects, and the matrix of pairs."""
+"""The pictures of a search: the fabric with its suspects, and the matrices of rates and of round trips."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from railwright.units import format_duration
 
 _ROW = 58.0
 _BOX_HEIGHT = 16.0
-_MOST_ACROSS = 40
+_MAX_ACROSS = 40
 _LETTER = 5.6
-_STEPS = ((0.9, "m0"), (0.75, "m1"), (0.5, "m2"), (0.0, "m3"))
-"""Shades of the matrix, by the least share of the rate."""
+_SHADES = ((0.9, "m0"), (0.75, "m1"), (0.5, "m2"), (0.0, "m3"))
+"""Shades of the matrix, by the minimum share of the rate."""
 _NAMES = 62.0
 _DIGITS_UP_TO = 16
 _TOP = 32.0
@@ -29,7 +29,7 @@ def fabric_svg(found: Located) -> str:
     """Draw the levels from the top switches down to the ports; suspects are heavy and carry their verdict."""
     there, sheet = build_map(found), Sheet("locate")
     suspects = index_suspects(found.suspects)
-    shown = [_shown(level, suspects) for level in there.levels]
+    shown = [_select_nodes(level, suspects) for level in there.levels]
     places = {
         name: (MARGIN + (number + 0.5) * (WIDTH - 2 * MARGIN) / len(level), 20 + row * _ROW)
         for row, level in enumerate(reversed(shown))
@@ -60,12 +60,12 @@ def fabric_svg(found: Located) -> str:
     return sheet.document(f"{found.fabric}: the fabric and its suspects")
 
 
-def _shown(level: tuple[str, ...], suspects: dict[str, Suspect]) -> tuple[str, ...]:
+def _select_nodes(level: tuple[str, ...], suspects: dict[str, Suspect]) -> tuple[str, ...]:
     """Return the nodes of a level that fit, suspects first."""
-    if len(level) <= _MOST_ACROSS:
+    if len(level) <= _MAX_ACROSS:
         return level
-    wanted = [name for name in level if any(name in other.split("-") for other in suspects)][:_MOST_ACROSS]
-    rest = [name for name in level if name not in wanted][: _MOST_ACROSS - len(wanted)]
+    wanted = [name for name in level if any(name in other.split("-") for other in suspects)][:_MAX_ACROSS]
+    rest = [name for name in level if name not in wanted][: _MAX_ACROSS - len(wanted)]
     chosen = {*wanted, *rest}
     return tuple(name for name in level if name in chosen)
 
@@ -82,7 +82,7 @@ def _box(sheet: Sheet, name: str, place: tuple[float, float], room: float, suspe
 
 
 def _short(name: str) -> str:
-    """Return the number at the end of a host's or switch's name, which distinguishes it from its neighbours."""
+    """Return the number that ends a host's or switch's name and distinguishes it, or the name without one."""
     host = name.partition(":")[0]
     return host[len(host.rstrip("0123456789")) :] or host
 
@@ -135,10 +135,10 @@ def matrix_svg(found: Located) -> str:
         elif (ratio := matrix.cells[ends]) is None:
             grid.box(ends, "lost", "did not run", "\u00d7")
         else:
-            style = next((style for least, style in _STEPS if ratio >= least), _STEPS[-1][1])
+            style = next((style for minimum, style in _SHADES if ratio >= minimum), _SHADES[-1][1])
             grid.box(ends, style, f"{ratio:.0%}", f"{100 * ratio:.0f}")
     words = ("90 % or more", "75 to 90 %", "50 to 75 %", "less", "did not run", "not tested")
-    _key(grid.sheet, ("m0", "m1", "m2", "m3", "lost", "none"), words)
+    _draw_legend(grid.sheet, ("m0", "m1", "m2", "m3", "lost", "none"), words)
     return grid.sheet.document(f"{found.fabric}: rates of pairs")
 
 
@@ -156,11 +156,11 @@ def times_svg(found: Located) -> str:
         style = "m3" if ends in times.late else _CLASSES[min(place, len(_CLASSES) - 1)]
         grid.box(ends, style, format_duration(seconds), f"{1e6 * seconds:.0f}")
     classes = [hop_words(hop_class.switches) for hop_class in found.latency.classes][: len(_CLASSES)]
-    _key(grid.sheet, (*_CLASSES[: len(classes)], "m3", "none"), (*classes, "late for its class", "not tested"))
+    _draw_legend(grid.sheet, (*_CLASSES[: len(classes)], "m3", "none"), (*classes, "late for its class", "not tested"))
     return grid.sheet.document(f"{found.fabric}: round trips of pairs")
 
 
-def _key(sheet: Sheet, styles: tuple[str, ...], words: tuple[str, ...]) -> None:
+def _draw_legend(sheet: Sheet, styles: tuple[str, ...], words: tuple[str, ...]) -> None:
     sheet.y += 8
     x = float(MARGIN)
     for style, text in zip(styles, words, strict=True):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from railwright.diagnosis.localise.records import Suspect
 from railwright.locate.search import Located
 
-MOST_ROWS = 64
+MAX_ROWS = 64
 """The limit on rows of the matrix; above it the ports of a leaf share a row."""
 
 
@@ -33,7 +33,7 @@ class FabricMap(NamedTuple):
 
 
 class RateMatrix(NamedTuple):
-    """The lowest share of the expected rate between each two ports; None if no flow ran."""
+    """The lowest share of the expected rate between each pair of ports or leaves; None if no flow ran."""
 
     names: tuple[str, ...]
     what: str
@@ -71,17 +71,17 @@ def natural_key(name: str) -> list[tuple[int, str]]:
 def build_matrix(found: Located, leaf_of: dict[str, str]) -> RateMatrix:
     """Build the matrix of ports, or of leaves if there are too many ports."""
     ports = sorted(leaf_of, key=natural_key)
-    by_leaf = len(ports) > MOST_ROWS
+    by_leaf = len(ports) > MAX_ROWS
     names = sorted(set(leaf_of.values()), key=natural_key) if by_leaf else ports
     cells: dict[tuple[str, str], float | None] = {}
     for pair in found.pairs:
         ends = (leaf_of[pair.source], leaf_of[pair.destination]) if by_leaf else (pair.source, pair.destination)
         cells[ends] = min((ratio for ratio in (cells.get(ends), pair.ratio) if ratio is not None), default=None)
-    return RateMatrix(tuple(names[:MOST_ROWS]), "leaf" if by_leaf else "port", cells)
+    return RateMatrix(tuple(names[:MAX_ROWS]), "leaf" if by_leaf else "port", cells)
 
 
 class RoundTrips(NamedTuple):
-    """The fastest round trip of each pair, with the number of its hop class, the nearest first."""
+    """The fastest round trip of each pair in seconds, and the index of its hop class; the nearest class is 0."""
 
     names: tuple[str, ...]
     cells: dict[tuple[str, str], tuple[float, int]]
@@ -92,7 +92,7 @@ class RoundTrips(NamedTuple):
 def build_times(found: Located, leaf_of: dict[str, str]) -> RoundTrips:
     """Build the round trips of ports; empty if there are too many ports."""
     ports = sorted(leaf_of, key=natural_key)
-    if len(ports) > MOST_ROWS:
+    if len(ports) > MAX_ROWS:
         return RoundTrips((), {}, frozenset())
     classes = {entry.switches: number for number, entry in enumerate(found.latency.classes)}
     cells = {

@@ -2,8 +2,8 @@
 
 A CPU is a box as tall as the devices on it. So every link is a straight line on its own row and no labels overlap,
 with two devices or with forty. NVSwitches are a bar on the other side of their GPUs.
-A link is as thick as the highest rate measured over it. Its title names the paths, and it leads to the path that
-decided its colour (`judge_link`).
+The thickness of a link grows with the highest rate measured over it. Its title names the paths, and it links to the
+path that decided its colour (`judge_link`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _ORDER = {"memory": 0, "gpu": 1, "nic": 2, "drive": 3}
 _ROW, _BOX, _GAP = 34, 24, 12
 _CPU, _LEAF, _BAR, _WIRE, _SWITCH = 46, 84, 30, 106, 34
 _MARGIN = 10
-_SCALE, _LEAST = 1.35, 0.85
+_SCALE, _MIN_SCALE = 1.35, 0.85
 """The scale on a wide page, and the smallest scale, on a phone that scrolls."""
 _ABOVE = 1.05
 _MARKED: tuple[State, ...] = ("slow", "suspicious", "failed", "unknown")
 """The verdicts whose signs are drawn on links as well."""
-_TITLED = 8
+_MAX_TITLED = 8
 """The number of paths that a link's title names."""
-_MOST_LEAVES = 200
+_MAX_LEAVES = 200
 
 
 class _Leaf(NamedTuple):
@@ -77,7 +77,7 @@ class _Drawing:
         self.leaves = self._sorted_leaves()
         self._over: dict[str, list[Row]] = {}
         """The paths over each link, and those inside a device, by the id of the link or device."""
-        self._ways: dict[int, dict[str, bool]] = {}
+        self._directions: dict[int, dict[str, bool]] = {}
         """For each path, whether it crosses each link from the link's first end to the other."""
         for row in rows:
             for place in self._places(row):
@@ -95,7 +95,7 @@ class _Drawing:
         return _MARGIN + index * _ROW + before * _GAP
 
     def _sorted_leaves(self) -> list[_Leaf]:
-        found = [leaf for device in self._topology.of_kind(*_LEAVES)[:_MOST_LEAVES] if (leaf := self._leaf(device))]
+        found = [leaf for device in self._topology.of_kind(*_LEAVES)[:_MAX_LEAVES] if (leaf := self._leaf(device))]
         cpus = [cpu.id for cpu in self._cpus]
         switches: dict[str, int] = {}
         for leaf in found:
@@ -126,16 +126,16 @@ class _Drawing:
         path = self._graph.find(source, target) if source != target else None
         if path is not None:
             at = {device: place for place, device in enumerate(path.devices)}
-            self._ways[row.number] = {link.id: at.get(link.a, 0) < at.get(link.b, 0) for link in path.links}
+            self._directions[row.number] = {link.id: at.get(link.a, 0) < at.get(link.b, 0) for link in path.links}
         return tuple(link.id for link in path.links) if path is not None else (source,) if source == target else ()
 
-    def _same_way(self, first: Row, second: Row) -> bool:
-        ways, others = (self._ways.get(row.number, {}) for row in (first, second))
+    def _same_direction(self, first: Row, second: Row) -> bool:
+        ways, others = (self._directions.get(row.number, {}) for row in (first, second))
         return all(ways[link] == others[link] for link in ways.keys() & others.keys())
 
     def judge_links(self) -> tuple[LinkVerdict, ...]:
         """Judge each link, and each device that has paths inside."""
-        return tuple(judge_link(rows, self._same_way) for rows in self._over.values())
+        return tuple(judge_link(rows, self._same_direction) for rows in self._over.values())
 
     def document(self) -> str:
         """Return the whole element."""
@@ -144,14 +144,14 @@ class _Drawing:
         for leaf in self.leaves:
             self._draw_leaf(leaf)
         self._arcs()
-        has_bar = self._topology.of_kind(*_BARS) or self._direct()
+        has_bar = self._topology.of_kind(*_BARS) or self._direct_links()
         width = self._leaf_x + _LEAF + _MARGIN
         if has_bar or self._links_to("", *_NETWORK):
             width = self._bar_x + (_BAR + 8 if has_bar else 0) + _MARGIN
         height = self._top(len(self.leaves) - 1) + _BOX + _MARGIN
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="machine" viewBox="0 0 {width:g} {height:g}"'
-            f' width="{_SCALE * width:g}" style="min-width:{_LEAST * width:g}px" role="group"'
+            f' width="{_SCALE * width:g}" style="min-width:{_MIN_SCALE * width:g}px" role="group"'
             ' aria-label="the machine, its links coloured by verdict">'
         )
         return "\n".join([head, *self._parts, *self._front, "</svg>"])
@@ -181,7 +181,7 @@ class _Drawing:
         return [link for link in self._topology.links
                 if {link.a, link.b} & ends and (not device_id or device_id in (link.a, link.b))]  # fmt: skip
 
-    def _direct(self) -> list[Link]:
+    def _direct_links(self) -> list[Link]:
         """Return the links between two GPUs without a switch."""
         gpus = {gpu.id for gpu in self._topology.of_kind("gpu")} & self._y.keys()
         return [
@@ -225,7 +225,7 @@ class _Drawing:
             self._box(_MARGIN, top, _CPU, bottom - top, name, self._over.get(name, []), "cpu")
 
     def _arcs(self) -> None:
-        for link in self._direct():
+        for link in self._direct_links():
             upper, lower = sorted((self._middle(link.a), self._middle(link.b)))
             x, bulge = self._leaf_x + _LEAF, min(_WIRE, 20 + (lower - upper) / 3)
             self._stroke(f"M{x:g} {upper:g}C{x + bulge:g} {upper:g} {x + bulge:g} {lower:g} {x:g} {lower:g}", (link,),
@@ -237,8 +237,8 @@ class _Drawing:
         words = " of ".join(filter(None, (_number(rate), format_bandwidth(limit) if limit else "")))
         if rate and not limit:
             words = format_bandwidth(rate)
-        self._stroke(f"M{left:g} {y:g}H{right:g}", links, _ends(links))
-        state = judge_link(self._rows(links), self._same_way).state
+        self._stroke(f"M{left:g} {y:g}H{right:g}", links, _format_ends(links))
+        state = judge_link(self._rows(links), self._same_direction).state
         if state in _MARKED:  # colour must not be the only sign
             mark = f'<text x="{(left + right) / 2:g}" y="{y + 4.5:g}" class="mark {state}" aria-hidden="true">'
             self._front.append(f"{mark}{wording.STATES[state].sign}</text>")
@@ -246,26 +246,26 @@ class _Drawing:
             self._front.append(f'<text x="{(left + right) / 2:g}" y="{y - 6:g}" class="rate">{escape(words)}</text>')
 
     def _stroke(self, steps: str, links: Sequence[Link], name: str) -> None:
-        verdict, limit = judge_link(self._rows(links), self._same_way), _limit(links)
+        verdict, limit = judge_link(self._rows(links), self._same_direction), _limit(links)
         width = _thickness(self._rate(links))
         lines = [f"{name}: limit {format_bandwidth(limit)}" if limit else f"{name}: no limit is known"]
-        self._parts.append(_linked(
+        self._parts.append(_link_shape(
             f'<path d="{steps}" class="wire {verdict.state or "none"}" stroke-width="{width:.1f}"/>'
             f'<path d="{steps}" class="grip"/>', verdict, lines))  # fmt: skip
 
     def _box(self, x: float, y: float, width: float, height: float, name: str, rows: list[Row], style: str) -> None:
-        verdict = judge_link(rows, self._same_way)
+        verdict = judge_link(rows, self._same_direction)
         state = verdict.state
         sign = f"{wording.STATES[state].sign} " if state else ""
         shown = wording.escape(name)
         room = 13 if style == "leaf" else 7
         shown = shown if len(shown) <= room else f"{shown[: room - 1]}\u2026"
-        self._front.append(_linked(
+        self._front.append(_link_shape(
             _rect(x, y, width, height, f"{style} {state or 'none'}")
             + f'<text x="{x + width / 2:g}" y="{y + height / 2 + 4:g}" class="name">{escape(sign + shown)}</text>',
-            verdict, [self._about(name)]))  # fmt: skip
+            verdict, [self._describe(name)]))  # fmt: skip
 
-    def _about(self, name: str) -> str:
+    def _describe(self, name: str) -> str:
         device = self._topology.device(name)
         return ", ".join(filter(None, (name, device.name if device else "")))
 
@@ -279,25 +279,25 @@ class _Drawing:
         Rates that may exceed the links, like an algbw or the sum of both directions, are ignored.
         """
         heads = [row.head for row in self._rows(links) if row.judged.quantity == "bandwidth_bytes_per_s"]
-        most = _ABOVE * _limit(links) or math.inf
+        ceiling = _ABOVE * _limit(links) or math.inf
         one_way = (
             head
             for head in heads
             if head is not None
             and head.parameters.get("direction") != "both"
-            and (not isinstance(head.limit, Limit) or head.limit.value <= most)
+            and (not isinstance(head.limit, Limit) or head.limit.value <= ceiling)
         )
         return max((head.value for head in one_way if head.value), default=0.0)
 
 
 def _limit(links: Iterable[Link]) -> float:
-    """Return the limit of the narrowest link of a chain in bytes/s; 0 if it is unknown."""
+    """Return the lowest known limit of the links of a chain in bytes/s; 0 if none is known."""
     found = [link_limit(link) for link in links]
     return min((limit.value for limit in found if isinstance(limit, Limit)), default=0.0)
 
 
 def _thickness(rate: float) -> float:
-    """Return a line's width for the magnitude of its rate: 1.5 without a rate, 5 for 55 GB/s, 7 for 400 GB/s."""
+    """Return a line's width for the magnitude of its rate: 1.5 without a rate, 5.0 for 55 GB/s, 6.7 for 400 GB/s."""
     return 1.5 + 2.0 * math.log10(1 + max(rate, 0.0) / 1e9) if math.isfinite(rate) else 1.5
 
 
@@ -305,16 +305,16 @@ def _number(rate: float) -> str:
     return format_bandwidth(rate).partition(" ")[0] if rate else ""
 
 
-def _ends(links: Sequence[Link]) -> str:
+def _format_ends(links: Sequence[Link]) -> str:
     return f"{links[0].a} to {links[-1].b}" if links else ""
 
 
-def _linked(shape: str, verdict: LinkVerdict, head: list[str]) -> str:
+def _link_shape(shape: str, verdict: LinkVerdict, head: list[str]) -> str:
     """Wrap a shape in its title and a link to the first of its paths."""
     lines, ordered = [*head, *([verdict.words] if verdict.words else [])], verdict.rows
-    lines += [_title(row) for row in ordered[:_TITLED]]
-    if len(ordered) > _TITLED:
-        lines.append(f"and {len(ordered) - _TITLED} more")
+    lines += [_title(row) for row in ordered[:_MAX_TITLED]]
+    if len(ordered) > _MAX_TITLED:
+        lines.append(f"and {len(ordered) - _MAX_TITLED} more")
     title = f"<title>{escape(wording.escape(' | '.join(lines)).replace(' | ', chr(10)))}</title>"
     if not ordered:
         return f"<g>{title}{shape}</g>"

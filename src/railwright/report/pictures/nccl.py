@@ -14,6 +14,7 @@ from railwright.report.text.topology_words import Tree, clean
 from railwright.results.readers.nccl_log.model import Connection, NcclLog
 from railwright.results.readers.nccl_log.summary import Hop, Shape, shapes
 from railwright.topology.devices import Topology
+from railwright.units import format_count
 
 _LANES = 26
 """The width of the column at the right, where rings run between hosts."""
@@ -28,7 +29,10 @@ _DASHES = ("", "7 3", "2 3", "10 3 2 3", "5 5", "1 4")
 
 
 class _Group(NamedTuple):
-    """Devices under one PCIe switch (or one root port): `name` is the switch."""
+    """The GPUs and NICs below a PCIe switch, or below a CPU without one, whose id is `name`.
+
+    `name` is empty for devices that are not in the topology.
+    """
 
     name: str
     gpus: tuple[str, ...]
@@ -61,7 +65,8 @@ def draw(log: NcclLog, topology: Topology | None) -> str:
     sheet.y = 24
     _Rings(sheet, log, topology, found[:_MAX_SHAPES]).draw()
     if len(found) > _MAX_SHAPES:
-        sheet.note(f"{len(found) - _MAX_SHAPES} more different rings are not drawn")
+        more = len(found) - _MAX_SHAPES
+        sheet.note(f"{format_count(more, 'more distinct ring')} {'is' if more == 1 else 'are'} not drawn")
     return sheet.document(f"NCCL rings of {main.size} ranks")
 
 
@@ -71,8 +76,8 @@ class _Rings:
     def __init__(self, sheet: Sheet, log: NcclLog, topology: Topology | None, found: tuple[Shape, ...]) -> None:
         self._sheet = sheet
         self._main = log.main
-        self._found = found
-        self._ways = ConnectionPaths(log, log.main, topology)
+        self._shapes = found
+        self._paths = ConnectionPaths(log, log.main, topology)
         self._host_of = {rank.rank: rank.host for rank in log.main.ranks}
         self._groups = _groups(topology) if topology is not None else ()
         self._spots: dict[tuple[str, str], _Spot] = {}
@@ -83,13 +88,13 @@ class _Rings:
         hosts = self._main.hosts or ("",)
         for host in hosts[:_MAX_HOSTS]:
             self._draw_host(host)
-        for place, shape in enumerate(self._found):
+        for place, shape in enumerate(self._shapes):
             for hop in shape.hops:
                 self._draw_hop(place, hop)
         if len(hosts) > _MAX_HOSTS:
             self._sheet.note(f"{len(hosts) - _MAX_HOSTS} of {len(hosts)} hosts are not drawn")
         known = {rank: host for rank, host in self._host_of.items() if host}
-        for place, shape in enumerate(self._found):
+        for place, shape in enumerate(self._shapes):
             self._sheet.y += 15
             self._draw_line(place, f"M{MARGIN} {self._sheet.y - 4:g}h30")
             words = f"channels {channel_words(shape.channels)}: {order_words(shape.ring, known)}"
@@ -99,10 +104,10 @@ class _Rings:
         self._sheet.line(steps, f"ring r{place}", dash=_DASHES[place], behind=True)
 
     def _gpu(self, rank: int) -> str:
-        return (self._ways.gpu_id(rank) if self._groups else "") or f"rank {rank}"
+        return (self._paths.gpu_id(rank) if self._groups else "") or f"rank {rank}"
 
     def _nic(self, host: str, nic: int) -> str:
-        return (self._ways.nic_id(host, nic) if self._groups else "") or f"NIC {nic}"
+        return (self._paths.nic_id(host, nic) if self._groups else "") or f"NIC {nic}"
 
     def _draw_host(self, host: str) -> None:
         """Draw a panel with GPUs above and NICs below; a frame joins those of a PCIe switch."""
@@ -116,7 +121,7 @@ class _Rings:
         gpu_top = top + 16 + _ARC
         nic_top = gpu_top + _GPU_HEIGHT + _PCIE
         floor = self._floors[host] = nic_top + _NIC_HEIGHT + 8
-        sheet.y = floor + 3 * len(self._found) + 4
+        sheet.y = floor + 3 * len(self._shapes) + 4
         sheet.box(MARGIN / 2, top, WIDTH - MARGIN, sheet.y - top, "panel", behind=True)
         sheet.text(MARGIN, top + 12, host or "host not logged", "b", 50)
         x = float(MARGIN)
@@ -181,7 +186,7 @@ class _Rings:
 
     def _shift(self, place: int) -> float:
         """Return the offset of a ring's line from the middle of a box, which keeps rings apart."""
-        return (place - (len(self._found) - 1) / 2) * 2
+        return (place - (len(self._shapes) - 1) / 2) * 2
 
     def _draw_arc(self, place: int, start: _Spot, end: _Spot) -> None:
         """Draw an arc over the GPUs, higher for a longer distance and lower on the way back."""

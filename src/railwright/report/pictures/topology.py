@@ -51,7 +51,7 @@ def render_topology_svg(topology: Topology) -> str:
             sheet.y = 36.0
     for root in tree.roots:
         _draw_branch(sheet, tree, root)
-    for first, others, words in tree.links_beside(lambda link: (link.a, describe_link(link.protocol))):
+    for first, others, words in tree.group_sideways_links(lambda link: (link.a, describe_link(link.protocol))):
         sheet.note(f"{first} to {others}: {words}")
     sheet.y += 4
     if tree.detached:
@@ -73,7 +73,9 @@ def _draw_branch(sheet: Sheet, tree: Tree, root: Device) -> None:
         if depth > _MAX_DEPTH:
             continue
         x, middle = MARGIN + (depth - 1) * _INDENT + 5, sheet.y + 9
-        sheet.line(f"M{x:g} {wire_tops[depth - 1]:g}V{middle:g}h8", "wire broken" if _lost(link, device) else "wire")
+        sheet.line(
+            f"M{x:g} {wire_tops[depth - 1]:g}V{middle:g}h8", "wire broken" if _degradation(link, device) else "wire"
+        )
         _draw_device(sheet, tree, device, link, depth)
         wire_tops[depth] = sheet.y - 3
     sheet.box(MARGIN / 2, top, WIDTH - MARGIN, sheet.y - top + 2, "panel", behind=True)
@@ -86,7 +88,7 @@ def _draw_device(sheet: Sheet, tree: Tree, device: Device, link: Link | None, de
     flat = device.kind == "root_port"
     sheet.box(x, sheet.y + 4, 6, 6 if flat else 20, device.kind if device.kind in _COLOURED else "other")
     second = _second_line(tree, device)
-    lost = _lost(link, device) if link is not None else ""
+    lost = _degradation(link, device) if link is not None else ""
     sheet.text(x + 10, sheet.y + 12, device.id, "s" if flat else "b", 30)
     if link is not None:
         words = describe_link(link.protocol)
@@ -117,7 +119,7 @@ def _second_line(tree: Tree, device: Device) -> str:
     return ", ".join(filter(None, words))
 
 
-def _lost(link: Link, lower: Device) -> str:
+def _degradation(link: Link, lower: Device) -> str:
     lost = describe_degradation(link.protocol, lower)
     return "" if lost.endswith("an idle GPU lowers it") else lost
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from railwright.report.text.watch import rate_words
 from railwright.report.text.wording import escape
-from railwright.watch.now import BIN_S, Bins, longest_s
+from railwright.watch.now import BIN_S, Bins, longest_recording_s
 
 SPANS_S = (5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
 KEYS = "+ - zoom   < > move   f follow   q end"
 _BARS = " ▁▂▃▄▅▆▇█"
 _ROWS = 2
 _NAME_COLUMNS, _RATE_COLUMNS = 20, 24
-_LEAST_COLUMNS = 10
+_MIN_COLUMNS = 10
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class View:
     """None follows the newest sample."""
     first: int = 0
 
-    def after(self, key: str, now_s: float) -> View:
+    def apply_key(self, key: str, now_s: float) -> View:
         """Return the view after a key; an unknown key changes nothing."""
         span_s = SPANS_S[self.zoom]
         end_s = now_s if self.end_s is None else self.end_s
@@ -55,7 +55,7 @@ def picture_lines(
     `watched` pairs a host's name, or "" for this host, with its bins or the reason for their absence.
     Curves that do not fit are counted.
     """
-    now_s = longest_s(watched)
+    now_s = longest_recording_s(watched)
     end_s = now_s if view.end_s is None else min(view.end_s, now_s)
     begin_s = max(0.0, end_s - SPANS_S[view.zoom])
     stretch = f"{begin_s:.1f} to {end_s:.1f} s{'' if view.end_s is None else f' of {now_s:.1f} s, held'}"
@@ -64,7 +64,7 @@ def picture_lines(
     if now_s < 2 * BIN_S:
         yield "no sample yet"
         return
-    width = max(_LEAST_COLUMNS, columns - _NAME_COLUMNS - _RATE_COLUMNS - 1)
+    width = max(_MIN_COLUMNS, columns - _NAME_COLUMNS - _RATE_COLUMNS - 1)
     curves = [
         curve for name, curves_or_reason in watched for curve in _curves(name, curves_or_reason, begin_s, end_s, width)
     ]
@@ -85,18 +85,18 @@ def _curves(name: str, bins: Bins | str, begin_s: float, end_s: float, width: in
         rates = bins.rates((kind, unit), begin_s, max(begin_s + BIN_S, min(end_s, bins.seconds - BIN_S)), width)
         above, below = bars(rates)
         label = f"{name} {kind}".strip()
-        least, most = f" {rate_words(unit, rates[-1])}", f" of {rate_words(unit, max(rates))} at most"
+        newest, highest = f" {rate_words(unit, rates[-1])}", f" of {rate_words(unit, max(rates))} at most"
         yield [
-            f"{escape(label)[: _NAME_COLUMNS - 1]:{_NAME_COLUMNS}}{above}{least}",
-            f"{'':{_NAME_COLUMNS}}{below}{most}",
+            f"{escape(label)[: _NAME_COLUMNS - 1]:{_NAME_COLUMNS}}{above}{newest}",
+            f"{'':{_NAME_COLUMNS}}{below}{highest}",
         ]
 
 
 def bars(rates: Sequence[float]) -> tuple[str, str]:
     """Draw columns two characters high, in eighths of a character; a rate above zero is always visible."""
-    most = max(rates, default=0.0)
+    highest = max(rates, default=0.0)
     steps = _ROWS * (len(_BARS) - 1)
-    heights = [max(1, round(steps * rate / most)) if rate > 0 else 0 for rate in rates]
+    heights = [max(1, round(steps * rate / highest)) if rate > 0 else 0 for rate in rates]
     full = len(_BARS) - 1
     return "".join(_BARS[max(0, height - full)] for height in heights), "".join(
         _BARS[min(full, height)] for height in heights

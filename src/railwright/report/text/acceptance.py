@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from railwright.diagnosis.acceptance.lines import WORST_FIRST, LineState, Sheet, SheetLine, worst
+from railwright.diagnosis.acceptance.lines import WORST_FIRST, LineState, Sheet, SheetLine, worst_state
 from railwright.groups import group_by_key
 from railwright.report.text import wording
 from railwright.units import format_count
 
 SIGNS: dict[LineState, str] = {"met": wording.STATES["ok"].sign, "not met": wording.STATES["slow"].sign,
                               "not judged": wording.STATES["unknown"].sign}  # fmt: skip
-_MOST_TOLD = 4
+_MAX_BAD_LINES = 4
 _MEANING: dict[LineState, str] = {"met": "every line of the sheet is met", "not met": "a line of the sheet is not met",
                                  "not judged": "a line of the sheet could not be judged"}  # fmt: skip
 
@@ -22,7 +22,7 @@ def items(sheet: Sheet) -> list[tuple[str, LineState, list[SheetLine]]]:
     found = []
     for _, lines in group_by_key(sheet.lines, lambda line: (line.item, line.asked)):
         ordered = sorted(lines, key=lambda line: WORST_FIRST.index(line.state))
-        found.append((lines[0].asked, worst(line.state for line in lines), ordered))
+        found.append((lines[0].asked, worst_state(line.state for line in lines), ordered))
     return found
 
 
@@ -63,12 +63,12 @@ def text_lines(sheet: Sheet) -> Iterator[str]:
     for asked, state, lines in items(sheet):
         yield f"  {SIGNS[state]} {wording.escape(asked)}: {tally(lines) if len(lines) > 1 else lines[0].state}"
         bad = [line for line in lines if line.state != "met"]
-        for line in bad[:_MOST_TOLD]:
-            yield "      " + ": ".join(filter(None, (subject(line), _seen(line))))
-        if len(bad) > _MOST_TOLD:
-            yield f"      and {len(bad) - _MOST_TOLD} more"
+        for line in bad[:_MAX_BAD_LINES]:
+            yield "      " + ": ".join(filter(None, (subject(line), _value_and_reason(line))))
+        if len(bad) > _MAX_BAD_LINES:
+            yield f"      and {len(bad) - _MAX_BAD_LINES} more"
 
 
-def _seen(line: SheetLine) -> str:
+def _value_and_reason(line: SheetLine) -> str:
     value = "" if line.value is None else f"{quantity_words(line, line.value)}, "
     return f"{value}{wording.escape(line.why)}"

@@ -15,7 +15,7 @@ from railwright.report.text.locate import suspect_lines
 from railwright.results.statistics import quantile
 from railwright.units import format_bandwidth, format_count, format_duration
 
-_MOST_PAIRS = 12
+_MAX_PAIRS = 12
 
 
 class BetweenHostsResult(NamedTuple):
@@ -68,7 +68,7 @@ def format_pair(pair: PairJudged) -> str:
 
 
 def format_limits(found: BetweenHostsResult) -> list[str]:
-    """List the limits of the pairs, each reason once."""
+    """List the four most common limits of the pairs, each with its number of pairs."""
     reasons = Counter(
         f"{format_bandwidth(pair.limit)}: {pair.because}" if pair.limit else pair.because for pair in found.pairs
     )
@@ -113,10 +113,10 @@ def format_between_hosts(found: BetweenHostsResult) -> Iterator[str]:
     if found.said.suspects:
         yield from suspect_lines(found.said.suspects)
     notable = find_notable_pairs(found)
-    for pair in notable[:_MOST_PAIRS]:
+    for pair in notable[:_MAX_PAIRS]:
         yield f"  {format_pair(pair)}"
-    if len(notable) > _MOST_PAIRS:
-        yield f"  and {format_count(len(notable) - _MOST_PAIRS, 'pair')} more: --json prints all"
+    if len(notable) > _MAX_PAIRS:
+        yield f"  and {format_count(len(notable) - _MAX_PAIRS, 'pair')} more: --json prints all"
     for path in found.collectives.paths if found.collectives is not None else ():
         name, value, limit, state = format_collective(path)
         yield f"  {name:<44}  {value:>10}  of {limit:>10}  {wording.state_word(state)}"

@@ -160,6 +160,6 @@ def _interval_legend(points: Iterable[ComparedPoint]) -> str:
     sure = sorted(point.interval.confidence for point in points if point.interval and point.unit == "launches")
     if not sure:
         return "interval: from the samples of one launch, which says little about the next launch"
-    least, most = (f"{confidence * 100:.0f}" for confidence in (sure[0], sure[-1]))
-    range_words = least if least == most else f"{least} to {most}"
+    lowest, highest = (f"{confidence * 100:.0f}" for confidence in (sure[0], sure[-1]))
+    range_words = lowest if lowest == highest else f"{lowest} to {highest}"
     return f"interval: {range_words} % confidence interval of B/A, by the ranks of the launches"

@@ -14,7 +14,7 @@ from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.explain.hypotheses import Fitted
 from railwright.explain.table import Explained
-from railwright.explain.topology_matrix import SEEN
+from railwright.explain.topology_matrix import SOURCE
 from railwright.limits.limit import Limit, NoLimit
 from railwright.report.text import wording
 from railwright.report.text.collectives import labelled
@@ -24,10 +24,10 @@ from railwright.units import format_count, format_size
 
 _WIDEST_NAME, _WIDEST_NAME_WITH_ROOM = 38, 62
 _LONG_WORD = 20
-_BESIDE_NAME = 44
-"""The columns that a table needs at least, besides the name."""
+_COLUMNS_WITHOUT_NAME = 44
+"""The minimum width of a row in characters, without the name."""
 _WIDEST_SHOWN = 23
-_MOST_SEEN = 3
+_MAX_SETTINGS = 3
 _OPEN_BAND = "{} and up"
 _CLEARLY = 1.1
 """A fault is named as the cause only if the healthy machine is farther from the table by this factor.
@@ -71,7 +71,7 @@ def _title(found: Explained) -> str:
 
 
 def _format_limits(found: Explained) -> Iterator[str]:
-    """Yield band, limit and source of the table's headline row."""
+    """Yield band, limit and source of the table's headline row, or its measured value if it has no limit."""
     row = found.rows[found.headline] if found.headline is not None else None
     if row is None:
         return
@@ -90,15 +90,15 @@ def _format_limits(found: Explained) -> Iterator[str]:
 
 
 def _cause(found: Explained) -> Iterator[str]:
-    """Yield the cause: a setting seen in the run, else the fault with the nearest curve."""
+    """Yield cause and next step: settings seen in the run, else findings in the table, else the nearest fault."""
     if found.verdict.state not in ("slow", "unknown"):
         return
     seen = [finding for finding in found.findings if finding.certainty == "seen" and _is_setting(finding)]
     if seen:
-        yield from labelled("seen", "; ".join(f"{finding.fault}: {finding.says}" for finding in seen[:_MOST_SEEN]))
-        yield from labelled("next", "; ".join(dict.fromkeys(finding.remedy for finding in seen[:_MOST_SEEN])))
+        yield from labelled("seen", "; ".join(f"{finding.fault}: {finding.says}" for finding in seen[:_MAX_SETTINGS]))
+        yield from labelled("next", "; ".join(dict.fromkeys(finding.remedy for finding in seen[:_MAX_SETTINGS])))
     elif shown := [
-        finding for finding in found.findings if any(seen.claim in ("curve", SEEN) for seen in finding.evidence)
+        finding for finding in found.findings if any(seen.claim in ("curve", SOURCE) for seen in finding.evidence)
     ]:
         yield from labelled("perhaps", "; ".join(f"{finding.fault}: {finding.says}" for finding in shown))
         yield from labelled("next", "; ".join(finding.remedy for finding in shown))
@@ -146,7 +146,7 @@ def _table(found: Explained) -> Iterator[str]:
 
 
 def _room(name: int, columns: Sequence[int]) -> list[int]:
-    """Return the widths of the columns that fit; a narrow terminal sets them to 0 from the first on."""
+    """Return the widths of the columns; a narrow terminal drops the first ones, which get width 0."""
     left = list(columns)
     for place in range(len(left)):
         if 2 + name + 14 + 3 + 11 + sum(left) > text_width():
@@ -165,7 +165,7 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
     if not varied and all("size_bytes" not in row.parameters for row in rows):
         varied = [key for key in values if key in ("n", "nb", "p", "q")]
     quantities = len({row.quantity for row in rows}) > 1
-    most = max(_WIDEST_NAME, min(_WIDEST_NAME_WITH_ROOM, text_width() - _BESIDE_NAME))
+    max_width = max(_WIDEST_NAME, min(_WIDEST_NAME_WITH_ROOM, text_width() - _COLUMNS_WITHOUT_NAME))
     names = []
     for row in rows:
         size = find_size(row.parameters)
@@ -173,12 +173,12 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
         pairs = ((key, row.parameters[key]) for key in varied if key in row.parameters)
         words += [value.replace("_", " ") if isinstance(value, str) else f"{key}={value}" for key, value in pairs]
         words += [row.quantity.partition("_")[0]] if quantities else []
-        names.append(wording.escape(" ".join(words))[:most].rstrip())
+        names.append(wording.escape(" ".join(words))[:max_width].rstrip())
     return names
 
 
 def _hypotheses(fitted: tuple[Fitted, ...]) -> Iterator[str]:
-    """Yield the hypotheses by distance; consecutive ones share the command that tells them apart."""
+    """Yield the hypotheses by distance. A command that tells several apart follows the last of them."""
     if not fitted:
         return
     yield ""

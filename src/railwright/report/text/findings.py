@@ -24,18 +24,18 @@ def finding_lines(finding: Finding) -> Iterator[str]:
         yield f"  remedy  {finding.remedy}"
 
 
-_MOST_SLOWED = 5
-_MOST_PATHS = 4
+_MAX_SLOWED = 5
+_MAX_PATHS = 4
 
 
 def slowed_lines(slows: Sequence[Slowed]) -> Iterator[str]:
     """Yield the paths that lose most, with their limits with and without the fault."""
-    for loss in slows[:_MOST_SLOWED]:
-        names = wording.join_first(loss.what, _MOST_PATHS)
+    for loss in slows[:_MAX_SLOWED]:
+        names = wording.join_first(loss.what, _MAX_PATHS)
         now, best = (format_bandwidth(rate) for rate in (loss.with_fault_bytes_per_s, loss.without_bytes_per_s))
         yield f"limit   {wording.escape(names)}: {now}, without this fault {best}"
-    if len(slows) > _MOST_SLOWED:
-        yield f"limit   and {len(slows) - _MOST_SLOWED} other losses: --json prints all"
+    if len(slows) > _MAX_SLOWED:
+        yield f"limit   and {len(slows) - _MAX_SLOWED} other losses: --json prints all"
 
 
 _ANSWER_WORDS = {True: "yes", False: "no", None: "not known"}

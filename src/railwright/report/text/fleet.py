@@ -11,10 +11,10 @@ from railwright.report.text import wording
 from railwright.topology.gpus import format_runs
 from railwright.units import format_count
 
-_MOST_FAULTS = 12
-_MOST_BLIND = 4
-_MOST_GROUPS = 10
-_MOST_UNREAD = 4
+_MAX_FAULTS = 12
+_MAX_BLIND = 4
+_MAX_GROUPS = 10
+_MAX_UNREAD = 4
 _THINGS_A_GROUP = 3
 _LONGEST_LINE = 150
 _LONGEST_VALUE = 48
@@ -31,24 +31,24 @@ def render_fleet(fleet: Fleet, faults: Sequence[FleetFault], found: Sequence[Dif
         f"audit of {format_count(fleet.hosts, 'host')}: {format_count(len(wrong), 'fault')} found,"
         f" {format_count(len(found), 'difference')}, {format_count(len(odd), 'host')} unlike most{unread}"
     )
-    yield from _section("could not be read:", (f"{host}: {why}" for host, why in fleet.unread.items()), _MOST_UNREAD)
-    yield from _section("found:", (_fault(item, fleet.hosts) for item in wrong), _MOST_FAULTS)
-    yield from _section("unlike most hosts:", _groups(found), _MOST_GROUPS)
-    yield from _section("no value shared by most hosts:", _split(found), _MOST_GROUPS)
-    yield from _section("not reported by some hosts:", _unsaid(found), _MOST_BLIND)
-    yield from _section("could not be checked:", (_fault(item, fleet.hosts) for item in blind), _MOST_BLIND)
+    yield from _section("could not be read:", (f"{host}: {why}" for host, why in fleet.unread.items()), _MAX_UNREAD)
+    yield from _section("found:", (_fault(item, fleet.hosts) for item in wrong), _MAX_FAULTS)
+    yield from _section("unlike most hosts:", _groups(found), _MAX_GROUPS)
+    yield from _section("no value shared by most hosts:", _split_values(found), _MAX_GROUPS)
+    yield from _section("not reported by some hosts:", _missing_values(found), _MAX_BLIND)
+    yield from _section("could not be checked:", (_fault(item, fleet.hosts) for item in blind), _MAX_BLIND)
 
 
-def _section(title: str, lines: Iterator[str], most: int) -> Iterator[str]:
+def _section(title: str, lines: Iterator[str], limit: int) -> Iterator[str]:
     shown = list(lines)
     if not shown:
         return
     yield ""
     yield title
-    for line in shown[:most]:
+    for line in shown[:limit]:
         yield "  " + _cut(line, _LONGEST_LINE)
-    if len(shown) > most:
-        yield f"  and {len(shown) - most} more: --json prints all"
+    if len(shown) > limit:
+        yield f"  and {len(shown) - limit} more: --json prints all"
 
 
 def _fault(fault: FleetFault, hosts: int) -> str:
@@ -57,7 +57,7 @@ def _fault(fault: FleetFault, hosts: int) -> str:
 
 
 def _groups(found: Sequence[Difference]) -> Iterator[str]:
-    """Yield the groups of hosts that differ in the same things, with the first of these things."""
+    """Yield the groups of hosts that share their differences, each with its first three differences."""
     things: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for difference in found:
         for odd in difference.odd if difference.usual else ():
@@ -69,7 +69,7 @@ def _groups(found: Sequence[Difference]) -> Iterator[str]:
         yield f"{_hosts(hosts)}: {'; '.join(differences[:_THINGS_A_GROUP])}{rest}"
 
 
-def _split(found: Sequence[Difference]) -> Iterator[str]:
+def _split_values(found: Sequence[Difference]) -> Iterator[str]:
     for difference in found:
         if not difference.usual and difference.odd:
             values = [f"{_cut(odd.value, _LONGEST_VALUE)} on {len(odd.hosts)}" for odd in reversed(difference.odd[-4:])]
@@ -77,7 +77,7 @@ def _split(found: Sequence[Difference]) -> Iterator[str]:
             yield f"{difference.what}: {', '.join(values)}{more}"
 
 
-def _unsaid(found: Sequence[Difference]) -> Iterator[str]:
+def _missing_values(found: Sequence[Difference]) -> Iterator[str]:
     """Yield the missing values grouped by hosts, because a silent host lacks many values at once."""
     for hosts, differences in group_by_key(
         (difference for difference in found if difference.unsaid), lambda difference: difference.unsaid
@@ -97,6 +97,6 @@ def _hosts(names: Sequence[str], total: int = 0) -> str:
     return f"{len(names)} hosts ({cut} ...)"
 
 
-def _cut(text: str, most: int) -> str:
+def _cut(text: str, limit: int) -> str:
     shown = wording.escape(text)
-    return shown if len(shown) <= most else f"{shown[: most - 4]} ..."
+    return shown if len(shown) <= limit else f"{shown[: limit - 4]} ..."

@@ -22,7 +22,7 @@ def describe_lag(cell: Cell, column: Column) -> str:
 
 
 def describe_host(host: HostSeen, table: HostTable) -> str:
-    """Describe a host by its trouble, or by the path at which it is furthest behind."""
+    """Describe a host by its trouble, by the path at which it is furthest behind, or by its first notable verdict."""
     if host.trouble:
         return host.trouble
     notable = host.behind or host.telling

@@ -11,7 +11,7 @@ from railwright.report.text.between_hosts import BetweenHostsResult, format_betw
 from railwright.report.text.host_words import describe_host, summarize
 from railwright.units import format_count
 
-_MOST_HOSTS = 24
+_MAX_HOSTS = 24
 
 
 def lines(table: HostTable, *, compared: bool, between: BetweenHostsResult | None = None) -> Iterator[str]:
@@ -20,10 +20,10 @@ def lines(table: HostTable, *, compared: bool, between: BetweenHostsResult | Non
     if not compared:
         yield "The hosts share CPUs, so they are not compared with each other."
     notable = [host for host in table.hosts if host.is_outlier or host.telling]
-    for host in notable[:_MOST_HOSTS]:
+    for host in notable[:_MAX_HOSTS]:
         yield f"  {wording.escape(host.name)}  {wording.escape(describe_host(host, table))}"
-    if len(notable) > _MOST_HOSTS:
-        yield f"  and {format_count(len(notable) - _MOST_HOSTS, 'host')} more: --json prints all"
+    if len(notable) > _MAX_HOSTS:
+        yield f"  and {format_count(len(notable) - _MAX_HOSTS, 'host')} more: --json prints all"
     states = Counter(cell.state for host in table.hosts for cell in host.cells)
     paths = ", ".join(f"{number} {wording.state_word(state)}" for state, number in states.most_common())
     yield f"at most {format_count(len(table.columns), 'path')} on each host: {paths or 'none was measured'}"

@@ -21,7 +21,7 @@ PARTS = ("iteration", "compute", "exposed", "communication")
 
 _COMPUTE, _EXPOSED = "█", "░"
 _BAR_COLUMNS = 60
-_LEAST_BAR_COLUMNS = 10
+_MIN_BAR_COLUMNS = 10
 _NAME_COLUMNS = 26
 _PART_COLUMNS = 13
 _NUMBER_COLUMNS = 10
@@ -29,13 +29,13 @@ _STATISTICS = ("mean", "median", "min", "max", "std")
 _LAST_TO_GO = ("median", "mean", "max", "min", "std")
 """Priority of the statistics: a narrow terminal drops the last ones first."""
 
-_MOST = 1e18
+_MAX_PLAUSIBLE = 1e18
 """The largest plausible value in a file, in seconds or bytes/s; its square, for the deviation, is still finite."""
 
 _Key = tuple[str, str, str, str]
 
 
-class _Way(NamedTuple):
+class _Variant(NamedTuple):
     """A variant of a step, with the samples of all launches by part."""
 
     seconds: dict[str, list[float]]
@@ -48,59 +48,63 @@ class _Way(NamedTuple):
 
 
 def render_iterations(results: Iterable[Result], declarations: Declarations, width: int = 120) -> str:
-    """Render bars and table of all iterations that reduce gradients, `width` columns wide; empty without any."""
+    """Render bars and table of all iterations that reduce gradients, `width` columns wide; empty if there are none."""
     training = find_benchmarks(Collective, declarations, in_buckets=True)
-    ways: dict[_Key, _Way] = {}
+    variants: dict[_Key, _Variant] = {}
     for result in results:
         if result.benchmark in training:
-            _add(ways, result)
-    models = dict.fromkeys(key[0] for key in ways)
-    return "\n\n".join("\n".join(_model_lines(ways, model, width)) for model in models)
+            _add(variants, result)
+    models = dict.fromkeys(key[0] for key in variants)
+    return "\n\n".join("\n".join(_model_lines(variants, model, width)) for model in models)
 
 
-def _add(ways: dict[_Key, _Way], result: Result) -> None:
+def _add(variants: dict[_Key, _Variant], result: Result) -> None:
     model, dtype, buckets, overlap = (
         escape(str(result.parameters.get(name, ""))) for name in ("model", "dtype", "buckets", "overlap")
     )
-    way = ways.setdefault((model, dtype, buckets, overlap), _Way({}, [], [], result))
-    absurd = [sample for sample in result.samples if abs(sample) > _MOST]
+    variant = variants.setdefault((model, dtype, buckets, overlap), _Variant({}, [], [], result))
+    absurd = [sample for sample in result.samples if abs(sample) > _MAX_PLAUSIBLE]
     if result.outcome != "measured" or absurd:
         reason = f"{state_word(result.outcome)}: {escape(result.reason)}"
         if absurd:
             part = escape(str(result.parameters.get("part", "a step")))
             reason = f"left out: {absurd[0]:g} is not a plausible sample of {part}"
-        if reason not in way.reasons:
-            way.reasons.append(reason)
+        if reason not in variant.reasons:
+            variant.reasons.append(reason)
         return
     if result.quantity == "latency_s":
-        way.seconds.setdefault(str(result.parameters.get("part", "")), []).extend(result.samples)
+        variant.seconds.setdefault(str(result.parameters.get("part", "")), []).extend(result.samples)
     elif result.parameters.get("rate") == "busbw":
-        way.busbw.extend(result.samples)
+        variant.busbw.extend(result.samples)
 
 
-def _model_lines(ways: dict[_Key, _Way], model: str, width: int) -> Iterator[str]:
-    mine = {_name(key): way for key, way in ways.items() if key[0] == model}
+def _model_lines(variants: dict[_Key, _Variant], model: str, width: int) -> Iterator[str]:
+    mine = {_name(key): variant for key, variant in variants.items() if key[0] == model}
     yield _title(model, next(iter(mine.values())).one)
-    for name, way in mine.items():
-        for reason in way.reasons:
+    for name, variant in mine.items():
+        for reason in variant.reasons:
             yield f"  {' '.join((*name.split(), reason))}"
-    whole = {name: way for name, way in mine.items() if way.seconds.get("iteration") and way.seconds.get("compute")}
-    longest_s = max((statistics.fmean(way.seconds["iteration"]) for way in whole.values()), default=0.0)
+    whole = {
+        name: variant
+        for name, variant in mine.items()
+        if variant.seconds.get("iteration") and variant.seconds.get("compute")
+    }
+    longest_s = max((statistics.fmean(variant.seconds["iteration"]) for variant in whole.values()), default=0.0)
     # The columns left for the longest bar after its name and its time.
     room = width - (2 + _NAME_COLUMNS + _NUMBER_COLUMNS + 1)
-    column_s = longest_s / max(_LEAST_BAR_COLUMNS, min(_BAR_COLUMNS, room))
+    column_s = longest_s / max(_MIN_BAR_COLUMNS, min(_BAR_COLUMNS, room))
     if column_s <= 0:
         return
     yield f"  {_COMPUTE} compute   {_EXPOSED} exposed communication   a column is {format_duration(column_s)}"
     yield ""
-    for name, way in whole.items():
-        yield _bar(name, way, column_s)
+    for name, variant in whole.items():
+        yield _bar(name, variant, column_s)
     yield ""
     columns = _columns(width)
     heads = "".join(f"{head:>{_NUMBER_COLUMNS}}" for head in columns)
     yield f"  {'':{_NAME_COLUMNS}} {'':{_PART_COLUMNS}}{heads}"
-    for name, way in whole.items():
-        yield from _rows(name, way, columns, width)
+    for name, variant in whole.items():
+        yield from _rows(name, variant, columns, width)
 
 
 def _title(model: str, result: Result) -> str:
@@ -127,17 +131,17 @@ def _columns(width: int) -> tuple[str, ...]:
     return tuple(name for name in _STATISTICS if name in _LAST_TO_GO[: max(1, room)])
 
 
-def _bar(name: str, way: _Way, column_s: float) -> str:
-    iteration, compute = statistics.fmean(way.seconds["iteration"]), statistics.fmean(way.seconds["compute"])
+def _bar(name: str, variant: _Variant, column_s: float) -> str:
+    iteration, compute = statistics.fmean(variant.seconds["iteration"]), statistics.fmean(variant.seconds["compute"])
     columns = max(0, round(iteration / column_s))
     computing = max(0, round(min(compute / column_s, columns)))
     bar = _COMPUTE * computing + _EXPOSED * (columns - computing)
     return f"  {name:{_NAME_COLUMNS}}{format_duration(iteration):>{_NUMBER_COLUMNS}} {bar}"
 
 
-def _rows(name: str, way: _Way, columns: tuple[str, ...], width: int) -> Iterator[str]:
+def _rows(name: str, variant: _Variant, columns: tuple[str, ...], width: int) -> Iterator[str]:
     for part in PARTS:
-        samples = way.seconds.get(part)
+        samples = variant.seconds.get(part)
         if not samples:
             continue
         ordered = sorted(samples)
@@ -145,7 +149,7 @@ def _rows(name: str, way: _Way, columns: tuple[str, ...], width: int) -> Iterato
                                          statistics.pstdev(ordered)), strict=True))  # fmt: skip
         shown = "".join(f"{format_duration(numbers[head]):>{_NUMBER_COLUMNS}}" for head in columns)
         row = f"  {name if part == 'iteration' else '':{_NAME_COLUMNS}} {part:{_PART_COLUMNS}}{shown}"
-        note = _note(way) if part == "communication" else ""
+        note = _note(variant) if part == "communication" else ""
         if note and len(row) + 2 + len(note) > width:
             yield row
             yield f"  {'':{_NAME_COLUMNS}} {note}"
@@ -153,12 +157,12 @@ def _rows(name: str, way: _Way, columns: tuple[str, ...], width: int) -> Iterato
             yield f"{row}  {note}".rstrip()
 
 
-def _note(way: _Way) -> str:
+def _note(variant: _Variant) -> str:
     """Describe the communication: its rate, and the share of it that the compute phase hides."""
     words = []
-    if way.busbw:
-        words.append(f"busbw {format_bandwidth(quantile(sorted(way.busbw), 0.5))}")
-    alone, exposed = statistics.fmean(way.seconds["communication"]), way.seconds.get("exposed")
-    if exposed and alone > 0 and way.one.parameters.get("overlap") == "yes":
+    if variant.busbw:
+        words.append(f"busbw {format_bandwidth(quantile(sorted(variant.busbw), 0.5))}")
+    alone, exposed = statistics.fmean(variant.seconds["communication"]), variant.seconds.get("exposed")
+    if exposed and alone > 0 and variant.one.parameters.get("overlap") == "yes":
         words.append(f"{min(1.0, max(0.0, 1 - statistics.fmean(exposed) / alone)):.0%} hidden")
     return ", ".join(words)

@@ -15,7 +15,7 @@ from railwright.report.text.wording import escape
 from railwright.results.statistics import quantile
 from railwright.units import format_count, format_duration
 
-_MOST_LISTED = 20
+_MAX_LISTED = 20
 
 
 def simulated_lines(found: Simulated) -> Iterator[str]:
@@ -45,7 +45,7 @@ def suspect_lines(suspects: Iterable[Suspect]) -> Iterator[str]:
     listed = list(suspects)
     if not listed:
         yield "no suspects"
-    for suspect in listed[:_MOST_LISTED]:
+    for suspect in listed[:_MAX_LISTED]:
         words = f"{suspect_words(suspect)}, at {suspect.capacity:.0%}, confidence {suspect.confidence:.1%}"
         yield f"{suspect.verdict:<16}  {escape(words)}"
         yield f"{'':<16}  seen    {escape(suspect.evidence)}"
@@ -54,8 +54,8 @@ def suspect_lines(suspects: Iterable[Suspect]) -> Iterator[str]:
             yield f"{'':<16}  or      {others}: these paths do not distinguish them"
         yield f"{'':<16}  next    {escape(suspect.action)}"
         yield f"{'':<16}  verify  {escape(suspect.verify)}"
-    if len(listed) > _MOST_LISTED:
-        yield f"and {len(listed) - _MOST_LISTED} more: see --json"
+    if len(listed) > _MAX_LISTED:
+        yield f"and {len(listed) - _MAX_LISTED} more: see --json"
 
 
 def suspect_words(suspect: Suspect) -> str:
@@ -112,18 +112,18 @@ def cost_rows(found: Located) -> Iterator[tuple[str, str]]:
 def cabling_lines(found: CablingChecked) -> Iterator[str]:
     """Yield each difference from the plan with the next step, and the devices that were not checked."""
     yield f"{found.right} of {format_count(found.planned, 'planned cable')} are in the planned place"
-    for finding in found.findings[:_MOST_LISTED]:
+    for finding in found.findings[:_MAX_LISTED]:
         yield f"{finding.kind:<16}  {escape(finding.evidence)}"
         yield f"{'':<16}  next    {escape(finding.action)}"
-    if len(found.findings) > _MOST_LISTED:
-        yield f"and {len(found.findings) - _MOST_LISTED} more: see --json"
+    if len(found.findings) > _MAX_LISTED:
+        yield f"and {len(found.findings) - _MAX_LISTED} more: see --json"
     if found.not_looked_at:
-        names = ", ".join(found.not_looked_at[:_MOST_LISTED])
-        yield f"not checked: {escape(names)}{' ...' if len(found.not_looked_at) > _MOST_LISTED else ''}"
+        names = ", ".join(found.not_looked_at[:_MAX_LISTED])
+        yield f"not checked: {escape(names)}{' ...' if len(found.not_looked_at) > _MAX_LISTED else ''}"
 
 
 _HOPS = {1: "below one leaf", 3: "across a spine", 5: "across a core"}
-_MOST_SLOW_PAIRS = 10
+_MAX_SLOW_PAIRS = 10
 
 
 def hop_words(switches: int) -> str:
@@ -159,7 +159,7 @@ def _latency_rows(found: Located) -> Iterator[tuple[str, str]]:
             "" if place else "round trip",
             f"{times} {hop_words(hop_class.switches)}, of {format_count(hop_class.pairs, 'pair')}",
         )
-    for slow in latency.slow_pairs[:_MOST_SLOW_PAIRS]:
+    for slow in latency.slow_pairs[:_MAX_SLOW_PAIRS]:
         took = f"{format_duration(slow.round_trip_s)}, {slow.times:g} times the median of its class"
         yield "late", f"{slow.source} to {slow.destination}: {took}, in all of {slow.tries} tries"
     if latency.tried_once:

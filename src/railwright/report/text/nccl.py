@@ -27,11 +27,11 @@ def render_nccl_log(log: NcclLog, findings: Sequence[Finding], topology: Topolog
     """Render the page, with the control characters of the log escaped."""
     lines = ["NCCL log", "", *_head(log)]
     if log.communicators:
-        lines += (*_built(log.main), *_used(log.main))
-    return "\n".join([*lines, *_chosen(log), *_found(findings, topology)]) + "\n"
+        lines += (*_built_lines(log.main), *_connection_lines(log.main))
+    return "\n".join([*lines, *_choice_lines(log), *_contradiction_lines(findings, topology)]) + "\n"
 
 
-def _folded(line: str, hang: int) -> list[str]:
+def _wrap(line: str, hang: int) -> list[str]:
     """Wrap a line with a hanging indent. A single long word is not broken."""
     indent = " " * hang
     return textwrap.wrap(line, _WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
@@ -55,11 +55,11 @@ def order_words(ring: Ring, hosts: dict[int, str]) -> str:
 
 
 def _row(label: str, words: str) -> str:
-    return "\n".join(_folded(f"  {label:<{_LABEL}}{escape(words)}".rstrip(), 2 + _LABEL))
+    return "\n".join(_wrap(f"  {label:<{_LABEL}}{escape(words)}".rstrip(), 2 + _LABEL))
 
 
 def _rows(label: str, items: Sequence[str], rest: str = "... {} more") -> Iterator[str]:
-    """Yield an item a line, and count those beyond the limit."""
+    """Yield an item per line, and count those beyond the limit."""
     for item in items[:_MAX_LISTED]:
         yield _row(label, item)
         label = ""
@@ -115,7 +115,7 @@ def _merge_hosts(items: Iterable[tuple[str, str]]) -> list[str]:
     return rows
 
 
-def _built(main: Communicator) -> Iterator[str]:
+def _built_lines(main: Communicator) -> Iterator[str]:
     hosts = {item.rank: item.host for item in main.ranks if item.host}
     yield "Built"
     if main.counts is not None:
@@ -133,7 +133,7 @@ def _built(main: Communicator) -> Iterator[str]:
     for shape in found[:_MAX_LISTED]:
         yield from _shape(shape, hosts)
     if len(found) > _MAX_LISTED:
-        yield _row("", f"... {len(found) - _MAX_LISTED} more different rings")
+        yield _row("", f"... {format_count(len(found) - _MAX_LISTED, 'more distinct ring')}")
     yield from _trees(main)
     yield from _rows("NVLS heads", [" ".join(map(str, item)) for item in main.nvls_heads])
     yield ""
@@ -142,20 +142,22 @@ def _built(main: Communicator) -> Iterator[str]:
 def _shape(shape: Shape, hosts: dict[int, str]) -> Iterator[str]:
     order = order_words(shape.ring, hosts)
     yield _row("ring", f"x{len(shape.channels):<3} {order}   (channels {channel_words(shape.channels)})")
-    inside = [hop.label for hop in shape.hops if not _networked(hop)]
+    inside = [hop.label for hop in shape.hops if not _crosses_network(hop)]
     if inside:
         counted = [f"{label} x{number}" for label, number in Counter(inside).items() if label != "?"]
         counted += [f"{inside.count('?')} not logged"] if "?" in inside else []
         yield _row("", f"     inside: {', '.join(counted)}")
-    crossing = [f"     {hop.source} → {hop.target}: {hop.label}{_gdr(hop)}" for hop in shape.hops if _networked(hop)]
+    crossing = [
+        f"     {hop.source} → {hop.target}: {hop.label}{_gdr_words(hop)}" for hop in shape.hops if _crosses_network(hop)
+    ]
     yield from _rows("", crossing, "     ... {} more over the network")
 
 
-def _networked(hop: Hop) -> bool:
+def _crosses_network(hop: Hop) -> bool:
     return any(side is not None and side.transport == "NET" for side in (hop.send, hop.receive))
 
 
-def _gdr(hop: Hop) -> str:
+def _gdr_words(hop: Hop) -> str:
     sides = [("send", hop.send), ("receive", hop.receive)]
     direct = [name for name, side in sides if side is not None and side.gdr]
     return f", GPUDirect RDMA {' and '.join(direct)}" if direct else ", no GPUDirect RDMA"
@@ -187,7 +189,7 @@ def _depth(parents: dict[int, int]) -> int:
     return max(steps.values(), default=0)
 
 
-def _used(main: Communicator) -> Iterator[str]:
+def _connection_lines(main: Communicator) -> Iterator[str]:
     yield "Connections"
     words = ", ".join(f"{name} x{number}" for name, number in transports(main))
     yield _row("transports", words or "none logged")
@@ -206,7 +208,7 @@ def _used(main: Communicator) -> Iterator[str]:
     yield ""
 
 
-def _chosen(log: NcclLog) -> Iterator[str]:
+def _choice_lines(log: NcclLog) -> Iterator[str]:
     ranges = algorithms(log)
     if ranges:
         yield "Chosen by size"
@@ -232,20 +234,20 @@ def _range(sizes_range: SizeRange) -> str:
     )
 
 
-def _found(findings: Sequence[Finding], topology: Topology | None) -> Iterator[str]:
+def _contradiction_lines(findings: Sequence[Finding], topology: Topology | None) -> Iterator[str]:
     real = [finding for finding in findings if finding.certainty != "could not look"]
     blind = [finding for finding in findings if finding.certainty == "could not look"]
     machine = f"compared with {topology.name}" if topology else "no machine given: only the log's own tables"
     yield f"Contradictions ({escape(machine)})"
     for finding in real:
         for line in finding_lines(finding):
-            yield from _folded(f"  {line}", 12 if line.startswith(" ") else 4)
+            yield from _wrap(f"  {line}", 12 if line.startswith(" ") else 4)
     if not real:
         yield "  none found"
     if blind:
         yield ""
         yield "Could not look"
         for finding in blind:
-            yield from _folded(f"  {escape(finding.fault)}: {escape(finding.says)}", 4)
+            yield from _wrap(f"  {escape(finding.fault)}: {escape(finding.says)}", 4)
         for remedy in dict.fromkeys(finding.remedy for finding in blind):
-            yield from _folded(f"  next: {escape(remedy)}", 8)
+            yield from _wrap(f"  next: {escape(remedy)}", 8)

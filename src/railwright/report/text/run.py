@@ -84,7 +84,7 @@ class _Printer(Page):
             self.grid([Column(no_wrap=True), Column(overflow="fold")], *rows, gap=_GAP, indent=indent)
 
     def answer(self, view: View) -> None:
-        """Print the answer in one sentence, then its baselines."""
+        """Print the answer in one sentence, then its baselines, and the reason if the run was cut off."""
         look = wording.STATES[view.state]
         self.line(f"{view.answer}.", f"bold {look.style}" if view.state in ("ok", "unknown") else look.style)
         if view.relative:
@@ -93,7 +93,7 @@ class _Printer(Page):
             self.line(cut_off, wording.STATES["slow"].style)
 
     def header(self, view: View) -> None:
-        """Print the host, its hardware and its noise during the run."""
+        """Print the host, its hardware, its noise and the version; `verbose` adds command, kernel, load and gaps."""
         run = view.run
         context = run.context
         self.console.print()
@@ -199,7 +199,7 @@ class _Printer(Page):
                 self.line(words, "dim", indent=_INDENT * 2)
 
     def lines_under(self, heading: str, found: Iterable[str]) -> None:
-        """Print lines that are already laid out under a heading; without lines print nothing."""
+        """Print preformatted lines under a heading, or nothing if there are no lines."""
         for number, words in enumerate(found):
             if not number:
                 self.heading(heading)
@@ -209,7 +209,7 @@ class _Printer(Page):
                 self.console.print()
 
     def absent(self, found: Sequence[Absent]) -> None:
-        """Print the paths that were not run or failed, a line for each reason; --verbose lists all names."""
+        """Print the paths that were not run or failed, a line per reason. Names failed paths; `verbose` names all."""
         if not found:
             return
         self.heading("Not measured")
@@ -220,7 +220,7 @@ class _Printer(Page):
                 self._names(group.what)
 
     def counters(self, view: View) -> None:
-        """Print the NIC, link and TCP counters that changed."""
+        """Print the NIC, link and TCP counters that changed, only if `verbose`."""
         moved = wording.moved_words(view.end)
         if moved and self.verbose:
             self.heading("Counters that moved during the run")

@@ -35,7 +35,10 @@ class LinkVerdict(NamedTuple):
 
 
 def judge_link(rows: Sequence[Row], same_way: Callable[[Row, Row], bool]) -> LinkVerdict:
-    """Judge a link, or a chain of links, by the paths over it; `same_way` reports if two paths share a direction."""
+    """Judge a link, or a chain of links, by the paths over it.
+
+    `same_way` reports whether two paths cross the links that they share in the same direction.
+    """
     measured = [row for row in rows if row.state != "waived"]
     cleared = tuple(
         row

@@ -75,8 +75,8 @@ def _tree_lines(tree: Tree) -> list[str]:
     if tree.detached:
         lines.append(("connected to no known CPU", ""))
         lines += [_line(tree, f"  {device.id}", device, None) for device in tree.detached]
-    least, most = _LINK_COLUMN
-    column = min(max([least, *(len(left) for left, right in lines if right)]), most)
+    minimum, maximum = _LINK_COLUMN
+    column = min(max([minimum, *(len(left) for left, right in lines if right)]), maximum)
     return [f"{left.ljust(column)}  {right}".rstrip() for left, right in lines]
 
 
@@ -110,4 +110,4 @@ def _sideways_lines(tree: Tree) -> list[str]:
     def describe(link: Link) -> tuple[str, str]:
         return f"{link.a} →" if link.one_way else link.a, _link_words(link, tree.devices.get(link.b))
 
-    return [f"{first} to {others}  {words}" for first, others, words in tree.links_beside(describe)]
+    return [f"{first} to {others}  {words}" for first, others, words in tree.group_sideways_links(describe)]

@@ -45,7 +45,7 @@ KIND_MEANING: dict[PathKind, str] = {
 
 
 def clean(text: str) -> str:
-    """Replace unprintable characters and cut the text, so that a terminal can show a foreign file."""
+    """Replace unprintable characters by `?` and cut the text to 200 characters, so that any file can be shown."""
     return "".join(char if char.isprintable() else "?" for char in text)[:200]
 
 
@@ -99,7 +99,7 @@ class Tree:
             yield depth, device, link
             pending += [(depth + 1, *pair) for pair in reversed(self.below(device))]
 
-    def links_beside(self, describe: Callable[[Link], tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+    def group_sideways_links(self, describe: Callable[[Link], tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
         """Yield the sideways links grouped by device and kind: `nvswitch0`, `gpu0-7`, `18x NVLink 4 each`."""
         for (first, words), links in group_by_key(self.sideways, describe):
             yield first, format_runs(link.b for link in links), f"{words}{' each' if len(links) > 1 else ''}"

@@ -114,7 +114,7 @@ def source_lines(found: Watched) -> Iterator[str]:
 
 
 def rate_words(unit: str, per_s: float) -> str:
-    """`1.9 cores`, `1.2 GB/s`, `215 W`, `1980 MHz`."""
+    """Format a rate with its unit, like `1.90 cores`, `1.2 GB/s`, `215 W` or `1980 MHz`."""
     if unit == "s":
         return f"{per_s:.2f} cores"
     if unit == "bytes":

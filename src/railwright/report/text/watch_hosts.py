@@ -93,7 +93,7 @@ def _straggler_lines(found: WatchedHosts) -> Iterator[str]:
 
 
 def straggler_words(straggler: Straggler) -> str:
-    """Describe a straggler: `computes 32 ms longer than the others, longest of all in 96% of the iterations`."""
+    """Describe a straggler: `computes 32 ms ± 2 ms longer than the others, longest of all in 96% of the iterations`."""
     difference = format_duration(abs(straggler.by_s))
     by = f"{difference} ± {format_duration(straggler.half_width_s)}"
     fraction = straggler.fraction or 0.0

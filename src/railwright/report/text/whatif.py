@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from railwright.expected.designs import Design, Question, Reach, Saving, cautions
+from railwright.expected.designs import Design, Question, Reach, Saving, list_cautions
 from railwright.limits.limit import Limit
 from railwright.limits.switches import SwitchTier
 from railwright.report.text import wording
@@ -13,7 +13,7 @@ from railwright.report.text.collectives import rate_words
 from railwright.units import format_bandwidth, format_count
 
 _WIDTH = 100
-_MOST_LABEL = 24
+_MAX_LABEL = 24
 _NEARLY_ALL = 0.995
 _OPTICS_WORDS = {
     "all": "all cables are optical, two optics each",
@@ -31,7 +31,7 @@ def render_designs(designs: Sequence[Design], question: Question) -> str:
     width = max(map(len, names))
     rows = [(label.ljust(width), design) for label, design in zip(names, designs, strict=True)]
     blocks = [
-        [title_words(designs), *_named(rows)],
+        [title_words(designs), *_name_rows(rows)],
         [*_collectives(rows)],
         [*_paths(rows)],
         [*_parts(rows)],
@@ -51,7 +51,7 @@ def labels(designs: Sequence[Design]) -> tuple[str, ...]:
     words = [wording.escape(design.name).split() for design in designs]
     shared = set.intersection(*map(set, words)) if len(words) > 1 else set()
     found = [" ".join(word for word in name if word not in shared) or " ".join(name) for name in words]
-    if max(map(len, found)) > _MOST_LABEL or len(set(found)) < len(found):
+    if max(map(len, found)) > _MAX_LABEL or len(set(found)) < len(found):
         return tuple(f"design {number}" for number in range(1, len(found) + 1))
     return tuple(found)
 
@@ -111,10 +111,10 @@ def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
     found.append(_OPTICS_WORDS[question.optics])
     if question.prices is not None:
         found.append(f"prices: {wording.escape(question.prices.title)}")
-    return (*found, *cautions(designs, question.prices))
+    return (*found, *list_cautions(designs, question.prices))
 
 
-def _named(rows: _Rows) -> Iterator[str]:
+def _name_rows(rows: _Rows) -> Iterator[str]:
     for label, design in rows:
         name = wording.escape(design.name)
         full_name = "" if label.rstrip() == name else f"{name}, "

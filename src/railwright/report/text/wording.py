@@ -95,7 +95,7 @@ def quantity(name: str, value: float | None) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """Format a fraction like `3.1 %`: two significant figures, whole numbers from 10 % on."""
+    """Format a fraction like `3.1 %`: one decimal below 10 %, none from 10 % on."""
     if fraction is None or not math.isfinite(fraction):
         return ABSENT
     value = fraction * 100
@@ -103,7 +103,7 @@ def percent(fraction: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Format a fraction of limit or a ratio of two values: two decimals, three below 0.1."""
+    """Format a fraction of limit or a ratio of two values: two decimals, three below 0.1, `<0.001` below 0.001."""
     if value is None or not math.isfinite(value):
         return ABSENT
     if 0 < value < 0.001:

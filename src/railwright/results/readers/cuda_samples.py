@@ -43,9 +43,9 @@ _DEVICE = re.compile(r"Device: ?\d{1,3}, (\S.{0,60}?), pciBusID|^ ?Device \d{1,3
 _WAY = re.compile(r"(Host|Device) to (Host|Device) Bandwidth, (\d{1,3}) Device\(s\)")
 _KIND = re.compile(r"(PINNED|PAGEABLE) Memory Transfers")
 _UNIT = re.compile(r"Transfer Size \(Bytes\)\s+Bandwidth\(([GM]B)/s\)")
-_BYTES_OF = {"GB": 1e9, "MB": 2.0**20}
-_LOSES = 0.8
-"""Our choice: a note reports peers that reach less than this share of a copy through the host."""
+_UNIT_BYTES = {"GB": 1e9, "MB": 2.0**20}
+_MIN_PEER_SHARE = 0.8
+"""Our choice: a note reports peers that reach less than this share of the rate through the host."""
 
 
 class _Copies(msgspec.Struct, kw_only=True):
@@ -70,29 +70,29 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every stream of lines. Raises UsageError for a matrix whose rows and header differ in width."""
+    """Read the lines of each origin as a run. Raises UsageError for a matrix whose rows and header differ in width."""
     return collect_files(
-        map(_run, group_by_origin(split_lines(text))),
+        map(_read_run, group_by_origin(split_lines(text))),
         "the output of p2pBandwidthLatencyTest or bandwidthTest must contain a value, got none",
         "give the output from its first heading on",
     )
 
 
-def _run(lines: list[Line]) -> Draft:
+def _read_run(lines: list[Line]) -> Draft:
     draft = Draft(tool="CUDA samples", test="bandwidthTest", workload=Copy(), last_line=last_row(lines))
     draft.notes.append("the data was not checked")
     gpus: dict[str, None] = {}
     seen = _Copies()
     for line in lines:
         words = line.text.split()
-        if matrix := _matrix(line.text):
+        if matrix := _parse_heading(line.text):
             draft.test, seen = "p2pBandwidthLatencyTest", matrix
         elif found := _LINE.search(line.text):
-            _line(draft, found, line.number)
+            _add_csv_line(draft, found, line.number)
         elif found := _DEVICE.search(line.text):
             gpus.setdefault(found[1] or found[2])
         elif found := _WAY.search(line.text):
-            seen = _way(found[1], found[2], int(found[3]))
+            seen = _begin_direction(found[1], found[2], int(found[3]))
         elif found := _KIND.search(line.text):
             seen.settings["host"] = found[1].lower()
         elif found := _UNIT.search(line.text):
@@ -100,9 +100,9 @@ def _run(lines: list[Line]) -> Draft:
         elif words and words[0] == "D\\D":
             seen.columns = words[1:]
         elif seen.columns and words and words[0].isdecimal():
-            _row(draft, seen, words, line.number)
+            _read_row(draft, seen, words, line.number)
         elif seen.unit and len(words) == 2 and words[0].isdecimal():
-            _transfer(draft, seen, words, line.number)
+            _add_transfer(draft, seen, words, line.number)
         elif words:
             seen.columns = []
     draft.gpus = tuple(gpus)
@@ -110,7 +110,7 @@ def _run(lines: list[Line]) -> Draft:
     return draft
 
 
-def _matrix(text: str) -> _Copies | None:
+def _parse_heading(text: str) -> _Copies | None:
     """Parse the heading of a matrix. For latencies the columns stay empty, so that no row is read."""
     if found := _MATRIX.search(text):
         both, enabled, what, how, _ = found.groups()
@@ -126,29 +126,29 @@ def _matrix(text: str) -> _Copies | None:
     return _Copies(test=f"device_to_device_{ways}{way}", settings=settings)
 
 
-def _way(begin: str, end: str, devices: int) -> _Copies:
+def _begin_direction(begin: str, end: str, devices: int) -> _Copies:
     source, target = ("memory0" if one == "Host" else "gpu0" for one in (begin, end))
     test = f"{begin.lower()}_to_{end.lower()}"
     return _Copies(test=test, settings={"direction": "one"}, source=source, target=target, devices=max(1, devices))
 
 
-def _line(draft: Draft, found: re.Match[str], line: int) -> None:
+def _add_csv_line(draft: Draft, found: re.Match[str], line: int) -> None:
     """Add a size in one direction. A copy inside a GPU counts bytes read and bytes written, and has no path."""
     way, memory, rate, unit, size, devices = found.groups()
     if way == "D2D":
         printed = number(rate, "bandwidth", line)
         if printed.value > 0:
-            value = bandwidth(printed, _BYTES_OF[unit] / 2, f"{unit}/s")
+            value = bandwidth(printed, _UNIT_BYTES[unit] / 2, f"{unit}/s")
             draft.add(line, [value], {"test": "device_local_copy", "size_bytes": int(size)})
         return
     ends = {"H": "Host", "D": "Device"}
-    seen = _way(ends[way[0]], ends[way[2]], int(devices))
+    seen = _begin_direction(ends[way[0]], ends[way[2]], int(devices))
     seen.unit = unit
     seen.settings["host"] = "pageable" if memory == "Paged" else "pinned"
-    _transfer(draft, seen, [size, rate], line)
+    _add_transfer(draft, seen, [size, rate], line)
 
 
-def _row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
+def _read_row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
     if not seen.test and (line != draft.last_line or len(words) > len(seen.columns)):
         return
     for column, word in draft.cells_of_matrix(seen.columns, words, line):
@@ -163,7 +163,7 @@ def _row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
         draft.add(line, [value], {"test": which, "copy": path}, seen.settings, path=path)
 
 
-def _transfer(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
+def _add_transfer(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
     printed = number(words[1], "bandwidth", line)
     if seen.source == seen.target or printed.value <= 0:
         return
@@ -172,7 +172,7 @@ def _transfer(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
     path = f"{seen.source}>{seen.target}"
     memory = "" if seen.settings.get("host") != "pageable" else "_pageable"
     parameters: dict[str, Scalar] = {"test": f"{seen.test}{memory}", "copy": path, "size_bytes": int(words[0])}
-    value = bandwidth(printed, _BYTES_OF[seen.unit], f"{seen.unit}/s")
+    value = bandwidth(printed, _UNIT_BYTES[seen.unit], f"{seen.unit}/s")
     draft.add(line, [value], parameters, seen.settings, path=path)
 
 
@@ -183,8 +183,8 @@ def _slower_peers(draft: Draft) -> list[str]:
         if str(result.parameters["test"]).startswith("device_to_device_write"):
             peers = result.settings["peer_access"] is True
             best[peers] = max(best.get(peers, 0.0), result.samples[0])
-    if best.keys() != {True, False} or best[True] >= _LOSES * best[False]:
+    if best.keys() != {True, False} or best[True] >= _MIN_PEER_SHARE * best[False]:
         return []
-    told = f"at most {best[True] / 1e9:.3g} of {best[False] / 1e9:.3g} GB/s"
-    note = f"GPUs are slower with peer access than through host memory, {told}: check ACS and the IOMMU"
+    rates = f"{best[True] / 1e9:.3g} and {best[False] / 1e9:.3g} GB/s at best"
+    note = f"GPUs are slower with peer access than through host memory ({rates}): check ACS and the IOMMU"
     return [note]

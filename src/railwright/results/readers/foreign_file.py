@@ -28,7 +28,7 @@ _MPI_COLLECTIVES = {
 """The NCCL name of each operation, and whether the size of the benchmark is one rank's data for each peer."""
 MAX_RUNS = 100
 MAX_VALUES = 10_000
-"""The maximum number of values of a run. A tool doubles its size, or increments it some thousand times."""
+"""The maximum number of values of a run. Tools double the size row by row, or increment it a few thousand times."""
 
 
 class ForeignFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -131,7 +131,7 @@ class Draft(msgspec.Struct, kw_only=True):
     def cells(self, words: list[str], line: int) -> dict[str, str]:
         """Return the words of a row by column. Raises UsageError if their number is wrong.
 
-        A row truncated by the end of the text has no cells, and a note reports it.
+        For a row that the end of the text truncates, returns an empty mapping and adds a note.
         """
         if not self.is_whole(len(words), len(self.columns), line):
             return {}
@@ -180,7 +180,7 @@ class Draft(msgspec.Struct, kw_only=True):
             raise too_many_rows(line)
         self.line = self.line or line
         for quantity, printed, shown, summary in values:
-            value = _rounded(printed)
+            value = _round_value(printed)
             self.results.append(
                 Result(
                     benchmark=self.test,
@@ -252,12 +252,12 @@ def decode_embedded_json(text: str, kind: type[Kind], what: str, hint: str) -> K
 
 def percentiles(count: int, minimum: float, median: float, p99: float, maximum: float) -> Summary:
     """Summarize samples that the tool did not print. Both ends of the median's interval are the median."""
-    minimum, median, p99, maximum = (_rounded(value) for value in (minimum, median, p99, maximum))
+    minimum, median, p99, maximum = (_round_value(value) for value in (minimum, median, p99, maximum))
     return Summary(
         count=count, minimum=minimum, median=median, p99=p99, maximum=maximum, median_low=median, median_high=median
     )
 
 
-def _rounded(value: float) -> float:
-    """Round to twelve digits, so that 8.28e6 does not become 8279999.999999999. No tool prints as many."""
+def _round_value(value: float) -> float:
+    """Round to twelve digits, so that 8.28e6 does not become 8279999.999999999. No tool prints as many digits."""
     return float(f"{value:.12g}")

@@ -23,7 +23,7 @@ _RUN = re.compile(
 )
 _COMMAND = re.compile(r"\bgdsio(?: -\w{1,2} \S{1,200})+")
 _OPTION = re.compile(r" -(\w{1,2}) (\S{1,64})")
-_ALONE = re.compile(r"Throughput: (\S{1,24}) GiB/sec, Avg_Latency: (\S{1,24}) usecs")
+_SHORT_RESULT = re.compile(r"Throughput: (\S{1,24}) GiB/sec, Avg_Latency: (\S{1,24}) usecs")
 _OPERATIONS = {"0": "read", "1": "write", "2": "randread", "3": "randwrite"}
 _TRANSFERS = {"0": "GPUD", "1": "CPUONLY", "2": "CPU_GPU", "3": "CPU_ASYNC_GPU", "5": "ASYNC", "6": "BATCH"}
 """The meanings of gdsio's -I and -x (gdsio -h)."""
@@ -37,7 +37,7 @@ _AGREEMENT = 0.02
 
 
 def recognises(text: str) -> bool:
-    """Report whether the text has the words of a result line."""
+    """Report whether the text has the fixed words of a result line."""
     return "Throughput:" in text and "GiB/sec, Avg_Latency:" in text
 
 
@@ -51,7 +51,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             command = dict(_OPTION.findall(given[0]))
         if "IoType:" not in line.text:
             own = place == 0 or "IoType:" not in lines[place - 1].text
-            if own and (short := _ALONE.search(line.text)):
+            if own and (short := _SHORT_RESULT.search(line.text)):
                 _add_short(draft, command, short, line.number)
             continue
         following = lines[place + 1].text.strip() if place + 1 < len(lines) else ""
@@ -62,7 +62,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             raise refusal(line.number, f"a line of gdsio must be complete, got {line.text.strip()[:80]!r}")
     draft.notes += [
         "GiB is 2^30 bytes; the latency is a mean over all operations of all threads",
-        "the data was not checked",
+        "the text does not say that the data was checked",
     ]
     if any(result.parameters["transfer"] == "GPUD" for result in draft.results):
         draft.notes.append(
@@ -76,7 +76,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _add_short(draft: Draft, command: dict[str, str], found: re.Match[str], line: int) -> None:
-    """Add a line without its first half, using the options of the command above it. Nothing in it can be checked."""
+    """Add a line without its first half, using the options of the command above it. Its numbers cannot be checked."""
     rate, time = (number(printed, "number", line) for printed in found.groups())
     size = command.get("i", "")
     size_bytes = (

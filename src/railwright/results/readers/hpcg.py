@@ -3,14 +3,14 @@
 Machine Summary::Distributed Processes=8
 Final Summary::HPCG result is VALID with a GFLOP/s rating of=123.45
 
-HPCG 3.0 and MKL's version write the same words as YAML. MKL's version also prints its result:
+HPCG 3.0 and MKL's version write the same keys as YAML. MKL's version also prints its result:
 
     Machine Summary:
       Distributed Processes: 8
     __________ Final Summary __________:
       HPCG result is VALID with a GFLOP/s rating of: 3.28908
 
-If the text ends earlier, the raw total is used instead:
+If the text lacks the result, the raw total is used instead:
 
     GFLOP/s Summary::Raw Total=196.268
 
@@ -37,7 +37,7 @@ _PROCESSES = re.compile(r"(?:^|:: ?)\s{0,8}Distributed Processes[=:]\s?(\d{1,9})
 _THREADS = re.compile(r"(?:^|:: ?)\s{0,8}Threads per processes?[=:]\s?(\d{1,6})")
 _GRID = re.compile(r"(?:^|:: ?)\s{0,8}Global n([xyz])[=:]\s?(\d{1,9})")
 _VERSION = re.compile(r"^\s{0,8}version=(\d[\d.]{0,15})|\bversion[=: ]\s?V?(\d[\d.]{0,15})\s*$")
-_OF_NVIDIA = re.compile(
+_NVIDIA_RESULT = re.compile(
     r"\bfinal\s?=\s{0,8}(\S{1,24}) GF \(\s{0,4}(\S{1,24}) GB/s(?: Effective)?\)\s{1,8}(\S{1,24}) GF_per"
 )
 _PROCESS_GRID = re.compile(r"(\d{1,6})x(\d{1,6})x(\d{1,6}) process grid")
@@ -47,7 +47,7 @@ _READ_WRITE = re.compile(r"GB/s Summary\s?::\s?Raw Total B/W=(\S{1,24})")
 
 
 def recognises(text: str) -> bool:
-    """Report whether the text has the words of a result."""
+    """Report whether the text has the fixed words of a result line."""
     return (
         "HPCG result is" in text
         or "GFLOP/s Summary::Raw Total=" in text
@@ -56,16 +56,16 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every result. Raises UsageError for a result that HPCG itself calls invalid."""
+    """Read every result. Raises UsageError for a result that HPCG calls invalid, or if there is none."""
     draft = Draft(tool="HPCG", test="hpcg")
     raw: tuple[str, int] | None = None
     for line in sort_by_origin(text):
         if found := _RAW.search(line.text):
             raw = found[1], line.number
-        elif found := _OF_NVIDIA.search(line.text):
+        elif found := _NVIDIA_RESULT.search(line.text):
             _read_nvidia(draft, found, line.number)
         elif found := _RATE.search(line.text):
-            _rated(draft, found, line.number)
+            _add_once(draft, found, line.number)
         else:
             _take_setting(draft, line)
     if raw is not None and not draft.results:
@@ -76,7 +76,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     return collect_files(
         [draft],
         "HPCG's output must contain a result (Final Summary::HPCG result is VALID), got none",
-        "give its whole file",
+        "give the whole file that HPCG wrote",
     )
 
 
@@ -97,10 +97,10 @@ def _take_setting(draft: Draft, line: Line) -> None:
         draft.gpus = (found[1],)
 
 
-def _rated(draft: Draft, found: re.Match[str], line: int) -> None:
+def _add_once(draft: Draft, found: re.Match[str], line: int) -> None:
     """Add a result once, although MKL's version prints it and also writes it to its file."""
     if found[1] == "INVALID" or found[2] is None:
-        raise refusal(line, "HPCG reports that its result is not valid", "look for FAILED in its file")
+        raise refusal(line, "HPCG reports that its result is not valid", "look for FAILED in the file that HPCG wrote")
     rate = number(found[2], "GFLOP/s", line)
     low, high = rate.range(1e9)
     for place, one in enumerate(draft.results):
@@ -117,6 +117,6 @@ def _add(draft: Draft, rate: Number, unit: str, line: int) -> None:
 def _read_nvidia(draft: Draft, found: re.Match[str], line: int) -> None:
     rate, each = number(found[1], "GF", line), number(found[3], "GF_per", line)
     if draft.ranks and draft.ranks > 1 and not overlap(rate.range(), each.range(draft.ranks)):
-        raise refusal(line, f"{rate.text} GF is not {each.text} GF of each of {draft.ranks} processes")
+        raise refusal(line, f"{rate.text} GF is not {draft.ranks} processes x {each.text} GF")
     draft.settings["memory_bytes_per_s"] = number(found[2], "GB/s", line).value * 1e9
     _add(draft, rate, "GF", line)

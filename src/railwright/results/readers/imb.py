@@ -5,8 +5,8 @@
            #bytes #repetitions      t[usec]   Mbytes/sec
                 1         1000         1.77         0.54
 
-Times are per operation. With several processes t_max counts, the time until the last one is done. A rate is messages x
-bytes / time: one message for PingPong, two for Sendrecv, four for Exchange (user guide, "Classification of
+Times are per operation. With several processes the latency is t_max, the time until the last one is done. A rate is
+messages x bytes / time: one message for PingPong, two for Sendrecv, four for Exchange (user guide, "Classification of
 benchmarks"). Mbytes are 2^20 bytes before 2018 and 10^6 since; the rows show which.
 """
 
@@ -27,19 +27,26 @@ from railwright.results.readers.foreign_file import (
 )
 from railwright.results.readers.pasted.command_line import parse_environment, parse_launch_command
 from railwright.results.readers.pasted.log_lines import Line, last_row, parse_columns, refusal, split_runs
-from railwright.results.readers.pasted.printed_numbers import Number, Range, number, overlap, refuse_outside, whole
+from railwright.results.readers.pasted.printed_numbers import (
+    Number,
+    Range,
+    number,
+    overlap,
+    parse_integer,
+    refuse_outside,
+)
 from railwright.results.workload import Message, Workload
 from railwright.topology.devices import Scalar
 
 _VERSION = re.compile(r"Intel ?\(R\) MPI Benchmark(?:s| Suite) V?(\d[\w. ]{0,20}?),")
-_NAMED = re.compile(r"Benchmarking (?:Multi-)?(\w{2,40})\s*$")
+_BENCHMARK = re.compile(r"Benchmarking (?:Multi-)?(\w{2,40})\s*$")
 _PROCESSES = re.compile(r"#processes = (\d{1,7})\b")
 _GROUPS = re.compile(r"\(\s?(\d{1,7}) groups of (\d{1,7}) processes each running simultaneous")
 _COLUMN = re.compile(r"#bytes|#repetitions|t(?:_min|_max|_avg)?\[usec\]|Mbytes/sec|Msg/sec|defects")
 _ROW = re.compile(r"\d{1,19}(?:\s{1,40}\d{1,19}(?:\.\d{1,9})?){2,6}")
 _MESSAGES = {"PingPong": 1, "PingPing": 1, "Sendrecv": 2, "Exchange": 4}
 """The number of messages that the rate counts per operation."""
-_OF_TWO = ("PingPong", "PingPing", "PingPongSpecificSource", "PingPingSpecificSource", "PingPongAnySource",
+_BETWEEN_TWO = ("PingPong", "PingPing", "PingPongSpecificSource", "PingPingSpecificSource", "PingPongAnySource",
            "PingPingAnySource")  # fmt: skip
 _BOTH_WAYS = ("Biband", "Sendrecv", "Exchange")
 _MEGABYTES = (1e6, 2.0**20)
@@ -60,11 +67,11 @@ def _workload(table: Draft) -> Workload | None:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every table. Raises UsageError for a rate that is not the bytes over the time."""
+    """Read every table. Raises UsageError for a rate that is not the bytes over the time, or if there is no row."""
     tables: list[Draft] = []
     above: list[str] = []
-    for part in split_runs(text, lambda line: _NAMED.search(line.text) is not None):
-        tables += _tables(part, above)
+    for part in split_runs(text, lambda line: _BENCHMARK.search(line.text) is not None):
+        tables += _read_tables(part, above)
         above += [line.text for line in part]
     version = next((found[1] for line in above if (found := _VERSION.search(line))), "")
     for table in tables:
@@ -80,9 +87,9 @@ class _Row(NamedTuple):
     numbers: dict[str, Number]
 
 
-def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
+def _read_tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
     """Yield a table per benchmark and number of processes."""
-    named = _NAMED.search(part[0].text)
+    named = _BENCHMARK.search(part[0].text)
     command = parse_launch_command(above[-_ABOVE:])
     table, rows, ranks = Draft(tool="IMB"), list[_Row](), command.ranks
     for line in part:
@@ -92,16 +99,16 @@ def _tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
         elif found := _GROUPS.search(text):
             ranks = int(found[1]) * int(found[2])
         elif text.startswith(("#bytes", "#repetitions")):
-            yield _filled(table, rows)
-            columns = parse_columns(text, _COLUMN, line.number, least=2)
+            yield _add_rows(table, rows)
+            columns = parse_columns(text, _COLUMN, line.number, min_columns=2)
             table = Draft(tool="IMB", test=named[1] if named else _guess_test(columns), columns=columns, ranks=ranks)
             table.ranks = table.ranks or (2 if "t[usec]" in columns else None)  # only single transfers have this column
             table.hosts = command.hosts if command.ranks == table.ranks else None
             table.environment, table.last_line = parse_environment(above[-_ABOVE:]), last_row(part)
             rows = []
-        elif table.columns and _ROW.fullmatch(text) and (row := _row(table, text.split(), line.number)):
+        elif table.columns and _ROW.fullmatch(text) and (row := _parse_row(table, text.split(), line.number)):
             rows.append(row)
-    yield _filled(table, rows)
+    yield _add_rows(table, rows)
 
 
 def _guess_test(columns: list[str]) -> str:
@@ -111,23 +118,23 @@ def _guess_test(columns: list[str]) -> str:
     return "Sendrecv" if "Mbytes/sec" in columns else "collective"
 
 
-def _row(table: Draft, words: list[str], line: int) -> _Row | None:
+def _parse_row(table: Draft, words: list[str], line: int) -> _Row | None:
     cells = table.cells(words, line)
     if not cells:
         return None
-    repetitions = whole(cells.pop("#repetitions"), "repetitions", line)
-    size = whole(cells.pop("#bytes"), "size", line) if "#bytes" in cells else None
+    repetitions = parse_integer(cells.pop("#repetitions"), "repetitions", line)
+    size = parse_integer(cells.pop("#bytes"), "size", line) if "#bytes" in cells else None
     if size is not None:
         table.rise_to(size, line)
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
-    least, average, most = (numbers.get(f"t_{kind}[usec]") for kind in ("min", "avg", "max"))
-    if least and average and most:
-        refuse_outside("average", average, least, most, line, " us")
+    minimum, average, maximum = (numbers.get(f"t_{kind}[usec]") for kind in ("min", "avg", "max"))
+    if minimum and average and maximum:
+        refuse_outside("average", average, minimum, maximum, line, " us")
     return _Row(line, size, repetitions, numbers)
 
 
-def _filled(table: Draft, rows: list[_Row]) -> Draft:
-    """Add the rows to the table."""
+def _add_rows(table: Draft, rows: list[_Row]) -> Draft:
+    """Add the rows to the table, and return it."""
     megabyte = _megabyte(table.test, rows)
     for row in rows:
         numbers, values = row.numbers, []
@@ -178,7 +185,7 @@ def _rates(test: str, numbers: dict[str, Number], size: int) -> Iterator[Range]:
 def _notes(table: Draft, rows: list[_Row], megabyte: float) -> Iterator[str]:
     if any("Mbytes/sec" in row.numbers for row in rows):
         yield f"the rows show that a Mbyte is {'10^6' if megabyte == _MEGABYTES[0] else '2^20'} bytes"
-    if table.test in _OF_TWO:
+    if table.test in _BETWEEN_TWO:
         yield "one message at a time: every rate includes the latency"
     if table.ranks is None:
         yield "the text does not give the number of processes"

@@ -48,20 +48,20 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read all passes of each run. Raises UsageError for a bandwidth that is not the size over the time."""
+    """Read all passes of each run. Raises UsageError for a bandwidth that is not size / time, or if there is no row."""
     runs: list[Draft] = []
     sizes: dict[str, int] = {}
     for line in sort_by_origin(text):
         words = line.text.strip().removeprefix("# ").strip()
         if not runs or _VERSION.search(words) or ("bw(MiB/s)" in words and runs[-1].results):
-            runs.append(_begun(line, runs[-1] if runs else None, words))
+            runs.append(_begin_run(line, runs[-1] if runs else None, words))
             sizes = {} if _VERSION.search(words) else sizes
         if option := _OPTION.match(words):
             _take_option(runs[-1], option, sizes)
         elif row := _ROW.match(words):
             _take_row(runs[-1], row, line.number, sizes.get("aggregate filesize"))
     if not any(run.results for run in runs):
-        runs = [_summary(text)]
+        runs = [_read_summary(text)]
     return collect_files(
         runs,
         "IOR's output must contain a row of its table (write, read), got none",
@@ -69,8 +69,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     )
 
 
-def _summary(text: str) -> Draft:
-    """Read the summary of a text without passes: the mean of each operation, or the best if there is no mean."""
+def _read_summary(text: str) -> Draft:
+    """Read the summary of a text without passes: the mean of each operation, or its best pass if there is no mean."""
     draft = Draft(tool="IOR", test="ior", workload=Files(), notes=["MiB is 2^20 bytes"])
     best: list[tuple[int, str, str]] = []
     for line in split_lines(text):
@@ -87,7 +87,7 @@ def _summary(text: str) -> Draft:
     return draft
 
 
-def _begun(line: Line, before: Draft | None, words: str) -> Draft:
+def _begin_run(line: Line, before: Draft | None, words: str) -> Draft:
     draft = Draft(tool="IOR", test="ior", workload=Files())
     draft.notes.append("MiB is 2^20 bytes; the time runs from the first open to the last close")
     if found := _VERSION.search(words):

@@ -4,8 +4,8 @@
     [  5]   0.00-10.00  sec  10.9 GBytes  9.39 Gbits/sec    0             sender
     [  5]   0.00-10.04  sec  10.9 GBytes  9.37 Gbits/sec                  receiver
 
-Transfer is in powers of 1024 bytes, the rate in powers of 1000 bits (iperf3 src/units.c). The receiver's row counts,
-and of several streams the line `[SUM]`. With --bidir each direction is a row.
+Transfer is in powers of 1024 bytes, the rate in powers of 1000 bits (iperf3 src/units.c). The result is the
+receiver's row, or the row `[SUM]` of several streams. With --bidir each direction is a result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROW = re.compile(
 _PARALLEL = re.compile(r"\s(?:-P|--parallel)[ =]?(\d{1,4})(?:\s|$)")
 _CONNECTED = re.compile(r"\] local ([\w.:%-]{2,60}) port \d{1,5} connected (?:to|with) ([\w.:%-]{2,60}) port \d")
 _END = re.compile(r'"end"\s{0,64}:\s{0,64}(\{)(?=\s{0,64}"(?:streams|sum))')
-_OF_START = (
+_START_FIELDS = (
     re.compile(r'"version"\s{0,64}:\s{0,64}"([^"]{1,40})"'),
     re.compile(r'"protocol"\s{0,64}:\s{0,64}"(\w{1,8})"'),
     re.compile(r'"num_streams"\s{0,64}:\s{0,64}(\d{1,4})\b'),
@@ -41,7 +41,7 @@ _OF_START = (
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _ROUNDED = 0.06
-"""Printed rates and bytes have three digits, and the printed interval is not exactly the counted one."""
+"""The relative tolerance. Printed rates and bytes have three digits, and the printed interval is not exact."""
 
 
 class _Sum(msgspec.Struct):
@@ -88,7 +88,7 @@ class _Row(NamedTuple):
 
 
 def recognises(text: str) -> bool:
-    """Report whether the text has the words above the rows, or those of -J."""
+    """Report whether the text has the header of the rows, rows alone, or the keys of a -J report."""
     as_text = "Interval" in text and "Transfer" in text and ("Bitrate" in text or "Bandwidth" in text)
     rows_alone = "bits/sec" in text and "Bytes " in text and " sec " in text and "]" in text
     return (as_text and ("its/sec" in text or "Bytes/sec" in text)) or rows_alone or _is_json(text)
@@ -99,7 +99,7 @@ def _is_json(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every run. Raises UsageError for a rate that contradicts its bytes."""
+    """Read every run. Raises UsageError for a rate that contradicts its bytes, or for a text without rows."""
     if _is_json(text):
         return collect_files(
             _read_json(text),
@@ -107,14 +107,14 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             "give the report of a whole run",
         )
     runs = split_runs(text, lambda line: line.text.lstrip().startswith(("Connecting to host", "Client conn")))
-    hint = "give the output to the end, with the lines of sender and receiver"
+    hint = "give the output to the end, with the sender and receiver rows"
     return collect_files(
-        map(_run, runs), "iperf's output must contain a row ([ ID] Interval ... sec ... bits/sec), got none", hint
+        map(_read_run, runs), "iperf's output must contain a row ([ ID] Interval ... sec ... bits/sec), got none", hint
     )
 
 
-def _run(lines: list[Line]) -> Draft:
-    draft = _draft("UDP" if any("Datagrams" in line.text for line in lines) else "TCP")
+def _read_run(lines: list[Line]) -> Draft:
+    draft = _new_draft("UDP" if any("Datagrams" in line.text for line in lines) else "TCP")
     draft.notes.append("the rate is in powers of 1000 bits")
     rows: list[_Row] = []
     for line in lines:
@@ -122,15 +122,17 @@ def _run(lines: list[Line]) -> Draft:
             draft.hosts = 1 if ends[1] == ends[2] else 2
         if found := _PARALLEL.search(line.text):
             draft.parameters["streams"] = int(found[1])
-        elif (row := _row(line)) is not None:
+        elif (row := _parse_row(line)) is not None:
             rows.append(row)
     streams = {row.stream for row in rows}
     several, asked = len(streams - {"SUM"}), draft.parameters.get("streams", 0)
     if several > 1:
         draft.parameters["streams"] = several
     if "SUM" not in streams and isinstance(asked, int) and 0 < several < asked:
-        draft.notes.append(f"the text has {several} of {asked} streams, and this is their sum: the whole is larger")
-    for row in _standing(rows):
+        draft.notes.append(
+            f"the text has {several} of {asked} streams: the rate is the sum of these, less than that of all"
+        )
+    for row in _select_result_rows(rows):
         settings: dict[str, Scalar] = {"duration_s": row.seconds}
         settings |= {} if row.retransmits is None else {"retransmits": row.retransmits}
         _add(draft, row.line, row.bytes_per_s, row.shown, row.way, settings)
@@ -141,14 +143,14 @@ def _run(lines: list[Line]) -> Draft:
     return draft
 
 
-def _draft(protocol: str, version: str = "") -> Draft:
+def _new_draft(protocol: str, version: str = "") -> Draft:
     """Create a run over sockets. Datagrams are sent at the requested rate, so they have no limit."""
     draft = Draft(tool="iperf3", version=version, test="iperf3", ranks=2, settings={"protocol": protocol})
     draft.workload = None if protocol == "UDP" else Message(by="sockets")
     return draft
 
 
-def _row(line: Line) -> _Row | None:
+def _parse_row(line: Line) -> _Row | None:
     found = _ROW.search(line.text)
     if found is None:
         return None
@@ -166,20 +168,23 @@ def _row(line: Line) -> _Row | None:
     return _Row(line.number, stream, way or "", last, f"{start}-{end}", seconds, bytes_per_s, shown, retried)
 
 
-def _standing(rows: list[_Row]) -> list[_Row]:
-    """Return the rows of the result: the sum received per direction, otherwise the streams, otherwise intervals."""
+def _select_result_rows(rows: list[_Row]) -> list[_Row]:
+    """Return the rows that become results, of each direction the sum of the streams as received, otherwise as sent.
+
+    If the text lacks the end of the run, these are the sums of its intervals.
+    """
     ended = [row for row in rows if row.end] or rows
     found: list[_Row] = []
     for way in dict.fromkeys(row.way for row in ended):
         same = [row for row in ended if row.way == way]
-        summed = [row for row in same if row.stream == "SUM"] or _together(same)
+        summed = [row for row in same if row.stream == "SUM"] or _sum_streams(same)
         received = [row for row in summed if row.end == "receiver" and row.bytes_per_s > 0]
         found += received or summed
     return found
 
 
-def _together(rows: list[_Row]) -> list[_Row]:
-    """Sum the streams of each interval, as the line [SUM] does."""
+def _sum_streams(rows: list[_Row]) -> list[_Row]:
+    """Sum the streams of each interval, as the row [SUM] does."""
     found = []
     for _, same in group_by_key(rows, lambda row: (row.end, row.interval)):
         if len({row.stream for row in same}) < max(len(same), 2):  # a single stream, or several runs of it
@@ -198,34 +203,34 @@ def _add(draft: Draft, line: int, bytes_per_s: float, shown: str, way: str, sett
 
 
 def _read_json(text: str) -> list[Draft]:
-    """Read the report. From a truncated report or several in a row, read every end that is readable."""
+    """Read the report. If it is truncated, or if there are several, read every `end` object that is readable."""
     try:
         hint = "give the report whole, braces included"
         report = decode_json(text[text.index("{") :], _Report, "report of iperf3 -J", hint)
     except UsageError:
-        ends = list(_ends(text))
+        ends = list(_find_reports(text))
         if not ends:
             raise
-        return [_reported(one, f"report {number} of {len(ends)}") for number, one in enumerate(ends, 1)]
-    return [_reported(report, "")]
+        return [_convert_report(one, f"report {number} of {len(ends)}") for number, one in enumerate(ends, 1)]
+    return [_convert_report(report, "")]
 
 
-def _ends(text: str) -> Iterator[_Report]:
-    """Yield each end of a run, with the version, protocol and streams that precede it."""
+def _find_reports(text: str) -> Iterator[_Report]:
+    """Yield a report for each readable `end` object, with the version, protocol and number of streams before it."""
     before = 0
     for found in _END.finditer(text):
         with contextlib.suppress(ValueError, RecursionError, msgspec.ValidationError):
-            told, last = json.JSONDecoder().raw_decode(text, found.start(1))
-            end = msgspec.convert(told, _End, strict=True)
-            version, protocol, streams = (one.search(text, before, found.start()) for one in _OF_START)
+            decoded, last = json.JSONDecoder().raw_decode(text, found.start(1))
+            end = msgspec.convert(decoded, _End, strict=True)
+            version, protocol, streams = (one.search(text, before, found.start()) for one in _START_FIELDS)
             test = _Test(protocol=protocol[1] if protocol else "TCP", num_streams=int(streams[1]) if streams else 1)
             yield _Report(start=_Start(version=version[1] if version else "", test_start=test), end=end)
             before = last
 
 
-def _reported(report: _Report, place: str) -> Draft:
+def _convert_report(report: _Report, place: str) -> Draft:
     test, end = report.start.test_start, report.end
-    draft = _draft(test.protocol[:8], report.start.version.partition("iperf ")[2][:16])
+    draft = _new_draft(test.protocol[:8], report.start.version.partition("iperf ")[2][:16])
     if place:
         draft.notes.append(f"{place}: the report is not complete here, so only its end was read")
     if test.num_streams > 1:

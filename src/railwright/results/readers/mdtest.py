@@ -5,8 +5,8 @@
        Operation                      Max            Min           Mean        Std Dev
        File creation     :      10279.520      10279.520      10279.520          0.000
 
-Forks of it omit the colon, or the last column. The mean of the iterations becomes a result. An operation that did not
-run has a rate of 0 and is skipped.
+Forks of mdtest omit the colon, or the last column. The mean of the iterations becomes a result. An operation that did
+not run has a rate of 0 and is skipped.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ from railwright.results.readers.pasted.log_lines import (
     last_row,
     parse_columns,
     refusal,
-    sections,
     split_lines,
+    split_sections,
 )
-from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, whole
+from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, parse_integer
 from railwright.results.records import Verification
 from railwright.results.workload import Files, Message, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar
@@ -68,11 +68,14 @@ class _Run(Draft, kw_only=True):
     """The number of threads that the rates imply, if there is no configuration."""
 
     def is_checked(self) -> bool:
-        """Whether nixlbench compared the data."""
+        """Report whether nixlbench compared the data."""
         return self.options.get("check_consistency") == "1"
 
     def settle_ranks(self) -> None:
-        """Set one process for storage and two for a pair of processes. Unknown for a table over several pairs."""
+        """Set one rank for storage and two for a pair of processes.
+
+        The number stays unknown for a table over several pairs, or without a configuration.
+        """
         if not self.options or self.options.get("backend") in _STORAGE:
             self.ranks = 1 if self.options else None
         else:
@@ -96,7 +99,7 @@ def _workload(parameters: dict[str, Scalar]) -> Workload | None:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every table of the text. Raises UsageError for a contradictory table."""
     return collect_files(
-        (run for stream in group_by_origin(split_lines(text)) for run in _runs(stream)),
+        (run for stream in group_by_origin(split_lines(text)) for run in _read_runs(stream)),
         "nixlbench's output must contain a row (Block Size, Batch Size, B/W ...), got none",
         "give the initiator's output, with the configuration above the table",
     )
@@ -106,19 +109,19 @@ def _is_header(text: str) -> bool:
     return text.lstrip().startswith("Block Size (B)")
 
 
-def _runs(stream: list[Line]) -> Iterator[_Run]:
+def _read_runs(stream: list[Line]) -> Iterator[_Run]:
     options: dict[str, str] = {}
     largest = ""
-    for part in sections(stream, lambda line: "NIXLBench Configuration" in line.text or _is_header(line.text)):
+    for part in split_sections(stream, lambda line: "NIXLBench Configuration" in line.text or _is_header(line.text)):
         if part:
-            run = _run(part, options, largest)
+            run = _read_run(part, options, largest)
             yield run
-            told = [line.text for line in part if "nixlbench " in line.text]
-            largest = next((found[1] for text in told if (found := _LARGEST.search(text))), largest)
+            commands = [line.text for line in part if "nixlbench " in line.text]
+            largest = next((found[1] for text in commands if (found := _LARGEST.search(text))), largest)
             options = {} if run.results else run.options  # the configuration precedes the header of its table
 
 
-def _run(part: list[Line], options: dict[str, str], largest: str) -> _Run:
+def _read_run(part: list[Line], options: dict[str, str], largest: str) -> _Run:
     run = _Run(tool="nixlbench", test="nixlbench", last_line=last_row(part), options=dict(options))
     run.check_failed = any(_FAILED_CHECK in line.text for line in part)
     for line in part:
@@ -131,20 +134,23 @@ def _run(part: list[Line], options: dict[str, str], largest: str) -> _Run:
         elif "(--" in text:
             run.options |= dict(_OPTION.findall(text))
         elif run.columns and text[:1].isdigit():
-            _row(run, text.split(), line.number)
+            _read_row(run, text.split(), line.number)
     run.settle_ranks()
     run.notes = [*_notes(run), *run.notes]
     run.workload = _workload(run.results[0].parameters) if run.results else None
     return run
 
 
-def _row(run: _Run, words: list[str], line: int) -> None:
+def _read_row(run: _Run, words: list[str], line: int) -> None:
     if len(words) < 2 or not words[0].isdecimal() or not words[1].isdecimal():
         return
     cells = run.cells(words, line)
     if not cells:
         return
-    size, batch = whole(cells.pop("Block Size (B)"), "block size", line), whole(cells.pop("Batch Size"), "batch", line)
+    size, batch = (
+        parse_integer(cells.pop("Block Size (B)"), "block size", line),
+        parse_integer(cells.pop("Batch Size"), "batch", line),
+    )
     if (size, batch) <= run.last or not size or not batch:
         raise refusal(line, f"block size {size} and batch {batch} follow {run.last[0]} and {run.last[1]}")
     run.last = (size, batch)

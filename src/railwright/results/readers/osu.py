@@ -6,7 +6,7 @@
     1                       0.08
 
 MB/s is 10^6 bytes/s. Latency is one way, in us, and an average: over the calls of rank 0, or over all ranks of a
-collective (where `-f` adds the least and the greatest average of any rank). `-z` adds percentiles.
+collective (where `-f` adds the minimum and the maximum average over ranks). `-z` adds percentiles.
 """
 
 from __future__ import annotations
@@ -25,8 +25,15 @@ from railwright.results.readers.foreign_file import (
     mpi_collective,
 )
 from railwright.results.readers.pasted.command_line import parse_environment, parse_launch_command
-from railwright.results.readers.pasted.log_lines import Line, last_row, parse_columns, refusal, sections, split_runs
-from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, refuse_outside, whole
+from railwright.results.readers.pasted.log_lines import (
+    Line,
+    last_row,
+    parse_columns,
+    refusal,
+    split_runs,
+    split_sections,
+)
+from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, parse_integer, refuse_outside
 from railwright.results.records import Verification
 from railwright.results.workload import Message, Workload, is_gpu_memory
 from railwright.topology.devices import Scalar
@@ -68,8 +75,8 @@ _COLLECTIVES = (
     "allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "alltoallw", "barrier", "bcast", "gather",
     "gatherv", "reduce", "reduce_scatter", "scatter", "scatterv",
 )  # fmt: skip
-_ENDS = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s([DHM]) ([DHM])(?:\s|$)")
-_TO = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s(?:-m|--message-size)[ =](?:\d{1,12}:)?(\d{1,12})(?:\s|$)")
+_BUFFER_OPTIONS = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s([DHM]) ([DHM])(?:\s|$)")
+_SIZE_OPTION = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s(?:-m|--message-size)[ =](?:\d{1,12}:)?(\d{1,12})(?:\s|$)")
 _PAIRWISE = ("osu_bw", "osu_bibw", "osu_latency", "osu_latency_mt", *_ONE_SIDED.values())
 _BETWEEN_TWO = ("osu_bw", "osu_bibw", "osu_latency", "osu_mbw_mr")
 _NON_BLOCKING = re.compile(r"Non-[Bb]locking ")
@@ -85,7 +92,7 @@ _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
 
 
 class _Test(Draft, kw_only=True):
-    beside: int = 0
+    parallel_runs: int = 0
     """The number of runs that were manually set side by side, each as a column; 0 for a table as OSU prints it."""
 
 
@@ -119,14 +126,14 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     unknown: list[UsageError] = []
     for part in parts:
         if _begins(part[0]):
-            test, title = _named(part[0])
-            _test(test, part, [line.text for line in above[-_ABOVE:]])
+            test, title = _begin_test(part[0])
+            _read_test(test, part, [line.text for line in above[-_ABOVE:]])
             if title and not test.results:  # a test of a suite, without a table of OSU's
                 unknown.append(refusal(part[0].number, f"the OSU test {title!r} is not supported", _READ))
             else:
                 tests.append(test)
         else:
-            tests += _untitled(part)
+            tests += _read_untitled(part)
         above = part
     if unknown and not any(test.results for test in tests):
         raise unknown[0]
@@ -139,10 +146,10 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     )
 
 
-def _untitled(part: list[Line]) -> Iterator[_Test]:
-    """Yield the tables before the first title, as tests of the program named above them or with such columns."""
+def _read_untitled(part: list[Line]) -> Iterator[_Test]:
+    """Yield the tables before the first title. The program named above a table, or its columns, determine the test."""
     above: list[Line] = []
-    for table in sections(part, lambda line: _HEADER.search(line.text) is not None):
+    for table in split_sections(part, lambda line: _HEADER.search(line.text) is not None):
         if table and (header := _HEADER.search(table[0].text)):
             programs = [found[0] for line in above for found in _PROGRAM.finditer(line.text)]
             name = programs[-1] if programs else _UNTITLED.get(" ".join(header[1].split()[:2]), "")
@@ -151,7 +158,7 @@ def _untitled(part: list[Line]) -> Iterator[_Test]:
             if not programs:
                 test.notes.append("the text lacks the title: the test is inferred from the columns")
                 test.rivals = ("osu_bibw",) if name == "osu_bw" else ()
-            _test(test, table, [line.text for line in above[-_ABOVE:]])
+            _read_test(test, table, [line.text for line in above[-_ABOVE:]])
             yield test
         above = table
 
@@ -160,13 +167,13 @@ def _begins(line: Line) -> bool:
     return ("OSU " in line.text or "OMB " in line.text) and _TITLE.match(line.text.strip()) is not None
 
 
-def _named(line: Line) -> tuple[_Test, str]:
-    """Create a draft with the name of its test, and return the title if no program of that title is known."""
+def _begin_test(line: Line) -> tuple[_Test, str]:
+    """Return a draft with the name of its test, and the title if no known program prints it (otherwise empty)."""
     found = _TITLE.match(line.text.strip())
     if found is None:
         raise refusal(line.number, "not the first line of an OSU test")
     library, accelerator, one_sided, title, version = found.groups()
-    name = _name(one_sided, title)
+    name = _find_program(one_sided, title)
     if library not in ("MPI", None):  # the same format over another library
         name = name and name.replace("osu_", f"osu_{library.lower()}_", 1)
     test = _Test(tool="OSU", version=version or "", test=name or f"osu {title.lower()}", line=line.number)
@@ -177,7 +184,7 @@ def _named(line: Line) -> tuple[_Test, str]:
     return test, "" if name else title[:60]
 
 
-def _name(one_sided: str | None, title: str) -> str:
+def _find_program(one_sided: str | None, title: str) -> str:
     """Return the program that prints a title, or "" if none is known."""
     if one_sided is not None:
         kind = {"bandwidth": "bw", "bi-directional bandwidth": "bibw"}.get(title.lower(), "latency")
@@ -189,23 +196,23 @@ def _name(one_sided: str | None, title: str) -> str:
     return _POINT_TO_POINT.get(title, "")
 
 
-def _test(test: _Test, part: list[Line], above: list[str]) -> None:
+def _read_test(test: _Test, part: list[Line], above: list[str]) -> None:
     """Read the lines of a test."""
-    _launched(test, above)
+    _read_launch_command(test, above)
     test.last_line = last_row(part)
     for line in part:
         text = line.text.strip()
         if text.startswith(("#", "Size ", "Overall")) or "[ pairs:" in text:
-            _comment(test, text, line.number)
+            _read_comment(test, text, line.number)
         elif _SIZELESS.fullmatch(text) and test.columns and "Size" not in test.columns:
-            _barrier(test, text.split(), line.number)
+            _read_barrier(test, text.split(), line.number)
         elif text[:1].isdigit() and "Size" in test.columns:
-            _row(test, text.split(), line.number)
+            _read_row(test, text.split(), line.number)
     test.notes = [*_notes(test), *test.notes]
     test.workload = _workload(test)
 
 
-def _launched(test: _Test, above: list[str]) -> None:
+def _read_launch_command(test: _Test, above: list[str]) -> None:
     """Read ranks and hosts from the command line above the test."""
     command = parse_launch_command(above)
     test.environment = parse_environment(above)
@@ -213,14 +220,14 @@ def _launched(test: _Test, above: list[str]) -> None:
         test.ranks, test.hosts = command.ranks, command.hosts
     elif command.ranks == test.ranks:
         test.hosts = command.hosts
-    if (ends := _ENDS.search(f"{command.words} ")) and test.test in _PAIRWISE:
+    if (ends := _BUFFER_OPTIONS.search(f"{command.words} ")) and test.test in _PAIRWISE:
         memories = {"D": "device", "H": "host", "M": "managed"}
         test.parameters |= {"send_buffer": memories[ends[1]], "receive_buffer": memories[ends[2]]}
-    if to := _TO.search(f"{command.words} "):
+    if to := _SIZE_OPTION.search(f"{command.words} "):
         test.settings |= {"last_size_bytes": int(to[1]), "step_factor": 2}
 
 
-def _comment(test: _Test, text: str, line: int) -> None:
+def _read_comment(test: _Test, text: str, line: int) -> None:
     rest = text.lstrip("# ").replace("Size (B)", "Size")
     if found := _PAIRS.search(text):
         test.ranks, test.settings["window"] = 2 * int(found[1]), int(found[2])
@@ -229,12 +236,12 @@ def _comment(test: _Test, text: str, line: int) -> None:
     elif found := _DATATYPE.search(text):
         test.settings["datatype"] = found[1]
     elif rest.startswith("Size"):
-        test.columns = parse_columns(rest, _COLUMN, line, shown=rest[:80], least=2)
+        test.columns = parse_columns(rest, _COLUMN, line, shown=rest[:80], min_columns=2)
     elif rest.startswith(("Avg Lat", "Overall(", "Overall (")):  # a barrier, which has no sizes
         test.columns = parse_columns(rest, _COLUMN, line, shown=rest[:80])
 
 
-def _barrier(test: _Test, words: list[str], line: int) -> None:
+def _read_barrier(test: _Test, words: list[str], line: int) -> None:
     """Read the single row of a test without sizes."""
     if len(words) != len(test.columns):
         return
@@ -246,22 +253,24 @@ def _barrier(test: _Test, words: list[str], line: int) -> None:
 
 def _read_parallel_runs(test: _Test, words: list[str], line: int) -> None:
     """Read a row of several runs that were manually set side by side under one header."""
-    if not test.beside:
-        test.beside = len(words) - 1
-        test.notes.append(f"the header of one run has {test.beside} columns below it: each is taken as a run")
-    if test.is_whole(len(words), test.beside + 1, line, "the rows above have"):
-        test.rise_to(whole(words[0], "size", line), line)
+    if not test.parallel_runs:
+        test.parallel_runs = len(words) - 1
+        test.notes.append(
+            f"the header is of one run, but its rows have {test.parallel_runs} values: each column is read as a run"
+        )
+    if test.is_whole(len(words), test.parallel_runs + 1, line, "the rows above have"):
+        test.rise_to(parse_integer(words[0], "size", line), line)
         for place, word in enumerate(words[1:], 1):
             _add(test, {test.columns[1]: word}, line, {"column": place})
 
 
-def _row(test: _Test, words: list[str], line: int) -> None:
+def _read_row(test: _Test, words: list[str], line: int) -> None:
     if not words[0].isdecimal() or (len(words) > 1 and not (words[1][:1].isdigit() or words[1] in ("nan", "inf"))):
         return  # output of another program
-    if test.beside or (len(words) > len(test.columns) == 2 and not test.results and all(map(_is_number, words))):
+    if test.parallel_runs or (len(words) > len(test.columns) == 2 and not test.results and all(map(_is_number, words))):
         _read_parallel_runs(test, words, line)
     elif cells := test.cells(words, line):
-        test.rise_to(whole(cells.pop("Size"), "size", line), line)
+        test.rise_to(parse_integer(cells.pop("Size"), "size", line), line)
         _add(test, cells, line, {})
 
 

@@ -22,16 +22,16 @@ _LEAST_WORDS = 2
 
 
 class Format(NamedTuple):
-    """The format of a tool. Its reader is loaded only if a text may have the format."""
+    """The format of a tool's output. Its reader is loaded only if a text may have the format."""
 
     tool: str
     module: str
     marks: tuple[str, ...]
-    """Words at least one of which is in every text that the reader recognizes."""
+    """Every text that the reader recognizes contains at least one of these."""
 
     @property
     def reader(self) -> Reader:
-        """The module that reads it."""
+        """The module that reads the format."""
         return cast("Reader", import_module(f"railwright.results.readers.{self.module}"))
 
     def may_be_in(self, text: str) -> bool:
@@ -73,7 +73,7 @@ FORMATS = (
 
 def recognise(text: str) -> tuple[Format, ...]:
     """Return the formats whose fixed words are in the text. Raises UsageError if there is none."""
-    if found := tuple(_known(check_length(text))):
+    if found := tuple(_find_formats(check_length(text))):
         return found
     raise UsageError(
         f"the text matches no known tool; looked for {', '.join(known.tool for known in FORMATS)}",
@@ -81,8 +81,8 @@ def recognise(text: str) -> tuple[Format, ...]:
     )
 
 
-def _known(text: str) -> Iterator[Format]:
-    """Yield the formats whose fixed words are in the text, otherwise the one whose rows are."""
+def _find_formats(text: str) -> Iterator[Format]:
+    """Yield the formats whose fixed words are in the text. If there are none, yield the one whose rows are in it."""
     is_known = False
     for known in FORMATS:
         if known.is_in(text):
@@ -99,7 +99,7 @@ def _known(text: str) -> Iterator[Format]:
 
 def has_table(text: str) -> bool:
     """Report whether a text has the words or the rows of a tool's table."""
-    return next(_known(text), None) is not None
+    return next(_find_formats(text), None) is not None
 
 
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
@@ -107,7 +107,8 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
 
     `collective` is the operation of nccl-tests tables that do not name theirs.
 
-    If the text is unreadable, it is read again without the prefix that all lines share. Raises UsageError.
+    If the text is unreadable, it is read again without the prefix that all lines share. Raises UsageError, about the
+    text as given, if neither is readable.
     """
     try:
         return _read(text, collective)
@@ -126,9 +127,9 @@ def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:
     """Read the runs of every tool in the text. Raises UsageError if no tool's output is readable."""
     files: list[ForeignFile] = []
     refused: list[tuple[Format, UsageError]] = []
-    for known, part in _parts(text, recognise(text)):
+    for known, part in _split_formats(text, recognise(text)):
         try:
-            files += _select(known, part, collective)
+            files += _read_format(known, part, collective)
         except UsageError as error:
             refused.append((known, error))
     if not files:
@@ -140,24 +141,24 @@ def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:
 
 
 def _first_line(file: ForeignFile) -> int:
-    """Return the line of the first row, or the last possible line if the run has no judgeable row."""
+    """Return the line of the first row, or 0 if the run has no results."""
     return int(file.results[0].settings.get("line", 0)) if file.results else 0
 
 
-def _select(known: Format, text: str, collective: str) -> Iterator[ForeignFile]:
+def _read_format(known: Format, text: str, collective: str) -> Iterator[ForeignFile]:
     files = nccl_tests.read(text, collective) if known is _NCCL_TESTS else known.reader.read(text)
     shared = parse_environment(text.splitlines()) if len(files) == 1 else {}
     for file in files:
         yield replace(file, environment={**shared, **file.environment})
 
 
-def _parts(text: str, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]:
+def _split_formats(text: str, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]:
     """Yield each format with its part of the text. The lines of others are blank there, which keeps the line numbers.
 
     A format whose fixed words span several lines gets the whole text, because its rows are unmistakable.
     """
     lines = text.split("\n")
-    owners = _owners(lines, formats) if len(formats) > 1 else []
+    owners = _assign_lines(lines, formats) if len(formats) > 1 else []
     for known in formats:
         if known in owners:
             own = (line if owner is known else "" for line, owner in zip(lines, owners, strict=True))
@@ -166,10 +167,10 @@ def _parts(text: str, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]
             yield known, text
 
 
-def _owners(lines: list[str], formats: Sequence[Format]) -> list[Format]:
+def _assign_lines(lines: list[str], formats: Sequence[Format]) -> list[Format]:
     """Return the format of each line.
 
-    Lines between the last row of a table and the next header belong to the next one.
+    Lines between the last row of a table and the next header belong to the next table.
     """
     claims: list[tuple[int, Format]] = []
     for place, line in enumerate(lines):

@@ -36,15 +36,15 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every stream of lines. Raises UsageError for a matrix whose rows and header differ in width."""
+    """Read the lines of each origin as a run. Raises UsageError for a matrix whose rows and header differ in width."""
     return collect_files(
-        map(_run, group_by_origin(split_lines(text))),
+        map(_read_run, group_by_origin(split_lines(text))),
         "the output of rocm_bandwidth_test must contain a matrix (copy peak bandwidth GB/s), got none",
         "give the output starting with its list of devices",
     )
 
 
-def _run(lines: list[Line]) -> Draft:
+def _read_run(lines: list[Line]) -> Draft:
     draft = Draft(tool="rocm_bandwidth_test", test="rocm_bandwidth_test", workload=Copy(), last_line=last_row(lines))
     draft.notes.append("the data was not checked")
     names: dict[str, str] = {}
@@ -64,7 +64,7 @@ def _run(lines: list[Line]) -> Draft:
         elif matrix is not None and words[:1] == ["D/D"]:
             matrix.columns = words[1:]
         elif matrix is not None and matrix.columns and words and words[0].isdecimal():
-            _row(draft, matrix, names, words, line.number)
+            _read_row(draft, matrix, names, words, line.number)
         elif words:
             matrix = None
     draft.gpus = tuple(gpus)
@@ -73,18 +73,18 @@ def _run(lines: list[Line]) -> Draft:
     return draft
 
 
-def _row(draft: Draft, matrix: _Matrix, names: dict[str, str], words: list[str], line: int) -> None:
+def _read_row(draft: Draft, matrix: _Matrix, names: dict[str, str], words: list[str], line: int) -> None:
     for column, word in draft.cells_of_matrix(matrix.columns, words, line):
         if word == "N/A" or column == words[0]:
             continue
         printed = number(word, "bandwidth", line)
         source, target = names.get(words[0], ""), names.get(column, "")
         path = f"{source}>{target}" if source and target else ""
-        test = "_to_".join(_kind(end) for end in (source, target)) + ("_bidirectional" if matrix.both else "")
+        test = "_to_".join(_name_kind(end) for end in (source, target)) + ("_bidirectional" if matrix.both else "")
         value = bandwidth(printed, 0.5e9 if matrix.both else 1e9, "GB/s")
         parameters = {"test": test, "copy": path or f"{words[0]}>{column}"}
         draft.add(line, [value], parameters, {"direction": "both" if matrix.both else "one"}, path=path)
 
 
-def _kind(name: str) -> str:
+def _name_kind(name: str) -> str:
     return "device" if name.startswith("gpu") else "host" if name else "any"

@@ -39,10 +39,13 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every run. Raises UsageError for a rate that is not its bytes over its minimum time."""
-    hint = "give the output from its header to the line of Triad"
+    """Read every run.
+
+    Raises UsageError for a rate that is not the bytes moved over the minimum time, or for a text without rows.
+    """
+    hint = "give the output from its header to the Triad line"
     return collect_files(
-        map(_run, split_runs(text, _begins)),
+        map(_read_run, split_runs(text, _begins)),
         "STREAM's output must contain a row (Copy, Scale, Add, Triad with a rate and times), got none",
         hint,
     )
@@ -52,7 +55,7 @@ def _begins(line: Line) -> bool:
     return "STREAM version" in line.text or line.text.strip() == "BabelStream"
 
 
-def _run(lines: list[Line]) -> Draft:
+def _read_run(lines: list[Line]) -> Draft:
     draft = Draft(tool="STREAM", test="stream", ranks=1, hosts=1, notes=["MB/s is 10^6 bytes/s"])
     unit, elements = "", 0
     for line in lines:
@@ -70,7 +73,7 @@ def _run(lines: list[Line]) -> Draft:
         elif (found := _ROW.match(text)) and (unit or _ROW_ALONE.fullmatch(text)):
             _add(draft, found, unit or "Best Rate MB/s", elements, line.number)
     if not any(words in line.text for line in lines for words in _VALID):
-        draft.notes.append("the text does not say that the arrays are right")
+        draft.notes.append("the text does not say that STREAM checked its arrays")
     draft.workload = Memory(on_gpu=bool(draft.gpus))
     return draft
 
@@ -78,11 +81,11 @@ def _run(lines: list[Line]) -> Draft:
 def _add(draft: Draft, found: re.Match[str], unit: str, elements: int, line: int) -> None:
     name, rate, times = found[1], number(found[2], "rate", line), found[3].split()
     scale = 1e9 if "GB" in unit else 1e6
-    least = min((number(word, "time", line) for word in times[:3]), key=lambda one: one.value)
-    if elements and least.value > 0 and unit.startswith("Best"):
+    shortest = min((number(word, "time", line) for word in times[:3]), key=lambda one: one.value)
+    if elements and shortest.value > 0 and unit.startswith("Best"):
         moved = elements * 8 * _ARRAYS[name]  # doubles, unless STREAM_TYPE was changed to a type of half the size
-        ways = [(moved * share / least.high, moved * share / max(least.low, 1e-12)) for share in (1.0, 0.5)]
-        if not any(overlap(rate.range(scale), way) for way in ways):
-            what = f"{rate.text} MB/s is not {_ARRAYS[name]} arrays of {elements} elements in {least.text} s"
+        possible = [(moved * part / shortest.high, moved * part / max(shortest.low, 1e-12)) for part in (1.0, 0.5)]
+        if not any(overlap(rate.range(scale), one) for one in possible):
+            what = f"{rate.text} MB/s is not {_ARRAYS[name]} arrays of {elements} elements in {shortest.text} s"
             raise refusal(line, what)
     draft.add(line, [bandwidth(rate, scale, unit.split()[-1].strip("()"))], {"kernel": name.lower()})

@@ -1,13 +1,13 @@
-"""Named machines as data: their parts, each with its source.
+"""Named machines as data: each shape has the parts of a published machine, with a source for every part.
 
-A shape is a published machine of that kind; any difference is a change (`hgx-h100 nics=2`).
+A machine that differs from its shape is written as the shape with changes: `hgx-h100 nics=2`.
 """
 
 from __future__ import annotations
 
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.shapes import amd, aws, azure, gcp, grace, laptop, nvidia, oci, pcie
-from railwright.topology.shapes.names import MAX_NAME, Named, Names
+from railwright.topology.shapes.names import MAX_NAME, NamedShape, Names
 from railwright.topology.shapes.parts import Shape
 from railwright.units import format_count
 
@@ -32,14 +32,14 @@ def split_name(words: list[str]) -> tuple[str, list[str]] | None:
     A number of GPUs in the name becomes a change: `4xH100` is `hgx-h100`, `gpus=4`.
     """
     named = next((place for place, word in enumerate(words) if "=" in word), len(words))
-    for most in range(named, 0, -1):
-        found = _NAMES.find(" ".join(words[:most]))
+    for count in range(named, 0, -1):
+        found = _NAMES.find(" ".join(words[:count]))
         if found is not None:
-            return found.shape, [*_gpus(found, words[most:]), *words[most:]]
+            return found.shape, [*_gpu_change(found, words[count:]), *words[count:]]
     return None
 
 
-def _gpus(found: Named, changes: list[str]) -> list[str]:
+def _gpu_change(found: NamedShape, changes: list[str]) -> list[str]:
     """Return the number of GPUs in the name as a change, unless a change gives it."""
     given = any(word.partition("=")[0].lower() == "gpus" for word in changes)
     return [f"gpus={found.gpus}"] if found.gpus is not None and not given else []
@@ -47,14 +47,12 @@ def _gpus(found: Named, changes: list[str]) -> list[str]:
 
 def nearest_names(name: str) -> tuple[str, ...]:
     """Return the shapes that an unknown name may mean."""
-    return _NAMES.offered(name)
+    return _NAMES.suggest(name)
 
 
 def invalid_change(word: str, name: str) -> UsageError:
-    """Return the error for a word after a name that changes nothing; it may belong to another name or be a number of
-    hosts.
-    """
-    if _NAMES.hosts(name) is not None:
+    """Return the error for a word after a name that is not a change, or for a name that means several hosts."""
+    if _NAMES.find_hosts(name) is not None:
         return unknown_shape(name)
     near = nearest_names(name)
     more = f"; or is the machine {', '.join(near)}?" if near else ""
@@ -63,7 +61,7 @@ def invalid_change(word: str, name: str) -> UsageError:
 
 def unknown_shape(name: str, kind: str = "shape") -> UsageError:
     """Return the error for an unknown name, with the nearest names or else all canonical ones."""
-    several = _NAMES.hosts(name)
+    several = _NAMES.find_hosts(name)
     if several is not None:
         message = f"{name[:MAX_NAME]!r} is {format_count(several[1], 'host')}, but a shape is one host"
         return UsageError(message, hint=f"did you mean {several[0]} with --count {several[1]}?")

@@ -207,7 +207,7 @@ DGX_B300_GRANITE_RAPIDS = replace(
     cores=64,
     memory=Memory(1024 * GIB),
     smp=SmpLink(name="UPI"),
-    source="NVIDIA's page of DGX B300 (two Xeon 6776P), as others quote it; not verified: 64 cores, 2 TB. Memory"
+    source="NVIDIA's DGX B300 page (two Xeon 6776P), as others quote it; not verified: 64 cores, 2 TB. Memory"
     " channels and UPI links are left out",
 )
 AWS_P6_B200 = replace(

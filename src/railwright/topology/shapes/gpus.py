@@ -132,7 +132,7 @@ B300 = replace(
     pcie=Pcie(6, 16),
     source="EC2's list of instance types, in aws/karpenter-provider-aws (p6-b300: 275,040 MiB a GPU); NVIDIA Blackwell"
     f" Ultra datasheet, HGX B300 (270 GB, PCIe Gen6), {_QUOTED}; NVIDIA HGX platform page, HGX B300 (FP64 10 TFLOPS of"
-    f" 8 GPUs), {_QUOTED}; 8 TB/s: NVIDIA's page of DGX B300, {_QUOTED}, where that datasheet says 7.7; {_CAPABILITY}",
+    f" 8 GPUs), {_QUOTED}; 8 TB/s: NVIDIA's DGX B300 page, {_QUOTED}, where that datasheet says 7.7; {_CAPABILITY}",
 )
 H800 = replace(
     H100,
@@ -210,7 +210,7 @@ GB300 = replace(
     memory=GpuMemory(279 * GIB, bytes_per_s=8000e9),
     fp64_tensor_flop_per_s=1.39e12,
     source="MLPerf Inference v5.1, NVIDIA, systems/GB300-NVL72_GB300-288GB_aarch64x72_TRT.json (host over NVLink-C2C);"
-    f" NVIDIA Blackwell Ultra datasheet, GB300 (279 GB HBM3E, 8 TB/s), {_QUOTED}; NVIDIA's page of GB300 NVL72 (72"
+    f" NVIDIA Blackwell Ultra datasheet, GB300 (279 GB HBM3E, 8 TB/s), {_QUOTED}; NVIDIA's GB300 NVL72 page (72"
     f" GPUs: 20 TB, 576 TB/s, FP64 100 TFLOPS), {_QUOTED}; {_CAPABILITY}",
 )
 GB10 = GpuPart(
@@ -219,22 +219,22 @@ GB10 = GpuPart(
     memory=GpuMemory(128 * GIB, bytes_per_s=273e9),
     integrated=True,
     source="NVIDIA NIM documentation, Deploy on DGX Spark (128 GB LPDDR5x, one memory of CPU and GPU); 273 GB/s:"
-    f" NVIDIA's page of DGX Spark, {_QUOTED}. It has no PCIe link to its CPU; {_CAPABILITY}",
+    f" NVIDIA's DGX Spark page, {_QUOTED}. It has no PCIe link to its CPU; {_CAPABILITY}",
 )
 MI325X = replace(
     MI300X,
     name="AMD Instinct MI325X",
     memory=GpuMemory(256 * GIB, bytes_per_s=6000e9),
-    source="MLPerf Inference v5.1, AMD, systems/8xMI325X_2xEPYC_9575F_1.json (256 GB HBM3E, PCIe Gen5 x16); AMD's page"
-    f" of MI325X (6 TB/s, peak FP64 matrix 163.4 TFLOPS), {_QUOTED}",
+    source="MLPerf Inference v5.1, AMD, systems/8xMI325X_2xEPYC_9575F_1.json (256 GB HBM3E, PCIe Gen5 x16); AMD's"
+    f" MI325X page (6 TB/s, peak FP64 matrix 163.4 TFLOPS), {_QUOTED}",
 )
 MI355X = replace(
     MI300X,
     name="AMD Instinct MI355X",
     memory=GpuMemory(288 * GIB, bytes_per_s=8000e9),
     fp64_tensor_flop_per_s=78.6e12,
-    source="MLPerf Inference v5.1, AMD, systems/8xMI355X_2xEPYC_9575F.json (288 GB HBM3E, PCIe Gen5 x16); AMD's page of"
-    f" MI355X (8 TB/s, peak FP64 vector and matrix 78.6 TFLOPS), {_QUOTED}",
+    source="MLPerf Inference v5.1, AMD, systems/8xMI355X_2xEPYC_9575F.json (288 GB HBM3E, PCIe Gen5 x16); AMD's"
+    f" MI355X page (8 TB/s, peak FP64 vector and matrix 78.6 TFLOPS), {_QUOTED}",
 )
 MI250X = replace(
     MI300X,
@@ -243,7 +243,7 @@ MI250X = replace(
     fp64_tensor_flop_per_s=47.85e12,
     pcie=Pcie(5, 16),
     source="OLCF, Frontier User Guide (two dies that the system shows as GPUs, each 64 GB, 1.6 TB/s, FP64 47.9 TFLOPS"
-    " on matrix cores); AMD's page of MI250X (3,277 GB/s, peak FP64 matrix 95.7 TFLOPS together), as others quote it."
+    " on matrix cores); AMD's MI250X page (3,277 GB/s, peak FP64 matrix 95.7 TFLOPS together), as others quote it."
     " The link to the CPU is Infinity Fabric, 36 GB/s a direction by that guide; PCIe 5.0 x16 assumed in its place: 4.0"
     " is slower than it, and a limit must not be too low",
 )
@@ -335,7 +335,7 @@ QUAD_GH200 = NvlinkPart(
 XGMI5 = XgmiPart(
     link=XgmiLink(generation=5, links=1),
     most_gpus=8,
-    source="AMD's page of MI355X (153 GB/s a link both ways), as others quote it; eight fully connected by seven links"
+    source="AMD's MI355X page (153 GB/s a link both ways), as others quote it; eight fully connected by seven links"
     " each: not verified, as MI300X are",
 )
 # Dies of one package have four links; the joined pairs of the others are from RCCL's model of such a node.

@@ -1,7 +1,7 @@
-"""Names that people use for machines: any spelling to its shape, or to the nearest shapes as a question.
+"""Resolution of the names that people use for machines, to a shape or to the nearest shapes as suggestions.
 
 Case and separators do not matter, nor does a vendor before a name or the text that NVIDIA's tools add to it. A number
-of GPUs is a change (`4xH100` is `hgx-h100 gpus=4`), and a size of memory must be that of the shape's GPU.
+of GPUs becomes a change (`4xH100` is `hgx-h100 gpus=4`), and a memory size must be that of the shape's GPU.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import NamedTuple
 from railwright.topology.shapes.parts import Shape
 
 MAX_NAME = 80
-_MOST_OFFERED = 4
-_NEAR = 0.6
-_MEMORY_APART = 0.08
-"""The allowed difference: makers count memory in GB and in GiB, and error correction uses some: B200 has 180 or
-192 GB.
+_MAX_SUGGESTED = 4
+_MIN_SIMILARITY = 0.6
+_MEMORY_TOLERANCE = 0.08
+"""The allowed relative difference: makers count memory in GB and in GiB, and error correction uses some: B200 has 180
+or 192 GB.
 """
 _GIGABYTE = 1e9
 _MAKERS = ("nvidia", "amd", "amazon", "aws", "ec2", "azure", "microsoft", "gcp", "google", "oci", "oracle", "instinct",
            "tesla", "geforce", "supermicro", "standard", "dell", "hpe", "lenovo", "coreweave", "lambda", "nebius",
            "crusoe")  # fmt: skip
-_NOT_TELLING = frozenset(
+_COMMON_WORDS = frozenset(
     (*_MAKERS, "gpu", "gpus", "oam", "hbm2", "hbm2e", "hbm3", "hbm3e", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6",
      "blackwell", "server", "edition", "generation", "nvlink")
 )  # fmt: skip
 """Words by which no two shapes differ."""
-_A_NAME = re.compile(rf"[A-Za-z0-9 ._-]{{1,{MAX_NAME}}}")
-_BEFORE = re.compile(r"^(?P<kept>[a-z]{2,12}[ ._-]+)??(?P<count>\d{1,3})(?:[ _-]*x[ _-]*| +)(?=[a-z])")
-_BEHIND = re.compile(r"(?:(?<=\d)|[ ._-]+)[ _-]*x[ _-]*(?P<count>\d{1,3})$")
-_GPUS = re.compile(r"[ ._-]+(?P<count>\d{1,3})[ ._-]?gpus?$")
+_NAME_TEXT = re.compile(rf"[A-Za-z0-9 ._-]{{1,{MAX_NAME}}}")
+_COUNT_BEFORE = re.compile(r"^(?P<kept>[a-z]{2,12}[ ._-]+)??(?P<count>\d{1,3})(?:[ _-]*x[ _-]*| +)(?=[a-z])")
+_COUNT_AFTER = re.compile(r"(?:(?<=\d)|[ ._-]+)[ _-]*x[ _-]*(?P<count>\d{1,3})$")
+_GPU_COUNT = re.compile(r"[ ._-]+(?P<count>\d{1,3})[ ._-]?gpus?$")
 _MEMORY = re.compile(r"(?:^|[ _-])(\d{2,3}) ?(gb|gib|g)(?=$|[ _-])")
-_BETWEEN = re.compile(r"[^a-z0-9]+")
-_SHORT = {
+_SEPARATOR = re.compile(r"[^a-z0-9]+")
+_SHORT_NAMES = {
     "h100": "hgx-h100", "h200": "hgx-h200", "b200": "hgx-b200", "b300": "hgx-b300", "a100": "hgx-a100",
     "h20": "hgx-h20", "h800": "hgx-h800", "a800": "hgx-a800", "v100": "dgx-1-v100", "v10032": "dgx-1-v100",
     "dgx1": "dgx-1-v100", "h100sxm": "hgx-h100", "h200sxm": "hgx-h200", "a100sxm": "hgx-a100", "b200sxm": "hgx-b200",
@@ -48,7 +48,7 @@ _SHORT = {
     "ndv5": "azure-nd-h100-v5", "ndv4": "azure-nd-a100-v4", "bmgpumi300x": "oci-bm-gpu-mi300x-8",
 }  # fmt: skip
 """The machine for the name of a GPU alone, or for a short word: the most common host of that GPU."""
-OFFERED = {
+SUGGESTIONS = {
     "h200nvl": ("h100-nvl-8gpu", "hgx-h200"), "p3": ("aws-p3dn",), "p316xlarge": ("aws-p3dn", "dgx-1-v100"),
     "dgx2": ("dgx-1-v100", "dgx-a100"), "dgxh800": ("hgx-h800",), "h203e": ("hgx-h20",),
     "a4x": ("gb200-nvl72", "azure-nd-gb200-v6"), "a4xhighgpu4g": ("gb200-nvl72", "azure-nd-gb200-v6"),
@@ -66,8 +66,8 @@ OFFERED = {
 """Known names without a shape of their own, with the shapes to suggest."""
 
 
-class Named(NamedTuple):
-    """A shape, and the number of GPUs of a host if the name gives another than the shape."""
+class NamedShape(NamedTuple):
+    """A shape, and the number of GPUs in the name if it differs from the shape's."""
 
     shape: str
     gpus: int | None = None
@@ -95,52 +95,52 @@ class Names:
         self._exact = {name.lower(): shape for name, shape in written.items()}
         self._compact: dict[str, str] = {}
         for name, shape in written.items():
-            for form in _forms(_split_name(name.lower())):
+            for form in _list_forms(_split_name(name.lower())):
                 self._compact.setdefault(form, shape)
-            self._compact["".join(_BETWEEN.split(name.lower()))] = shape
-        self._compact |= _SHORT
+            self._compact["".join(_SEPARATOR.split(name.lower()))] = shape
+        self._compact |= _SHORT_NAMES
         self._spelling = {name.lower(): name for name in (*shapes, *self.aliases)}
 
-    def find(self, name: str) -> Named | None:
+    def find(self, name: str) -> NamedShape | None:
         """Return the shape of a name in any spelling; None for an unknown name, or a name with a number of hosts."""
-        written = _plain(name)
+        written = _normalise(name)
         found = self._exact.get(written)
-        if found is None and _A_NAME.fullmatch(written):
-            found = self._compact.get("".join(_BETWEEN.split(written)))
-        if found is not None or not _A_NAME.fullmatch(written):
-            return Named(found) if found else None
+        if found is None and _NAME_TEXT.fullmatch(written):
+            found = self._compact.get("".join(_SEPARATOR.split(written)))
+        if found is not None or not _NAME_TEXT.fullmatch(written):
+            return NamedShape(found) if found else None
         parts = _split_name(written)
         found = self._find_by_memory(parts)
         if found is None or parts.number is None:
-            return Named(found) if found else None
-        most = self._shapes[found].layout.gpus
-        if not 0 < parts.number <= most or not (parts.counts_gpus or _counts_gpus(parts.words)):
+            return NamedShape(found) if found else None
+        maximum = self._shapes[found].layout.gpus
+        if not 0 < parts.number <= maximum or not (parts.counts_gpus or _counts_gpus(parts.words)):
             return None
-        return Named(found, None if parts.number == most else parts.number)
+        return NamedShape(found, None if parts.number == maximum else parts.number)
 
-    def hosts(self, name: str) -> tuple[str, int] | None:
+    def find_hosts(self, name: str) -> tuple[str, int] | None:
         """Return (shape, hosts) if the name can only mean several hosts: `16xH100`, `2x DGX H100`."""
-        if not _A_NAME.fullmatch(_plain(name)) or self.find(name) is not None:
+        if not _NAME_TEXT.fullmatch(_normalise(name)) or self.find(name) is not None:
             return None
-        parts = _split_name(_plain(name))
+        parts = _split_name(_normalise(name))
         found = self._find_by_memory(parts)
         if found is None or not parts.number:
             return None
         each = self._shapes[found].layout.gpus if parts.counts_gpus or _counts_gpus(parts.words) else 1
         return (found, parts.number // each) if each and parts.number % each == 0 else None
 
-    def offered(self, name: str) -> tuple[str, ...]:
+    def suggest(self, name: str) -> tuple[str, ...]:
         """Return the nearest names, the likeliest first: known names of that GPU, else similar spellings."""
-        written = _plain(name[:MAX_NAME])
+        written = _normalise(name[:MAX_NAME])
         parts = _split_name(written)
-        for form in _forms(parts):
-            if form in OFFERED:
-                return OFFERED[form]
-        near = difflib.get_close_matches(written, self._spelling, n=3, cutoff=_NEAR)
+        for form in _list_forms(parts):
+            if form in SUGGESTIONS:
+                return SUGGESTIONS[form]
+        near = difflib.get_close_matches(written, self._spelling, n=3, cutoff=_MIN_SIMILARITY)
         similar = tuple(self._spelling[match] for match in near)
         models = {word for word in parts.words if any(character.isdigit() for character in word)}
         same = [shape for shape, found in self._shapes.items()
-                if found.gpu is not None and models.intersection(_BETWEEN.split(found.gpu.name.lower()))]  # fmt: skip
+                if found.gpu is not None and models.intersection(_SEPARATOR.split(found.gpu.name.lower()))]  # fmt: skip
         if not same:
             return similar
         fits = [shape for shape in same if self._has_memory(shape, parts)]
@@ -150,11 +150,11 @@ class Names:
             shape = self._exact[candidate.lower()]
             if shape in (fits or same):
                 nearest[shape] = shape if shape in similar else candidate
-        return (*nearest.values(), *(candidate for candidate in ranked if candidate not in nearest))[:_MOST_OFFERED]
+        return (*nearest.values(), *(candidate for candidate in ranked if candidate not in nearest))[:_MAX_SUGGESTED]
 
     def _find_by_memory(self, parts: _Parts) -> str | None:
         """Return the shape of those words whose GPU has the memory in the name, if it gives one."""
-        for form in _forms(parts):
+        for form in _list_forms(parts):
             found = self._compact.get(form)
             if found and self._has_memory(found, parts):
                 return found
@@ -170,11 +170,11 @@ class Names:
             return parts.memory is None
         named = re.search(r"\b(\d{2,3})gb?\b", gpu.name.lower())
         known = {gpu.memory.size_bytes / _GIGABYTE, float(named[1]) if named else 0.0}
-        apart = 0.0 if parts.memory_is_exact else _MEMORY_APART * parts.memory
+        apart = 0.0 if parts.memory_is_exact else _MEMORY_TOLERANCE * parts.memory
         return any(abs(size - parts.memory) <= apart for size in known)
 
 
-def _plain(name: str) -> str:
+def _normalise(name: str) -> str:
     """Return the text in lower case, with an x for each multiplication sign."""
     return name.lower().replace("\N{MULTIPLICATION SIGN}", "x").replace("*", "x")
 
@@ -185,19 +185,19 @@ def _split_name(written: str) -> _Parts:
     text = written[: memory.start()] + " " + written[memory.end() :] if memory else written
     text = text.strip(" ._-")
     count, counts_gpus = None, False
-    for pattern in (_GPUS, _BEFORE, _BEHIND):
+    for pattern in (_GPU_COUNT, _COUNT_BEFORE, _COUNT_AFTER):
         found = pattern.search(text)
         if found is None:
             continue
         text = f"{text[: found.start()]} {found.groupdict().get('kept') or ''} {text[found.end() :]}"
-        count, counts_gpus = int(found["count"]), pattern is _GPUS
+        count, counts_gpus = int(found["count"]), pattern is _GPU_COUNT
         break
-    words = tuple(word for word in _BETWEEN.split(text) if word)
+    words = tuple(word for word in _SEPARATOR.split(text) if word)
     is_exact = memory is not None and memory[2] == "g"
     return _Parts(words, count, counts_gpus, int(memory[1]) if memory else None, is_exact)
 
 
-def _forms(parts: _Parts) -> Iterator[str]:
+def _list_forms(parts: _Parts) -> Iterator[str]:
     """Yield the words joined, then without makers before them, then without words that distinguish no shape."""
     yield "".join(parts.words)
     text = "".join(parts.words)
@@ -205,15 +205,15 @@ def _forms(parts: _Parts) -> Iterator[str]:
         if text.startswith(maker) and len(text) > len(maker) + 2:
             yield text.removeprefix(maker)
     yield "".join(itertools.dropwhile(lambda word: word in _MAKERS, parts.words))
-    yield _telling(parts.words)
+    yield _join_distinctive(parts.words)
 
 
-def _telling(words: Iterable[str]) -> str:
-    return "".join(word for word in words if word not in _NOT_TELLING)
+def _join_distinctive(words: Iterable[str]) -> str:
+    return "".join(word for word in words if word not in _COMMON_WORDS)
 
 
 def _counts_gpus(words: tuple[str, ...]) -> bool:
-    """Report whether a number next to these words counts GPUs: they name a GPU and no machine."""
-    return not _telling(words).startswith(
+    """Report whether a number next to these words counts GPUs rather than hosts, because they do not name a machine."""
+    return not _join_distinctive(words).startswith(
         ("dgx", "hgx", "aws", "p3", "p4", "p5", "p6", "nd", "bmgpu", "a2", "a3", "a4")
     )

@@ -147,7 +147,7 @@ B300_CONNECTX8 = replace(
     CONNECTX8,
     port=InfinibandLink(line_rate_bits_per_s=800e9, mtu_bytes=4096),
     ports_per_card=1,
-    source="NVIDIA's page of DGX B300 (eight single-port ConnectX-8 of 800 Gb/s), as stas00/ml-engineering quotes it."
+    source="NVIDIA's DGX B300 page (eight single-port ConnectX-8 of 800 Gb/s), as stas00/ml-engineering quotes it."
     f" Each is its GPU's PCIe switch, so there is no PCIe link between the two; {_MTU_SOURCE}",
 )
 GB300_CONNECTX8 = replace(

@@ -152,7 +152,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine: its parts and their layout. MaxPayload in bytes."""
+    """A machine: its parts and their layout."""
 
     title: str
     aliases: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """Assumed: with it PCIe 5.0 x16 allows 52.0 GB/s, as H100 machines measure (Azure ND H100 v5, nvbandwidth: 51 to
     52 GB/s host to device), and PCIe 4.0 x16 26.0 GB/s, as A100 machines measure (Azure ND A100 v4: 26.28 GB/s)."""
     acs_redirect: bool = False
-    """To be off on bare metal (NCCL user guide, Troubleshooting, PCI Access Control Services)."""
+    """Off, as it should be on bare metal (NCCL user guide, Troubleshooting, PCI Access Control Services)."""
     peer_to_peer: bool = True
     """Whether GPUs may reach each other's memory (NVIDIA CUDA C++ Programming Guide, Peer-to-Peer Memory Access; AMD
     ROCm, likewise); without it their data goes through the host's."""

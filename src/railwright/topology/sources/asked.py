@@ -22,7 +22,7 @@ class ProbedRoot(Root):
         self._answers: dict[str, bytes | Unreadable] = {}
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
-        """Return the bytes of a file."""
+        """Return the bytes of a file or document."""
         if path not in self._documents:
             return self._files.read_bytes(path)
         if path not in self._answers:

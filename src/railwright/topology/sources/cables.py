@@ -17,7 +17,7 @@ from railwright.topology.subnet import Subnet
 def read_cabling(seen: Path) -> Cabling:
     """Read the cables from ibnetdiscover's file, or a folder of lldpctl's files. Raises UsageError."""
     if not seen.is_dir():
-        return parse_cabling(_text(seen))
+        return parse_cabling(_read_text(seen))
     files = sorted(islice(seen.glob("*.json"), lldp.MOST_FILES))
     if not files:
         raise UsageError(f"{str(seen)[:200]} has no .json file", hint="on each node: lldpctl -f json > NAME.json")
@@ -30,8 +30,8 @@ def read_subnet(cabling: Path, forwarding: Path | None) -> Subnet:
 
     Raises UsageError.
     """
-    return parse_subnet(_text(cabling), _text(forwarding) if forwarding is not None else "")
+    return parse_subnet(_read_text(cabling), _read_text(forwarding) if forwarding is not None else "")
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     return read_bounded(file, MOST_BYTES).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Captures of the files that the sources read, for others to look at.
+"""Captures of the files that the sources read, for inspection on another machine.
 
 Discovery runs on a root that records the files read. Of these, the capture copies the files that match the list below.
 """
@@ -137,7 +137,9 @@ def capture(root: Root, destination: Path, *, redact: bool) -> Captured:
 
 
 def write_archive(destination: Path, files: dict[str, bytes]) -> None:
-    """Write files as an archive, a line per file in path order. Raises UsageError if it exists, OSError."""
+    """Write files as an archive, a line per file in path order. Raises UsageError if it exists, and OSError if it
+    cannot be written.
+    """
     try:
         with destination.open("xb") as stream:
             for path, content in sorted(files.items()):

@@ -1,7 +1,7 @@
 """The cluster file: JSON if its name ends in `.json` or it begins with a brace, else TOML.
 
-The file may come from somebody else. Its size is bounded, it names nothing outside its own folder, and unprintable
-characters are refused or replaced.
+The file may come from somebody else. Its size is bounded, it may not refer to files outside its own folder, and
+unprintable characters are refused or replaced.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def load_cluster(file: Path) -> Cluster:
             raise UsageError(
                 f"{file}: storage servers must be 1 to {MAX_SERVERS}, got {servers}", hint="correct [storage]"
             )
-        storage = (servers, _machine(found.storage.host, file))
-    host = _machine(found.host, file)
+        storage = (servers, _load_machine(found.storage.host, file))
+    host = _load_machine(found.host, file)
     try:
         return build_cluster(host, found.hosts, found.fabric, storage, found.name)
     except UsageError as error:
         raise UsageError(f"{file}: {error.message}", hint=error.hint) from error
 
 
-def _machine(text: str, file: Path) -> Topology:
+def _load_machine(text: str, file: Path) -> Topology:
     """Return the machine of a shape with changes, or of a saved topology or capture beside the file. Raises
     UsageError.
     """

@@ -16,7 +16,7 @@ _HINT = "see docs/cluster-file.md; the minimum is two lines: hosts = 16 and host
 
 
 def decode_cluster_file(file: Path) -> ClusterFile:
-    """Decode a cluster file without looking at the machines that it names. Raises UsageError."""
+    """Decode a cluster file without loading the machines that it names. Raises UsageError."""
     if file.is_dir():
         raise UsageError(f"{file} is a folder", hint="give the cluster file in it")
     try:

@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 
 def parse_cabling(text: str) -> Cabling:
-    """Parse all nodes and cables. Raises UsageError for other text, and for two nodes of one name."""
+    """Parse all nodes and cables. Raises UsageError for other text, and for two nodes with the same name."""
     nodes, rows = read_nodes(text)
     if not nodes:
         raise UsageError("the file has no switch and no host", hint="give the output of ibnetdiscover without options")
@@ -49,26 +49,26 @@ def parse_cabling(text: str) -> Cabling:
 
 
 def read_nodes(text: str) -> tuple[dict[str, Node], list[Row]]:
-    """Parse all nodes by GUID, and their ports that have a cable. Raises UsageError for two nodes of one name."""
+    """Parse all nodes by GUID, and their ports with a cable. Raises UsageError for two nodes with the same name."""
     nodes: dict[str, Node] = {}
     rows: list[Row] = []
     node = ""
     for line in text.splitlines():
         if begun := _NODE.match(line):
             node = begun[2]
-            nodes[node] = Node(*_named(begun[1], begun[3], node), begun[1] == "Switch")
+            nodes[node] = Node(*_split_description(begun[1], begun[3], node), begun[1] == "Switch")
         elif node and (port := _PORT.match(line)):
             rows.append(Row(node, *port.groups()))
         elif not line.strip():
             node = ""
-    _refuse_twins(nodes)
+    _check_unique(nodes)
     return nodes, rows
 
 
-def _named(kind: str, description: str, guid: str) -> tuple[str, str]:
+def _split_description(kind: str, description: str, guid: str) -> tuple[str, str]:
     """Return the names of a node and its adapter: `host0 mlx5_0` is adapter mlx5_0 of host0; a switch has none.
 
-    Managed switches of NVIDIA call themselves `MF0;leaf0:MQM8700/U1`.
+    Managed NVIDIA switches call themselves `MF0;leaf0:MQM8700/U1`.
     """
     text = printable(description.encode("utf-8", "replace")).strip()
     if kind == "Switch":
@@ -78,7 +78,7 @@ def _named(kind: str, description: str, guid: str) -> tuple[str, str]:
     return (name or guid), adapter.strip()
 
 
-def _refuse_twins(nodes: dict[str, Node]) -> None:
+def _check_unique(nodes: dict[str, Node]) -> None:
     first: dict[tuple[str, str], str] = {}
     for guid, node in nodes.items():
         name = node.name, node.adapter

@@ -16,7 +16,7 @@ _ADDRESS = slice(20, 24)
 
 
 def ipv4_address(interface: str) -> str | None:
-    """Return the first address of an interface; None if it has none or does not exist."""
+    """Return the first address of an interface; None if the interface has no address or does not exist."""
     name = interface.encode(errors="replace")
     if not name or len(name) > _NAME_BYTES:
         return None

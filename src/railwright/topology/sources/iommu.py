@@ -17,7 +17,7 @@ from railwright.topology.sources.settings import NOT_HELD
 
 GROUPS = "sys/kernel/iommu_groups"
 _KNOWN = frozenset({"identity", "DMA", "DMA-FQ", "blocked", "unmanaged", "auto"})
-_MOST_GROUPS = 4096
+_MAX_GROUPS = 4096
 
 
 def read_domains(root: Root, wanted: Collection[str], notes: Notes) -> dict[str, str]:
@@ -30,13 +30,13 @@ def read_domains(root: Root, wanted: Collection[str], notes: Notes) -> dict[str,
             notes.missing(SETTING, NOT_HELD if listed.is_absent else f"/{GROUPS} {listed.reason}", IOMMU_DOMAIN)
         return {}
     found = dict.fromkeys(wanted, IOMMU_OFF)
-    for group in [name for name in listed if re.fullmatch(r"\d{1,6}", name)][:_MOST_GROUPS]:
+    for group in [name for name in listed if re.fullmatch(r"\d{1,6}", name)][:_MAX_GROUPS]:
         members = set(root.names(f"{GROUPS}/{group}/devices")) & found.keys()
         if members:
             kind = text.word(root.read(f"{GROUPS}/{group}/type"))
             for address in members:
                 found[address] = kind
-    unsaid = [address for address, kind in found.items() if kind not in _KNOWN and kind != IOMMU_OFF]
-    if unsaid:
+    unknown = [address for address, kind in found.items() if kind not in _KNOWN and kind != IOMMU_OFF]
+    if unknown:
         notes.missing(SETTING, f"/{GROUPS}/*/type does not say", IOMMU_DOMAIN)
-    return {address: kind for address, kind in found.items() if address not in unsaid}
+    return {address: kind for address, kind in found.items() if address not in unknown}

@@ -1,6 +1,6 @@
 """The cables of an Ethernet fabric, from lldpd's `lldpctl -f json`, which prints the neighbours at each port.
 
-Each node has a file with its name: `host0.json`, `leaf0.json`. The form is that of lldpd 1.0: one interface is
+Each node has a file with its name: `host0.json`, `leaf0.json`. The format is that of lldpd 1.0: one interface is
 an object, several are a list of objects of one key. Names come from the neighbours, so they are only names here.
 """
 
@@ -17,7 +17,7 @@ from railwright.topology.sources.root import printable
 
 MOST_BYTES = 16 * 2**20
 MOST_FILES = 20_000
-_MOST_NAME = 80
+_MAX_NAME = 80
 
 
 def parse_lldp_cabling(texts: Mapping[str, str]) -> Cabling:
@@ -27,9 +27,9 @@ def parse_lldp_cabling(texts: Mapping[str, str]) -> Cabling:
     """
     peers: dict[Port, Port] = {}
     for node, text in texts.items():
-        for port, peer in _heard(node, text):
+        for port, peer in _parse_neighbours(node, text):
             if peers.setdefault(port, peer) != peer:
-                message = f"{node[:_MOST_NAME]}: {port} hears {peers[port]} and {peer}"
+                message = f"{node[:_MAX_NAME]}: {port} hears {peers[port]} and {peer}"
                 raise UsageError(message, hint="a switch without LLDP forwards it: list its cables by hand")
     cables: dict[frozenset[Port], Cable] = {}
     for port, peer in peers.items():
@@ -38,18 +38,18 @@ def parse_lldp_cabling(texts: Mapping[str, str]) -> Cabling:
     return Cabling(tuple(cables.values()), frozenset(texts))
 
 
-def _heard(node: str, text: str) -> Iterator[tuple[Port, Port]]:
+def _parse_neighbours(node: str, text: str) -> Iterator[tuple[Port, Port]]:
     try:
         interfaces = msgspec.json.decode(text.encode())["lldp"].get("interface", {})
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"{node[:_MOST_NAME]}: not the output of lldpctl", hint="write it with: lldpctl -f json > NAME.json"
+            f"{node[:_MAX_NAME]}: not the output of lldpctl", hint="write it with: lldpctl -f json > NAME.json"
         ) from error
-    for name, heard in _pairs(interfaces):
+    for name, heard in _list_members(interfaces):
         if not isinstance(heard, dict) or heard.get("via", "LLDP") != "LLDP":
             continue
         chassis = next(
-            (end for end, entry in _pairs(heard.get("chassis")) if isinstance(entry, dict) and end != "id"), ""
+            (end for end, entry in _list_members(heard.get("chassis")) if isinstance(entry, dict) and end != "id"), ""
         )
         port = heard.get("port")
         peer = _port_name(port) if isinstance(port, dict) else ""
@@ -65,7 +65,7 @@ def _port_name(port: Mapping[str, Any]) -> str:
     return _clean(str(name or identity.get("value") or ""))
 
 
-def _pairs(given: object) -> Iterable[tuple[str, Any]]:
+def _list_members(given: object) -> Iterable[tuple[str, Any]]:
     """Yield the members of an object, or of a list of objects."""
     for item in given if isinstance(given, list) else [given]:
         if isinstance(item, dict):
@@ -73,4 +73,4 @@ def _pairs(given: object) -> Iterable[tuple[str, Any]]:
 
 
 def _clean(name: str) -> str:
-    return printable(name.encode("utf-8", "replace")).strip()[:_MOST_NAME]
+    return printable(name.encode("utf-8", "replace")).strip()[:_MAX_NAME]

@@ -1,4 +1,4 @@
-"""The topology that the user names: none, a capture, a saved file or a shape."""
+"""Loading of the topology that the user names: this machine, a capture, a saved file or a shape."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from railwright.topology.plan import NIC_PROTOCOLS
 from railwright.topology.shapes import SHAPES, invalid_change, split_name, unknown_shape
 from railwright.topology.sources.root import ARCHIVE
 
-_A_RATE = re.compile(r"\d+(\.\d+)?[GT](b(it)?(ps|/s)?)?", re.IGNORECASE)
-_A_SIZE = re.compile(r"\d+GB", re.IGNORECASE)
-"""Sizes in GB that are memory rather than a port's rate."""
+_RATE = re.compile(r"\d+(\.\d+)?[GT](b(it)?(ps|/s)?)?", re.IGNORECASE)
+_MEMORY_SIZE = re.compile(r"\d+GB", re.IGNORECASE)
+"""A size in GB, which is memory rather than a port's rate."""
 _INFINIBAND = {"edr": "100G", "hdr": "200G", "ndr": "400G", "xdr": "800G"}
-"""The name of a port of four lanes by its rate (InfiniBand Trade Association, roadmap)."""
-_A_LINE = re.compile(r"line \d{1,9}")
+"""The rate of a four-lane port by the name of its generation (InfiniBand Trade Association, roadmap)."""
+_ARCHIVE_LINE = re.compile(r"line \d{1,9}")
 """The name that `ArchiveRoot` gives to an unusable line."""
 
 
@@ -43,7 +43,7 @@ def load(text: str | None) -> Topology:
     named = split_name(words)
     path = Path(text)
     if named is not None and (words[0].lower() in SHAPES or not os.path.exists(path)):  # noqa: PTH110
-        return expand(named[0], _changes(named[1], text))
+        return expand(named[0], _parse_changes(named[1], text))
     if os.path.exists(path):  # noqa: PTH110 - Path.exists raises for a name that is too long
         from railwright.topology.sources.look import load_path
 
@@ -51,7 +51,7 @@ def load(text: str | None) -> Topology:
     if len(words) > 1 and os.path.exists(Path(words[0])):  # noqa: PTH110
         from railwright.topology.sources.look import load_text
 
-        if (found := load_text(Path(words[0]), _changes(words[1:], ""))) is not None:
+        if (found := load_text(Path(words[0]), _parse_changes(words[1:], ""))) is not None:
             return found
         raise UsageError(f"changes like {words[1]!r} apply only to shapes", hint="leave them out")
     if "/" in text or path.suffix in (".json", ".jsonl"):
@@ -60,17 +60,19 @@ def load(text: str | None) -> Topology:
 
 
 def damage(topology: Topology) -> str:
-    """Return the damage of the capture that a topology was read from; empty if it was whole or is no capture."""
+    """Return a message about the damage of the capture that a topology was read from; empty if the capture is whole, or
+    if the topology has another source.
+    """
     if topology.source != "capture":
         return ""
-    found = [item for item in topology.unknown if item.what == ARCHIVE or _A_LINE.fullmatch(item.what)]
+    found = [item for item in topology.unknown if item.what == ARCHIVE or _ARCHIVE_LINE.fullmatch(item.what)]
     return f"{topology.name} is not a whole capture: {found[0].what} {found[0].why}" if found else ""
 
 
-def _changes(words: list[str], text: str) -> dict[str, str]:
+def _parse_changes(words: list[str], text: str) -> dict[str, str]:
     """Return the changes by key; `text` is the whole text."""
     changes: dict[str, str] = {}
-    for word in itertools.chain.from_iterable(map(_bare, words)):
+    for word in itertools.chain.from_iterable(map(_expand_word, words)):
         key, equals, value = word.partition("=")
         if not equals or not key or not value:
             raise invalid_change(word, " ".join(part for part in text.split() if "=" not in part))
@@ -80,10 +82,10 @@ def _changes(words: list[str], text: str) -> dict[str, str]:
     return changes
 
 
-def _bare(word: str) -> list[str]:
+def _expand_word(word: str) -> list[str]:
     """Return the change that `ib`, `400G` or `NDR` stands for; any other word unchanged."""
     if word.lower() in NIC_PROTOCOLS:
         return [f"nic-protocol={word}"]
     if word.lower() in _INFINIBAND:
         return ["nic-protocol=infiniband", f"nic-rate={_INFINIBAND[word.lower()]}"]
-    return [f"nic-rate={word}" if _A_RATE.fullmatch(word) and not _A_SIZE.fullmatch(word) else word]
+    return [f"nic-rate={word}" if _RATE.fullmatch(word) and not _MEMORY_SIZE.fullmatch(word) else word]

@@ -46,7 +46,7 @@ def this_machine() -> Root:
 
 
 def this_machine_with_tools() -> Root:
-    """Return the same with the answers of its programs about software, which take seconds, for callers that need
+    """Return this machine with the answers of its programs about software, which take seconds, for callers that need
     settings.
     """
     return ProbedRoot(this_machine(), {TOOLS: ask_tools})

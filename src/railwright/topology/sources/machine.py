@@ -40,7 +40,7 @@ from railwright.topology.sources.tools import read_tools
 from railwright.topology.sources.virtual_buses import scan_virtual_buses
 from railwright.topology.sources.virtualisation import read_virtualisation
 
-_REFUSED_AT_MOST = 20
+_MAX_REFUSED = 20
 _SMP_NAMES = {"GenuineIntel": "UPI", "AuthenticAMD": "xGMI"}
 
 
@@ -59,17 +59,17 @@ def discover(root: Root, source: SourceKind) -> Topology:
     _add_virtual_buses(root, parts, cpu_of_node, notes)
     if any(device.kind == "nic" for device in parts.devices()):
         parts.add("fabric", device_id=FABRIC)
-    devices, links = tuple(_add_priorities(device, of_ports) for device in parts.devices()), parts.links()
+    devices, links = tuple(_add_port_settings(device, of_ports) for device in parts.devices()), parts.links()
     if gpus := [device for device in devices if device.kind == "gpu" and is_nvidia(device)]:
         devices, links = add_nvidia_answers(parts, gpus, read_probe(root), notes)
-    refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_REFUSED_AT_MOST])
+    refused = (Unknown(what=item.path, why=item.reason) for item in root.refused[:_MAX_REFUSED])
     return Topology(name=root.name, source=source, devices=devices, links=links, unknown=(*notes.unknown(), *refused))
 
 
-def _add_priorities(device: Device, of_ports: Mapping[str, Mapping[str, Scalar]]) -> Device:
-    """Return a NIC with the priorities of its netdev, if known."""
-    priorities = of_ports.get(str(device.facts.get("netdev")), {}) if device.kind == "nic" else {}
-    return replace(device, facts={**device.facts, **priorities}) if priorities else device
+def _add_port_settings(device: Device, of_ports: Mapping[str, Mapping[str, Scalar]]) -> Device:
+    """Return the device; a NIC with the port settings of its netdev if known."""
+    settings = of_ports.get(str(device.facts.get("netdev")), {}) if device.kind == "nic" else {}
+    return replace(device, facts={**device.facts, **settings}) if settings else device
 
 
 def _nodes_per_socket(nodes: tuple[NumaNode, ...]) -> int | None:

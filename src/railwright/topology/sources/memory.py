@@ -43,7 +43,7 @@ def read_channels(root: Root, notes: Notes, *, sockets: int) -> tuple[MemoryLink
         why = f"the firmware shows no SMBIOS table (/{TABLE})" if table.is_absent else f"/{TABLE}: {table.reason}"
         notes.missing("memory channels and speed", why)
         return ()
-    modules = [module for structure in structures(table) if (module := _module(structure))]
+    modules = [module for structure in structures(table) if (module := _parse_module(structure))]
     if not modules:
         notes.missing("memory channels and speed", f"/{TABLE} lists no populated module")
         return ()
@@ -51,8 +51,8 @@ def read_channels(root: Root, notes: Notes, *, sockets: int) -> tuple[MemoryLink
     if "" in processors or len(processors) != sockets:
         named = 0 if "" in processors else len(processors)
         notes.missing("memory channels", f"SMBIOS names memory of {named} sockets, the kernel sees {sockets}")
-        return (replace(_channels(modules), channels=None),) * sockets
-    return tuple(_channels([module for module in modules if module.processor == name]) for name in processors)
+        return (replace(_combine_channels(modules), channels=None),) * sockets
+    return tuple(_combine_channels([module for module in modules if module.processor == name]) for name in processors)
 
 
 def share(socket: MemoryLink | None, nodes: int) -> MemoryLink:
@@ -62,7 +62,7 @@ def share(socket: MemoryLink | None, nodes: int) -> MemoryLink:
     return replace(socket, channels=socket.channels // nodes if socket.channels % nodes == 0 else None)
 
 
-def _channels(modules: list[_Module]) -> MemoryLink:
+def _combine_channels(modules: list[_Module]) -> MemoryLink:
     """Return the channels of modules. All run at the speed of the slowest module in the socket."""
     speeds = [module.transfers_per_s for module in modules if module.transfers_per_s]
     widths = {module.bus_bytes for module in modules}
@@ -73,15 +73,15 @@ def _channels(modules: list[_Module]) -> MemoryLink:
     )
 
 
-def _module(structure: Structure) -> _Module | None:
-    """Return a populated memory module (DSP0134 section 7.18)."""
+def _parse_module(structure: Structure) -> _Module | None:
+    """Return a populated memory module (DSP0134 section 7.18); None for other structures."""
     if structure.kind != MEMORY_DEVICE or not structure.number(0x0C, 2):
         return None
     bits = structure.number(0x0A, 2)
     speed = structure.number(0x20, 2) or structure.number(0x15, 2)
     if speed == _USE_EXTENDED:
         speed = structure.number(0x58, 4) or structure.number(0x54, 4)
-    processor, channel = _place(structure.string(0x10), structure.string(0x11))
+    processor, channel = _parse_locators(structure.string(0x10), structure.string(0x11))
     return _Module(
         processor,
         channel,
@@ -90,7 +90,7 @@ def _module(structure: Structure) -> _Module | None:
     )
 
 
-def _place(device_locator: str, bank_locator: str) -> tuple[str, str]:
+def _parse_locators(device_locator: str, bank_locator: str) -> tuple[str, str]:
     """Return processor and channel, both empty if the names do not give them."""
     for locator in (bank_locator.upper(), device_locator.upper()):
         for pattern in _LOCATORS:

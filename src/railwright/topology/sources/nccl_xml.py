@@ -33,8 +33,8 @@ from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.possible import refuse_impossible
 
 MOST_CHARACTERS = 4 * 2**20
-_MOST_ELEMENTS = 20_000
-_DEEPEST = 24
+_MAX_ELEMENTS = 20_000
+_MAX_DEPTH = 24
 _SPEED = re.compile(r"(\d{1,3}(?:\.\d)?) ?GT/s")
 _BRIDGE, _NVSWITCH, _INFINIBAND, _EFA = "0x0604", "0x0680", "0x0207", "0x1d0f"
 _GENERATION = {6: 1, 7: 2, 8: 3, 9: 4, 10: 5, 12: 5}
@@ -59,8 +59,8 @@ def parse_topology_xml(text: str, name: str) -> Topology:
         system = ET.fromstring(text[text.index("<system") :])  # noqa: S314 - without declarations there are no entities
     except ET.ParseError as error:
         raise UsageError(f"{name} is not a whole XML file: {error}", hint=_HINT) from error
-    if sum(1 for _ in system.iter()) > _MOST_ELEMENTS:
-        raise UsageError(f"{name} must have at most {_MOST_ELEMENTS} elements", hint=_HINT)
+    if sum(1 for _ in system.iter()) > _MAX_ELEMENTS:
+        raise UsageError(f"{name} must have at most {_MAX_ELEMENTS} elements", hint=_HINT)
     found = _Machine(system).topology(name)
     if not found.of_kind("gpu", "nic"):
         raise UsageError(f"{name} has neither a GPU nor a NIC", hint=_HINT)
@@ -112,8 +112,8 @@ class _Machine:
             self._nets(element, (upper, PcieLink()), "", node)
 
     def _pci(self, element: Element, upper: str, node: int, depth: int) -> None:
-        if depth > _DEEPEST:
-            raise UsageError(f"PCIe bridges below each other more than {_DEEPEST} times", hint=_HINT)
+        if depth > _MAX_DEPTH:
+            raise UsageError(f"PCIe bridges below each other more than {_MAX_DEPTH} times", hint=_HINT)
         address, under = element.get("busid", "")[:20].lower(), (upper, _pcie(element.attrib))
         gpu, nic = element.find("gpu"), element.find("nic")
         if gpu is not None:

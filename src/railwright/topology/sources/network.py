@@ -47,15 +47,15 @@ def find_ports(root: Root, path: str, entries: frozenset[str]) -> tuple[NicPort,
 
 def _list_ports(root: Root, path: str, entries: frozenset[str]) -> list[NicPort]:
     """Return the ports; the first counts the representors of them all."""
-    netdevs, representors = _netdevs(root, path) if "net" in entries else ({}, 0)
-    rdma = _rdma_ports(root, path) if "infiniband" in entries else {}
+    netdevs, representors = _find_netdevs(root, path) if "net" in entries else ({}, 0)
+    rdma = _find_rdma_ports(root, path) if "infiniband" in entries else {}
     return [
         _read_port(root, port, netdevs.get(port, ""), rdma.get(port, ""), 0 if index else representors)
         for index, port in enumerate(sorted({*netdevs, *rdma}))
     ]
 
 
-def _netdevs(root: Root, path: str) -> tuple[dict[int, str], int]:
+def _find_netdevs(root: Root, path: str) -> tuple[dict[int, str], int]:
     """Return port number to the path of its netdev, and the number of representors."""
     found: dict[int, str] = {}
     representors = 0
@@ -71,7 +71,7 @@ def _netdevs(root: Root, path: str) -> tuple[dict[int, str], int]:
     return found, representors
 
 
-def _rdma_ports(root: Root, path: str) -> dict[int, str]:
+def _find_rdma_ports(root: Root, path: str) -> dict[int, str]:
     """Return port number to the path of that port of the RDMA device."""
     found: dict[int, str] = {}
     for device in root.names(f"{path}/infiniband"):
@@ -103,7 +103,7 @@ def _read_port(root: Root, port: int, netdev: str, rdma: str, representors: int)
     speed, mtu = text.number(read_word(netdev, "speed")), text.number(read_word(netdev, "mtu"))
     rate = float(speed) * 1e6 if speed is not None and 0 < speed * 1e6 <= _MAX_RATE_BITS_PER_S else None
     if rate is None:
-        rate = _rdma_rate(text.word(read_word(rdma, "rate")))
+        rate = _parse_rdma_rate(text.word(read_word(rdma, "rate")))
     if state == "down":
         rate = None  # such a port still shows the rate of its last or lowest link (mlx5: 10 Gb/s)
     return NicPort(
@@ -112,7 +112,7 @@ def _read_port(root: Root, port: int, netdev: str, rdma: str, representors: int)
         rdma_device=rdma.split("/")[-3] if rdma else "",
         rdma_port=port if rdma else 0,
         rdma_path=rdma,
-        link=_link(layer, rate, mtu, rdma=bool(rdma)),
+        link=_build_link(layer, rate, mtu, rdma=bool(rdma)),
         state=state,
         rdma_transport=IWARP if node_type == "RNIC" else "",
         firmware=text.word(read_word(device, "fw_ver")),
@@ -120,7 +120,9 @@ def _read_port(root: Root, port: int, netdev: str, rdma: str, representors: int)
     )
 
 
-def _link(layer: str, rate: float | None, mtu: int | None, *, rdma: bool) -> EthernetLink | InfinibandLink | EfaLink:
+def _build_link(
+    layer: str, rate: float | None, mtu: int | None, *, rdma: bool
+) -> EthernetLink | InfinibandLink | EfaLink:
     if layer == "InfiniBand":
         return InfinibandLink(line_rate_bits_per_s=rate)
     if layer == "EFA":
@@ -129,7 +131,7 @@ def _link(layer: str, rate: float | None, mtu: int | None, *, rdma: bool) -> Eth
     return EthernetLink(line_rate_bits_per_s=rate, mtu_bytes=known, rdma=rdma)
 
 
-def _rdma_rate(rate: str) -> float | None:
+def _parse_rdma_rate(rate: str) -> float | None:
     """Parse `400 Gb/sec (4X NDR)` to bits per second."""
     match = re.match(r"(\d{1,5}(?:\.\d)?) Gb/sec", rate)
     return float(match.group(1)) * 1e9 if match and float(match.group(1)) > 0 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.topology.devices import Unknown
 from railwright.topology.sources.root import Unreadable
 
-_NAMED_AT_MOST = 4
+_MAX_NAMED = 4
 
 
 class Notes:
@@ -28,12 +28,12 @@ class Notes:
     def unknown(self) -> tuple[Unknown, ...]:
         """Return the entries, sorted."""
         return tuple(
-            Unknown(what=f"{what} of {_listed(devices)}" if devices else what, why=why)
+            Unknown(what=f"{what} of {_format_devices(devices)}" if devices else what, why=why)
             for (what, why), devices in sorted(self._of.items())
         )
 
 
-def _listed(devices: list[str]) -> str:
-    if len(devices) <= _NAMED_AT_MOST:
+def _format_devices(devices: list[str]) -> str:
+    if len(devices) <= _MAX_NAMED:
         return ", ".join(devices)
-    return f"{', '.join(devices[: _NAMED_AT_MOST - 1])} and {len(devices) - _NAMED_AT_MOST + 1} more"
+    return f"{', '.join(devices[: _MAX_NAMED - 1])} and {len(devices) - _MAX_NAMED + 1} more"

@@ -28,7 +28,7 @@ def ask_nvidia() -> bytes | Unreadable:
         finished = run(_PROGRAM, timeout_s=TIMEOUT_S)
     except UsageError as error:
         return Unreadable(PROBE, error.message[:200])
-    answers = _answers("".join(finished.output))
+    answers = _parse_answers("".join(finished.output))
     ended = f"ended the process that asked it ({finished.describe()})"
     if finished.timed_out:
         ended = f"gave no answer within {TIMEOUT_S:g} s"
@@ -38,7 +38,7 @@ def ask_nvidia() -> bytes | Unreadable:
     return msgspec.json.format(msgspec.json.encode({"format": 1, **answers}), indent=1) + b"\n"
 
 
-def _answers(text: str) -> dict[str, object]:
+def _parse_answers(text: str) -> dict[str, object]:
     """Return the JSON objects in `text`, merged; a last one that was cut off is left out.
 
     Text before the first is output of Python or an import on standard error before the probe closed it.

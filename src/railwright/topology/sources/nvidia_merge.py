@@ -68,14 +68,16 @@ def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], nvml: NvmlAnswer, notes:
     """Join GPUs behind switches to one device that stands for all switches, and other GPUs to each other."""
     ids = {gpu.address: name for name, gpu in gpus.items()}
     known = {name: gpu for name, gpu in gpus.items() if _generation(gpu)}
-    switched = {name for name, gpu in known.items() if _active(gpu) and _leads_to_switch(gpu, nvml, len(gpus))}
+    switched = {name for name, gpu in known.items() if _count_active(gpu) and _leads_to_switch(gpu, nvml, len(gpus))}
     linked = set(switched) if len(switched) > 1 else set()
     if linked:
         nvswitch = _add_nvswitch(parts, (gpus[name] for name in switched), notes)
         for name in sorted(switched, key=lambda name: (len(name), name)):
             gpu = gpus[name]
-            most = max(gpu.nvlink_count or 0, _active(gpu))
-            parts.link(nvswitch, name, NvlinkLink(generation=_generation(gpu), links=_active(gpu), max_links=most))
+            maximum = max(gpu.nvlink_count or 0, _count_active(gpu))
+            parts.link(
+                nvswitch, name, NvlinkLink(generation=_generation(gpu), links=_count_active(gpu), max_links=maximum)
+            )
     joined: Counter[tuple[str, str]] = Counter()
     for name, gpu in known.items():
         for link in gpu.nvlinks:
@@ -86,7 +88,7 @@ def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], nvml: NvmlAnswer, notes:
         parts.link(first, second, NvlinkLink(generation=_generation(gpus[first]), links=links))
         linked |= {first, second}
     for name, gpu in gpus.items():
-        if len(gpus) > 1 and _active(gpu) and name not in linked:
+        if len(gpus) > 1 and _count_active(gpu) and name not in linked:
             lacking = "where they lead" if name in known else "of which generation they are"
             notes.missing("NVLink", f"the links are active, and NVIDIA's library does not say {lacking}", name)
 
@@ -124,7 +126,7 @@ def _leads_to_switch(gpu: Gpu, nvml: NvmlAnswer, gpus: int) -> bool:
     return gpu.fabric_state == "completed" or (gpus > 1 and len(peers) == gpus - 1)
 
 
-def _active(gpu: Gpu) -> int:
+def _count_active(gpu: Gpu) -> int:
     return sum(link.active for link in gpu.nvlinks)
 
 
@@ -149,13 +151,15 @@ def _add_facts(devices: tuple[Device, ...], known: Mapping[str, Gpu], answer: Pr
         elif device.kind == "gpu":
             if gpu := known.get(device.address):
                 name = _clean(gpu.name) or name
-                facts = _gpu_facts(gpu) | _peers(answer, device.address, ids)
-            facts |= _cuda_facts(answer.cuda, device.address) | _listing(answer.nvml, device, in_container=in_container)
+                facts = _gpu_facts(gpu) | _peer_facts(answer, device.address, ids)
+            facts |= _cuda_facts(answer.cuda, device.address) | _listing_facts(
+                answer.nvml, device, in_container=in_container
+            )
         found.append(replace(device, name=name, facts={**device.facts, **known_facts(facts)}))
     return tuple(found)
 
 
-def _listing(nvml: NvmlAnswer, gpu: Device, *, in_container: bool) -> dict[str, Scalar | None]:
+def _listing_facts(nvml: NvmlAnswer, gpu: Device, *, in_container: bool) -> dict[str, Scalar | None]:
     """Return `nvml_lists`, and `withheld` if a container or a job's cgroup was given exactly the GPUs that NVML lists.
 
     sysfs shows all GPUs of the host in both, so a GPU of another job must not count as lost.
@@ -180,7 +184,7 @@ def _gpu_facts(gpu: Gpu) -> dict[str, Scalar | None]:
         "sm_clock_application_hz": gpu.sm_clock_application_hz,
         "power_limit_w": gpu.power_limit_w,
         "power_default_w": gpu.power_default_w,
-        "nvlinks_active": _active(gpu) if gpu.nvlink_count is not None else None,
+        "nvlinks_active": _count_active(gpu) if gpu.nvlink_count is not None else None,
         "nvlinks": gpu.nvlink_count,
         "nvlink_fabric": _clean(gpu.fabric_state),
         "nvlink_fabric_problem": _clean(gpu.fabric_problem),
@@ -195,7 +199,7 @@ def _gpu_facts(gpu: Gpu) -> dict[str, Scalar | None]:
     }
 
 
-def _peers(answer: Probe, address: str, ids: Mapping[str, str]) -> dict[str, Scalar | None]:
+def _peer_facts(answer: Probe, address: str, ids: Mapping[str, str]) -> dict[str, Scalar | None]:
     """Return the GPUs whose memory this GPU reaches, by CUDA or else NVML, and the others with the reason."""
     refused: dict[str, list[str]] = defaultdict(list)
     reached: list[str] = []

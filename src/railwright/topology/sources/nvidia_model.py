@@ -45,7 +45,7 @@ class Nvlink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An ordered pair of GPUs by PCI address. Texts are NVML's words: `ok`, `disabled by regkey` ..."""
+    """An ordered pair of GPUs by PCI address. Texts are those of NVML: `ok`, `disabled by regkey` ..."""
 
     source: Address
     target: Address
@@ -53,7 +53,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     read: Text = ""
     write: Text = ""
     ancestor: Text = ""
-    """The nearest thing above both on PCIe, as NVML sees it."""
+    """The nearest common ancestor on PCIe, as NVML reports it."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,7 +75,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nvlinks: Annotated[tuple[Nvlink, ...], msgspec.Meta(max_length=64)] = ()
     fabric_state: Text = ""
     fabric_problem: Text = ""
-    """The reason why it did not join the NVLink fabric, in NVML's words; empty if it did."""
+    """The reason why it did not join the NVLink fabric, as NVML reports it; empty if it did."""
     memory_bytes: SizeBytes | None = None
     memory_used_bytes: SizeBytes | None = None
     memory_bus_bits: Annotated[int, msgspec.Meta(ge=0, le=2**20)] | None = None

@@ -38,7 +38,7 @@ def handles() -> list[tuple[str, Any]]:
 
 
 def scale(answer: int | None, factor: float) -> float | None:
-    """Return the answer in base units."""
+    """Return the answer times `factor`, which converts it to base units; None without an answer."""
     return None if answer is None else round(answer * factor, 3)
 
 

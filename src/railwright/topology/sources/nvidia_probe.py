@@ -55,17 +55,18 @@ def ask_nvml() -> NvmlAnswer:
         problem="" if listed else "NVML lists no GPU",
         driver=_text(ask(pynvml.nvmlSystemGetDriverVersion)),
         cuda=f"{version // 1000}.{version % 1000 // 10}" if version else "",
-        gpus=tuple(_gpu(address, handle) for address, handle in listed),
-        pairs=_pairs(listed) if len(listed) <= MOST_PAIRED else (),
-        **_device_nodes(),
+        gpus=tuple(_read_gpu(address, handle) for address, handle in listed),
+        pairs=_read_pairs(listed) if len(listed) <= MOST_PAIRED else (),
+        **_count_device_nodes(),
     )
 
 
-def _device_nodes() -> dict[str, int]:
-    """Return the number of GPUs that the kernel offers this process: a container has some nodes, a job's cgroup refuses
-    some.
+def _count_device_nodes() -> dict[str, int]:
+    """Return the number of /dev/nvidiaN, and of those that this process may read and write; empty if /dev cannot be
+    listed.
 
-    access(2) checks the device cgroup too and opens nothing: a GPU that has fallen off the bus may hang in open(2).
+    A container has only some of the nodes, and a job's cgroup denies some. access(2) checks the device cgroup too and
+    opens nothing: a GPU that has fallen off the bus may hang in open(2).
     """
     try:
         nodes = [node for node in _DEVICES.iterdir() if re.fullmatch(r"nvidia[0-9]+", node.name)]
@@ -75,10 +76,10 @@ def _device_nodes() -> dict[str, int]:
     return {"device_nodes": len(nodes), "device_nodes_allowed": allowed}
 
 
-def _gpu(address: str, handle: object) -> Gpu:
+def _read_gpu(address: str, handle: object) -> Gpu:
     capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
-    fabric_state, fabric_problem = _fabric(handle)
-    count, nvlinks = _nvlinks(handle)
+    fabric_state, fabric_problem = _read_fabric(handle)
+    count, nvlinks = _read_nvlinks(handle)
     memory = nvidia_nvml.read_memory(handle)
     return Gpu(
         address=address,
@@ -99,11 +100,11 @@ def _gpu(address: str, handle: object) -> Gpu:
         memory_bus_bits=ask(pynvml.nvmlDeviceGetMemoryBusWidth, handle),
         processes=nvidia_nvml.process_count(handle),
         utilisation=nvidia_nvml.utilisation(handle),
-        **_health(handle),
+        **_read_health(handle),
     )
 
 
-def _health(handle: object) -> dict[str, Any]:
+def _read_health(handle: object) -> dict[str, Any]:
     """Return clocks, power, temperature, memory errors and modes."""
     sm, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
     uncorrected = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
@@ -130,10 +131,10 @@ def _health(handle: object) -> dict[str, Any]:
     }
 
 
-def _nvlinks(handle: object) -> tuple[int | None, tuple[Nvlink, ...]]:
-    """Return the number of NVLinks, and each active one."""
-    count = _field(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
-    speed = _field(handle, pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON)
+def _read_nvlinks(handle: object) -> tuple[int | None, tuple[Nvlink, ...]]:
+    """Return the number of NVLinks, and each link whose state NVML gives."""
+    count = _read_field(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
+    speed = _read_field(handle, pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON)
     found = []
     for link in range(min(count, 64) if count is not None else pynvml.NVML_NVLINK_MAX_LINKS):
         is_active = ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
@@ -157,7 +158,7 @@ def _active_nvlink(handle: object, link: int, speed_mb_per_s: int | None) -> Nvl
     )
 
 
-def _field(handle: object, number: int) -> int | None:
+def _read_field(handle: object, number: int) -> int | None:
     """Return one of NVML's numbered fields that holds an unsigned int."""
     values = ask(pynvml.nvmlDeviceGetFieldValues, handle, [number])
     if not values or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
@@ -165,7 +166,7 @@ def _field(handle: object, number: int) -> int | None:
     return int(values[0].value.uiVal) if values[0].valueType == pynvml.NVML_VALUE_TYPE_UNSIGNED_INT else None
 
 
-def _fabric(handle: object) -> tuple[str, str]:
+def _read_fabric(handle: object) -> tuple[str, str]:
     """Return the state of joining the fabric manager's NVLink fabric, and the reason if it did not join."""
     info = pynvml.c_nvmlGpuFabricInfo_v2_t()
     if ask(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, pynvml.byref(info)) is None:
@@ -177,21 +178,21 @@ def _fabric(handle: object) -> tuple[str, str]:
     return state, "" if joined else str(pynvml.NVMLError(info.status))[:120]
 
 
-def _pairs(gpus: list[tuple[str, Any]]) -> tuple[Pair, ...]:
+def _read_pairs(gpus: list[tuple[str, Any]]) -> tuple[Pair, ...]:
     return tuple(
         Pair(
             source=source,
             target=target,
-            nvlink=_peer(first, second, _PEER_NVLINK),
-            read=_peer(first, second, _PEER_READ),
-            write=_peer(first, second, _PEER_WRITE),
+            nvlink=_peer_status(first, second, _PEER_NVLINK),
+            read=_peer_status(first, second, _PEER_READ),
+            write=_peer_status(first, second, _PEER_WRITE),
             ancestor=_ANCESTORS.get(ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second), ""),
         )
         for (source, first), (target, second) in itertools.permutations(gpus, 2)
     )
 
 
-def _peer(first: object, second: object, index: int) -> str:
+def _peer_status(first: object, second: object, index: int) -> str:
     return _PEER_STATUS.get(ask(pynvml.nvmlDeviceGetP2PStatus, first, second, index), "")
 
 

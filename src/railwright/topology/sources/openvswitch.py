@@ -25,8 +25,8 @@ def hw_offload(root: Root) -> str | Unreadable:
     for path in DATABASES:
         content = root.read(path)
         if isinstance(content, str):
-            setting = _setting(content)
-            return Unreadable(path, "is no database of Open vSwitch") if setting is None else setting
+            setting = _parse_setting(content)
+            return Unreadable(path, "is not an Open vSwitch database") if setting is None else setting
         if not content.is_absent:
             first = first or content
     return first or Unreadable(DATABASES[0], ABSENT)
@@ -34,14 +34,14 @@ def hw_offload(root: Root) -> str | Unreadable:
 
 def reduce_database(raw: bytes) -> bytes:
     """Return a database with only that setting; empty for other files."""
-    setting = _setting(raw.decode("utf-8", errors="replace"))
+    setting = _parse_setting(raw.decode("utf-8", errors="replace"))
     if setting is None:
         return b""
     record = json.dumps({_TABLE: {"0": {_COLUMN: ["map", [[_KEY, setting]]]}}})
     return f"{_MAGIC}{len(record)} {'0' * 40}\n{record}\n".encode()
 
 
-def _setting(content: str) -> str | None:
+def _parse_setting(content: str) -> str | None:
     if not content.startswith(_MAGIC):
         return None
     value: str | None = None
@@ -52,11 +52,11 @@ def _setting(content: str) -> str | None:
             record = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError):
             return None
-        value = _read_setting_after(record, value)
+        value = _apply_record(record, value)
     return "true" if value == "true" else "false"
 
 
-def _read_setting_after(record: object, value: str | None) -> str | None:
+def _apply_record(record: object, value: str | None) -> str | None:
     """Return the setting after a transaction; None if it is not set."""
     rows = record.get(_TABLE) if isinstance(record, dict) else None
     if not isinstance(record, dict) or not isinstance(rows, dict):

@@ -181,22 +181,22 @@ def _read_function(root: Root, path: str, parent: PciFunction | None, notes: Not
         driver=driver.group(1) if driver else "",
         config=read_config(config if isinstance(config, bytes) else b""),
         link=PcieLink(
-            gt_per_s=_speed(root.text(f"{path}/current_link_speed")),
-            width=_width(root.read(f"{path}/current_link_width")),
-            max_gt_per_s=_speed(root.text(f"{path}/max_link_speed")),
-            max_width=_width(root.read(f"{path}/max_link_width")),
+            gt_per_s=_parse_speed(root.text(f"{path}/current_link_speed")),
+            width=_parse_width(root.read(f"{path}/current_link_width")),
+            max_gt_per_s=_parse_speed(root.text(f"{path}/max_link_speed")),
+            max_width=_parse_width(root.read(f"{path}/max_link_width")),
         ),
     )
 
 
-def _speed(answer: str) -> float | None:
+def _parse_speed(answer: str) -> float | None:
     """Parse `32.0 GT/s PCIe` or, before Linux 5.7, `32 GT/s`; None for `Unknown`."""
     match = re.fullmatch(r"(\d{1,3}(?:\.\d)?) GT/s(?: PCIe)?", answer.strip())
     speed = float(match.group(1)) if match else None
     return speed if speed in _SPEEDS_GT_PER_S else None
 
 
-def _width(answer: str | Unreadable) -> int | None:
+def _parse_width(answer: str | Unreadable) -> int | None:
     """Return a lane count; None for 0 and 255, which the kernel shows without a link."""
     width = text.number(answer)
     return width if width in _WIDTHS else None

@@ -86,7 +86,7 @@ def read_config(config: bytes) -> ConfigSpace:
         size_bytes=len(config),
         acs_redirect=_is_set(config, EXTENDED_ACS, _ACS_REQUEST_REDIRECT),
         ats_enabled=_is_set(config, EXTENDED_ATS, _ATS_ENABLE),
-        ats_capable=_has(config, EXTENDED_ATS),
+        ats_capable=_has_capability(config, EXTENDED_ATS),
     )
     for identifier, offset in capabilities(config):
         if identifier == CAPABILITY_PCIE and offset + 10 <= len(config):
@@ -110,7 +110,7 @@ def _is_set(config: bytes, capability: int, bit: int) -> bool | None:
     return bool(next(controls, 0) & bit)
 
 
-def _has(config: bytes, capability: int) -> bool | None:
+def _has_capability(config: bytes, capability: int) -> bool | None:
     if len(config) <= CONVENTIONAL_BYTES:
         return None
     return any(identifier == capability for identifier, _ in extended_capabilities(config))

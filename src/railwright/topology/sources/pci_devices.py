@@ -136,10 +136,10 @@ class PciDevices:
         return msgspec.structs.replace(
             link,
             max_gt_per_s=min((rate for end in ends if (rate := end.link.max_gt_per_s)), default=None),
-            max_width=_least(end.link.max_width for end in ends),
-            max_payload_bytes=_least(end.config.max_payload_bytes for end in ends),
+            max_width=_known_minimum(end.link.max_width for end in ends),
+            max_payload_bytes=_known_minimum(end.config.max_payload_bytes for end in ends),
             max_read_request_bytes=config.max_read_request_bytes,
-            max_payload_supported_bytes=_least(end.config.max_payload_supported_bytes for end in ends),
+            max_payload_supported_bytes=_known_minimum(end.config.max_payload_supported_bytes for end in ends),
             acs_redirect=port.config.acs_redirect if port else None,
         )
 
@@ -168,8 +168,8 @@ class PciDevices:
         )
 
 
-def _least(numbers: Iterable[int | None]) -> int | None:
-    """Return the least of the known numbers."""
+def _known_minimum(numbers: Iterable[int | None]) -> int | None:
+    """Return the minimum of the known numbers; None without any."""
     return min((number for number in numbers if number), default=None)
 
 

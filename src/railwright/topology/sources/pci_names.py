@@ -2,7 +2,7 @@
 
 Facts from the PCI ID repository (pci-ids.ucw.cz, state of 2026-08); compute capabilities from NVIDIA's "CUDA GPU
 Compute Capability" page (developer.nvidia.com/cuda-gpus).
-A name is for people. Only `compute_capability` is used elsewhere, as NCCL's topology file requires it.
+Names are shown to people. Only `compute_capability` is used elsewhere, as NCCL's topology file requires it.
 """
 
 from __future__ import annotations

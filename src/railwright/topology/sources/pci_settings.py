@@ -15,7 +15,7 @@ from railwright.topology.sources.root import Root, Unreadable
 
 _MEMORY_64 = 0x00100000
 """IORESOURCE_MEM_64 (Linux include/linux/ioport.h): a BAR of two registers, so the next line is empty."""
-_MOST_BYTES = 1 << 50
+_MAX_BAR_BYTES = 1 << 50
 
 
 def read_pci_settings(root: Root, units: Sequence[Unit], notes: Notes) -> dict[str, dict[str, Scalar | None]]:
@@ -29,13 +29,13 @@ def read_pci_settings(root: Root, units: Sequence[Unit], notes: Notes) -> dict[s
             "ats_capable": function.config.ats_capable,
             "relaxed_ordering": function.config.relaxed_ordering,
             IOMMU_DOMAIN: domains.get(address),
-            "bar1_bytes": _bar1(root, function) if address in gpus else None,
+            "bar1_bytes": _bar1_bytes(root, function) if address in gpus else None,
         }
         for address, function in functions.items()
     }
 
 
-def _bar1(root: Root, function: PciFunction) -> int | None:
+def _bar1_bytes(root: Root, function: PciFunction) -> int | None:
     """Return the size of an NVIDIA GPU's BAR1 from the lines `START END FLAGS` of its resources; 0 if it has none.
 
     BAR1 is the BAR after the first, which has 32 bits up to A100 and 64 bits from H100 on.
@@ -51,4 +51,4 @@ def _bar1(root: Root, function: PciFunction) -> int | None:
         return None
     if start == end == 0:
         return 0
-    return size if start >= 0 and 0 < (size := end - start + 1) <= _MOST_BYTES else None
+    return size if start >= 0 and 0 < (size := end - start + 1) <= _MAX_BAR_BYTES else None

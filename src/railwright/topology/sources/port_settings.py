@@ -21,11 +21,11 @@ from railwright.topology.sources.tools_model import MOST, PortSettings
 _PRIORITIES, _DSCPS = 8, 64
 _TRUST = re.compile(r"(?m)^\s*Priority trust state:\s*(pcp|dscp)\s*$")
 _ENABLED = re.compile(r"(?m)^\s*enabled((?:\s+[01]){8})\s*$")
-_OF_PRIORITY = re.compile(r"(?m)^\s*prio:([0-7])\s+dscp:((?:\d{2},)+)\s*$")
+_PRIORITY_DSCPS = re.compile(r"(?m)^\s*prio:([0-7])\s+dscp:((?:\d{2},)+)\s*$")
 
 
 def ask_ports(run_tool: Callable[..., str | None]) -> tuple[PortSettings, ...]:
-    """Return the settings of the netdevs of RDMA devices, without representors, of which a port has as many as VFs.
+    """Return the settings of the netdevs of RDMA devices, without representors, of which a port has one per VF.
 
     `run_tool` returns the output of a program by its name and arguments; None if it is missing or failed.
     """
@@ -65,7 +65,7 @@ def parse_dcb_lossless(output: str) -> tuple[int, ...] | None:
     """Parse the lossless priorities from `dcb -j pfc show`: `{"prio_pfc": [false, ... true ...]}`; None for other
     text.
     """
-    flags = (_object(output) or {}).get("prio_pfc")
+    flags = (_parse_object(output) or {}).get("prio_pfc")
     if not isinstance(flags, list) or len(flags) > _PRIORITIES or not all(flag in (0, 1) for flag in flags):
         return None
     return tuple(number for number, lossless in enumerate(flags) if lossless)
@@ -73,13 +73,15 @@ def parse_dcb_lossless(output: str) -> tuple[int, ...] | None:
 
 def parse_dcb_dscp(output: str) -> tuple[tuple[int, int], ...] | None:
     """Parse `dcb -j app show`: `{"dscp_prio": [[26, 3]]}`; empty if none is set, None for other text."""
-    app = _object(output)
+    app = _parse_object(output)
     try:
         pairs = msgspec.convert(None if app is None else app.get("dscp_prio", []), list[tuple[int, int]], strict=True)
     except msgspec.ValidationError:
         return None
-    well = len(pairs) <= MOST and all(0 <= dscp < _DSCPS and 0 <= priority < _PRIORITIES for dscp, priority in pairs)
-    return tuple(sorted(set(pairs))) if well else None
+    is_valid = len(pairs) <= MOST and all(
+        0 <= dscp < _DSCPS and 0 <= priority < _PRIORITIES for dscp, priority in pairs
+    )
+    return tuple(sorted(set(pairs))) if is_valid else None
 
 
 def parse_mlnx_qos_lossless(output: str) -> tuple[int, ...] | None:
@@ -89,35 +91,37 @@ def parse_mlnx_qos_lossless(output: str) -> tuple[int, ...] | None:
 
 
 def parse_mlnx_qos_dscp(output: str) -> tuple[tuple[int, int], ...] | None:
-    """Parse the table `prio:3 dscp:26,` of a port that trusts DSCP, else return an empty one; None for other text."""
+    """Parse the table `prio:3 dscp:26,` of a port that trusts DSCP; empty for a port that trusts PCP, None for other
+    text.
+    """
     trust = _TRUST.findall(output)
     if trust == ["pcp"]:
         return ()
     pairs = {
         (int(dscp), int(priority))
-        for priority, values in _OF_PRIORITY.findall(output)
+        for priority, values in _PRIORITY_DSCPS.findall(output)
         for dscp in values.split(",")[:-1]
     }
-    well = trust == ["dscp"] and all(dscp < _DSCPS for dscp, _ in pairs)
-    return tuple(sorted(pairs)) if well else None
+    is_valid = trust == ["dscp"] and all(dscp < _DSCPS for dscp, _ in pairs)
+    return tuple(sorted(pairs)) if is_valid else None
 
 
 def parse_pause(output: str) -> tuple[bool, bool] | None:
     """Return whether the port honours and sends pause frames, from `ethtool --json -a`; None for other text."""
-    pause = _object(output) or {}
+    pause = _parse_object(output) or {}
     heeds, sends = pause.get("rx"), pause.get("tx")
     return (heeds, sends) if isinstance(heeds, bool) and isinstance(sends, bool) else None
 
 
 def parse_tc_offload(output: str) -> bool | None:
-    """Return whether the NIC offloads flows of tc, from `ethtool --json -k`; None if the driver lacks the feature."""
-    feature = (_object(output) or {}).get("hw-tc-offload")
+    """Return whether the NIC offloads tc flows, from `ethtool --json -k`; None if the driver lacks the feature."""
+    feature = (_parse_object(output) or {}).get("hw-tc-offload")
     if not isinstance(feature, dict) or not isinstance(active := feature.get("active"), bool):
         return None
     return None if not active and feature.get("fixed") is True else active
 
 
-def _object(output: str) -> dict[str, Any] | None:
+def _parse_object(output: str) -> dict[str, Any] | None:
     """Return the object that a program printed, possibly in a list; None for other text."""
     try:
         parsed = json.loads(output)

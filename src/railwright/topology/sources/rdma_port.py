@@ -17,8 +17,8 @@ from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.root import Root, Unreadable
 
 ROCE_GIDS, ECN, ERRORS = "roce_gids", "roce_ecn", "port_errors"
-_MOST_GIDS = 256
-_EMPTY_AT_END = 32
+_MAX_GIDS = 256
+_MAX_EMPTY_RUN = 32
 """The number of empty entries in a row that ends the table of up to 256. Deleted pods left up to 14
 (NVIDIA/nccl#551).
 """
@@ -30,8 +30,8 @@ _ERRORS = (
     "local_link_integrity_errors", "excessive_buffer_overrun_errors", "port_xmit_discards",
 )  # fmt: skip
 """InfiniBand Architecture Specification, PortCounters. Congestion (port_xmit_wait) and drops of VL15 are no errors."""
-_ERRORS_OF_MLX5 = ("local_ack_timeout_err", "req_transport_retries_exceeded", "rx_icrc_encapsulated")
-"""NVIDIA, mlx5 counters: packets without an answer, requests given up, damaged packets of RoCE. On a healthy fabric
+_MLX5_ERRORS = ("local_ack_timeout_err", "req_transport_retries_exceeded", "rx_icrc_encapsulated")
+"""NVIDIA, mlx5 counters: packets without an answer, requests given up, damaged RoCE packets. On a healthy fabric
 adaptive routing increments the others too (out_of_sequence, packet_seq_err).
 """
 
@@ -40,9 +40,9 @@ def read_port(root: Root, port: NicPort, notes: Notes) -> dict[str, Scalar | Non
     """Return facts of the NIC that has the port; none for a port without RDMA."""
     if not port.rdma_path:
         return {}
-    facts: dict[str, Scalar | None] = {ERRORS: _errors(root, port)}
+    facts: dict[str, Scalar | None] = {ERRORS: _read_errors(root, port)}
     if isinstance(port.link, EthernetLink) and port.rdma_transport != IWARP:
-        facts |= {ROCE_GIDS: _gids(root, port, notes), ECN: _ecn(root, port)}
+        facts |= {ROCE_GIDS: _read_gids(root, port, notes), ECN: _read_ecn(root, port)}
     return facts
 
 
@@ -59,11 +59,11 @@ def gid_kind(gid: str) -> str:
     return "link-local" if address.is_link_local else "IPv6"
 
 
-def _gids(root: Root, port: NicPort, notes: Notes) -> str | None:
-    """Return `0:v1/link-local/eth2 3:v2/IPv4/eth2`: index, version of RoCE, kind of address and netdev of each."""
+def _read_gids(root: Root, port: NicPort, notes: Notes) -> str | None:
+    """Return `0:v1/link-local/eth2 3:v2/IPv4/eth2`: index, RoCE version, kind of address and netdev of each."""
     found: list[str] = []
     empty = 0
-    for index in range(_MOST_GIDS):
+    for index in range(_MAX_GIDS):
         answer = root.read(f"{port.rdma_path}/gids/{index}")
         if isinstance(answer, Unreadable) and not answer.is_absent:
             notes.missing("GIDs", f"/{answer.path} {answer.reason}", port.rdma_device)
@@ -73,7 +73,7 @@ def _gids(root: Root, port: NicPort, notes: Notes) -> str | None:
             notes.missing("GIDs", "sysfs or the capture does not hold them", port.rdma_device)
             return None
         empty = empty + 1 if kind == "empty" else 0
-        if isinstance(answer, Unreadable) or empty == _EMPTY_AT_END:
+        if isinstance(answer, Unreadable) or empty == _MAX_EMPTY_RUN:
             break
         if kind == "empty":
             continue
@@ -86,7 +86,7 @@ def _gids(root: Root, port: NicPort, notes: Notes) -> str | None:
     return " ".join(found) or NONE
 
 
-def _ecn(root: Root, port: NicPort) -> str | None:
+def _read_ecn(root: Root, port: NicPort) -> str | None:
     """Return `on` if every priority has ECN both ways, `off` if none has, else the priorities; None if not shown.
 
     Notifying the sender (np) is a single switch of the port, which any priority sets; slowing down (rp) is set for each
@@ -108,10 +108,10 @@ def _enabled_priorities(root: Root, path: str) -> list[int] | None:
     return [priority for priority, value in enumerate(values) if value]
 
 
-def _errors(root: Root, port: NicPort) -> str | None:
+def _read_errors(root: Root, port: NicPort) -> str | None:
     """Return `symbol_error 12, link_downed 3` since the port started; `none`; None without counters."""
     files = {name: f"{port.rdma_path}/counters/{name}" for name in _ERRORS}
-    files |= {name: f"{port.rdma_path}/hw_counters/{name}" for name in _ERRORS_OF_MLX5}
+    files |= {name: f"{port.rdma_path}/hw_counters/{name}" for name in _MLX5_ERRORS}
     counts = {name: text.number(root.read(file)) for name, file in files.items()}
     known = {name: value for name, value in counts.items() if value is not None and value >= 0}
     if not known:

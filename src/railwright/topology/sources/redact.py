@@ -44,17 +44,17 @@ class Redactor:
     def redact(self, path: str, content: bytes) -> bytes:
         """Return the content of a file without data that identify the machine."""
         if path == SMBIOS_TABLE:
-            return self._smbios(content)
+            return self._redact_smbios(content)
         if path.endswith("/config"):
-            return self._config_space(content)
+            return self._redact_config_space(content)
         if path.startswith("sys/firmware/acpi/tables/"):
             return content[:36]  # the table's header: signature, length, maker
         if path == "proc/self/cgroup":
-            return "".join(map(self._group, content.decode("utf-8", errors="replace").splitlines())).encode()
+            return "".join(map(self._redact_group, content.decode("utf-8", errors="replace").splitlines())).encode()
         if _GID_FILE.fullmatch(path):
             return f"{_GIDS.get(gid_kind(content.decode('utf-8', errors='replace').strip()), '')}\n".encode()
-        cleaned = self._text(path, content.decode("utf-8", errors="replace"))
-        return _WHOLE_FILES.get(path, str)(cleaned).encode()
+        cleaned = self._redact_text(path, content.decode("utf-8", errors="replace"))
+        return _FILE_FILTERS.get(path, str)(cleaned).encode()
 
     def redact_path(self, path: str) -> str:
         """Return the path without identities: some netdevs are named by their MAC address, Hyper-V's devices by a
@@ -62,53 +62,54 @@ class Redactor:
         """
         if path.startswith(_GROUPS):
             *folders, file = path.removeprefix(_GROUPS).split("/")
-            return _GROUPS + "/".join([*map(self._level, folders), file])
-        path = _UUID.sub(lambda match: self._value("uuid", match.group().lower()), path)
-        return _NAMED_BY_MAC.sub(lambda match: match.group(1) + self._name_by_mac(match.group(2)), path)
+            return _GROUPS + "/".join([*map(self._redact_level, folders), file])
+        path = _UUID.sub(lambda match: self._placeholder("uuid", match.group().lower()), path)
+        return _NAMED_BY_MAC.sub(lambda match: match.group(1) + self._redact_mac_name(match.group(2)), path)
 
-    def _group(self, line: str) -> str:
+    def _redact_group(self, line: str) -> str:
         """Redact a line of a process's control groups, whose path has the names of pods, jobs and users."""
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and "cpu" not in controllers.split(","):
             return ""
-        return f"{number}:{controllers}:{'/'.join(map(self._level, path.split('/')))}\n"
+        return f"{number}:{controllers}:{'/'.join(map(self._redact_level, path.split('/')))}\n"
 
-    def _level(self, name: str) -> str:
+    def _redact_level(self, name: str) -> str:
         """Redact the name of a control group; groups that hold a controller of the first version keep theirs."""
-        return name if name in ("", "..", *_CONTROLLERS) else self._value("group", name)
+        return name if name in ("", "..", *_CONTROLLERS) else self._placeholder("group", name)
 
-    def _name_by_mac(self, digits: str) -> str:
+    def _redact_mac_name(self, digits: str) -> str:
         mac = ":".join(digits[index : index + 2] for index in range(0, 12, 2))
-        return self._value("mac", mac.lower()).replace(":", "") + "0" * (len(digits) - 12)
+        return self._placeholder("mac", mac.lower()).replace(":", "") + "0" * (len(digits) - 12)
 
-    def _text(self, path: str, text: str) -> str:
+    def _redact_text(self, path: str, text: str) -> str:
         name = path.rpartition("/")[2]
         if name in ("serial", "product_serial", "board_serial", "chassis_serial", "chassis_asset_tag", "product_uuid"):
             value = text.strip()
             is_known = value in ("OracleCloud.com", "Amazon EC2") or value.upper() in _EMPTY_STRINGS
-            return text if is_known else self._value("serial", value) + "\n"
-        text = _UUID.sub(lambda match: self._value("uuid", match.group().lower()), text)
-        text = _MAC.sub(lambda match: self._value("mac", match.group().lower()), text)
-        text = _GUID.sub(lambda match: self._value("guid", match.group().lower()), text)
+            return text if is_known else self._placeholder("serial", value) + "\n"
+        text = _UUID.sub(lambda match: self._placeholder("uuid", match.group().lower()), text)
+        text = _MAC.sub(lambda match: self._placeholder("mac", match.group().lower()), text)
+        text = _GUID.sub(lambda match: self._placeholder("guid", match.group().lower()), text)
         if name != "fw_ver" and path not in (
             "proc/version",
             PROBE,
         ):  # there a version of four numbers looks like an address
-            text = _IPV4.sub(lambda match: self._value("ipv4", match.group()), text)
-            text = _IPV6.sub(lambda match: self._value("ipv6", match.group().lower()), text)
-        text = _NAMED_BY_MAC.sub(lambda match: match.group(1) + self._name_by_mac(match.group(2)), text)
+            text = _IPV4.sub(lambda match: self._placeholder("ipv4", match.group()), text)
+            text = _IPV6.sub(lambda match: self._placeholder("ipv6", match.group().lower()), text)
+        text = _NAMED_BY_MAC.sub(lambda match: match.group(1) + self._redact_mac_name(match.group(2)), text)
         for host in self._host_names:
-            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(host)}(?![A-Za-z0-9])", self._value("host", host), text)
+            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(host)}(?![A-Za-z0-9])", self._placeholder("host", host), text)
         return text
 
-    def _value(self, kind: str, value: str) -> str:
+    def _placeholder(self, kind: str, value: str) -> str:
+        """Return the placeholder of a value, always the same one; addresses of zeros are returned unchanged."""
         if kind in ("mac", "guid") and set(value) <= {"0", ":"}:
             return value
         known = self._placeholders[kind]
         return known.setdefault(value, _FORMATS[kind](len(known) + 1))
 
-    def _smbios(self, table: bytes) -> bytes:
+    def _redact_smbios(self, table: bytes) -> bytes:
         kept = []
         for structure in smbios.structures(table):
             if structure.kind not in _KEPT_STRUCTURES:
@@ -117,14 +118,14 @@ class Redactor:
             for offset in _SECRET_STRINGS.get(structure.kind, ()):
                 index = (structure.number(offset, 1) or 0) - 1
                 if 0 <= index < len(strings) and structure.string(offset).upper() not in _EMPTY_STRINGS:
-                    strings[index] = self._value("serial", structure.string(offset)).encode()
+                    strings[index] = self._placeholder("serial", structure.string(offset)).encode()
             formatted = structure.formatted
             if structure.kind == smbios.PROCESSOR:  # nothing after the processor's id is needed
                 formatted = formatted[:8] + bytes(min(8, len(formatted) - 8)) + formatted[16:]
             kept.append(Structure(structure.kind, formatted, tuple(strings)).packed())
         return b"".join(kept)
 
-    def _config_space(self, config: bytes) -> bytes:
+    def _redact_config_space(self, config: bytes) -> bytes:
         """Keep the standard header, the PCI Express, ACS and ATS capabilities, and a placeholder for the serial
         number.
         """
@@ -140,7 +141,7 @@ class Redactor:
             clean[offset:end] = config[offset:end]
             if identifier == pci_config.EXTENDED_SERIAL_NUMBER:
                 serial = config[offset + 4 : offset + 12]
-                number = int(self._value("device serial", serial.hex()))
+                number = int(self._placeholder("device serial", serial.hex()))
                 clean[offset + 4 : offset + 12] = number.to_bytes(8, "little")
         return bytes(clean[: len(config)])
 
@@ -167,49 +168,49 @@ _FORMATS: dict[str, Callable[[int], str]] = {
 }
 
 
-def _lines(*kept: str) -> Callable[[str], str]:
+def _keep_lines(*kept: str) -> Callable[[str], str]:
     """Keep the lines of a file that begin with one of `kept`."""
     return lambda text: "".join(f"{line}\n" for line in text.splitlines() if line.startswith(kept))
 
 
-def _known_parameters(text: str) -> str:
+def _keep_parameters(text: str) -> str:
     return " ".join(word for word in text.split() if PARAMETER.fullmatch(word)) + "\n"
 
 
-def _release(text: str) -> str:
+def _keep_release(text: str) -> str:
     """Keep `Linux version 6.8.0-41-generic`, without the builder."""
     return " ".join(text.split()[:3]) + "\n"
 
 
-def _module_names(text: str) -> str:
+def _keep_module_names(text: str) -> str:
     """Keep module names without their addresses, which would help an attacker of the kernel."""
     names = [line.split(" ")[0] for line in text.splitlines()]
     return "".join(f"{name} 0 0 - Live 0x0\n" for name in names if MODULE.fullmatch(name))
 
 
-def _group_kinds(text: str) -> str:
+def _keep_group_kinds(text: str) -> str:
     """Keep the container system that made the control groups, without the container's own name."""
     return "".join(f"0::/{kind}\n" for kind in CONTAINERS if kind in text) or "0::/\n"
 
 
-def _shared_memory(text: str) -> str:
+def _keep_shared_memory(text: str) -> str:
     """Keep the mount of /dev/shm; other mounts name servers and people."""
     return "".join(f"{line}\n" for line in text.splitlines() if " /dev/shm tmpfs " in f" {line} ")
 
 
-def _driver_release(text: str) -> str:
+def _keep_driver_release(text: str) -> str:
     """Keep NVIDIA's line, without the builder of the driver."""
     return text.partition("\n")[0].partition("(")[0].rstrip() + "\n"
 
 
-_WHOLE_FILES: dict[str, Callable[[str], str]] = {
-    "proc/cmdline": _known_parameters,
-    "proc/version": _release,
-    "proc/modules": _module_names,
-    "proc/1/cgroup": _group_kinds,
+_FILE_FILTERS: dict[str, Callable[[str], str]] = {
+    "proc/cmdline": _keep_parameters,
+    "proc/version": _keep_release,
+    "proc/modules": _keep_module_names,
+    "proc/1/cgroup": _keep_group_kinds,
     # The capabilities and allowed CPUs of the capturing process.
-    "proc/self/status": _lines("CapEff:", "Seccomp:", "Cpus_allowed_list:"),
-    "proc/self/mounts": _shared_memory,
-    "proc/driver/nvidia/version": _driver_release,
-    "proc/driver/nvidia/params": _lines("RegistryDwords:"),
+    "proc/self/status": _keep_lines("CapEff:", "Seccomp:", "Cpus_allowed_list:"),
+    "proc/self/mounts": _keep_shared_memory,
+    "proc/driver/nvidia/version": _keep_driver_release,
+    "proc/driver/nvidia/params": _keep_lines("RegistryDwords:"),
 }

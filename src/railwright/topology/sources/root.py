@@ -102,7 +102,7 @@ def printable(raw: bytes) -> str:
 
 
 _PART = r"(?!\.{1,2}(?:/|\Z))[^/\0]{1,255}"
-_PLAIN = re.compile(rf"{_PART}(?:/{_PART})*")
+_RELATIVE_PATH = re.compile(rf"{_PART}(?:/{_PART})*")
 
 
 def components(path: str) -> tuple[str, ...] | Unreadable:
@@ -110,7 +110,7 @@ def components(path: str) -> tuple[str, ...] | Unreadable:
     parts = tuple(path.split("/"))
     if len(parts) > MAX_COMPONENTS:
         return Unreadable(path[:200], f"is nested deeper than {MAX_COMPONENTS} directories")
-    if not _PLAIN.fullmatch(path):
+    if not _RELATIVE_PATH.fullmatch(path):
         return Unreadable(path[:200], "is not a plain relative path")
     return parts
 
@@ -131,19 +131,21 @@ class DirectoryRoot(Root):
         try:
             os.close(os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         except (OSError, ValueError) as exc:
-            raise UsageError(f"{base} cannot be opened as a directory: {_reason(exc)}", hint="check the path") from exc
+            raise UsageError(
+                f"{base} cannot be opened as a directory: {_describe_error(exc)}", hint="check the path"
+            ) from exc
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """Return the bytes of a regular file of at most 1 MiB."""
-        return self._look(path, self._content)
+        return self._call_in_directory(path, self._read_file)
 
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
         """Return the names in a directory, sorted; refused beyond 20,000."""
-        return self._look(path, _names)
+        return self._call_in_directory(path, _list_names)
 
-    def _look(self, path: str, look: Callable[[int, str], Answer]) -> Answer | Unreadable:
-        """Call `look` with the directory of `path`, opened without following links, and the last name in `path`."""
-        parts = components(self._own_process(path))
+    def _call_in_directory(self, path: str, operation: Callable[[int, str], Answer]) -> Answer | Unreadable:
+        """Call `operation` with the directory of `path`, opened without following links, and the last name."""
+        parts = components(self._resolve_self(path))
         if isinstance(parts, Unreadable):
             return parts
         if self._operations_left <= 0:
@@ -156,15 +158,15 @@ class DirectoryRoot(Root):
                     child = os.open(part, _DIRECTORY_FLAGS, dir_fd=directory)
                     os.close(directory)
                     directory = child
-                return look(directory, parts[-1])
+                return operation(directory, parts[-1])
             finally:
                 os.close(directory)
         except _Refusal as refusal:
             return Unreadable(path, str(refusal))
         except (OSError, ValueError) as exc:
-            return Unreadable(path, _reason(exc))
+            return Unreadable(path, _describe_error(exc))
 
-    def _own_process(self, path: str) -> str:
+    def _resolve_self(self, path: str) -> str:
         """Return the path with `proc/self`, a symbolic link, replaced by the process's own directory on the live
         machine.
         """
@@ -172,13 +174,13 @@ class DirectoryRoot(Root):
             return f"proc/{self._process_id}/{path.removeprefix('proc/self/')}"
         return path
 
-    def _content(self, directory: int, name: str) -> bytes:
-        _check(os.stat(name, dir_fd=directory, follow_symlinks=False))
+    def _read_file(self, directory: int, name: str) -> bytes:
+        _check_regular(os.stat(name, dir_fd=directory, follow_symlinks=False))
         # O_NONBLOCK: the file may have become a FIFO between the two calls.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
         descriptor = os.open(name, flags, dir_fd=directory)
         try:
-            _check(os.fstat(descriptor))
+            _check_regular(os.fstat(descriptor))
             content = bytearray()
             while chunk := os.read(descriptor, 65_536):
                 content += chunk
@@ -197,7 +199,7 @@ _TOO_LARGE = "is larger than 1 MiB"
 _TOO_MANY = f"has more than {MAX_DIRECTORY_ENTRIES} entries"
 
 
-def _names(directory: int, name: str) -> tuple[str, ...]:
+def _list_names(directory: int, name: str) -> tuple[str, ...]:
     descriptor = os.open(name, _DIRECTORY_FLAGS, dir_fd=directory)
     try:
         with os.scandir(descriptor) as entries:
@@ -209,7 +211,7 @@ def _names(directory: int, name: str) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _check(status: os.stat_result) -> None:
+def _check_regular(status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise _Refusal("is a symbolic link")
     if not stat.S_ISREG(status.st_mode):
@@ -218,7 +220,7 @@ def _check(status: os.stat_result) -> None:
         raise _Refusal(_TOO_LARGE)
 
 
-def _reason(exc: OSError | ValueError) -> str:
+def _describe_error(exc: OSError | ValueError) -> str:
     if isinstance(exc, ValueError) or exc.errno is None:
         return "is not a plain relative path"
     return _REASONS.get(exc.errno, os.strerror(exc.errno).lower())
@@ -256,9 +258,9 @@ class ArchiveRoot(Root):
                 self.refused.append(Unreadable(f"line {number}", f"more than {MAX_ARCHIVE_FILES} lines"))
                 break
             if line.strip():
-                self._take(number, line, decoder)
+                self._add_line(number, line, decoder)
 
-    def _take(self, number: int, line: bytes, decoder: msgspec.json.Decoder[ArchiveLine]) -> None:
+    def _add_line(self, number: int, line: bytes, decoder: msgspec.json.Decoder[ArchiveLine]) -> None:
         try:
             entry = decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -303,7 +305,7 @@ class ArchiveRoot(Root):
 WITH_SETTINGS = 2
 """The first format of captures that holds the kernel's settings."""
 ARCHIVE = "the archive"
-"""The name of an archive as a whole if it is not whole."""
+"""The name of a whole archive in the list of refused parts, if the archive was cut off."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -333,20 +335,20 @@ class CapturedRoot(Root):
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.refused.append(Unreadable(MANIFEST, "is not a manifest"))
         self.holds_settings = self.manifest.format >= WITH_SETTINGS
-        said = self.manifest.files
-        # An archive that was cut off between two lines has fewer files than its manifest says.
-        if said is not None and isinstance(files, ArchiveRoot) and (found := len(files.contents) - 1) < said:
-            self.refused.insert(0, Unreadable(ARCHIVE, f"has {found} of its {said} files: it was cut off"))
+        expected = self.manifest.files
+        # An archive that was cut off between two lines has fewer files than its manifest lists.
+        if expected is not None and isinstance(files, ArchiveRoot) and (found := len(files.contents) - 1) < expected:
+            self.refused.insert(0, Unreadable(ARCHIVE, f"has {found} of its {expected} files: it was cut off"))
 
     def read_bytes(self, path: str) -> bytes | Unreadable:
         """Return the bytes of a file."""
-        return self._explained(self._files.read_bytes(path))
+        return self._restore_reason(self._files.read_bytes(path))
 
     def list(self, path: str) -> tuple[str, ...] | Unreadable:
         """Return the names in a directory, sorted."""
-        return self._explained(self._files.list(path))
+        return self._restore_reason(self._files.list(path))
 
-    def _explained(self, answer: Answer | Unreadable) -> Answer | Unreadable:
+    def _restore_reason(self, answer: Answer | Unreadable) -> Answer | Unreadable:
         if isinstance(answer, Unreadable) and answer.is_absent and answer.path in self.manifest.unreadable:
             reason = printable(self.manifest.unreadable[answer.path].encode("utf-8", "replace"))
             return Unreadable(answer.path, reason[:200])
@@ -354,16 +356,17 @@ class CapturedRoot(Root):
 
 
 def read_bounded(file: Path, limit_bytes: int) -> bytes:
-    """Return the bytes of a regular file that the user named. Raises UsageError, also beyond `limit_bytes`."""
+    """Return the bytes of a regular file. Raises UsageError if it cannot be read or exceeds `limit_bytes`."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before fdopen, which refuses a directory in its own words
+        # Checked before fdopen, which refuses a directory with its own message.
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise UsageError(f"{file} is not a regular file", hint="give a file or a directory that was captured")
         with os.fdopen(descriptor, "rb") as stream:
             raw = stream.read(limit_bytes + 1)
     except (OSError, ValueError) as exc:
-        raise UsageError(f"{file} cannot be read: {_reason(exc)}", hint="check the path") from exc
+        raise UsageError(f"{file} cannot be read: {_describe_error(exc)}", hint="check the path") from exc
     if len(raw) > limit_bytes:
         raise UsageError(f"{file} is larger than {limit_bytes // 2**20} MiB", hint="check that it is a capture")
     return raw

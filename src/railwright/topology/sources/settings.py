@@ -27,13 +27,13 @@ _VERBS = "dev/infiniband"
 _POLICIES = f"{_CPUS}/cpufreq"
 _HUGE = "sys/kernel/mm/transparent_hugepage"
 _SHM = "dev/shm"
-_MOST_POLICIES = 4096
-_MOST_STATES = 16
-_MOST_CLIENTS = 64
+_MAX_POLICIES = 4096
+_MAX_STATES = 16
+_MAX_CLIENTS = 64
 _PEERS = "sys/kernel/mm/memory_peers"
 """Path of MLNX_OFED and DOCA-OFED (GPUDirect Storage, Troubleshooting: memory peer direct statistics)."""
 _REGIONS = ("num_alloc_mrs", "num_dealloc_mrs")
-_OF_NVIDIA = ("nv_mem", "nv_mem_nc", "nvidia-peermem")
+_NVIDIA_CLIENTS = ("nv_mem", "nv_mem_nc", "nvidia-peermem")
 _IPC_LOCK = 1 << 14
 """CAP_IPC_LOCK (Linux include/uapi/linux/capability.h): such a process may lock memory beyond its limit."""
 _SYS_PTRACE = 1 << 19
@@ -42,7 +42,7 @@ _STATUS = "proc/self/status"
 _SECCOMP = {"0": "off", "1": "strict", "2": "filter"}
 _WORD = re.compile(r"[a-z0-9_ -]{1,40}", re.IGNORECASE)
 
-Told = Scalar | Unreadable
+SettingValue = Scalar | Unreadable
 
 
 def read_settings(root: Root, notes: Notes) -> dict[str, Scalar]:
@@ -59,10 +59,10 @@ def read_settings(root: Root, notes: Notes) -> dict[str, Scalar]:
     return found
 
 
-def _file_reader(path: str, parse: Callable[[str], Scalar | None], otherwise: str) -> Callable[[Root], Told]:
+def _file_reader(path: str, parse: Callable[[str], Scalar | None], otherwise: str) -> Callable[[Root], SettingValue]:
     """Return a reader that applies `parse` to a file; `otherwise` is the reason if that gives None."""
 
-    def read(root: Root) -> Told:
+    def read(root: Root) -> SettingValue:
         content = root.read(path)
         if isinstance(content, Unreadable):
             return content
@@ -72,8 +72,8 @@ def _file_reader(path: str, parse: Callable[[str], Scalar | None], otherwise: st
     return read
 
 
-def _whole_number(path: str) -> Callable[[Root], Told]:
-    return _file_reader(path, text.number, "is not a whole number")
+def _integer_reader(path: str) -> Callable[[Root], SettingValue]:
+    return _file_reader(path, text.number, "is not an integer")
 
 
 def _search(pattern: str, content: str) -> str | None:
@@ -82,16 +82,16 @@ def _search(pattern: str, content: str) -> str | None:
     return match[1] if match else None
 
 
-def _policies_reader(name: str) -> Callable[[Root], Told]:
+def _policies_reader(name: str) -> Callable[[Root], SettingValue]:
     """Return a reader of the values of all frequency policies, most common first: `performance`, or `powersave
     (190), schedutil`.
     """
 
-    def read(root: Root) -> Told:
+    def read(root: Root) -> SettingValue:
         listed = root.list(_POLICIES)
         if isinstance(listed, Unreadable):
             return listed
-        policies = [entry for entry in listed if re.fullmatch(r"policy\d{1,5}", entry)][:_MOST_POLICIES]
+        policies = [entry for entry in listed if re.fullmatch(r"policy\d{1,5}", entry)][:_MAX_POLICIES]
         if not policies:
             return Unreadable(_POLICIES, ABSENT)
         answers = [root.read(f"{_POLICIES}/{policy}/{name}") for policy in policies]
@@ -117,7 +117,7 @@ def _huge_pages(content: str) -> int | None:
 
 
 def _isolated(content: str) -> str | None:
-    """Return a list of CPUs; it is empty on most machines."""
+    """Return the list of isolated CPUs, or `no CPU`, as on most machines; None for other text."""
     return None if text.id_list(content) is None else text.word(content) or "no CPU"
 
 
@@ -128,7 +128,7 @@ def _deepest_idle(root: Root) -> tuple[str, int] | Unreadable:
     if isinstance(listed, Unreadable):
         return listed
     states = []
-    for state in [entry for entry in listed if re.fullmatch(r"state\d{1,2}", entry)][:_MOST_STATES]:
+    for state in [entry for entry in listed if re.fullmatch(r"state\d{1,2}", entry)][:_MAX_STATES]:
         latency = text.number(root.read(f"{path}/{state}/latency"))
         off = text.number(root.read(f"{path}/{state}/disable"))
         name = text.word(root.read(f"{path}/{state}/name"))
@@ -139,12 +139,12 @@ def _deepest_idle(root: Root) -> tuple[str, int] | Unreadable:
     return max(states, key=lambda state: state[1]) if states else Unreadable(path, ABSENT)
 
 
-def _idle_state(root: Root) -> Told:
+def _idle_state(root: Root) -> SettingValue:
     deepest = _deepest_idle(root)
     return deepest if isinstance(deepest, Unreadable) else deepest[0]
 
 
-def _idle_exit(root: Root) -> Told:
+def _idle_exit(root: Root) -> SettingValue:
     """Return the seconds to wake up from the deepest enabled idle state, by the kernel's driver."""
     deepest = _deepest_idle(root)
     return deepest if isinstance(deepest, Unreadable) else deepest[1] * 1e-6
@@ -171,7 +171,7 @@ def _seccomp(content: str) -> str | None:
     return _SECCOMP.get(_search(r"^Seccomp:\s+(\d)$", content) or "")
 
 
-def _shared_memory(root: Root) -> Told:
+def _shared_memory(root: Root) -> SettingValue:
     """Return the bytes that /dev/shm holds; a tmpfs without `size=` holds half of the memory (Linux, tmpfs)."""
     content = root.read("proc/self/mounts")
     if isinstance(content, Unreadable):
@@ -211,7 +211,7 @@ def _static_bar1(content: str) -> bool | None:
     return None if words is None else bool(re.search(r"(?i)(^|;)\s*RMForceStaticBar1=1\b", words))
 
 
-def _verbs_devices(root: Root) -> Told:
+def _verbs_devices(root: Root) -> SettingValue:
     """Return the number of RDMA devices in /dev; a container may have none of the host's."""
     listed = root.list(_VERBS)
     if isinstance(listed, Unreadable):
@@ -219,7 +219,7 @@ def _verbs_devices(root: Root) -> Told:
     return sum(re.fullmatch(r"uverbs\d{1,5}", name) is not None for name in listed) or Unreadable(_VERBS, ABSENT)
 
 
-def _peer_clients(root: Root) -> Told:
+def _peer_clients(root: Root) -> SettingValue:
     """Return the clients that give NICs the memory of other devices, from the RDMA core's own list: `nv_mem
     nvidia-fs`.
     """
@@ -227,10 +227,10 @@ def _peer_clients(root: Root) -> Told:
     return regions if isinstance(regions, Unreadable) else " ".join(regions)
 
 
-def _count_gpu_regions(root: Root) -> Told:
+def _count_gpu_regions(root: Root) -> SettingValue:
     """Return the number of regions of GPU memory registered with NICs now by PeerDirect, without dma-bufs."""
     regions = _peer_regions(root)
-    return regions if isinstance(regions, Unreadable) else sum(regions.get(name, 0) for name in _OF_NVIDIA)
+    return regions if isinstance(regions, Unreadable) else sum(regions.get(name, 0) for name in _NVIDIA_CLIENTS)
 
 
 def _peer_regions(root: Root) -> dict[str, int] | Unreadable:
@@ -239,7 +239,7 @@ def _peer_regions(root: Root) -> dict[str, int] | Unreadable:
     if isinstance(listed, Unreadable):
         return listed
     found: dict[str, int] = {}
-    for client in [name for name in listed if _WORD.fullmatch(name)][:_MOST_CLIENTS]:
+    for client in [name for name in listed if _WORD.fullmatch(name)][:_MAX_CLIENTS]:
         made, freed = (text.number(root.read(f"{_PEERS}/{client}/{name}")) for name in _REGIONS)
         if made is None or freed is None:
             return Unreadable(f"{_PEERS}/{client}", "does not count its regions")
@@ -247,12 +247,12 @@ def _peer_regions(root: Root) -> dict[str, int] | Unreadable:
     return found or Unreadable(_PEERS, ABSENT)
 
 
-_READERS: dict[str, Callable[[Root], Told]] = {
+_READERS: dict[str, Callable[[Root], SettingValue]] = {
     "thp": _file_reader(
-        f"{_HUGE}/enabled", partial(_search, r"\[([a-z+_-]{1,30})\]"), "marks none of its words as chosen"
+        f"{_HUGE}/enabled", partial(_search, r"\[([a-z+_-]{1,30})\]"), "does not mark one of its words as chosen"
     ),
     "hugepages_bytes": _file_reader("proc/meminfo", _huge_pages, ABSENT),
-    "numa_balancing": _whole_number("proc/sys/kernel/numa_balancing"),
+    "numa_balancing": _integer_reader("proc/sys/kernel/numa_balancing"),
     "cpu_governor": _policies_reader("scaling_governor"),
     "cpu_frequency_driver": _policies_reader("scaling_driver"),
     "cpu_energy_preference": _policies_reader("energy_performance_preference"),
@@ -274,6 +274,6 @@ _READERS: dict[str, Callable[[Root], Told]] = {
     "cpus_allowed": _file_reader(_STATUS, _cpus_allowed, "has no Cpus_allowed_list"),
     "may_trace": _file_reader(_STATUS, partial(_has_capability, _SYS_PTRACE), "has no CapEff"),
     "seccomp": _file_reader(_STATUS, _seccomp, "has no Seccomp"),
-    "ptrace_scope": _whole_number("proc/sys/kernel/yama/ptrace_scope"),
-    "io_uring_disabled": _whole_number("proc/sys/kernel/io_uring_disabled"),
+    "ptrace_scope": _integer_reader("proc/sys/kernel/yama/ptrace_scope"),
+    "io_uring_disabled": _integer_reader("proc/sys/kernel/io_uring_disabled"),
 }

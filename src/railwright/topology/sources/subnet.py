@@ -1,12 +1,13 @@
 """An InfiniBand subnet: cables from `ibnetdiscover`, and the switches' forwarding tables from `dump_fts` or `ibroute`.
 
-    Switch 16 "S-0000000000200003"    # "leaf3" base port 0 lid 6 lmc 0
-    [1]    "H-0000000000100018"[1](100019)    # "host12" lid 19 4xSDR
+Switch 16 "S-0000000000200003" # "leaf3" base port 0 lid 6 lmc 0 [1] "H-0000000000100018"[1](100019) # "host12" lid 19
+4xSDR
 
-    Unicast lids [0x0-0x16] of switch DR path slid 0; dlid 0; 0,1,5,7 guid 0x0000000000200003 (leaf3):
-    0x0001 005 : (Channel Adapter portguid 0x0000000000100001: 'host0')
+Unicast lids [0x0-0x16] of switch DR path slid 0; dlid 0; 0,1,5,7 guid 0x0000000000200003 (leaf3): 0x0001 005 : (Channel
+Adapter portguid 0x0000000000100001: 'host0')
 
-Both are of infiniband-diags; the speeds of a lane are those of InfiniBand Architecture Specification, PortInfo.
+Both tools belong to infiniband-diags; the speeds of a lane are those of InfiniBand Architecture Specification,
+PortInfo.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LANE_BITS_PER_S = {"SDR": 2.5e9, "DDR": 5e9, "QDR": 10e9, "FDR10": 10.3125e9, "
 _TABLE = re.compile(r"Unicast lids .{0,200}\bguid 0x([0-9a-f]{1,16})\b")
 _ENTRY = re.compile(r"0x([0-9a-f]{1,4})\s+(\d{1,3})\s")
 _DROPPED = 255
-_MOST_ENTRIES = 50_000_000
+_MAX_ENTRIES = 50_000_000
 
 
 def parse_subnet(cables: str, tables: str = "") -> Subnet:
@@ -42,10 +43,10 @@ def parse_subnet(cables: str, tables: str = "") -> Subnet:
     if not any(node.is_switch for node in nodes.values()):
         raise UsageError("the file has no switch", hint="give the output of ibnetdiscover without options")
     known = tuple(wire for wire in wires.values() if all(end.guid in nodes for end in wire.ends))
-    return Subnet(nodes, known, lids, _tables(tables, nodes) if tables else {})
+    return Subnet(nodes, known, lids, _parse_tables(tables, nodes) if tables else {})
 
 
-def _tables(text: str, nodes: dict[str, Node]) -> dict[str, dict[int, int]]:
+def _parse_tables(text: str, nodes: dict[str, Node]) -> dict[str, dict[int, int]]:
     found: dict[str, dict[int, int]] = {}
     table: dict[int, int] = {}
     entries = 0
@@ -56,9 +57,9 @@ def _tables(text: str, nodes: dict[str, Node]) -> dict[str, dict[int, int]]:
             entries += 1
             if int(entry[2]) != _DROPPED:
                 table[int(entry[1], 16)] = int(entry[2])
-        if entries > _MOST_ENTRIES:
+        if entries > _MAX_ENTRIES:
             raise UsageError(
-                f"the tables must have at most {_MOST_ENTRIES} entries", hint="give the tables of one subnet"
+                f"the tables must have at most {_MAX_ENTRIES} entries", hint="give the tables of one subnet"
             )
     if not found:
         raise UsageError("the file has no forwarding table", hint="give the output of dump_fts (infiniband-diags)")

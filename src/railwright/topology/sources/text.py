@@ -1,4 +1,4 @@
-"""Small texts of the kernel: numbers and lists, where garbage becomes None."""
+"""Parsers of small texts from the kernel: numbers and lists, where garbage becomes None."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_WORD = 200
 
 
 def number(text: str | Unreadable, base: int = 10) -> int | None:
-    """Parse an integer, None if the text is unreadable or something else."""
+    """Parse an integer; None if the text is unreadable or not an integer."""
     # `int` accepts digits of every script, and `1_000`; no kernel writes them.
     if isinstance(text, Unreadable) or len(text) > 24 or not text.isascii() or "_" in text:
         return None

@@ -23,7 +23,7 @@ from railwright.topology.sources.root import Root, Unreadable, printable
 from railwright.topology.sources.tools_model import MOST, TOOLS, Mpi, Tools, Ucx
 
 TIMEOUT_S = 10.0
-_MOST_LINES = 50_000
+_MAX_LINES = 50_000
 """A bound on the lines of a program; `ompi_info --all` prints 12,000."""
 _OFI_NCCL = ("/opt/amazon/aws-ofi-nccl", "/opt/amazon/ofi-nccl", "/opt/aws-ofi-nccl")
 """The paths of AWS's images and its installer (aws-ofi-nccl, README; EFA installer 1.3x)."""
@@ -33,11 +33,11 @@ _LINES = {"transports": re.compile(r"(?m)^#?\s+Transport:\s+(\S{1,64})\s*$"),
           "devices": re.compile(r"(?m)^#?\s+Device:\s+(\S{1,64})\s*$")}  # fmt: skip
 _CUDA = re.compile(r"(?m)^mca:(?:opal|mpi):base:param:(?:opal|mpi)_built_with_cuda_support:value:(true|false)$")
 _MPICH = re.compile(r"(?m)^MPICH Version:\s+(\S{1,40})\s*$")
-_CUDA_OF_MPICH = re.compile(r"--with-cuda(?!=no)[= ']")
+_MPICH_CUDA = re.compile(r"--with-cuda(?!=no)[= ']")
 
 
 def ask_tools() -> bytes | Unreadable:
-    """Return the document. A program that hangs is ended, and only its answer is missing."""
+    """Return the document of `tools_model`. A program that hangs is ended, and only its answer is missing."""
     problems: dict[str, str] = {}
     found = Tools(
         pollers=find_pollers(),
@@ -56,7 +56,7 @@ def _run_tool(problems: dict[str, str], name: str, program: str, *words: str) ->
     if path is None:
         return None
     try:
-        finished = query((path, *words), timeout_s=TIMEOUT_S, most_lines=_MOST_LINES)
+        finished = query((path, *words), timeout_s=TIMEOUT_S, most_lines=_MAX_LINES)
     except UsageError as error:
         problems[name] = error.message[:200]
         return None
@@ -95,7 +95,7 @@ def _mpi(problems: dict[str, str]) -> Mpi | None:
     version = _MPICH.search(output or "")
     if output is None or version is None:
         return None
-    return Mpi(name=f"MPICH {version[1]}", cuda=_CUDA_OF_MPICH.search(output) is not None)
+    return Mpi(name=f"MPICH {version[1]}", cuda=_MPICH_CUDA.search(output) is not None)
 
 
 def _ofi_nccl() -> str | None:
@@ -124,8 +124,8 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, d
         "driver_polled_s": min((poller.interval_s for poller in found.pollers if poller.interval_s), default=NONE),
         "ofi_nccl": _escape(found.ofi_nccl or NONE),
         "ucx": _escape(ucx.version),
-        "ucx_transports": _listed(ucx.transports),
-        "ucx_devices": _listed(ucx.devices),
+        "ucx_transports": _format_names(ucx.transports),
+        "ucx_devices": _format_names(ucx.devices),
         "mpi": _escape(found.mpi.name if found.mpi is not None else NONE),
     }
     if found.mpi is not None and found.mpi.cuda is not None:
@@ -137,7 +137,7 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, d
     return facts, {port.netdev: port_settings(port) for port in found.ports[:MOST] if _NAME.fullmatch(port.netdev)}
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _format_names(names: tuple[str, ...]) -> str:
     return " ".join(_escape(name) for name in names[:MOST]) or NONE
 
 

@@ -45,7 +45,7 @@ class PortSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     pause: tuple[bool, bool] | None = None
     """Whether it honours and sends pause frames for all its traffic."""
     tc_offload: bool | None = None
-    """Whether it offloads flows of tc; None also if the driver lacks the feature."""
+    """Whether it offloads tc flows; None also if the driver lacks the feature."""
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,8 +69,8 @@ def read_virtualisation(root: Root, notes: Notes, *, cpu_says_virtual: bool) -> 
         "container": _container(root),
         "product": product,
         "kernel": _kernel(root),
-        "kernel_parameters": " ".join(_words(root, "proc/cmdline", PARAMETER)),
-        "modules": " ".join(_words(root, "proc/modules", MODULE)),
+        "kernel_parameters": " ".join(_select_words(root, "proc/cmdline", PARAMETER)),
+        "modules": " ".join(_select_words(root, "proc/modules", MODULE)),
     }
 
 
@@ -88,7 +88,7 @@ def _kernel(root: Root) -> str:
     return match.group(1) if match else ""
 
 
-def _words(root: Root, path: str, wanted: re.Pattern[str]) -> list[str]:
+def _select_words(root: Root, path: str, wanted: re.Pattern[str]) -> list[str]:
     content = root.text(path)
     candidates = content.split() if path == "proc/cmdline" else [line.split(" ")[0] for line in content.splitlines()]
     return [word for word in candidates[:4096] if wanted.fullmatch(word)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from railwright.checks.known_bad import KnownBad
     from railwright.checks.outcome import CheckOutcome
 
-_MOST_BAD_BYTES = 2**20
+_MAX_BAD_BYTES = 2**20
 
 
 @click.command(cls=MachineCommand)
@@ -83,7 +83,7 @@ def audit(
         raise UsageError(f"{more[0][:60]!r} requires --from", hint="write --from before the first machine")
     bad: tuple[KnownBad, ...] = ()
     if bad_file is not None:
-        bad = decode_known_bad(read_bounded(Path(bad_file), _MOST_BAD_BYTES), bad_file[:200])
+        bad = decode_known_bad(read_bounded(Path(bad_file), _MAX_BAD_BYTES), bad_file[:200])
     if reached is not None:
         return audit_hosts(reached, as_json, bad)
     if machine is not None and more:
@@ -110,7 +110,7 @@ def _audit(machine: str | None, as_json: bool, bad: Sequence[KnownBad]) -> int:
 
 
 def _run_check(check: Check, facts: Facts) -> CheckOutcome:
-    """Run a check. If it finds a fault, add the cost of the fault according to the limits."""
+    """Run a check. If it finds a fault, add the paths that the fault slows, according to the limits."""
     from msgspec.structs import replace
 
     from railwright.checks.outcome import look_for
@@ -123,11 +123,11 @@ def _run_check(check: Check, facts: Facts) -> CheckOutcome:
 
 
 def _status(outcomes: Sequence[CheckOutcome]) -> int:
-    """Return 1 for a fault, or else 3 if something could not be checked or nothing applied."""
+    """Return 1 for a fault, 3 if something could not be checked or no check applied, and otherwise 0."""
     certainties = {finding.certainty for outcome in outcomes for finding in outcome.findings}
     if certainties & {"seen", "likely"}:
         return EXIT_SLOW
     states = {outcome.state for outcome in outcomes}
-    # A merely possible fault may be intended, so it is shown but does not count.
+    # A possible fault may be intended, so it is shown but does not change the status.
     blind = "could not look" in states | certainties
     return EXIT_UNJUDGED if blind or not states & {"fine", "found"} else EXIT_OK

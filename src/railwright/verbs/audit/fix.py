@@ -1,4 +1,4 @@
-"""The kernel setting that fixes a fault: shown, changed and restored. It is always shown before a change."""
+"""The kernel setting that fixes a fault: shown, changed and restored. Every change is shown first."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from railwright.options.machine import load_machine
 from railwright.terminal import escape
 
 ROOT = Path("/")
-_MOST_SHOWN = 8
-"""The number of similar files that are listed, since a host has one for each CPU."""
+_MAX_SHOWN = 8
+"""The maximum number of files that are listed, since a host may have one per CPU."""
 
 
 def audit_fix(name: str, how: str) -> int:
@@ -29,7 +29,7 @@ def audit_fix(name: str, how: str) -> int:
         ours = ", ".join(check.name for check in EVERY_CHECK if check.change is not None)
         raise UsageError(
             f"{name} is not fixed by a single kernel setting",
-            hint=f"see the remedy of `railwright audit`; --fix takes {ours}",
+            hint=f"see the remedy in `railwright audit`; --fix accepts {ours}",
         )
     if how == "undo":
         return _restore(name)
@@ -68,8 +68,8 @@ def _restore(name: str) -> int:
 
 
 def _show(writes: Sequence[Write], *, forward: bool) -> None:
-    for write in writes[:_MOST_SHOWN]:
+    for write in writes[:_MAX_SHOWN]:
         old, new = (write.before, write.after) if forward else (write.after, write.before)
         click.echo(f"  /{write.file}: {escape(old[:80])} -> {new}")
-    if len(writes) > _MOST_SHOWN:
-        click.echo(f"  and {len(writes) - _MOST_SHOWN} files more of the same kind")
+    if len(writes) > _MAX_SHOWN:
+        click.echo(f"  and {len(writes) - _MAX_SHOWN} more files of the same kind")

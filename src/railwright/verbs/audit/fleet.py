@@ -31,7 +31,7 @@ _SETTING_CHECKS = tuple(check for check in EVERY_CHECK if not check.needs_result
 
 
 class _Audited(NamedTuple):
-    """The audit of a host."""
+    """The audit of a host: its settings by name, and the outcomes of checks."""
 
     told: dict[str, str]
     checks: tuple[CheckOutcome, ...]
@@ -40,30 +40,30 @@ class _Audited(NamedTuple):
 
 def audit_fleet(machines: Sequence[str], as_json: bool, bad: Sequence[KnownBad] = ()) -> int:
     """Audit captured, saved or described machines, and return the exit status."""
-    return _tell(zip(_names(machines), spread(partial(_loaded, bad=bad), machines), strict=True), as_json)
+    return _report(zip(_shorten_names(machines), spread(partial(_audit_file, bad=bad), machines), strict=True), as_json)
 
 
 def audit_hosts(hosts: Hosts, as_json: bool, bad: Sequence[KnownBad] = ()) -> int:
     """Audit reachable hosts, and return the exit status."""
-    return _tell(
+    return _report(
         (
-            (name, topology if isinstance(topology, str) else _seen(topology, bad))
+            (name, topology if isinstance(topology, str) else _audit_topology(topology, bad))
             for name, topology in discover(hosts).items()
         ),
         as_json,
     )
 
 
-def _loaded(text: str, bad: Sequence[KnownBad]) -> _Audited | str:
-    """Load and audit a machine, or return the reason why not. An incomplete capture would seem to lack devices."""
+def _audit_file(text: str, bad: Sequence[KnownBad]) -> _Audited | str:
+    """Load and audit a machine, or return why that fails. An incomplete capture would seem to lack devices."""
     try:
         topology = load(text)
     except UsageError as error:
         return error.message
-    return damage(topology) or _seen(topology, bad)
+    return damage(topology) or _audit_topology(topology, bad)
 
 
-def _seen(topology: Topology, bad: Sequence[KnownBad]) -> _Audited:
+def _audit_topology(topology: Topology, bad: Sequence[KnownBad]) -> _Audited:
     outcomes = [look_for(check, Facts(topology=topology)) for check in _SETTING_CHECKS]
     outcomes += [check_known_bad(entry, topology) for entry in bad]
     return _Audited(
@@ -71,8 +71,8 @@ def _seen(topology: Topology, bad: Sequence[KnownBad]) -> _Audited:
     )
 
 
-def _names(machines: Sequence[str]) -> list[str]:
-    """Return the shortest names that distinguish the machines."""
+def _shorten_names(machines: Sequence[str]) -> list[str]:
+    """Return the shortest names that distinguish the machines. Raises UsageError if a machine is given twice."""
     parts = [text.rstrip("/").removesuffix("/machine.jsonl").split("/") for text in machines]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-depth:]).removesuffix(".jsonl").removesuffix(".json") for part in parts]
@@ -82,7 +82,7 @@ def _names(machines: Sequence[str]) -> list[str]:
     raise UsageError(f"{(twice or machines[0])[:200]} is given twice", hint="give each host once")
 
 
-def _tell(given: Iterable[tuple[str, _Audited | str]], as_json: bool) -> int:
+def _report(given: Iterable[tuple[str, _Audited | str]], as_json: bool) -> int:
     audits = dict(given)
     unread = {name: audit for name, audit in audits.items() if isinstance(audit, str)}
     seen = {name: audit for name, audit in audits.items() if isinstance(audit, _Audited)}
@@ -94,7 +94,7 @@ def _tell(given: Iterable[tuple[str, _Audited | str]], as_json: bool) -> int:
 
 
 def _status(fleet: Fleet, faults: Sequence[FleetFault], found: Sequence[Difference]) -> int:
-    """Return 1 for faults or differences, or else 3 if something could not be read, or else 0."""
+    """Return 1 for faults or differences, 3 if a host could not be read or fewer than 2 could, and otherwise 0."""
     certainties = {entry.certainty for entry in faults}
     if certainties & {"seen", "likely"} or any(entry.odd for entry in found):
         return EXIT_SLOW

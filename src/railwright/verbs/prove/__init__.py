@@ -63,7 +63,7 @@ def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
 
     arguments = Arguments(**typed)
     _refuse_mixed(arguments)
-    here, arguments.directory = arguments.directory or ".", arguments.directory or _ON_HOSTS
+    here, arguments.directory = arguments.directory or ".", arguments.directory or _DIRECTORY_ON_HOSTS
     if arguments.kubernetes:
         return prove_pods(arguments)
     reached = {name: getattr(arguments, name) for name in ("lab", "ssh_config", "interfaces")}
@@ -112,4 +112,4 @@ def _refuse(given: Mapping[str, object], why: str, hint: str) -> None:
         raise UsageError(f"{lone} {why}", hint=hint)
 
 
-_ON_HOSTS = "/tmp"  # noqa: S108 - the measured file system: every host has it
+_DIRECTORY_ON_HOSTS = "/tmp"  # noqa: S108 - a file system that every host has

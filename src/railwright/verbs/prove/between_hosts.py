@@ -20,7 +20,7 @@ from railwright.diagnosis.fleet.between_hosts import (
     filter_suspects,
     judge_pairs,
 )
-from railwright.diagnosis.localise.pairs import most_hosts
+from railwright.diagnosis.localise.pairs import max_hosts
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import CannotJudge, RailwrightError, UsageError
@@ -44,20 +44,20 @@ from railwright.workflows.judged import note, write_page
 from railwright.workflows.measuring import parse_benchmarks
 
 FOLDER, PAIRS_FILE = "between", "pairs.jsonl"
-_START_S, _START_OF_EACH_S = 2.0, 0.25
-"""The time to start a launch, and the time for each rank if the hosts share CPUs (docs/measured/lab)."""
-_LEAST = 2
-_TOLD_EVERY = 8
+_START_S, _RANK_START_S = 2.0, 0.25
+"""The time to start a launch, and the additional time per rank if the hosts share CPUs (docs/measured/lab)."""
+_MIN_HOSTS = 2
+_REPORT_EVERY = 8
 
 
 def find_collectives() -> tuple[AnyBenchmark, ...]:
-    """Return the collectives that run on any host."""
+    """Return the MPI collectives that span hosts. They run on any host."""
     named = find_benchmarks(Collective, DECLARATIONS, by="mpi")
     return tuple(benchmark for benchmark in EVERY if benchmark.spans_hosts and benchmark.name in named)
 
 
 def refuse_collectives(names: Sequence[str]) -> None:
-    """Raise UsageError for a benchmark over all hosts when each host is measured separately."""
+    """Raise UsageError for a benchmark over all hosts. Call it for a run that measures each host separately."""
     together = {benchmark.name for benchmark in find_collectives()}
     if named := [name for name in names if name in together]:
         raise UsageError(f"{named[0]} needs all hosts, but here each node measures itself",
@@ -71,7 +71,7 @@ class Between:
     hosts: Hosts
     arguments: Arguments
     parts: frozenset[str]
-    """The benchmarks of `pairs` and `find_collectives`."""
+    """The parts to measure: `pairs`, `collectives`, both or neither."""
     cluster: Cluster | None
     chosen: list[tuple[AnyBenchmark, Options]]
     """The collectives with their options."""
@@ -81,13 +81,13 @@ class Between:
 
     def __post_init__(self) -> None:
         self.load: float = self.arguments.max_load
-        if "pairs" in self.parts and most_hosts(len(self.hosts.names), self.load) < _LEAST:
+        if "pairs" in self.parts and max_hosts(len(self.hosts.names), self.load) < _MIN_HOSTS:
             raise UsageError(f"--max-load must allow one pair of {len(self.hosts.names)} hosts, got {self.load:g}",
-                             hint=f"give {_LEAST / len(self.hosts.names):.3g} or more")  # fmt: skip
+                             hint=f"give {_MIN_HOSTS / len(self.hosts.names):.3g} or more")  # fmt: skip
 
     @property
     def folder(self) -> Path:
-        """The folder of the records of the collectives and of the search."""
+        """The folder for the records of the collectives and of the search."""
         return Path(self.arguments.output) / FOLDER
 
     def plan(self) -> tuple[list[str], float]:
@@ -95,8 +95,8 @@ class Between:
         names = len(self.hosts.names)
         lines, seconds = [], 0.0
         if "pairs" in self.parts:
-            rounds, at_once = self._rounds()
-            start_s = _START_S + _START_OF_EACH_S * names * self._shares_cpus()
+            rounds, at_once = self._count_rounds()
+            start_s = _START_S + _RANK_START_S * names * self._shares_cpus()
             last_s = rounds * (start_s + COVER_STREAM_S)
             flows = names * (names - 1)
             port = self._port_bytes_per_s()
@@ -112,7 +112,7 @@ class Between:
             if self.load < 1:
                 lines.append(f"collectives: not run, because they load all hosts and --max-load is {self.load:g}")
             else:
-                proof = self._proof(self.hosts, None)
+                proof = self._build_proof(self.hosts, None)
                 moved = sum(one.plan.moved_bytes for one in proof.plan)
                 named = ", ".join(one.name for one, _ in self.chosen)
                 launches = format_count(self.arguments.launches, "launch", "launches")
@@ -123,11 +123,11 @@ class Between:
                 seconds += proof.seconds
         return lines, seconds
 
-    def _rounds(self) -> tuple[int, int]:
-        """Return the number of rounds of pairs, and the number of hosts that each round loads."""
+    def _count_rounds(self) -> tuple[int, int]:
+        """Return the number of rounds of pairs, and the maximum number of hosts that a round loads."""
         names = len(self.hosts.names)
         whole = names - 1 + names % 2
-        at_once = min(names - names % 2, 2 * (most_hosts(names, self.load) // 2))
+        at_once = min(names - names % 2, 2 * (max_hosts(names, self.load) // 2))
         return whole * -(-(names - names % 2) // at_once), at_once
 
     def _shares_cpus(self) -> bool:
@@ -148,7 +148,7 @@ class Between:
     def run(self, machines: Mapping[str, Topology], left_out: Mapping[str, str], *, resume: bool) -> BetweenHostsResult:
         """Measure pairs, then collectives, between the hosts that are not left out."""
         names = tuple(name for name in self.hosts.names if name not in left_out)
-        if len(names) < _LEAST:
+        if len(names) < _MIN_HOSTS:
             why = f"{format_count(len(names), 'host')} of {len(self.hosts.names)} could be measured"
             said = BetweenHosts(described="nothing between hosts", hosts=names, left_out=dict(left_out),
                                 not_measured=dict.fromkeys(sorted(self.parts), why))  # fmt: skip
@@ -163,13 +163,13 @@ class Between:
         joined = HostNetwork(machines, hosts.interfaces, hosts.fabric, compare)
         found = BetweenHostsResult(BetweenHosts(described=f"{len(names)} hosts", hosts=names, left_out=dict(left_out)))
         if "pairs" in self.parts:
-            found = self._pairs(found, hosts, joined, resume=resume)
+            found = self._measure_pairs(found, hosts, joined, resume=resume)
         if "collectives" in self.parts:
             names = tuple(name for name in names if name not in found.said.left_out)
-            found = self._collectives(found, names, joined)
+            found = self._measure_collectives(found, names, joined)
         return found
 
-    def _pairs(
+    def _measure_pairs(
         self, found: BetweenHostsResult, hosts: Hosts, joined: HostNetwork, *, resume: bool
     ) -> BetweenHostsResult:
         journal = self.folder / PAIRS_FILE
@@ -179,12 +179,12 @@ class Between:
         if not joined.compare:
             wanted = Rounds(load=self.load, cover_at_once=1, confirm=0, again=0)
         try:
-            place = self._place(hosts)
+            place = self._make_place(hosts)
             located = search(place, wanted, seed=0, cover="hosts", tell=self._tell, journal=str(journal))
         except RailwrightError as error:
-            return _not_measured(found, "pairs", error.message)
+            return _mark_unmeasured(found, "pairs", error.message)
         suspects, doubted = filter_suspects(located.suspects, compare=joined.compare)
-        pairs = judge_pairs(list(_tried(located)), joined)
+        pairs = judge_pairs(list(_group_flows(located)), joined)
         said = replace(
             found.said,
             described=located.fabric,
@@ -198,7 +198,7 @@ class Between:
         )
         return found._replace(said=said, pairs=pairs, located=located)
 
-    def _place(self, hosts: Hosts) -> Place:
+    def _make_place(self, hosts: Hosts) -> Place:
         if isinstance(hosts.reach, LabReach):
             return make_lab_place(hosts.reach.lab, hosts.names)
         if self.cluster is None:
@@ -208,28 +208,30 @@ class Between:
         return make_hosts_place(hosts, tree=tree, oversubscription=max(1.0, above))
 
     def _tell(self, text: str) -> None:
-        """Print messages. Launches repeat their messages, so only some launches are reported."""
+        """Print messages. Every launch repeats its messages, so only every eighth launch is reported."""
         if not text.startswith("round "):
             note(f"pairs: {text}")
         elif text == "round 1: streams":
             self._launched += 1
-            if self._launched % _TOLD_EVERY == 1:
+            if self._launched % _REPORT_EVERY == 1:
                 note(f"pairs: launch {self._launched}")
 
-    def _collectives(self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork) -> BetweenHostsResult:
+    def _measure_collectives(
+        self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork
+    ) -> BetweenHostsResult:
         if self.load < 1:
-            return _not_measured(found, "collectives", f"they load all hosts, but --max-load is {self.load:g}")
-        if len(names) < _LEAST:
-            return _not_measured(found, "collectives", f"{format_count(len(names), 'host')} left to measure")
+            return _mark_unmeasured(found, "collectives", f"they load all hosts, but --max-load is {self.load:g}")
+        if len(names) < _MIN_HOSTS:
+            return _mark_unmeasured(found, "collectives", f"{format_count(len(names), 'host')} left to measure")
         hosts = self.hosts.part(tuple(names))
         measured = [pair for pair in found.pairs if pair.source in names and pair.destination in names]
-        proof = self._proof(hosts, joined.fabric(names, measured))
+        proof = self._build_proof(hosts, joined.fabric(names, measured))
         proof.on_done = lambda pair: note(f"done: {pair.benchmark.name}")
         try:
             proof.run(self.folder)
             file = load(self.folder)
         except RailwrightError as error:
-            return _not_measured(found, "collectives", error.message)
+            return _mark_unmeasured(found, "collectives", error.message)
         diagnosis = doubt_shared(diagnose(file, DECLARATIONS), compare=joined.compare)
         write_page(file, diagnosis, self.folder)
         said = replace(found.said, left_out=found.said.left_out | proof.lost)
@@ -238,7 +240,7 @@ class Between:
             said = replace(said, not_measured=said.not_measured | {"NCCL between hosts": why})
         return found._replace(said=said, collectives=diagnosis)
 
-    def _proof(self, hosts: Hosts, fabric: Fabric | None) -> Proof:
+    def _build_proof(self, hosts: Hosts, fabric: Fabric | None) -> Proof:
         return Proof(
             topology=self.here,
             chosen=self.chosen,
@@ -252,13 +254,16 @@ class Between:
         )
 
 
-def _not_measured(found: BetweenHostsResult, part: str, why: str) -> BetweenHostsResult:
+def _mark_unmeasured(found: BetweenHostsResult, part: str, why: str) -> BetweenHostsResult:
     note(f"{part}: {why}")
     return found._replace(said=replace(found.said, not_measured=found.said.not_measured | {part: why}))
 
 
-def _tried(located: Located) -> Iterator[PairTried]:
-    """Group the flows of a search by their hosts. Flows of several ports of a host belong to the same pair."""
+def _group_flows(located: Located) -> Iterator[PairTried]:
+    """Yield the pairs of hosts with the rates of their flows. Flows of several ports belong to the same pair.
+
+    A pair that was measured with several shares of the hosts keeps the rates of the largest share.
+    """
     values: dict[tuple[str, str, float], list[float]] = {}
     for flow in located.pairs:
         ends = flow.source.rpartition(":")[0], flow.destination.rpartition(":")[0]
@@ -276,14 +281,14 @@ def _tried(located: Located) -> Iterator[PairTried]:
 
 
 def split_options(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split the options into those of each host's benchmarks and those of the collectives."""
+    """Split the options into those for each host's benchmarks and those for the collectives."""
     named = {benchmark.name for benchmark in find_collectives()}
     for_collectives = tuple(text for text in given if text.partition("=")[0].rpartition(".")[0] in named)
     return tuple(text for text in given if text not in for_collectives), for_collectives
 
 
 def parse_collectives(only: Sequence[str], options: tuple[str, ...]) -> list[tuple[AnyBenchmark, Options]]:
-    """Parse the options of all collectives, or of the named ones. Raises UsageError."""
+    """Parse the options of the collectives in `only`, or of all collectives if it is empty. Raises UsageError."""
     return parse_benchmarks(
         tuple(benchmark.name for benchmark in find_collectives() if not only or benchmark.name in only), options
     )

@@ -48,13 +48,13 @@ from railwright.workflows.measuring import option_words, parse_benchmarks
 from railwright.workflows.requirements import load_requirements
 
 _PAGE = "report.html"
-_TIMES_PLAN, _BESIDE_S = 5.0, 300.0
+_PLAN_FACTOR, _EXTRA_S = 5.0, 300.0
 SCREEN, PAIRS, COLLECTIVES = "screen", "pairs", "collectives"
 PARTS = (SCREEN, PAIRS, COLLECTIVES)
 
 
 class _Host(NamedTuple):
-    """The results of one host."""
+    """The diagnosis and topology of one host, or the reason why there is no diagnosis."""
 
     judged: Diagnosis | str
     topology: Topology | None = None
@@ -64,14 +64,14 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     """Show the plan, measure each host and then all together, report, and return the exit status."""
     host_options, collective_options = split_options(arguments.options)
     chosen = parse_benchmark_names(arguments)
-    alone, parts = _alone(chosen, arguments.parts)
+    alone, parts = _split_parts(chosen, arguments.parts)
     names = alone or tuple(benchmark.name for benchmark in BENCHMARKS)
     given = host_options if alone else (f"directory={arguments.directory}", *host_options)
     proof = PlannedProof(load_machine(None), parse_benchmarks(names, given), arguments.launches)
     words = ["run", *names, "--alone"] if alone else ["prove", "--directory", arguments.directory]
     words += option_words(arguments, host_options, arguments.launches)
-    longest_s, silence_s = _TIMES_PLAN * proof.seconds + _BESIDE_S, arguments.silence + proof.seconds
-    screen = HostScreen(hosts, words, Path(arguments.output), silence_s, longest_s, note, keep=arguments.resume)
+    limit_s, silence_s = _PLAN_FACTOR * proof.seconds + _EXTRA_S, arguments.silence + proof.seconds
+    screen = HostScreen(hosts, words, Path(arguments.output), silence_s, limit_s, note, keep=arguments.resume)
     report = HostsReport(screen, arguments)
     cluster = load_planned_cluster(arguments.cluster) if arguments.cluster is not None else None
     with contextlib.suppress(CannotJudge):  # the screen reports an unreachable host, which affects no other
@@ -83,7 +83,7 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     if arguments.dry_run:
         return EXIT_OK
     with measuring_alone(arguments.force):
-        report.judge(screen.run(hosts.reach.agent) if SCREEN in parts else _reachable(hosts))
+        report.judge(screen.run(hosts.reach.agent) if SCREEN in parts else _require_reachable(hosts))
         if between.parts:
             machines = {host: result.topology for host, result in report.found.items() if result.topology is not None}
             report.there = between.run(machines, report.lost, resume=arguments.resume)
@@ -91,12 +91,12 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
 
 
 def parse_benchmark_names(arguments: Arguments) -> tuple[str, ...]:
-    """Parse --benchmarks. Empty means those of `prove` and all collectives. Raises UsageError."""
+    """Parse --benchmarks. Empty means the benchmarks of `prove` and all collectives. Raises UsageError."""
     return tuple(find(name.strip()).name for name in arguments.benchmarks.split(",")) if arguments.benchmarks else ()
 
 
-def _alone(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the requested benchmarks of each host, and the parts that remain.
+def _split_parts(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the requested benchmarks of each host, and the requested parts that have benchmarks to run.
 
     Raises UsageError for an unknown part.
     """
@@ -113,7 +113,7 @@ def _alone(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...],
 
 
 class HostsReport:
-    """The results of the hosts and between them. Raises UsageError for wrong --require or --accept."""
+    """The report on the hosts and the paths between them. Raises UsageError for a wrong --require or --accept."""
 
     def __init__(self, screen: HostScreen, arguments: Arguments) -> None:
         self.screen, self.arguments = screen, arguments
@@ -127,30 +127,30 @@ class HostsReport:
     def judge(self, troubles: Mapping[str, str]) -> None:
         """Judge each host's records, and write its report. `troubles` maps every host to its failure or to ''."""
         self.lost = {host: why for host, why in troubles.items() if why}
-        self.found = {host: self._judged(host, why) for host, why in troubles.items()}
+        self.found = {host: self._judge_host(host, why) for host, why in troubles.items()}
 
     def tell(self) -> int:
-        """Write the page, print the results, and return the exit status, which is that of the sheet if there is one."""
-        table = self._table()
+        """Write the page, print the results, and return the exit status. An acceptance sheet decides the status."""
+        table = self._build_table()
         self._write_page(table)
-        as_json, compared = self.arguments.as_json, _compares(self.screen.hosts)
-        for line in _json(table, self.there) if as_json else lines(table, compared=compared, between=self.there):
+        as_json, compared = self.arguments.as_json, _may_compare(self.screen.hosts)
+        for line in _json_lines(table, self.there) if as_json else lines(table, compared=compared, between=self.there):
             click.echo(line)
         if self.evidence is None:
             return self._status(table)
-        sheet = self._sheet(self.evidence)
+        sheet = self._build_sheet(self.evidence)
         for line in sheet_lines(sheet, as_json=as_json):
             click.echo(line)
         return sheet.exit_status
 
-    def _judged(self, host: str, trouble: str) -> _Host:
+    def _judge_host(self, host: str, trouble: str) -> _Host:
         """Judge a host's records and write its report next to them, or return why there is nothing to judge."""
         folder = self.screen.host_folder(host)
         if not (folder / RESULTS).exists():
             return _Host(trouble or "it was not screened")
         try:
             file = load(folder / RESULTS)
-            compare = _compares(self.screen.hosts)
+            compare = _may_compare(self.screen.hosts)
             diagnosis = doubt_shared(diagnose(file, DECLARATIONS, self.required), compare=compare)
             write_page(file, diagnosis, folder)
             if self.evidence is not None:
@@ -159,7 +159,7 @@ class HostsReport:
             return _Host(trouble or error.message)
         return _Host(diagnosis, file.run.topology)
 
-    def _sheet(self, evidence: Evidence) -> Sheet:
+    def _build_sheet(self, evidence: Evidence) -> Sheet:
         """Compare all results with the specification."""
         lost = dict(self.lost)
         for host, one in self.found.items():
@@ -176,7 +176,7 @@ class HostsReport:
         note(f"wrote {evidence.page}")
         return sheet
 
-    def _table(self) -> HostTable:
+    def _build_table(self) -> HostTable:
         """Build the table of hosts, with their own paths and those between them."""
         judged = {host: diagnosis.judged for host, diagnosis in self.found.items()}
         lost = dict.fromkeys(self.found, "") | self.lost
@@ -188,7 +188,7 @@ class HostsReport:
                     judged[host] = replace(diagnosis, paths=(*diagnosis.paths, *paths))
                 elif host not in self.lost:  # it was not screened
                     judged[host] = Diagnosis(points=(), paths=paths, findings=(), exit_status=EXIT_OK)
-        return host_table(judged, compare=_compares(self.screen.hosts), troubles=lost)
+        return host_table(judged, compare=_may_compare(self.screen.hosts), troubles=lost)
 
     def _write_page(self, table: HostTable) -> None:
         folder = self.screen.output
@@ -218,14 +218,14 @@ class HostsReport:
         return next((status for status in order if status in statuses), EXIT_UNJUDGED)
 
 
-def _compares(hosts: PlannedHosts) -> bool:
+def _may_compare(hosts: PlannedHosts) -> bool:
     with contextlib.suppress(CannotJudge):
         return not hosts.reach.shares_cpus
     return True
 
 
-def _reachable(hosts: Hosts) -> dict[str, str]:
-    """Return an empty failure for each host. Raises CannotJudge if a host cannot be reached."""
+def _require_reachable(hosts: Hosts) -> dict[str, str]:
+    """Check the hosts, and return an empty failure for each. Raises CannotJudge if a host cannot be reached."""
     hosts.reach.check()
     return dict.fromkeys(hosts.names, "")
 
@@ -233,7 +233,7 @@ def _reachable(hosts: Hosts) -> dict[str, str]:
 def show_plan(
     screen: HostScreen, proof: PlannedProof, directory: str, between: Between | None = None, *, is_screened: bool = True
 ) -> None:
-    """Print the plan on standard error: for each host, as estimated on this one, and between the hosts."""
+    """Print the plan on standard error: for each host, estimated from this machine, and between the hosts."""
     count = len(screen.hosts.names)
     rounds, seconds = -(-count // screen.at_once), 0.0
     note(f"plan: {count} hosts, by {screen.hosts.reach.name}")
@@ -258,7 +258,7 @@ def show_plan(
     note(f"  about {format_duration(seconds)} in total; {hours}, if the hosts are like {like}")
 
 
-def _json(table: HostTable, there: BetweenHostsResult | None) -> Iterator[str]:
+def _json_lines(table: HostTable, there: BetweenHostsResult | None) -> Iterator[str]:
     records: list[object] = [*table.columns, *table.hosts]
     if there is not None:
         records += [there.said, *there.pairs, *(there.collectives.paths if there.collectives else ())]

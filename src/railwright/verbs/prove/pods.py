@@ -23,7 +23,7 @@ from railwright.workflows.measuring import parse_benchmarks
 def prove_pods(arguments: Arguments) -> int:
     """Show the plan, create the job, report the records of its pods, and return the exit status.
 
-    Raises UsageError for a benchmark over several hosts.
+    Raises UsageError for a benchmark over several hosts, and CannotJudge if no node has sent records.
     """
     chosen = parse_benchmark_names(arguments)
     refuse_collectives(chosen)
@@ -41,7 +41,7 @@ def prove_pods(arguments: Arguments) -> int:
             path.name for path in (folder / FOLDER).glob("*") if f"{FOLDER}/{path.name}/{RESULTS}" in received
         )
         if not found:
-            raise CannotJudge("no node has sent its records", hint="see its output above")
+            raise CannotJudge("no node has sent its records", hint="see the job's output above")
         missing = {f"pod {trouble.partition(':')[0]}": trouble for trouble in troubles}
         every = PlannedHosts((*found, *missing), 1, NoReach("kubernetes"))
         report = HostsReport(screen_of(every), arguments)

@@ -54,25 +54,25 @@ def run(**typed: Any) -> int:  # noqa: ANN401 - the options above
 
 
 def _run(arguments: Arguments) -> int:
-    """Measure, judge and report, or list the benchmarks if none is named. Returns the exit status."""
+    """Measure, judge and report, or list the benchmarks if no name is given. Returns the exit status."""
     from railwright.workflows.container import measure_container, refuse_incomplete
     from railwright.workflows.hosts import choose_sort_key, refuse_no_hosts, refuse_shared_memory
     from railwright.workflows.measuring import PendingJob, add_ceilings, measure
 
     names = arguments.names
     refuse_incomplete(arguments, "screen", "grow")
-    placed = _placed(arguments)
+    placed = _resolve_hosts(arguments)
     planned = placed.hosts if isinstance(placed, PendingJob) else placed
     refuse_shared_memory(planned, arguments.options)
     if not names:
-        return _list()
+        return _list_benchmarks()
     benchmarks = names if arguments.alone else add_ceilings(names, between_hosts=planned is not None)
     if arguments.in_namespaces_of is not None:
         return measure_container(("run", *names, *["--alone"] * arguments.alone), benchmarks, arguments)
     if arguments.screen and arguments.grow:
         raise UsageError("--grow and --screen exclude each other", hint="leave out --screen, which --grow includes")
     if arguments.screen or arguments.grow:
-        _refuse_others("--screen" if arguments.screen else "--grow", names)
+        _refuse_unscreenable("--screen" if arguments.screen else "--grow", names)
     if arguments.screen:
         refuse_no_hosts(planned)
     place = choose_sort_key(planned) if arguments.grow else None
@@ -80,8 +80,8 @@ def _run(arguments: Arguments) -> int:
     return measure(benchmarks, arguments, hosts=placed, screens=arguments.screen, place=place, ceilings=ceilings)
 
 
-def _placed(arguments: Arguments) -> Hosts | PendingJob | None:
-    """Return the hosts, or the job that will provide them."""
+def _resolve_hosts(arguments: Arguments) -> Hosts | PendingJob | None:
+    """Return the hosts, or the job that will provide them. None means this host alone. Raises UsageError."""
     from railwright.launch.hosts import parse_interfaces
     from railwright.workflows import kubernetes, slurm
     from railwright.workflows.hosts import resolve_hosts
@@ -94,7 +94,7 @@ def _placed(arguments: Arguments) -> Hosts | PendingJob | None:
     if arguments.kubernetes:
         interfaces = parse_interfaces(arguments.interfaces or "")
         planned = kubernetes.plan_hosts(arguments.nodes, arguments.ranks_per_host or 1, interfaces)
-        words = kubernetes.pod_words("run", arguments, *_words(arguments))
+        words = kubernetes.pod_words("run", arguments, *_pod_arguments(arguments))
         return PendingJob(planned, kubernetes.make_submitter(planned, words, arguments))
     if arguments.slurm and started_by is None:
         planned = slurm.plan_hosts(arguments)
@@ -103,7 +103,7 @@ def _placed(arguments: Arguments) -> Hosts | PendingJob | None:
     return resolve_hosts(arguments.hosts, **reached, slurm=started_by)
 
 
-def _words(arguments: Arguments) -> list[str]:
+def _pod_arguments(arguments: Arguments) -> list[str]:
     """Return the arguments of this verb that a pod receives unchanged."""
     words = [
         *arguments.names,
@@ -113,7 +113,7 @@ def _words(arguments: Arguments) -> list[str]:
     return words + [f"--{name}" for name in ("alone", "screen", "grow") if getattr(arguments, name)]
 
 
-def _list() -> int:
+def _list_benchmarks() -> int:
     """Print the benchmarks with their options."""
     from railwright.benchmarks.options import list_options
     from railwright.benchmarks.registry import BENCHMARKS, EVERY
@@ -128,11 +128,11 @@ def _list() -> int:
     return EXIT_OK
 
 
-def _refuse_others(option: str, names: tuple[str, ...]) -> None:
+def _refuse_unscreenable(option: str, names: tuple[str, ...]) -> None:
     """Raise UsageError for a benchmark that cannot measure each of several hosts separately."""
     from railwright.benchmarks.registry import EVERY, find
 
     for name in names:
         if not find(name).alone_on_a_host:
             able = ", ".join(benchmark.name for benchmark in EVERY if benchmark.alone_on_a_host)
-            raise UsageError(f"{name} cannot measure each of several hosts separately", hint=f"{option} takes {able}")
+            raise UsageError(f"{name} cannot measure each of several hosts separately", hint=f"{option} accepts {able}")

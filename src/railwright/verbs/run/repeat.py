@@ -23,21 +23,24 @@ from railwright.workflows.judged import note
 from railwright.workflows.kubernetes import NAMES as KUBERNETES_NAMES
 from railwright.workflows.slurm import NAMES
 
-_FILES = ("library", "solver", "program", "dat")
-"""Options of benchmarks that name a file."""
-_OURS = ("output", "as_json", "force", "verbose", "dry_run", "silence", "require", "repeat", *NAMES,
+_FILE_OPTIONS = ("library", "solver", "program", "dat")
+"""Benchmark options whose value is a file."""
+_IGNORED_PARAMETERS = ("output", "as_json", "force", "verbose", "dry_run", "silence", "require", "repeat", *NAMES,
          *KUBERNETES_NAMES)  # fmt: skip
-"""Parameters that do not affect the measurement and are taken from the new command."""
-_MOST_WORDS, _MOST_WORD_CHARACTERS = 1000, 16_384
+"""Parameters that do not affect the measurement. They are read from the new command."""
+_MAX_WORDS, _MAX_WORD_CHARACTERS = 1000, 16_384
 
 
 def build_repetition(arguments: Arguments) -> Arguments:
-    """Combine the recorded arguments with the new ones, and set the recorded environment. Raises UsageError."""
+    """Combine the recorded arguments with the new ones, and set the recorded environment.
+
+    Raises UsageError for a record that cannot or must not be repeated.
+    """
     if arguments.names or arguments.options:
         raise UsageError("--repeat excludes benchmark names and -o", hint="leave them out: the record contains them")
     _refuse_overwriting(arguments.repeat, arguments.output)
     recorded = load(Path(arguments.repeat)).run
-    for option, job in (("slurm", "a Slurm job"), ("kubernetes", "pods of Kubernetes")):
+    for option, job in (("slurm", "a Slurm job"), ("kubernetes", "a Kubernetes job")):
         if f"--{option}" in recorded.command and not getattr(arguments, option):
             raise UsageError(f"the record is of {job}", hint=f"add --{option} with the options of the job")
     given = _recorded_options(recorded, click.get_current_context().command)
@@ -51,9 +54,9 @@ def _recorded_options(run: Run, command: click.Command) -> dict[str, Any]:
     if words[1:2] != ["run"]:
         reason = f"the record must be of `railwright run`, got {' '.join(words[:2])[:80]!r}"
         raise UsageError(reason, hint="give a record of railwright run")
-    if len(words) > _MOST_WORDS or any(len(word) > _MOST_WORD_CHARACTERS for word in words):
+    if len(words) > _MAX_WORDS or any(len(word) > _MAX_WORD_CHARACTERS for word in words):
         raise UsageError(
-            f"the recorded command must be at most {_MOST_WORDS} words of {_MOST_WORD_CHARACTERS} characters"
+            f"the recorded command must be at most {_MAX_WORDS} words of {_MAX_WORD_CHARACTERS} characters"
         )
     try:
         given = command.make_context("run", words[2:], resilient_parsing=False).params
@@ -63,19 +66,26 @@ def _recorded_options(run: Run, command: click.Command) -> dict[str, Any]:
     if given["repeat"] is not None:
         raise UsageError("the record is itself a repetition", hint=f"repeat the first: {given['repeat'][:200]}")
     named = [name for name in ("mpirun", "ssh_config") if given.get(name)]
-    named += [text[:80] for text in given["options"] if text.partition("=")[0].rpartition(".")[2] in _FILES]
+    named += [text[:80] for text in given["options"] if text.partition("=")[0].rpartition(".")[2] in _FILE_OPTIONS]
     if named:
         hint = f"check it, and run it yourself: {' '.join(words)[:200]}"
         raise UsageError(f"the recorded command names a file to load or start ({named[0]})", hint=hint)
-    return {name: value for name, value in given.items() if name not in _OURS}
+    return {name: value for name, value in given.items() if name not in _IGNORED_PARAMETERS}
 
 
 def _replay_environment(recorded: dict[str, str]) -> None:
-    """Set the recorded variables and unset other ones of measured libraries. Raises UsageError for paths."""
+    """Set the recorded variables, and unset other variables of the measured libraries.
+
+    Raises UsageError for another variable, for a value with a NUL, and for a path that is not set already.
+    """
     now = read_environment()
     for name, value in recorded.items():
-        if not is_recorded(name) or "\0" in value:
-            raise UsageError(f"the record sets {name[:60]!r}, which is not a variable of a measured library")
+        if not is_recorded(name):
+            reason = f"the record sets {name[:60]!r}, which is not a variable of a measured library"
+            raise UsageError(reason, hint="remove it from the record")
+        if "\0" in value:
+            reason = f"the record sets {name[:60]!r} to a value with a NUL character"
+            raise UsageError(reason, hint="remove it from the record")
         if "/" in value and now.get(name) != value:
             hint = f"check it, and set it yourself: export {name}={value[:200]}"
             raise UsageError(f"the record sets {name} to a path, which may load a file", hint=hint)

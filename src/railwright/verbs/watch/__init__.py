@@ -59,7 +59,7 @@ from railwright.options.output import json_option, page_option, print_answer
 @click.option("--force", is_flag=True, help="Measure the cost even if another measuring run is active.")
 @json_option()
 def watch(**typed: Any) -> int:  # noqa: ANN401 - the options above
-    """Find the iterations, compute and communication share and best gain of a job without knowing the job.
+    """Derive a job's iterations, compute share, communication share and best possible gain from outside the job.
 
     Counters of the processor, GPUs, network, RDMA ports and drives are sampled while COMMAND runs, until a process
     exits, or for some seconds. With --json, COMMAND's output goes to standard error.
@@ -111,7 +111,7 @@ def watch(**typed: Any) -> int:  # noqa: ANN401 - the options above
 def _refuse_mixed(arguments: Arguments, things: list[str]) -> None:
     """Raise UsageError for more than one target, and for targets that do not work on other hosts.
 
-    A command may run while a control group or job is watched.
+    A command may run while a control group or a Slurm job is watched.
     """
     command = arguments.command if not arguments.recorded else ()
     if len(things) > 1 or (command and things not in ([], ["--cgroup"], ["--job"])):
@@ -135,12 +135,12 @@ def _simulate(arguments: Arguments) -> int:
 
 
 def _cost(arguments: Arguments) -> int:
-    """Measure the cost of a monitor. Returns 0 below the threshold, 1 above it, 3 if inconclusive."""
+    """Measure the cost of a monitor. Returns 0 if the cost is below the threshold, 1 if above, 3 if inconclusive."""
     from railwright.report.text.watch import cost_lines
     from railwright.run.exclusive import measuring_alone
     from railwright.watch.cost import CommandMonitor, OwnMonitor, measure_cost
 
-    monitor = OwnMonitor() if arguments.cost_of is None else CommandMonitor(_words(arguments.cost_of))
+    monitor = OwnMonitor() if arguments.cost_of is None else CommandMonitor(_split_command(arguments.cost_of))
     with measuring_alone(arguments.force):
         found = measure_cost(monitor, arguments.pairs, lambda text: click.echo(text, err=True))
     print_answer([found], lambda: cost_lines(found), as_json=arguments.as_json)
@@ -149,8 +149,8 @@ def _cost(arguments: Arguments) -> int:
     return EXIT_SLOW if found.slowed_by_low > found.threshold else EXIT_UNJUDGED
 
 
-def _words(text: str) -> list[str]:
-    """Split a command that is quoted as for a shell. Raises UsageError."""
+def _split_command(text: str) -> list[str]:
+    """Split a command that is quoted as for a shell. Raises UsageError for wrong quotes and for no command."""
     import shlex
 
     try:

@@ -20,23 +20,23 @@ from railwright.watch.now import Bins
 from railwright.watch.seen import Run, analyse, compute_curves
 from railwright.workflows.hosts import resolve_hosts
 
-_STANDARD_OUTPUT, _OURS = "-", 1
-_LEAST_TICKS = 15
+_STDOUT_NAME, _STDOUT_FD = "-", 1
+_MIN_TICKS = 15
 
 
 def watch(arguments: Arguments) -> int:
     """Watch until the job or the time ends, print the analysis, and return the exit status. Raises UsageError."""
     wanted = build_watch(arguments)
     resolve_hosts(None, lab=arguments.lab, ssh_config=arguments.ssh_config)
-    if arguments.record == _STANDARD_OUTPUT:
-        follow(replace(wanted, record=_OURS, output_to_error=True), lambda _recorded: None)
+    if arguments.record == _STDOUT_NAME:
+        follow(replace(wanted, record=_STDOUT_FD, output_to_error=True), lambda _recorded: None)
         return EXIT_OK
     if not arguments.command and arguments.pid is None and arguments.seconds is None:
         raise UsageError(
             "watch requires --seconds, --pid or a command", hint="add --seconds 60, --pid PID, or -- COMMAND"
         )
-    with Live(partial(_told, Bins()), _line, quiet=bool(arguments.command)) as live:
-        recorded, run = follow(replace(wanted, record=_writable(arguments.record)), live)
+    with Live(partial(_update_bins, Bins()), _format_line, quiet=bool(arguments.command)) as live:
+        recorded, run = follow(replace(wanted, record=_check_writable(arguments.record)), live)
     return _show(recorded, run, arguments)
 
 
@@ -57,12 +57,12 @@ def replay(arguments: Arguments) -> int:
     return _show(read_recording(Path(arguments.command[0])), Run(), arguments)
 
 
-def _told(bins: Bins, recorded: Recorded) -> HostBins:
+def _update_bins(bins: Bins, recorded: Recorded) -> HostBins:
     bins.take(recorded)
     return [("", bins)]
 
 
-def _line(told: HostBins) -> str:
+def _format_line(told: HostBins) -> str:
     return " ".join(one if isinstance(one, str) else now_line(one) for _, one in told)
 
 
@@ -71,10 +71,10 @@ def _show(recorded: Recorded, run: Run, arguments: Arguments) -> int:
     if arguments.output is not None:
         write(arguments.output, render_watched_html(watched, compute_curves(recorded, run)))
     print_answer([watched], lambda: watched_lines(watched), as_json=arguments.as_json)
-    return EXIT_UNJUDGED if watched.ticks < _LEAST_TICKS or watched.command_status else EXIT_OK
+    return EXIT_UNJUDGED if watched.ticks < _MIN_TICKS or watched.command_status else EXIT_OK
 
 
-def _writable(record: str | None) -> Path | None:
+def _check_writable(record: str | None) -> Path | None:
     """Return the path of the recording. Raises UsageError if it cannot be written."""
     if record is None:
         return None

@@ -32,7 +32,7 @@ from railwright.watch.seen_hosts import (
 )
 from railwright.workflows.hosts import resolve_hosts
 
-_MOST_SHOWN = 3
+_MAX_SHOWN = 3
 
 
 def watch(arguments: Arguments) -> int:
@@ -53,8 +53,8 @@ def watch_hosts(hosts: Hosts, wanted: Watch, folder: str | None, output: str | N
     if not wanted.command and wanted.seconds is None:
         raise UsageError("watch requires --seconds or a command", hint="add --seconds 60, or -- COMMAND")
     bins = {host: Bins() for host in hosts.names}
-    with Live(partial(_told, bins), _line, quiet=bool(wanted.command)) as live:
-        afar, status = follow_hosts(hosts, wanted, _folder(folder, hosts), live)
+    with Live(partial(_update_bins, bins), _format_line, quiet=bool(wanted.command)) as live:
+        afar, status = follow_hosts(hosts, wanted, _create_folder(folder, hosts), live)
     told = {one.host: HostRecording(recorded=one.recorded(), trouble=one.trouble) for one in afar}
     found = analyse_hosts(told, wanted.command, status)
     return _show(found, told, output, as_json=as_json)
@@ -100,7 +100,7 @@ def _show(found: WatchedHosts, told: dict[str, HostRecording], output: str | Non
     return EXIT_UNJUDGED if found.command_status or any(recording.trouble for recording in found.hosts) else EXIT_OK
 
 
-def _folder(folder: str | None, hosts: Hosts) -> Path | None:
+def _create_folder(folder: str | None, hosts: Hosts) -> Path | None:
     """Create the folder of the recordings. Raises UsageError if it cannot be written."""
     if folder is None:
         return None
@@ -115,7 +115,7 @@ def _folder(folder: str | None, hosts: Hosts) -> Path | None:
     return path
 
 
-def _told(bins: dict[str, Bins], afar: Sequence[WatchedHost]) -> HostBins:
+def _update_bins(bins: dict[str, Bins], afar: Sequence[WatchedHost]) -> HostBins:
     return [(host.host, _read_answer(host, bins[host.host])) for host in afar]
 
 
@@ -127,9 +127,9 @@ def _read_answer(host: WatchedHost, bins: Bins) -> Bins | str:
     return bins
 
 
-def _line(told: HostBins) -> str:
-    """Return the state of the first hosts in one line."""
+def _format_line(told: HostBins) -> str:
+    """Return the state of the first three hosts in one line."""
     words = [
-        f"{host}: {state if isinstance(state, str) else now_line(state).strip()}" for host, state in told[:_MOST_SHOWN]
+        f"{host}: {state if isinstance(state, str) else now_line(state).strip()}" for host, state in told[:_MAX_SHOWN]
     ]
-    return "   ".join([*words, *[f"and {len(told) - _MOST_SHOWN} more"] * (len(told) > _MOST_SHOWN)])
+    return "   ".join([*words, *[f"and {len(told) - _MAX_SHOWN} more"] * (len(told) > _MAX_SHOWN)])

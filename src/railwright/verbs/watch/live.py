@@ -19,21 +19,21 @@ from rich.live import Live as InPlace
 from rich.text import Text
 
 from railwright.report.pictures.watch import View, picture_lines
-from railwright.watch.now import Bins, longest_s
+from railwright.watch.now import Bins, longest_recording_s
 
 _Seen = TypeVar("_Seen")
 HostBins = Sequence[tuple[str, Bins | str]]
-"""For each host its name, and its bins or the reason why there are none."""
+"""The name of each host, with its bins or the reason why there are none."""
 _PLAIN_EVERY_S = 10
 _ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
-_MOST_KEY_BYTES = 64
+_MAX_KEY_BYTES = 64
 
 
 class Live(Generic[_Seen]):
-    """A context manager that is called once a second with the new samples. Prints nothing if `quiet`."""
+    """A display as a context manager. Call it once a second with the new samples. Prints nothing if `quiet`."""
 
     def __init__(self, told: Callable[[_Seen], HostBins], line: Callable[[HostBins], str], *, quiet: bool) -> None:
-        """Create the display. `told` is called only in the thread that calls the display."""
+        """Create the display. `told` converts samples to bins, and runs in the thread that calls the display."""
         self._told_by, self._line, self._quiet = told, line, quiet
         self._calls = 0
         self._told: HostBins = ()
@@ -98,21 +98,21 @@ class Live(Generic[_Seen]):
             if ended in ready:
                 return
             try:
-                pressed = os.read(terminal, _MOST_KEY_BYTES).decode("ascii", "replace")
+                pressed = os.read(terminal, _MAX_KEY_BYTES).decode("ascii", "replace")
             except OSError:  # the terminal is gone
                 return
             if not pressed or "q" in pressed:
                 os.kill(os.getpid(), signal.SIGINT)  # ends like Ctrl-C, with an analysis of the samples so far
                 return
-            now_s = longest_s(self._told)
+            now_s = longest_recording_s(self._told)
             for key in parse_keys(pressed):
-                self._view = self._view.after(key, now_s)
+                self._view = self._view.apply_key(key, now_s)
             if self._told:
                 self._draw()
 
 
 def parse_keys(pressed: str) -> Iterator[str]:
-    """Yield the keys in a terminal's input. Arrows have names."""
+    """Yield the keys in a terminal's input. Arrow keys are `up`, `down`, `left` and `right`."""
     while pressed:
         arrow = next((code for code in _ARROWS if pressed.startswith(code)), "")
         yield _ARROWS.get(arrow, pressed[0])

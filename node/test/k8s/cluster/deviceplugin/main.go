@@ -1,6 +1,6 @@
-// Command deviceplugin offers devices to the kubelet that are not there, so that pods which ask for them can be
-// scheduled: `deviceplugin nvidia.com/gpu=g0,g1 nvidia.com/mlnx_sriov_pf1_vf=0000:08:00.2`. A container is told what it
-// got as the SR-IOV network device plugin does, in PCIDEVICE_RESOURCE. It registers again whenever kubelet comes anew.
+// Command deviceplugin registers nonexistent devices with kubelet, so that pods that request them can be scheduled:
+// `deviceplugin nvidia.com/gpu=g0,g1 nvidia.com/mlnx_sriov_pf1_vf=0000:08:00.2`. Like the SR-IOV network device plugin
+// it passes the allocated devices to a container in PCIDEVICE_RESOURCE. It registers again whenever kubelet restarts.
 package main
 
 import (
@@ -23,11 +23,11 @@ import (
 
 const (
 	registrationTimeout = 5 * time.Second
-	// tryAgain is the pause after a registration that failed.
+	// tryAgain is the pause after a failed registration.
 	tryAgain = time.Second
 )
 
-// plugin of one resource.
+// plugin is the device plugin of a resource.
 type plugin struct {
 	api.UnimplementedDevicePluginServer
 	resource string
@@ -38,7 +38,7 @@ func (*plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DeviceP
 	return &api.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch tells the devices once; they never change.
+// ListAndWatch sends the devices once, because they never change.
 func (p *plugin) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
 	answer := &api.ListAndWatchResponse{}
 	for _, id := range p.ids {
@@ -61,7 +61,7 @@ func (p *plugin) Allocate(_ context.Context, asked *api.AllocateRequest) (*api.A
 	return answer, nil
 }
 
-// serve one resource on its socket and register it, until the returned server is stopped.
+// serve serves a resource on its socket and registers it. The caller must stop the returned server.
 func (p *plugin) serve(ctx context.Context) (*grpc.Server, error) {
 	socket := filepath.Join(api.DevicePluginPath, strings.ReplaceAll(p.resource, "/", "_")+".sock")
 	if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
@@ -88,15 +88,15 @@ func (p *plugin) register(ctx context.Context, endpoint string) error {
 	if err != nil {
 		return err
 	}
-	defer connection.Close() //nolint:errcheck // nothing is written by it any more
-	// kubelet's socket is there before kubelet listens on it, and refuses until then.
+	defer connection.Close() //nolint:errcheck // the connection is no longer used
+	// kubelet's socket exists before kubelet listens on it, and refuses connections until then.
 	_, err = api.NewRegistrationClient(connection).Register(ctx, &api.RegisterRequest{
 		Version: api.Version, Endpoint: endpoint, ResourceName: p.resource,
 	}, grpc.WaitForReady(true))
 	return err
 }
 
-// run serves all resources, anew each time that kubelet makes its socket.
+// run serves all resources, and again each time that kubelet creates its socket.
 func run(ctx context.Context, plugins []*plugin) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -129,7 +129,7 @@ func run(ctx context.Context, plugins []*plugin) error {
 	}
 }
 
-// awaitKubelet until it makes its socket anew, or it is time to try again; false when ctx ends.
+// awaitKubelet waits until kubelet creates its socket again or a retry is due. It returns false when ctx ends.
 func awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher, again <-chan time.Time) bool {
 	for {
 		select {

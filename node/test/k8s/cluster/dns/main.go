@@ -1,5 +1,5 @@
-// Command dns is CoreDNS with the two plugins that a cluster's names need. The whole of it brings the clients of three
-// clouds along.
+// Command dns is CoreDNS with only the two plugins that cluster DNS needs. The full CoreDNS includes the clients of
+// three clouds.
 package main
 
 import (

@@ -26,8 +26,8 @@ from railwright.results.readers.pasted.printed_numbers import disagree, number
 from railwright.results.workload import Files
 
 _LIVE = "ISO Date,Label,Phase,RuntimeMS,"
-_OF_LIVE = ("Phase", "RuntimeMS", "Rank", "MixType", "DoneBytes")
-_PHASES = "time ms [last]"
+_LIVE_COLUMNS = ("Phase", "RuntimeMS", "Rank", "MixType", "DoneBytes")
+_LAST_TIME = "time ms [last]"
 _LAST_RATE = "MiB/s [last]"
 _MOVE_DATA = ("READ", "WRITE", "RWMIX")
 _AGREEMENT, _LONG_ENOUGH_MS = 0.03, 1000
@@ -37,7 +37,7 @@ Row = tuple[int, dict[str, str]]
 
 def recognises(text: str) -> bool:
     """Report whether the text has the columns of either header."""
-    return _LIVE in text or (_PHASES in text and _LAST_RATE in text)
+    return _LIVE in text or (_LAST_TIME in text and _LAST_RATE in text)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -50,16 +50,19 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             if row["Rank"] == "Total":
                 live[row["Phase"], row["MixType"]] = line, row
         else:
-            _finished(draft, line, row)
+            _add_finished(draft, line, row)
     for (phase, mixed), (line, row) in live.items():
-        _so_far(draft, line, row, mixed or phase)
+        _add_live(draft, line, row, mixed or phase)
     if live:
         draft.notes.append("the rate is all bytes over the time since the phase began, from the last line of the phase")
     return collect_files([draft], "elbencho's CSV must contain a rate, got none", "give the file with its header")
 
 
 def _rows(text: str) -> Iterator[Row]:
-    """Yield the complete lines below a header, by column. Truncated lines are skipped."""
+    """Yield the complete lines below a header, by column. Truncated lines are skipped.
+
+    Raises UsageError for a header that lacks a needed column.
+    """
     columns: list[str] = []
     for place, line in enumerate(text.split("\n"), 1):
         if line.count(",") < 8:
@@ -68,14 +71,14 @@ def _rows(text: str) -> Iterator[Row]:
         words = next(csv.reader([line[begin:].strip()]), [])
         if recognises(line):
             columns = words
-            needed = _OF_LIVE if _LIVE in line else (_PHASES, _LAST_RATE, "operation")
+            needed = _LIVE_COLUMNS if _LIVE in line else (_LAST_TIME, _LAST_RATE, "operation")
             if missing := [name for name in needed if name not in columns]:
                 raise refusal(place, f"elbencho's CSV must have a column {missing[0]}")
         elif columns and len(words) == len(columns):
             yield place, dict(zip(columns, words, strict=True))
 
 
-def _so_far(draft: Draft, line: int, row: dict[str, str], operation: str) -> None:
+def _add_live(draft: Draft, line: int, row: dict[str, str], operation: str) -> None:
     moved, taken = number(row["DoneBytes"], "DoneBytes", line), number(row["RuntimeMS"], "RuntimeMS", line)
     if operation.upper() not in _MOVE_DATA or not moved.value or not taken.value:
         return
@@ -86,11 +89,11 @@ def _so_far(draft: Draft, line: int, row: dict[str, str], operation: str) -> Non
     draft.add(line, values, {"operation": operation.lower()}, {"duration_s": taken.value / 1e3})
 
 
-def _finished(draft: Draft, line: int, row: dict[str, str]) -> None:
+def _add_finished(draft: Draft, line: int, row: dict[str, str]) -> None:
     operation, printed = row.get("operation", ""), row[_LAST_RATE]
     if operation.upper() not in _MOVE_DATA or not printed:
         return
-    rate, taken = number(printed, _LAST_RATE, line), number(row[_PHASES], _PHASES, line)
+    rate, taken = number(printed, _LAST_RATE, line), number(row[_LAST_TIME], _LAST_TIME, line)
     if total := row.get("MiB [last]"):
         about = number(total, "MiB [last]", line).value / max(taken.value / 1e3, 1e-3)
         if taken.value >= _LONG_ENOUGH_MS and disagree(rate.value, about, _AGREEMENT, 1):

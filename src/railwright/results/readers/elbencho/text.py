@@ -7,7 +7,7 @@
                 Throughput MiB/s :       33395       33352
                 Total MiB        :     4115703     4194304
 
-LAST DONE covers the whole phase (elbencho's README) and becomes the result. `elbencho_csv` reads its CSV.
+LAST DONE covers the whole phase (elbencho's README) and becomes the result. `elbencho.csv` reads its CSV.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _TIME = re.compile(
     r"(?:(\d{1,6})h)?:?(?:(\d{1,6})m(?!s))?(?:(\d{1,7}(?:\.\d{1,6})?)s)?(?:(\d{1,9})ms)?(?:(\d{1,9})us)?"
 )
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
-_READS = ("READ", "WRITE", "RWMIX")
+_MOVE_DATA = ("READ", "WRITE", "RWMIX")
 _AGREEMENT = 0.03
 _LONG_ENOUGH_S = 1.0
 """Times of shorter phases are too coarse to check, because they are printed in milliseconds."""
 
 
 class _Phase(msgspec.Struct):
-    """A block while it is read."""
+    """The block of a phase while it is read."""
 
     name: str
     line: int
@@ -72,15 +72,15 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         if "elbencho" in line.text and (command := _COMMAND.search(line.text)):
             _take_command(draft, command[1])
         elif found := _PHASE.match(line.text):
-            _finish(draft, phase)
+            _add_phase(draft, phase)
             last = found[3].split()[-1]
             seconds = _seconds(last) if found[2] == "time" else number(last, "ms", line.number).value / 1e3
             phase = _Phase(found[1], line.number, seconds)
         elif phase is not None and (found := _ROW.match(line.text)):
             _take_row(phase, found[1], found[2], line.number)
-    _finish(draft, phase)
+    _add_phase(draft, phase)
     draft.workload = Files(to_gpu=any(result.settings.get("crosses") for result in draft.results))
-    hint = "give the output from the line OPERATION on"
+    hint = "give the output starting with the OPERATION line"
     return collect_files([draft], "elbencho's output must contain a phase that reads or writes, got none", hint)
 
 
@@ -109,8 +109,8 @@ def _seconds(printed: str) -> float:
     return 3600 * hours + 60 * minutes + seconds + milliseconds / 1e3 + microseconds / 1e6
 
 
-def _finish(draft: Draft, phase: _Phase | None) -> None:
-    if phase is None or "Throughput MiB/s" not in phase.cells or phase.name not in _READS:
+def _add_phase(draft: Draft, phase: _Phase | None) -> None:
+    if phase is None or "Throughput MiB/s" not in phase.cells or phase.name not in _MOVE_DATA:
         return
     rate, total = phase.cells["Throughput MiB/s"], phase.cells.get("Total MiB")
     if total and phase.seconds >= _LONG_ENOUGH_S and disagree(rate.value, total.value / phase.seconds, _AGREEMENT, 1):

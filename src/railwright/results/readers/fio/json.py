@@ -1,7 +1,7 @@
 """Reader of fio's JSON: an object per job, with exact bytes, runtimes and completion latencies in ns.
 
-Status lines or warnings may surround it. The histograms of `json+` are ignored. fio 2 writes KiB, KiB/s and latencies
-in us instead, under `clat` (its HOWTO; json.c and stat.c of 2.x).
+Status lines or warnings may surround the JSON. The histograms of `json+` are ignored. fio 2 writes KiB, KiB/s and
+latencies in us instead, under `clat` (its HOWTO; json.c and stat.c of 2.x).
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read all jobs into one file; `line` is the number of the job, from 1. Raises UsageError."""
+    """Read all jobs into one file; `line` is the number of the job, from 1.
+
+    Raises UsageError for invalid JSON, another version of fio, contradictory numbers, or if no job moved bytes.
+    """
     hint = "give one file of fio --output-format=json, without --status-interval"
     file = decode_embedded_json(text, _File, "JSON file of fio", hint)
     version = file.version.removeprefix("fio-")
@@ -179,6 +182,6 @@ def _latency(name: str, side: _Side, job: _Job) -> Summary | None:
     return percentiles(max(latency.N, 1), *(value * 1e-9 for value in order))
 
 
-def rises(least: float, median: float, p99: float, most: float) -> bool:
+def rises(minimum: float, median: float, p99: float, maximum: float) -> bool:
     """Report whether completion latencies rise, within the 1.6 % width of the bins of fio's histogram."""
-    return least <= median * 1.02 and median <= p99 <= most * 1.02
+    return minimum <= median * 1.02 and median <= p99 <= maximum * 1.02

@@ -22,7 +22,10 @@ _AGREEMENT, _LONG_ENOUGH_MS = 0.02, 100
 
 
 def recognises(text: str) -> bool:
-    """Report whether a line has the first words and the number of fields. fio may print its usual text next to it."""
+    """Report whether a line has the first words and the number of fields.
+
+    Returns False if fio printed its usual text as well, which says more.
+    """
     return ";fio-" in text and "IOPS=" not in text and _LINE.search(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Reader of fio 3.x, as text and as JSON (`--output-format=json` or `json+`).
+"""Reader of fio 3.x, as text, as JSON (`--output-format=json` or `json+`) and as terse lines (`--minimal`).
 
       read: IOPS=65.8k, BW=1028MiB/s (1078MB/s)(121GiB/120017msec)
         clat (usec): min=142, max=258129, avg=3881.27, stdev=4019.48
@@ -72,21 +72,21 @@ class _Job(msgspec.Struct):
 
 
 def recognises(text: str) -> bool:
-    """Report whether the text has a rate line, or the keys of fio's JSON."""
+    """Report whether the text has a rate line, the sum of a group, the keys of fio's JSON, or a terse line."""
     of_job = "fio-" in text or "(groupid=" in text or "msec)" in text
     rates = (of_job and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and ": bw=" in text)
     return rates or fio_json.recognises(text) or fio_terse.recognises(text)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read all jobs into one file. Raises UsageError for contradictory numbers, and for fio 2."""
+    """Read all jobs into one file. Raises UsageError for contradictory numbers, a rate line of fio 2, or no rate."""
     if fio_json.recognises(text):
         return fio_json.read(text)
     if fio_terse.recognises(text):
         return fio_terse.read(text)
     draft = Draft(tool="fio", test="fio", workload=Files())
     lines = split_lines(text)
-    definitions, jobs = _parsed(draft, lines)
+    definitions, jobs = _parse_jobs(draft, lines)
     for job in jobs:
         for operation in job.operations:
             _add(draft, definitions.get(job.name, {}), job, operation)
@@ -103,7 +103,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     )
 
 
-def _parsed(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar]], list[_Job]]:
+def _parse_jobs(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar]], list[_Job]]:
     """Parse the definition of each job by name, and the results that fio printed at the end."""
     definitions: dict[str, dict[str, Scalar]] = {}
     jobs: list[_Job] = []
@@ -121,11 +121,11 @@ def _parsed(draft: Draft, lines: list[Line]) -> tuple[dict[str, dict[str, Scalar
             if not jobs and _RATE.match(text):  # the job's own line is not in the text
                 jobs.append(_Job("", 0, 0))
             if jobs:
-                _detail(jobs[-1], text, line.number)
+                _read_detail(jobs[-1], text, line.number)
     return definitions, jobs
 
 
-def _detail(job: _Job, text: str, line: int) -> None:
+def _read_detail(job: _Job, text: str, line: int) -> None:
     last = job.operations[-1] if job.operations else None
     if text.startswith(_OPERATIONS) and "IOPS=" in text:
         if found := _RATE.match(text):
@@ -151,7 +151,7 @@ def _detail(job: _Job, text: str, line: int) -> None:
 def _add(draft: Draft, definition: dict[str, Scalar], job: _Job, operation: _Operation) -> None:
     line = operation.line
     name, iops, thousands, *printed = operation.rate.groups()
-    rate = _rate("BW", printed, line, ": the units were changed")
+    rate = _read_rate("BW", printed, line, ": the units were changed")
     operations_per_s = number(iops, "IOPS", line).value * _THOUSANDS[thousands]
     values = [
         MeasuredValue("bandwidth_bytes_per_s", rate, "{}{}/s ({}{}/s)".format(*printed)),
@@ -174,12 +174,12 @@ def _add_groups(draft: Draft, lines: list[Line]) -> None:
             draft.parameters["size_bytes"] = parse_size(found[1])
         if found := _GROUP.match(line.text.strip()):
             name, *printed = found.groups()
-            rate = _rate("bw", printed, line.number)
+            rate = _read_rate("bw", printed, line.number)
             value = MeasuredValue("bandwidth_bytes_per_s", rate, f"{printed[0]}{printed[1]}/s of the group")
             draft.add(line.number, [value], {"operation": name.lower()})
 
 
-def _rate(what: str, printed: list[str], line: int, remark: str = "") -> float:
+def _read_rate(what: str, printed: list[str], line: int, remark: str = "") -> float:
     """Return a rate in bytes/s. Raises UsageError if fio's figures in powers of 1024 and of 1000 disagree."""
     binary, unit, decimal, decimal_unit = printed
     rate, again = number(binary, what, line), number(decimal, what, line)
@@ -197,9 +197,10 @@ def _latency(operation: _Operation, job: _Job) -> Summary | None:
     if clat is None or not {"50.00", "99.00"} <= operation.percentiles.keys():
         return None
     unit, *ends = clat.groups()
-    least, most = (float(end) * _THOUSANDS[k] * _SECONDS[unit] for end, k in (ends[:2], ends[2:]))
+    minimum, maximum = (float(end) * _THOUSANDS[k] * _SECONDS[unit] for end, k in (ends[:2], ends[2:]))
     median, p99 = (operation.percentiles[place] * _SECONDS[operation.unit] for place in ("50.00", "99.00"))
-    if not fio_json.rises(least, median, p99, most):
-        raise refusal(operation.line, f"completion latencies must rise, got {least:g}, {median:g}, {p99:g}, {most:g} s")
+    if not fio_json.rises(minimum, median, p99, maximum):
+        order = f"{minimum:g}, {median:g}, {p99:g}, {maximum:g} s"
+        raise refusal(operation.line, f"completion latencies must rise, got {order}")
     place = _OPERATIONS.index(operation.rate[1])
-    return percentiles(job.issued[place] if job.issued else 1, least, median, p99, most)
+    return percentiles(job.issued[place] if job.issued else 1, minimum, median, p99, maximum)

@@ -31,7 +31,7 @@ _VERSION = re.compile(r"(HPLinpack|HPL-NVIDIA|HPL-MxP-NVIDIA|rocHPL) (?:version 
 _RESIDUAL = re.compile(r"\|\|Ax-b\|\|_oo/\(.{20,80}\)= +(\S{1,32}) \.{3,12} (PASSED|FAILED)")
 _FAILED = re.compile(r"\.{3,12}[ ]{1,4}FAILED\b")
 _NO_NUMBERS = ("nan", "inf", "infinity")
-"""The residuals that C prints for a wrong solution."""
+"""The texts that C prints for residuals that are not finite."""
 _TOOLS = {"HPL-NVIDIA": "NVIDIA HPL", "HPL-MxP-NVIDIA": "NVIDIA HPL-MxP", "rocHPL": "rocHPL"}
 
 
@@ -92,7 +92,7 @@ def _runs(stream: list[Line]) -> list[_Run]:
 
 
 def _row(text: str) -> re.Match[str] | None:
-    """Find the row in a line, also among other words where lines were joined."""
+    """Find the row in a line, also among other words if lines were joined."""
     if found := _ROW.match(text):
         return found
     among = _ROW_ALONE.search(text) if " W" in text else None

@@ -58,7 +58,7 @@ def _take_row(draft: Draft, row: re.Match[str], line: int) -> None:
     operations = (2 / 3 * order**3 + 2 * order**2) / 1e9
     about = (0.98 * operations / seconds.high, 1.02 * operations / max(seconds.low, 1e-9)) if seconds.high > 0 else None
     if seconds.value >= _SHORT_S and about is not None and not overlap(gflops.range(), about):
-        raise refusal(line, f"{gflops.text} GFlops is not 2/3 N^3 / {seconds.text} s for N = {order}")
+        raise refusal(line, f"{gflops.text} GFlops is not (2/3 N^3 + 2 N^2) / {seconds.text} s for N = {order}")
     check = row[4].split()[-1:]
     checked = None
     if check in (["pass"], ["fail"]):

@@ -11,11 +11,11 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.results.readers.nccl_log import model
 from railwright.results.readers.nccl_log.lines import Message
-from railwright.results.readers.nccl_log.messages import MAX_RANKS, Heads, Init, Nodes, OfCommunicator, Pxn, Step
+from railwright.results.readers.nccl_log.messages import MAX_RANKS, CommunicatorFact, Heads, Init, Nodes, Pxn, Step
 
 _HINT = "give the log of a single run: two logs in one file, or lines torn within a number, cannot be separated"
 MAX_COMMUNICATORS = 4096
-_MAX_LOOKED_AT = 64
+_MAX_SEARCHED = 64
 _PRINTED_RANKS = 20
 """The number of ranks of a ring that NCCL printed up to 2.22 (src/graph/rings.cc, MAXWIDTH)."""
 
@@ -43,8 +43,8 @@ class Draft:
     def set_size(self, size: int, line: int) -> None:
         """Set the number of ranks. Raises UsageError if an earlier line gave another number."""
         if not 0 < size <= MAX_RANKS or (self.size and self.size != size):
-            said = f"communicator {self.name or 'without a name'} has {size} ranks"
-            raise UsageError(f"line {line} contradicts earlier lines: {said}, not {self.size}", hint=_HINT)
+            claim = f"communicator {self.name or 'without a name'} has {size} ranks"
+            raise UsageError(f"line {line} contradicts earlier lines: {claim}, not {self.size}", hint=_HINT)
         self.size = size
 
     def fits(self, rank: int, message: Message) -> bool:
@@ -66,14 +66,14 @@ class Draft:
             raise UsageError(f"line {message.line} contradicts line {known.line}: {seen}", hint=_HINT)
         known = known or model.Rank(rank=rank, host=message.host, pid=message.pid, line=message.line)
         if found is not None:
-            said = {name: getattr(found, name) for name in ("cuda_dev", "nvml_dev", "bus_id")}
-            new = {name: value for name, value in said.items() if value is not None}
+            given = {name: getattr(found, name) for name in ("cuda_dev", "nvml_dev", "bus_id")}
+            new = {name: value for name, value in given.items() if value is not None}
             known = msgspec.structs.replace(known, **new, complete=known.complete or found.complete)
         elif known.cuda_dev is None and message.device is not None:
             known = msgspec.structs.replace(known, cuda_dev=message.device)
         self.ranks[rank] = known
 
-    def add(self, fact: OfCommunicator, message: Message) -> None:
+    def add(self, fact: CommunicatorFact, message: Message) -> None:
         """Add a fact of this communicator. Raises UsageError if it contradicts another fact."""
         match fact:
             case Init() | Nodes():
@@ -83,8 +83,8 @@ class Draft:
             case model.Ring():
                 known = self.orders.setdefault(fact.channel, fact)
                 if known.ranks != fact.ranks:
-                    said = f"line {fact.line} contradicts line {known.line}: two rings for channel {fact.channel}"
-                    raise UsageError(said, hint=_HINT)
+                    problem = f"line {fact.line} contradicts line {known.line}: two rings for channel {fact.channel}"
+                    raise UsageError(problem, hint=_HINT)
             case Step():
                 self.steps.setdefault((fact.channel, fact.rank), fact)
             case model.TreeNode():
@@ -104,7 +104,7 @@ class Draft:
         """Return the communicator as far as the log describes it."""
         return model.Communicator(
             id=self.name,
-            size=self.size or self._least_size(),
+            size=self.size or self._min_size(),
             nodes=self.nodes,
             ranks=tuple(self.ranks[rank] for rank in sorted(self.ranks)),
             rings=tuple(self._ring(channel) for channel in sorted({*self.orders, *(key[0] for key in self.steps)})),
@@ -117,7 +117,7 @@ class Draft:
             line=self.line,
         )
 
-    def _least_size(self) -> int:
+    def _min_size(self) -> int:
         """Return the smallest number of ranks that the lines allow, if no line gives the number."""
         named = [*self.ranks, *(rank for ring in self.orders.values() for rank in ring.ranks)]
         named += [end for one in self.connections for end in (one.source, one.target)]
@@ -126,7 +126,7 @@ class Draft:
     def _ring(self, channel: int) -> model.Ring:
         """Return the ring as rank 0 lists it. A truncated list is completed from the neighbors of each rank."""
         listed = self.orders.get(channel)
-        size = self.size or self._least_size()
+        size = self.size or self._min_size()
         if listed is not None and listed.whole and len(listed.ranks) == size:
             return listed
         start = listed.ranks[0] if listed else min(rank for at, rank in self.steps if at == channel)
@@ -150,16 +150,16 @@ class Drafts:
         self._named: dict[str, Draft] = {}
         self._owned: dict[_Owner, Draft] = {}
 
-    def take(self, fact: OfCommunicator, message: Message) -> bool:
-        """Add a fact to its communicator. Returns False if none fits; the line of a tree is always kept."""
-        rank = _speaker(fact)
+    def take(self, fact: CommunicatorFact, message: Message) -> bool:
+        """Add a fact to its communicator. Returns False if none fits, except for a tree: its line is kept."""
+        rank = _find_speaker(fact)
         draft: Draft | None
         if isinstance(fact, Init):
-            draft = self._of_init(fact, message)
+            draft = self._find_init_draft(fact, message)
         elif isinstance(fact, model.Ring):
-            draft = self._of_ring(fact, message)
+            draft = self._find_ring_draft(fact, message)
         else:
-            draft = self._of(message) if rank is None else self._of_rank(message, rank)
+            draft = self._find_draft(message) if rank is None else self._find_rank_draft(message, rank)
         if draft is None:
             return isinstance(fact, model.TreeNode)
         draft.add(fact, message)
@@ -172,27 +172,27 @@ class Drafts:
         finished = [draft.finish() for draft in self.all]
         return tuple(sorted(finished, key=lambda one: -one.size))
 
-    def _of(self, message: Message) -> Draft:
+    def _find_draft(self, message: Message) -> Draft:
         """Find the communicator of a line without a name."""
         for owner in _owners(message):
             if owner in self._owned:
                 return self._owned[owner]
         return self.all[-1] if self.all else self._begin("", message)
 
-    def _of_rank(self, message: Message, rank: int) -> Draft | None:
+    def _find_rank_draft(self, message: Message, rank: int) -> Draft | None:
         """Find the communicator of a rank's own line, among those in which its process can be this rank.
 
         A process has other ranks in other communicators, so a line without a match is ignored rather than refused.
         """
-        draft = self._of(message)
+        draft = self._find_draft(message)
         if draft.fits(rank, message):
             return draft
-        recent = reversed(self.all[-_MAX_LOOKED_AT:])
+        recent = reversed(self.all[-_MAX_SEARCHED:])
         return next((one for one in recent if rank in one.ranks and one.fits(rank, message)), None)
 
-    def _of_init(self, found: Init, message: Message) -> Draft:
+    def _find_init_draft(self, found: Init, message: Message) -> Draft:
         """Find or create the communicator of an `Init` line, and make it that of its thread."""
-        draft = self._named.get(found.comm) if found.comm else self._of(message)
+        draft = self._named.get(found.comm) if found.comm else self._find_draft(message)
         if draft is not None and not found.comm.startswith("0x"):
             # Without an id, a rank that was already ready or another size starts a new communicator.
             known = draft.ranks.get(found.rank)
@@ -200,12 +200,12 @@ class Drafts:
                 draft = None
         return self._own(draft or self._adopt(found, message) or self._begin(found.comm, message), message)
 
-    def _of_ring(self, found: model.Ring, message: Message) -> Draft:
+    def _find_ring_draft(self, found: model.Ring, message: Message) -> Draft:
         """Find the communicator of a ring.
 
         A second ring for a channel of a ready communicator without id starts the next.
         """
-        draft = self._of(message)
+        draft = self._find_draft(message)
         if found.channel in draft.orders and not draft.name and any(one.complete for one in draft.ranks.values()):
             return self._own(self._begin("", message), message)
         return draft
@@ -218,7 +218,7 @@ class Drafts:
         """Give an id to the communicator read without one. A log without START lines has the id only at the end."""
         if not found.comm or not found.complete or found.comm in self._named:
             return None
-        unnamed = self._of(message) if self.all else None
+        unnamed = self._find_draft(message) if self.all else None
         if unnamed is None or unnamed.name:
             return None
         unnamed.name = found.comm
@@ -243,7 +243,7 @@ def _owners(message: Message) -> tuple[_Owner, _Owner]:
     return (message.host, message.pid, "thread", message.thread), (message.host, message.pid, "device", device)
 
 
-def _speaker(fact: OfCommunicator) -> int | None:
+def _find_speaker(fact: CommunicatorFact) -> int | None:
     """Return the rank that wrote the line, if the fact shows it."""
     if isinstance(fact, model.Connection):
         return fact.target if fact.direction == "receive" else fact.source

@@ -31,10 +31,10 @@ Thread = tuple[str, int, int]
 class SystemTable:
     """NCCL's tree and paths of one host."""
 
-    def __init__(self, message: Message, most: str, total: str) -> None:
-        self._owner = owner(message)
+    def __init__(self, message: Message, maximum: str, total: str) -> None:
+        self._owner = writing_thread(message)
         self._system = System(
-            host=message.host, max_bytes_per_s=rate(most), total_bytes_per_s=rate(total), line=message.line
+            host=message.host, max_bytes_per_s=rate(maximum), total_bytes_per_s=rate(total), line=message.line
         )
         self._nodes: list[SystemNode] = []
         self._indents: list[int] = []
@@ -43,7 +43,7 @@ class SystemTable:
     def take(self, message: Message) -> bool:
         """Read a message. Reports whether it was a line of this table."""
         text = message.text.lstrip()
-        if owner(message) != self._owner or len(self._nodes) + len(self._paths) > MAX_ROWS:
+        if writing_thread(message) != self._owner or len(self._nodes) + len(self._paths) > MAX_ROWS:
             return False
         if _CPU.match(text) and " :" not in text:
             self._indents = []
@@ -81,7 +81,7 @@ class TuningTable:
         if "|" not in message.text:
             return False
         cells = message.text.rstrip().rstrip("|").split("|")[:64]
-        if len(cells) < 2 or (self._owner is not None and owner(message) != self._owner):
+        if len(cells) < 2 or (self._owner is not None and writing_thread(message) != self._owner):
             return False
         head = cells[0].strip()
         if head == "Algorithm":
@@ -98,16 +98,16 @@ class TuningTable:
                     self.estimates.append(estimate)
         else:
             return False
-        self._owner = owner(message)
+        self._owner = writing_thread(message)
         return True
 
 
-def begin(message: Message) -> SystemTable | None:
+def begin_system(message: Message) -> SystemTable | None:
     """Start a table if the message is its header (`maxWidth` up to 2.12)."""
     found = _BEGIN.match(message.text.lstrip()) if "===" in message.text else None
     return SystemTable(message, *found.groups()) if found else None
 
 
-def owner(message: Message) -> Thread:
+def writing_thread(message: Message) -> Thread:
     """Return the thread that wrote the message."""
     return (message.host, message.pid, message.thread)

@@ -18,7 +18,7 @@ from railwright.results.readers.nccl_log import messages as nccl_log_messages
 from railwright.results.readers.nccl_log import model
 from railwright.results.readers.nccl_log.drafts import Drafts
 from railwright.results.readers.nccl_log.lines import Message, read_messages
-from railwright.results.readers.nccl_log.messages import Driver, Fact, OfCommunicator
+from railwright.results.readers.nccl_log.messages import CommunicatorFact, Driver, Fact
 
 MAX_FACTS = 200_000
 MAX_EXCERPTS = 20_000
@@ -55,7 +55,7 @@ def read(text: str) -> model.NcclLog:
 def read_lines(lines: Iterable[tuple[int, str]]) -> model.NcclLog:
     """Read the facts in numbered lines without holding any of them. Raises the same errors as `read`."""
     reader = _Reader()
-    for message in read_messages(reader.counted(lines)):
+    for message in read_messages(reader.count_lines(lines)):
         reader.take(message)
     return reader.finish()
 
@@ -73,7 +73,7 @@ class _Reader:
         self.excerpts: dict[int, str] = {}
         self.lines = self.messages = 0
 
-    def counted(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    def count_lines(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         """Yield the lines and keep the number of the last one."""
         for self.lines, line in lines:
             yield self.lines, line
@@ -86,7 +86,7 @@ class _Reader:
             if len(self.warnings) < MAX_FACTS:
                 self.warnings.append(model.LoggedWarning(host=message.host, says=plain.text, line=message.line))
             return
-        found = nccl_log_messages.facts(plain)
+        found = nccl_log_messages.parse_facts(plain)
         kept = [self._keep(fact, plain) for fact in found] if found else [self._take_row(message)]
         if any(kept) and len(self.excerpts) < MAX_EXCERPTS:
             self.excerpts.setdefault(message.line, plain.text.strip()[:_MAX_EXCERPT])
@@ -112,11 +112,11 @@ class _Reader:
         )
 
     def _keep(self, fact: Fact, message: Message) -> bool:
-        """Store a fact. Reports whether the log has a place for it."""
+        """Store a fact. Returns False if it belongs to no known communicator."""
         if isinstance(fact, Driver):
             self.driver = self.driver or fact.version
             return True
-        if isinstance(fact, OfCommunicator):
+        if isinstance(fact, CommunicatorFact):
             return self.drafts.take(fact, message)
         name, same = _SAME[type(fact)]
         kept, key = self.kept[name], same(fact)
@@ -127,8 +127,11 @@ class _Reader:
         return True
 
     def _take_row(self, message: Message) -> bool:
-        """Report whether the message is a header or row of a table. Indentation matters in the tree of the machine."""
-        table = nccl_log_graph.begin(message)
+        """Read a header or a row of a table. Returns False for other messages.
+
+        Indentation matters in the tree of the machine.
+        """
+        table = nccl_log_graph.begin_system(message)
         if table is not None:
             if len(self.systems) < MAX_FACTS:
                 self.systems.setdefault(message.host, table)

@@ -151,16 +151,23 @@ class Driver(NamedTuple):
     version: int
 
 
-OfCommunicator = (
+CommunicatorFact = (
     Init | Nodes | model.Ring | Step | Heads | Pxn | model.TreeNode | model.Connection | model.Search | model.Counts
 )
 Fact = (
-    OfCommunicator | Driver | model.Version | model.Nic | model.Network | model.GdrCheck | model.Setting | model.Choice
+    CommunicatorFact
+    | Driver
+    | model.Version
+    | model.Nic
+    | model.Network
+    | model.GdrCheck
+    | model.Setting
+    | model.Choice
 )
 _Reading = Callable[[re.Match[str], Message], Sequence[Fact]]
 
 
-def facts(message: Message) -> Sequence[Fact]:
+def parse_facts(message: Message) -> Sequence[Fact]:
     """Return the facts in a message whose text has no leading spaces, or none if no pattern fits."""
     text = message.text
     kinds = _KINDS.get(text.partition(" ")[0].partition("/")[0])
@@ -173,7 +180,7 @@ def facts(message: Message) -> Sequence[Fact]:
 
 
 def decimal(text: str) -> float:
-    """Parse a number as NCCL prints it; 0 for text like `1.2.3`, a product of two mixed lines."""
+    """Parse a number as NCCL prints it; 0 for text like `1.2.3`, which two mixed lines produce."""
     try:
         return float(text)
     except ValueError:
@@ -192,13 +199,13 @@ def normalize_name(word: str, names: tuple[str, ...] = (*_ALGORITHMS, *PROTOCOLS
     return _SPELLING.get(word.replace("_", "").casefold(), word)
 
 
-def choice(message: Message) -> model.Choice | None:
+def parse_choice(message: Message) -> model.Choice | None:
     """Parse NCCL's choice for an operation, or None if the message has none."""
     found = _CHOICE.match(message.text)
     return _choice(found, message)[0] if found else None
 
 
-def way(text: str) -> tuple[str, str] | None:
+def parse_method(text: str) -> tuple[str, str] | None:
     """Parse the method and the kernel of an operation without an algorithm.
 
     `AllReduce [Symmetric]: 8 Bytes -> Kernel AllReduce_AGxLL_R nchannels 1 nthreads 512` (2.27), and since 2.29
@@ -224,8 +231,8 @@ def _fact(kind: Callable[..., Kind], message: Message, *found: re.Match[str], **
     Host, process and line come from the message if the fact has such fields.
     """
     types = _types(kind)
-    said = {"host": message.host, "pid": message.pid, "line": message.line}
-    values: dict[str, object] = {name: value for name, value in said.items() if name in types}
+    origin = {"host": message.host, "pid": message.pid, "line": message.line}
+    values: dict[str, object] = {name: value for name, value in origin.items() if name in types}
     for match in found:
         for name, text in match.groupdict().items():
             if types.get(name) is bool:
@@ -235,7 +242,7 @@ def _fact(kind: Callable[..., Kind], message: Message, *found: re.Match[str], **
     return kind(**{**values, **known})
 
 
-def _is(kind: Callable[..., Fact], **known: object) -> _Reading:
+def _read_one(kind: Callable[..., Fact], **known: object) -> _Reading:
     """Return a reader of messages that are one fact, from the groups of the pattern and the known fields."""
     return lambda found, message: [_fact(kind, message, found, **known)]
 
@@ -315,31 +322,37 @@ def _choice(found: re.Match[str], message: Message) -> Sequence[model.Choice]:
     return [_fact(model.Choice, message, found, channels=channels, estimate_s=estimate_s, **names)]
 
 
-_CHANNEL = [(_LINK, _connection), (_STEP, _is(Step)), (_RING, _ring)]
+_CHANNEL = [(_LINK, _connection), (_STEP, _read_one(Step)), (_RING, _ring)]
 _KINDS: dict[str, list[tuple[re.Pattern[str], _Reading]]] = {
-    "NCCL": [(_VERSION, _is(model.Version))],
-    "cudaDriverVersion": [(_DRIVER, _is(Driver))],
-    "Using": [(_IN_USE, _is(model.Network, state="used"))],
+    "NCCL": [(_VERSION, _read_one(model.Version))],
+    "cudaDriverVersion": [(_DRIVER, _read_one(Driver))],
+    "Using": [(_IN_USE, _read_one(model.Network, state="used"))],
     "Failed": [
-        (_NO_VERBS, _is(model.Network, name="IB", state="failed")),
-        (_NO_PLUGIN, _is(model.Network, state="failed")),
+        (_NO_VERBS, _read_one(model.Network, name="IB", state="failed")),
+        (_NO_PLUGIN, _read_one(model.Network, state="failed")),
     ],
     "NET": [
         (_GDR_NIC, _gdr_of_nic),
-        (_GDR_PAIR, _is(model.GdrCheck)),
+        (_GDR_PAIR, _read_one(model.GdrCheck)),
         (_NICS, _nics),
-        (_NO_NIC, _is(model.Network, name="IB", state="absent")),
-        (_PROVIDER, _is(model.Network, name="OFI", state="plugin")),
+        (_NO_NIC, _read_one(model.Network, name="IB", state="absent")),
+        (_PROVIDER, _read_one(model.Network, name="OFI", state="plugin")),
     ],
-    "GPU": [(_GDR_PAIR, _is(model.GdrCheck))],
+    "GPU": [(_GDR_PAIR, _read_one(model.GdrCheck))],
     "Pattern": [(_SEARCH, _search)],
     "Channel": _CHANNEL,
     "Ring": _CHANNEL,
     "Trees": [(_TREES, _trees)],
-    "NVLS": [(_HEADS, _is(Heads))],
-    "Connected": [(_PXN, _is(Pxn))],
+    "NVLS": [(_HEADS, _read_one(Heads))],
+    "Connected": [(_PXN, _read_one(Pxn))],
 }
 """The kinds of messages by their first word. The first matching pattern counts."""
 _MAY_BE_OTHER = re.compile(r"(?:nccl\w{0,36} )?comm 0x|NCCL_|\d{1,4} coll |(?:\w{1,30}: )?\d{1,19} Bytes -> Algo ")
 """The beginnings of `_OTHERS`. Most messages match none of them, and a log may have millions."""
-_OTHERS = [(_INIT, _init), (_NODES, _is(Nodes)), (_SETTING, _setting), (_CHOICE, _choice), (_COUNTS, _is(model.Counts))]
+_OTHERS = [
+    (_INIT, _init),
+    (_NODES, _read_one(Nodes)),
+    (_SETTING, _setting),
+    (_CHOICE, _choice),
+    (_COUNTS, _read_one(model.Counts)),
+]

@@ -93,7 +93,10 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read the single run of the file; rows are counted as lines, from 1. Raises UsageError."""
+    """Read the single run of the file; rows are counted as lines, from 1.
+
+    Raises UsageError for invalid JSON, an unknown file version, or contradictory numbers.
+    """
     hint = "a run that died does not close the file; give its text output instead"
     file = decode_json(check_length(text), _File, "-J file of nccl-tests", hint)
     if file.version not in _KNOWN_VERSIONS:
@@ -120,7 +123,7 @@ def _table(file: _File) -> Table:
     if isinstance(average, float):
         table.average = _number(average)
     else:
-        table.notes.append("the -J file must contain an average bus bandwidth: the run did not complete")
+        table.notes.append("the -J file lacks the average bus bandwidth: the run did not complete")
     for place, row in enumerate(file.results, 1):
         root = int(row.root) if row.root.strip().isdecimal() else -1
         timings = tuple(_timing(table, row, placement) for placement in _PLACEMENTS if getattr(row, placement))

@@ -25,7 +25,7 @@ OPERATION_OF = {
     "alltoall": "all_to_all", "alltoallv": "all_to_allv", "sendrecv": "send_recv", "broadcast": "broadcast",
     "reduce": "reduce", "gather": "gather", "scatter": "scatter", "hypercube": "hypercube",
 }  # fmt: skip
-"""Our names of the tests, by the program's name without `_perf`."""
+"""Our names for the tests, by the program's name without `_perf`."""
 
 _ROW = re.compile(
     r"(?:^|\s)\d{1,19}\s{1,24}\d{1,19}\s{1,12}(?:"
@@ -71,7 +71,10 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def elements_per_count(self) -> Fraction:
-        """Return size / (count x bytes of the type): 1, or the ranks for operations that divide their buffer."""
+        """Return size / (count x bytes of the type): 1, or the ranks for operations that divide their buffer.
+
+        Raises UsageError for an unknown type or a count of 0.
+        """
         if self.type not in TYPE_BYTES or not self.count:
             raise refusal(self.line, f"type must be an NCCL type, got {self.type[:40]!r}")
         return Fraction(self.size_bytes, self.count * TYPE_BYTES[self.type])
@@ -103,7 +106,7 @@ def is_header(text: str) -> bool:
 
 
 def infer_columns(words: Sequence[str]) -> list[str]:
-    """Derive the columns of a table without header from the words of a row. Returns none if it is not a row."""
+    """Derive the columns of a table without header from the words of a row. Returns an empty list for other words."""
     if not begins_row(words):
         return []
     redop = ["redop"] if len(words) > 3 and words[3].isalpha() else []
@@ -117,7 +120,10 @@ def infer_columns(words: Sequence[str]) -> list[str]:
 
 
 def split_lanes(rows: Sequence[Row]) -> list[list[Row]]:
-    """Split rows by table. Returns nothing unless all tables have the same, rising sizes."""
+    """Split rows by table.
+
+    Returns an empty list unless there are several tables, each with a contiguous part of the sizes of the longest one.
+    """
     lanes: list[list[Row]] = []
     for row in (row for row in rows if row.sends):
         able = [lane for lane in lanes if lane[-1].size_bytes < row.size_bytes and lane[-1].series == row.series]
@@ -128,11 +134,11 @@ def split_lanes(rows: Sequence[Row]) -> list[list[Row]]:
         else:
             return []
     longest = max(([row.size_bytes for row in lane] for lane in lanes), key=len, default=[])
-    alike = all(_ends_like([row.size_bytes for row in lane], longest) for lane in lanes)
+    alike = all(_is_part([row.size_bytes for row in lane], longest) for lane in lanes)
     return lanes if len(lanes) > 1 and alike else []
 
 
-def _ends_like(sizes: list[int], longest: list[int]) -> bool:
+def _is_part(sizes: list[int], longest: list[int]) -> bool:
     """Report whether the sizes are a contiguous part of the longest table. A text may begin or end within a table."""
     if sizes[0] not in longest:
         return False

@@ -33,12 +33,11 @@ class Table(Draft, kw_only=True):
     average: Number | None = None
     algbw_is_busbw: bool = False
     named_ranks: int | None = None
-    """The highest rank in the device lines plus one, if some lines are missing. It is a lower bound on the ranks.
-    """
+    """The highest rank in the device lines plus one, if some lines are missing; a lower bound on the ranks."""
 
     @property
     def is_computed(self) -> bool:
-        """Whether algbw follows from size and time of a row; not for all_to_allv, nor for CPU time (`-C`)."""
+        """Whether algbw is computed from size and time of a row: not for all_to_allv, nor for CPU time (`-C`)."""
         return not self.cpu_time and self.test != "all_to_allv"
 
     def add_row(self, row: Row) -> None:
@@ -59,7 +58,7 @@ class Table(Draft, kw_only=True):
 
     def _rises(self, previous: Row, row: Row) -> bool:
         same = row.size_bytes == previous.size_bytes
-        divided = self.test in busbw.DIVIDED if self.test else bool(row.count) and row.elements_per_count != 1
+        divided = self.test in busbw.PER_RANK_COUNTED if self.test else bool(row.count) and row.elements_per_count != 1
         may_repeat = divided or not row.size_bytes
         return row.size_bytes > previous.size_bytes or (same and may_repeat)
 
@@ -93,7 +92,7 @@ _BY_COLUMNS = {
 
 
 def _settle_operation(table: Table) -> None:
-    """Determine the operation of a table that does not name it. Raises UsageError with the candidates otherwise.
+    """Determine the operation of a table that does not name it. Raises UsageError if its columns do not determine it.
 
     nccl-tests skips the in-place data check of all_to_all and send_recv, which have no in-place form.
     """
@@ -116,7 +115,7 @@ def _settle_operation(table: Table) -> None:
         table.test, table.rivals = "all_gather", ("all_to_all",)
         table.notes.append(
             "the table does not say whether it is all_gather or all_to_all: it is read as all_gather; --collective"
-            " all_to_all says that it is not"
+            " all_to_all overrides this"
         )
         return
     if not table.test:
@@ -130,14 +129,12 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
     Raises UsageError if they contradict each other.
     """
     data = [row for row in table.rows if row.sends]
-    if table.test in busbw.DIVIDED and any(row.count for row in data):
+    if table.test in busbw.PER_RANK_COUNTED and any(row.count for row in data):
         ratios = {row.line: row.elements_per_count for row in data if row.count}
-        least, ratio = min(ratios.values()), max(ratios.values())
-        if least != ratio or ratio.denominator != 1:
-            line = next(line for line, one in ratios.items() if one != least or ratio.denominator != 1)
-            raise refusal(
-                line, "size / (count x bytes of the type) must be the same whole number of ranks in every row"
-            )
+        lowest, ratio = min(ratios.values()), max(ratios.values())
+        if lowest != ratio or ratio.denominator != 1:
+            line = next(line for line, one in ratios.items() if one != lowest or ratio.denominator != 1)
+            raise refusal(line, "size / (count x bytes of the type) must be the same integer, the ranks, in every row")
         if table.ranks is None:
             table.ranks = int(ratio)
             table.notes.append(f"no device lines: size and count imply {table.ranks} ranks")
@@ -162,7 +159,7 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
 
 
 def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
-    least, most, line = 1, busbw.MAX_RANKS, 0
+    minimum, maximum, line = 1, busbw.MAX_RANKS, 0
     timed = [(row, timing) for row in data for timing in row.timings if timing.algbw.low > 0]
     for row, timing in timed:
         bus, algbw = timing.busbw, timing.algbw
@@ -170,20 +167,20 @@ def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
         if found is None:
             table.notes.append(f"no device lines: the number of ranks of a {table.test} cannot be deduced")
             return
-        if max(least, found[0]) > min(most, found[1]):
+        if max(minimum, found[0]) > min(maximum, found[1]):
             ranks = f"for the ranks of line {line}" if found[0] <= found[1] else "for any number of ranks"
             raise refusal(row.line, f"busbw {bus.text} is not algbw {algbw.text} x the factor of {table.test} {ranks}")
-        least, most, line = max(least, found[0]), min(most, found[1]), row.line
-    if least == most:
-        table.ranks = least
-        table.notes.append(f"no device lines: busbw / algbw implies {least} ranks")
+        minimum, maximum, line = max(minimum, found[0]), min(maximum, found[1]), row.line
+    if minimum == maximum:
+        table.ranks = minimum
+        table.notes.append(f"no device lines: busbw / algbw implies {minimum} ranks")
     else:
-        table.notes.append(f"no device lines: busbw / algbw allows {least} to {most} ranks")
+        table.notes.append(f"no device lines: busbw / algbw allows {minimum} to {maximum} ranks")
 
 
 def _check_row(table: Table, row: Row) -> None:
     """Check the columns of a row against each other. Raises UsageError for a contradiction."""
-    if table.test not in busbw.DIVIDED and row.count and row.elements_per_count != 1:
+    if table.test not in busbw.PER_RANK_COUNTED and row.count and row.elements_per_count != 1:
         why = f"size {row.size_bytes} is not count {row.count} x {TYPE_BYTES[row.type]} B of {row.type}"
         raise refusal(row.line, why)
     if row.size_bytes and row.count == 0:

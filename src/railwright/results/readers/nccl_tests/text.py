@@ -1,4 +1,4 @@
-"""Reader of nccl-tests 2.0 to 2.19 and its RCCL fork, as text and as `-J` files (see `nccl_tests_json`).
+"""Reader of nccl-tests 2.0 to 2.19 and its RCCL fork, as text and as `-J` files (see `nccl_tests.json`).
 
 # nccl-tests version 2.18.3 nccl-headers=22809 nccl-library=22809      since 2.17
 # Collective test starting: all_gather_perf                            since 2.17
@@ -41,7 +41,7 @@ from railwright.results.readers.pasted.log_lines import (
     refusal,
     split_lines,
 )
-from railwright.results.readers.pasted.printed_numbers import number, whole
+from railwright.results.readers.pasted.printed_numbers import number, parse_integer
 
 _PARAMETERS = re.compile(
     r"# nThread:? +(?P<threads>\d{1,6}) nGpus:? +(?P<gpus_per_thread>\d{1,6})"
@@ -80,24 +80,24 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
         return nccl_tests_json.read(text)
     lines = split_lines(text)
     writers = find_writers(lines)
-    every = [section for stream in group_by_origin(lines) for section in _sections(stream, writers)]
+    every = [section for stream in group_by_origin(lines) for section in _read_sections(stream, writers)]
     sections = sorted((section for section in every if section.rows), key=lambda section: section.line)
     if not sections:
-        raise _no_row(every)
+        raise _no_row_error(every)
     refuse_too_many(len(sections))
     previous_end = 0
     files = []
     for section in sections:
         around, above = lines[previous_end : section.end], lines[previous_end : section.rows[0].line]
         previous_end = section.end
-        for part in _parts(section):
-            part.test = part.test or _program(above) or collective
+        for part in _split_processes(section):
+            part.test = part.test or _find_operation(above) or collective
             _finish(part, around)
             files.append(part.file())
     return tuple(files)
 
 
-def _no_row(sections: Iterable[_Section]) -> UsageError:
+def _no_row_error(sections: Iterable[_Section]) -> UsageError:
     """Return the error for a text without rows. A printed header shows that the run did not complete its first size."""
     for section in sections:
         if section.columns and section.devices and not section.closing_line:
@@ -113,7 +113,7 @@ def _no_row(sections: Iterable[_Section]) -> UsageError:
     )
 
 
-def _parts(section: _Section) -> list[_Section]:
+def _split_processes(section: _Section) -> list[_Section]:
     """Split a section into the tables of the processes that printed into one another."""
     rows, section.rows = section.rows, []
     try:
@@ -161,7 +161,7 @@ class _Section(Table, kw_only=True):
     """The number of rows without their in-place half."""
 
 
-def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
+def _read_sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
     last_line = last_row(stream)
     sections = [_Section(last_line=last_line)]
     for line in stream:
@@ -172,29 +172,29 @@ def _sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
                 _end_torn(sections[-1])
             if begins:
                 sections.append(_Section(last_line=last_line, line=line.number))
-            _comment(sections[-1], text, line.number)
+            _read_comment(sections[-1], text, line.number)
         elif text[:1].isdigit() and (sections[-1].columns or _take_columns(sections[-1], text)):
             output, is_cut = extract_output(text, writers)
             if output:
-                _output(sections[-1], output.split(), line.number, is_cut=is_cut)
+                _read_output(sections[-1], output.split(), line.number, is_cut=is_cut)
     _end_torn(sections[-1], text_ends=True)
     return sections
 
 
-def _output(section: _Section, words: list[str], line: int, *, is_cut: bool) -> None:
+def _read_output(section: _Section, words: list[str], line: int, *, is_cut: bool) -> None:
     """Read a row, or the part of a row that NCCL's log cut off."""
     if begins_row(words):
         _end_torn(section)
     if section.torn is not None:
         if section.torn.add(words, is_cut=is_cut, line=line):
-            _row(section, section.torn.words, section.torn.line)
+            _read_row(section, section.torn.words, section.torn.line)
             section.torn = None
         return
     starts = tuple(place for place, column in enumerate(section.columns) if column in _TIMES)
     if is_cut and begins_row(words) and len(words) in starts:
         section.torn = TornRow(line, words, starts, len(section.columns), section.stamp)
     else:
-        _row(section, words, line)
+        _read_row(section, words, line)
 
 
 def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
@@ -215,7 +215,7 @@ def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
 
 
 def _begins(text: str, section: _Section) -> bool:
-    """Report whether a comment belongs to the next run."""
+    """Report whether a comment line begins the next run."""
     if "nccl-tests version" in text:
         return True
     if "Collective test starting" in text:
@@ -226,7 +226,7 @@ def _begins(text: str, section: _Section) -> bool:
 
 
 def _take_columns(section: _Section, text: str) -> bool:
-    """Report whether a row without a header reveals its columns."""
+    """Infer the columns of a table without a header from a row. Returns False if the row does not reveal them."""
     if section.devices or section.closing_line:
         return False
     section.columns = infer_columns(text.split())
@@ -236,7 +236,7 @@ def _take_columns(section: _Section, text: str) -> bool:
     return bool(section.columns)
 
 
-def _comment(section: _Section, text: str, line: int) -> None:
+def _read_comment(section: _Section, text: str, line: int) -> None:
     if not section.closing_line:
         section.end = line
     if is_header(text):
@@ -274,7 +274,7 @@ def _parameters(section: _Section, found: re.Match[str]) -> None:
             section.settings[_SETTINGS.get(name, name)] = int(value)
 
 
-def _row(section: _Section, words: list[str], line: int) -> None:
+def _read_row(section: _Section, words: list[str], line: int) -> None:
     """Read a row. Other lines that begin with a digit are noise in the log and are ignored."""
     if "count" not in section.columns or "type" not in section.columns:
         if len(words) == len(section.columns) and all(word[:1].isdigit() or word == "N/A" for word in words):
@@ -306,17 +306,17 @@ def _add_row(section: _Section, columns: list[str], words: list[str], line: int)
     section.rows.append(
         Row(
             line,
-            whole(head["size"].replace("_", "").replace(",", ""), "size", line),
-            whole(head["count"], "count", line) if "count" in head else None,
+            parse_integer(head["size"].replace("_", "").replace(",", ""), "size", line),
+            parse_integer(head["count"], "count", line) if "count" in head else None,
             head.get("type", ""),
             head.get("redop", ""),
-            -1 if root == "-1" else whole(root, "root", line),
-            _timings(columns[first:], words[first:], line),
+            -1 if root == "-1" else parse_integer(root, "root", line),
+            _parse_timings(columns[first:], words[first:], line),
         )
     )
 
 
-def _timings(columns: list[str], words: list[str], line: int) -> tuple[Timing, ...]:
+def _parse_timings(columns: list[str], words: list[str], line: int) -> tuple[Timing, ...]:
     starts = [place for place, column in enumerate(columns) if column in _TIMES]
     if len(starts) > 2:
         raise refusal(line, f"a row must have one time out of place and one in place, got {len(starts)} time columns")
@@ -353,7 +353,7 @@ def _finish(section: _Section, around: list[Line]) -> None:
     section.finish(logged_ranks)
 
 
-def _program(lines: Iterable[Line]) -> str:
+def _find_operation(lines: Iterable[Line]) -> str:
     """Return the operation of the last program that the lines name."""
     names = [
         name

@@ -39,7 +39,7 @@ def find_writers(lines: Iterable[Line]) -> frozenset[str]:
 def extract_output(text: str, writers: frozenset[str]) -> tuple[str, bool]:
     """Return the program's part of a line, and whether NCCL's log cut it off there.
 
-    Returns the whole line if no known host marks the end of the last number.
+    Returns the whole line unless exactly one known writer can follow the last number.
     """
     found = _prefix(text)
     if found is None:
@@ -48,8 +48,8 @@ def extract_output(text: str, writers: frozenset[str]) -> tuple[str, bool]:
     before = text[:start]
     if not before.strip():
         return "", True
-    most = min(len(writer), _MAX_NUMBER)
-    ends = [end for end in range(most) if writer[end:] in writers and (not end or _is_number(writer[:end]))]
+    limit = min(len(writer), _MAX_NUMBER)
+    ends = [end for end in range(limit) if writer[end:] in writers and (not end or _is_number(writer[:end]))]
     return (before + writer[: ends[0]], True) if len(ends) == 1 else (text, False)
 
 
@@ -93,7 +93,7 @@ def _is_number(word: str) -> bool:
 def _prefix(text: str) -> tuple[int, str] | None:
     """Find `host:pid:thread [device]` of the first message of NCCL. Returns its offset and its `host:pid`.
 
-    Unlike in `nccl_log_lines`, any output of nccl-tests may precede the name, such as `N/A`.
+    Unlike in `nccl_log.lines`, any output of nccl-tests may precede the name, such as `N/A`.
     """
     mark = min((place for place in map(text.find, _MARKS) if place >= 0), default=-1)
     if mark < 0:

@@ -1,4 +1,4 @@
-"""Reader of nvbandwidth's `-j`, which converts its matrices of strings to the lines of its text output."""
+"""Reader of the JSON of `nvbandwidth -j`: converts its matrices of strings to the lines of its text output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _File(msgspec.Struct):
 
 
 def recognises(text: str) -> bool:
-    """Report whether the text has the keys of its cases."""
+    """Report whether the text has the keys of nvbandwidth's JSON."""
     return '"nvbandwidth"' in text and '"bandwidth_matrix"' in text
 
 

@@ -8,8 +8,9 @@
 
     SUM device_to_device_memcpy_write_ce 552.26
 
-GB/s is 10^9 bytes/s (nvbandwidth README). The arrow gives the direction of the data; 0.00 or N/A means no copy.
-`device_local_copy` copies inside each GPU, and counts each byte once (device_local_copy in its README).
+GB/s is 10^9 bytes/s (nvbandwidth README). The arrow gives the direction of the data; 0.00 or N/A means that
+nothing was copied. `device_local_copy` copies inside each GPU, and counts each byte once (device_local_copy in its
+README).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _SAME = "same"
 
 
 class _Matrix(msgspec.Struct, kw_only=True):
-    """A test while it is read."""
+    """The matrix of a test while it is read. `total` and `half` are the sums of its values and of their rounding."""
 
     test: str
     row: str
@@ -58,13 +59,13 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     if nvbandwidth_json.recognises(text):
         text = nvbandwidth_json.print_matrices(text)
     return collect_files(
-        map(_run, split_runs(text, lambda line: "nvbandwidth Version" in line.text)),
+        map(_read_run, split_runs(text, lambda line: "nvbandwidth Version" in line.text)),
         "nvbandwidth's output must contain a matrix (memcpy CE ... bandwidth (GB/s)), got none",
         "give the output starting with the line 'Running NAME.'",
     )
 
 
-def _run(lines: list[Line]) -> Draft:
+def _read_run(lines: list[Line]) -> Draft:
     draft = Draft(tool="nvbandwidth", test="nvbandwidth", workload=Copy(), last_line=last_row(lines))
     draft.notes += ["GB is 10^9 bytes", "the data was not checked"]
     gpus: dict[str, None] = {}
@@ -87,12 +88,12 @@ def _run(lines: list[Line]) -> Draft:
         elif matrix is not None and words and all(word.isdecimal() for word in words) and not matrix.columns:
             matrix.columns = words
         elif matrix is not None and matrix.columns and words and words[0].isdecimal():
-            _row(draft, matrix, words, line.number)
+            _read_row(draft, matrix, words, line.number)
     draft.gpus = tuple(gpus)
     return draft
 
 
-def _row(draft: Draft, matrix: _Matrix, words: list[str], line: int) -> None:
+def _read_row(draft: Draft, matrix: _Matrix, words: list[str], line: int) -> None:
     for column, word in draft.cells_of_matrix(matrix.columns, words, line):
         if word == "N/A":
             continue
@@ -104,7 +105,10 @@ def _row(draft: Draft, matrix: _Matrix, words: list[str], line: int) -> None:
 
 
 def _add(draft: Draft, matrix: _Matrix, row: str, column: str, printed: Number, line: int) -> None:
-    ends = [_end("GPU", column) if matrix.row == _SAME else _end(matrix.row, row), _end(matrix.column, column)]
+    ends = [
+        _name_end("GPU", column) if matrix.row == _SAME else _name_end(matrix.row, row),
+        _name_end(matrix.column, column),
+    ]
     source, target = ends if matrix.arrow != "<-" else reversed(ends)
     path = f"{source}>{target}"
     engine = "sm" if matrix.test.endswith("_sm") else "ce"
@@ -112,7 +116,7 @@ def _add(draft: Draft, matrix: _Matrix, row: str, column: str, printed: Number, 
     draft.add(line, [bandwidth(printed, 1e9, "GB/s")], {"test": matrix.test, "copy": path}, settings, path=path)
 
 
-def _end(kind: str, place: str) -> str:
+def _name_end(kind: str, place: str) -> str:
     return f"gpu{int(place)}" if kind == "GPU" else "memory0"
 
 

@@ -23,7 +23,7 @@ _MOST_VARIABLES = 64
 
 
 class LaunchCommand(NamedTuple):
-    """Processes and hosts from the options of the launcher, or None, and the words of the command."""
+    """The numbers of processes and hosts by the launcher's options, None if unknown, and the rest of the command."""
 
     ranks: int | None = None
     hosts: int | None = None
@@ -35,12 +35,12 @@ def parse_launch_command(above: Sequence[str]) -> LaunchCommand:
     for place in range(len(above) - 1, max(-1, len(above) - 1 - _MOST_LINES), -1):
         found = _LAUNCHER.search(above[place])
         if found is not None:
-            words = " ".join([found[2], *_continued(above, place)])
+            words = " ".join([found[2], *_continuation_lines(above, place)])
             return _parse_words(found[1], words)
     return LaunchCommand()
 
 
-def _continued(above: Sequence[str], place: int) -> list[str]:
+def _continuation_lines(above: Sequence[str], place: int) -> list[str]:
     """Return the lines after one that ends with a backslash."""
     lines: list[str] = []
     while above[place].rstrip().endswith("\\") and place + 1 < len(above) and len(lines) < _MOST_LINES:

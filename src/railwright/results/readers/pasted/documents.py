@@ -11,7 +11,7 @@ import quopri
 import re
 from itertools import pairwise
 
-_LOOKED_AT = 200_000
+_FORMAT_CHARACTERS = 200_000
 """The number of leading characters that decide the format of a text."""
 _LEAST_SIGNS = 4
 _ESCAPED = re.compile(r"=3D|=[0-9A-F]{2}=[0-9A-F]{2}")
@@ -27,37 +27,37 @@ _SPACES = str.maketrans({**dict.fromkeys(map(chr, (0xA0, *range(0x2000, 0x200B),
 _NUMBERED = re.compile(r"[ \t]{0,8}(\d{1,6})(?:[:|\t-] ?| \| ?| {1,2}|$)")
 _LEAST_LINES = 6
 _LEAST_BY_COLON = 3
-_LINES_LOOKED_AT = 400
+_FORMAT_LINES = 400
 
 
 def extract_text(text: str) -> str:
     """Return the text as the tool printed it, or unchanged. A line that the source broke stays broken."""
     if not text.isascii():
         text = text.translate(_SPACES)
-    text = _without_form(text.replace("\r\n", "\n"))
-    begin = text[:_LOOKED_AT]
+    text = _remove_markup(text.replace("\r\n", "\n"))
+    begin = text[:_FORMAT_CHARACTERS]
     if _ENTITY.search(begin):
         text = html.unescape(text)
     if len(_SLASHED.findall(begin)) >= _LEAST_SIGNS:
         text = _SLASHED.sub(r"\1", text)
-    return _without_numbers(text)
+    return _remove_line_numbers(text)
 
 
-def _without_form(text: str) -> str:
+def _remove_markup(text: str) -> str:
     """Convert a mail or a web page to its text."""
-    begin = text[:_LOOKED_AT]
+    begin = text[:_FORMAT_CHARACTERS]
     if "=3D" in begin and len(_ESCAPED.findall(begin)) >= _LEAST_SIGNS and _SOFT_BREAK.search(begin):
         text = quopri.decodestring(text.encode()).decode(errors="replace")
-        begin = text[:_LOOKED_AT]
+        begin = text[:_FORMAT_CHARACTERS]
     if "<" in begin and len(_KNOWN.findall(begin)) >= _LEAST_SIGNS:
         return html.unescape(_TAG.sub("", _BREAK.sub("\n", text)))
     return text
 
 
-def _without_numbers(text: str) -> str:
+def _remove_line_numbers(text: str) -> str:
     """Remove the line numbers that editors, `cat -n` and `grep -n` write."""
     lines = text.split("\n")
-    filled = [line for line in lines[:_LINES_LOOKED_AT] if line.strip()]
+    filled = [line for line in lines[:_FORMAT_LINES] if line.strip()]
     found = [match for line in filled if (match := _NUMBERED.match(line))]
     by_colon = all(match[0].rstrip().endswith(":") for match in found)
     if len(filled) < (_LEAST_BY_COLON if by_colon else _LEAST_LINES) or len(found) < len(filled):

@@ -54,14 +54,14 @@ def refusal(line: int, reason: str, hint: str = "") -> UsageError:
 
 def check_length(text: str) -> str:
     """Return the text. Raises UsageError if it is too large."""
-    _refuse_more(len(text), "characters", MAX_CHARACTERS)
+    _refuse_above(len(text), "characters", MAX_CHARACTERS)
     return text
 
 
-def _refuse_more(found: int, unit: str, most: int) -> None:
-    if found > most:
+def _refuse_above(found: int, unit: str, limit: int) -> None:
+    if found > limit:
         raise UsageError(
-            f"the text must have at most {most} {unit}, got {found}", hint="cut out the part with the table"
+            f"the text must have at most {limit} {unit}, got {found}", hint="cut out the part with the table"
         )
 
 
@@ -71,13 +71,13 @@ def split_lines(text: str) -> list[Line]:
     text = unwrap_lines(text.rstrip().replace("\r\n", "\n"))
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
-    _refuse_more(text.count("\n"), "lines", MAX_LINES)
+    _refuse_above(text.count("\n"), "lines", MAX_LINES)
     lines = text.split("\n")
     prefixes = Prefixes(lines)
-    return [_line(number, raw, prefixes) for number, raw in _numbered(lines)]
+    return [_clean_line(number, raw, prefixes) for number, raw in _number_lines(lines)]
 
 
-def _numbered(lines: list[str]) -> Iterator[tuple[int, str]]:
+def _number_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
     number = 0
     for line in lines:
         if line.startswith(LEFT_OUT) and line[1:].isdecimal():
@@ -87,7 +87,7 @@ def _numbered(lines: list[str]) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _line(number: int, raw: str, prefixes: Prefixes) -> Line:
+def _clean_line(number: int, raw: str, prefixes: Prefixes) -> Line:
     raw = raw[:MAX_LINE].rstrip("\r")
     raw = raw.rpartition("\r")[2]  # an overwritten progress line
     origin, raw = prefixes.split(raw)
@@ -122,10 +122,10 @@ def sort_by_origin(text: str) -> list[Line]:
 
 def split_runs(text: str, begins: Callable[[Line], bool]) -> list[list[Line]]:
     """Return the lines of each run. Labeled ranks are read separately."""
-    return [part for stream in group_by_origin(split_lines(text)) for part in sections(stream, begins) if part]
+    return [part for stream in group_by_origin(split_lines(text)) for part in split_sections(stream, begins) if part]
 
 
-def sections(lines: Iterable[Line], begins: Callable[[Line], bool]) -> list[list[Line]]:
+def split_sections(lines: Iterable[Line], begins: Callable[[Line], bool]) -> list[list[Line]]:
     """Split the lines before each line that begins a run. The lines above the first such line are a part too."""
     parts: list[list[Line]] = [[]]
     for line in lines:
@@ -143,10 +143,10 @@ def last_row(lines: list[Line]) -> int:
     return next((line.number for line in reversed(lines) if line.text.lstrip()[:1].isdigit()), lines[-1].number)
 
 
-def parse_columns(header: str, known: re.Pattern[str], line: int, shown: str = "", least: int = 1) -> list[str]:
+def parse_columns(header: str, known: re.Pattern[str], line: int, shown: str = "", min_columns: int = 1) -> list[str]:
     """Return the columns of a header. Raises UsageError if it has words that are not known columns."""
     columns = known.findall(header)
-    if "".join(columns).replace(" ", "") != header.replace(" ", "") or len(columns) < least:
+    if "".join(columns).replace(" ", "") != header.replace(" ", "") or len(columns) < min_columns:
         raise refusal(line, f"unknown columns: {shown or header[:100]!r}")
     return columns
 

@@ -17,7 +17,7 @@ from railwright.results.readers.nccl_log.model import NcclLog
 from railwright.results.readers.pasted.log_lines import LEFT_OUT, MAX_CHARACTERS, MAX_LINES
 
 _PLAIN_CHARACTERS = 8 * 2**20
-"""The amount of text up to which every line that is not NCCL's is kept. After it, only likely tool output is."""
+"""The amount of text up to which every line that is not NCCL's is kept. Beyond it, only likely tool output is."""
 _LONGEST_LINE = 2**20
 _MOST_OF_NCCL = 4096
 """The maximum number of NCCL's lines kept for each reason."""
@@ -129,7 +129,7 @@ class _Kept:
 
 
 def _may_be_of_a_table(line: bytes) -> bool:
-    """Report whether a line has words of a title, or ends in two numbers."""
+    """Report whether a line may be a title or a row: it has the words of a title, or ends in two numbers."""
     last = line[-60:].split()[-2:]
     if len(last) == 2 and all(word[:1].isdigit() or word == b"N/A" for word in last):
         return True

@@ -22,7 +22,7 @@ _MOST_PARTS = 100
 _MOST_SPACE = 24
 """The maximum number of spaces before and after a prefix."""
 _END = ""
-"""Marks a node of the tree where a prefix may end."""
+"""The key of a node of the tree where a prefix may end."""
 _ANCHOR = re.compile(
     r"# nThread|# nccl-tests version|# Collective test starting|# Using devices|# Out of bounds|# Avg bus bandwidth"
     r"|#\s{1,24}size\s{1,24}(?:count|time)|\d{1,19}\s{1,24}\d{1,19}\s{1,12}(?:float|half|double|bfloat16|u?int\d{0,2}"
@@ -61,7 +61,7 @@ _WORDS = (
 _STAMP = re.compile(r"\d{1,4}[-/:.]\d\d[-/:.]\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
 _PARTS = re.compile(r"\d+|\s+|[^\W\d_]+|.")
 _CLOSES = frozenset(":|]>-+})Z")
-"""The last characters of a common prefix, so that no word of a table is taken for one: signs, and UTC's Z."""
+"""The last characters of a common prefix, so that no word of a table is taken for a prefix: signs, and UTC's Z."""
 _LEAST_LINES = 3
 _JSON_KEYS = ("log", "message", "msg", "line", "text", "MESSAGE", "stdout")
 _QUOTE = re.compile(r"(?:[ \t]{0,12}>[ \t]?){1,4}")
@@ -92,8 +92,8 @@ class Prefixes:
                 count += self._add(before.strip())
 
     def _add(self, before: str) -> bool:
-        """Add a prefix, and report whether it is new. No launcher writes a prefix of too many parts."""
-        parts = [_alike(part) for part in _PARTS.findall(before)]
+        """Add a prefix, and report whether it is new. A text with too many parts is not a prefix."""
+        parts = [_normalize_part(part) for part in _PARTS.findall(before)]
         if len(parts) > _MOST_PARTS:
             return False
         tree = self._tree
@@ -121,7 +121,7 @@ class Prefixes:
         tree, end = self._tree, 0
         start = len(line[:_MOST_SPACE]) - len(line[:_MOST_SPACE].lstrip())
         for part in _PARTS.finditer(line, start, start + 2 * _LONGEST):
-            found = tree.get(_alike(part[0]))
+            found = tree.get(_normalize_part(part[0]))
             if found is None:
                 break
             tree = found
@@ -131,14 +131,15 @@ class Prefixes:
 
 
 def remove_common_prefix(text: str) -> str:
-    """Return the text without document formats and without a common prefix that ends in a log's sign."""
+    """Return the text unwrapped, and without a prefix that all lines share and that ends in a sign such as `:`."""
     text = unwrap_lines(text)
     lines = text.split("\n")
     common: list[str] = []
     filled = [line for line in lines if line.strip()]
     for line in filled:
         parts = [
-            _alike(found[0]) for found in islice(_PARTS.finditer(line, 0, 2 * _LONGEST), len(common) or _MOST_PARTS)
+            _normalize_part(found[0])
+            for found in islice(_PARTS.finditer(line, 0, 2 * _LONGEST), len(common) or _MOST_PARTS)
         ]
         alike = takewhile(lambda pair: pair[0] == pair[1], zip(common or parts, parts, strict=False))
         common = [part for part, _ in alike]
@@ -158,13 +159,16 @@ def _skip_parts(line: str, parts: int) -> str:
 
 
 def _is_possible_prefix(before: str, anchor: str) -> bool:
-    """Report whether it can be a prefix. A number directly before a row's size is part of the row."""
+    """Report whether the text before an anchor can be a prefix.
+
+    A number directly before a row's size is part of the row.
+    """
     return not (anchor[:1].isdigit() and (not before[-1:].isspace() or before.rstrip()[-1:].isdigit())) and not (
         before.rstrip().endswith(("echo", '"', "'")) and not before.lstrip().startswith(('"', "'"))
     )
 
 
-def _alike(part: str) -> str:
+def _normalize_part(part: str) -> str:
     """Normalize numbers, and spaces between words."""
     return "0" if part[0].isdigit() else " " if part.isspace() else part
 

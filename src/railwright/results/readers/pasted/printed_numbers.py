@@ -25,16 +25,16 @@ class Number(NamedTuple):
 
     @property
     def low(self) -> float:
-        """The least value that prints like this."""
+        """The minimum value that prints like this."""
         return max(0.0, self.value - self.half)
 
     @property
     def high(self) -> float:
-        """The greatest value that prints like this."""
+        """The maximum value that prints like this."""
         return self.value + self.half
 
     def range(self, scale: float = 1.0) -> Range:
-        """Return the least and the greatest value, in a unit `scale` times smaller."""
+        """Return the minimum and the maximum value, each multiplied by `scale`."""
         return self.low * scale, self.high * scale
 
 
@@ -52,8 +52,8 @@ def number(token: str, what: str, line: int) -> Number:
     return Number(value, 0.5 * 10.0**exponent * 1.001, token)  # 1.001: a tie may be rounded either way
 
 
-def whole(token: str, what: str, line: int) -> int:
-    """Parse a whole number of zero or more. Raises UsageError with the value."""
+def parse_integer(token: str, what: str, line: int) -> int:
+    """Parse a non-negative integer. Raises UsageError with the value."""
     if _WHOLE.fullmatch(token) is None:
         raise refusal(line, f"{what} must be a whole number, got {token[:40]!r}")
     return int(token)
@@ -66,19 +66,20 @@ def overlap(one: Range, other: Range) -> bool:
     return low <= other_high + slack and other_low <= high + slack
 
 
-def disagree(told: float, counted: float, part: float, slack: float = 0.0) -> bool:
+def disagree(printed: float, computed: float, part: float, slack: float = 0.0) -> bool:
     """Report whether a printed and a computed value differ by more than `part` of the larger, plus `slack`."""
-    return abs(told - counted) > part * max(told, counted) + slack
+    return abs(printed - computed) > part * max(printed, computed) + slack
 
 
 def parse_mean(words: Sequence[str], what: str, line: int) -> Number:
     """Return the mean that follows the maximum and the minimum. Raises UsageError if it is not between them."""
-    most, least, mean = (number(word, what, line) for word in words)
-    refuse_outside("mean", mean, least, most, line)
+    maximum, minimum, mean = (number(word, what, line) for word in words)
+    refuse_outside("mean", mean, minimum, maximum, line)
     return mean
 
 
-def refuse_outside(what: str, mean: Number, least: Number, most: Number, line: int, unit: str = "") -> None:
+def refuse_outside(what: str, mean: Number, minimum: Number, maximum: Number, line: int, unit: str = "") -> None:
     """Check that a mean lies between the minimum and the maximum. Raises UsageError otherwise."""
-    if not (least.low <= mean.high and mean.low <= most.high):
-        raise refusal(line, f"the {what} must be between {least.text} and {most.text}{unit}, got {mean.text}{unit}")
+    if not (minimum.low <= mean.high and mean.low <= maximum.high):
+        between = f"{minimum.text} and {maximum.text}{unit}"
+        raise refusal(line, f"the {what} must be between {between}, got {mean.text}{unit}")

@@ -1,6 +1,6 @@
 """Reader of perftest's `--out_json`: the options under `test_info`, and one size under `results`.
 
-The file does not name the unit of its bandwidths. It follows from messages x size.
+The file does not name the unit of its bandwidths. The unit is derived from messages x size.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     unit = next((unit for unit, scale in _UNITS.items() if _agrees(result, scale)), "")
     if not unit:
         raise UsageError(
-            f"average {result.average} matches perftest's {result.rate} Mpps x {result.size} bytes in no known unit",
+            f"average {result.average} is not {result.rate} Mpps x {result.size} bytes in any unit of perftest",
             hint="give the file as perftest wrote it",
         )
     settings: dict[str, Scalar] = {"iterations": result.iterations}
@@ -82,5 +82,5 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _agrees(result: _Results, scale: float) -> bool:
-    told, moved = result.average * scale, result.rate * 1e6 * result.size
-    return told > 0 and moved > 0 and not disagree(told, moved, _AGREEMENT)
+    printed, moved = result.average * scale, result.rate * 1e6 * result.size
+    return printed > 0 and moved > 0 and not disagree(printed, moved, _AGREEMENT)

@@ -33,7 +33,7 @@ from railwright.results.readers.pasted.log_lines import (
     refusal,
     split_runs,
 )
-from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, whole
+from railwright.results.readers.pasted.printed_numbers import Number, number, overlap, parse_integer
 from railwright.results.readers.perftest import json as perftest_json
 from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
@@ -51,14 +51,14 @@ _COLUMN = re.compile(
 )
 _HEADER = re.compile(r"#bytes\b|\bbytes(?=\s{1,24}#?iterations\b)")
 _BARE = re.compile(r"(?<!#)\biterations\b")
-"""The second column if its sign was taken for that of a heading, or left out."""
+"""The second column without its #, which a document format took for the mark of a heading, or which was left out."""
 _UNIT = re.compile(r"BW average\[(\S{1,8})\]")
 _BYTES_PER_S = {"MiB/sec": 2.0**20, "MB/sec": 2.0**20, "Gb/sec": 1e9 / 8}
 _ROW_ALONE = re.compile(
     r"(?m)^[ \t]{0,16}(\d{1,12})\s{1,24}\d{1,12}\s{1,24}\d[\d.]{2,16}\s{1,24}(\d[\d.]{2,16})"
     r"\s{1,24}(\d\.\d{3,9})[ \t]*$"
 )
-"""Five numbers, of which the last two times the first give one rate: a row whose header is not in the text."""
+"""A row without its header: five numbers, of which the first x the last is the fourth, in some unit."""
 _COLUMNS_ALONE = ("#bytes", "#iterations", "BW peak[{}]", "BW average[{}]", "MsgRate[Mpps]")
 _VERB = {"Send": "send", "RDMA_Write": "write", "RDMA_Read": "read", "Atomic": "atomic"}
 
@@ -111,12 +111,13 @@ def _derive_unit(row: re.Match[str]) -> str:
 def read(text: str) -> tuple[ForeignFile, ...]:
     """Read every table of the text.
 
-    Raises UsageError for a contradictory table, or one without the name of its test.
+    Raises UsageError for a contradictory table, or for a text without rows. A table without the name of its test is
+    named by its columns.
     """
     if perftest_json.recognises(text):
         return perftest_json.read(text)
     return collect_files(
-        map(_test, split_runs(text, _begins)),
+        map(_read_test, split_runs(text, _begins)),
         "perftest's output must contain a row (#bytes, #iterations, ...), got none",
         "give the client's output starting with the line '... BW Test' or '... Latency Test'",
     )
@@ -126,7 +127,7 @@ def _begins(line: Line) -> bool:
     return _TITLE.search(line.text) is not None
 
 
-def _test(part: list[Line]) -> _Test:
+def _read_test(part: list[Line]) -> _Test:
     """Read a table. Without a title, its test is the last program named above it."""
     test = _Test(tool="perftest", ranks=2, last_line=last_row(part))
     failed = ""
@@ -149,12 +150,12 @@ def _test(part: list[Line]) -> _Test:
         elif test.columns or ((row := _ROW_ALONE.match(text)) and (unit := _derive_unit(row))):
             if not test.columns:
                 test.unit, test.columns = unit, [name.format(unit) for name in _COLUMNS_ALONE]
-            _row(test, text.split(), line.number)
+            _read_row(test, text.split(), line.number)
         elif found := _PROGRAM.search(text[:1000]):
             test.test = test.test if title else found[0]
-            _settings(test, text[:1000])
+            _take_settings(test, text[:1000])
         else:
-            _settings(test, text)
+            _take_settings(test, text)
     test.notes = [*_notes(test), *test.notes, *([failed] if failed else [])]
     on_gpus = "gpu_memory" in test.settings
     test.workload = Message(
@@ -163,7 +164,7 @@ def _test(part: list[Line]) -> _Test:
     return test
 
 
-def _settings(test: _Test, text: str) -> None:
+def _take_settings(test: _Test, text: str) -> None:
     if "--use_cuda" in text or "--use_rocm" in text or "initializing CUDA" in text:
         test.settings["gpu_memory"] = True
     for key, value in _SETTING.findall(text):
@@ -174,7 +175,7 @@ def _settings(test: _Test, text: str) -> None:
             test.settings[name] = int(value)
 
 
-def _row(test: _Test, words: list[str], line: int) -> None:
+def _read_row(test: _Test, words: list[str], line: int) -> None:
     if len(words) < 2 or not words[0].isdecimal() or not words[1].isdecimal():
         return
     if len(words) == len(test.columns) + 1 and test.unit and "MsgRate[Mpps]" not in test.columns:
@@ -186,9 +187,9 @@ def _row(test: _Test, words: list[str], line: int) -> None:
         latency = any("t_avg" in column or "t_typical" in column for column in test.columns)
         test.test = "ib_lat" if latency else "ib_bw"
         test.notes.append(f"the text does not name the perftest program; {test.test} has the same columns")
-    size = whole(cells.pop("#bytes"), "#bytes", line)
+    size = parse_integer(cells.pop("#bytes"), "#bytes", line)
     test.rise_to(size, line, may_repeat=True)
-    iterations = whole(cells.pop("#iterations"), "#iterations", line)
+    iterations = parse_integer(cells.pop("#iterations"), "#iterations", line)
     numbers = {name: number(cell, name, line) for name, cell in cells.items()}
     add = _add_latency if "t_avg[usec]" in numbers else _add_bandwidth
     add(test, numbers, size, iterations, line)
@@ -220,8 +221,8 @@ def _add_latency(test: _Test, numbers: dict[str, Number], size: int, iterations:
         for before, after in pairwise(numbers[name] for name in _ORDER if name in numbers):
             if before.low > after.high:
                 raise refusal(line, f"min, typical, 99 % and max must rise, got {after.text} us after {before.text} us")
-        least, median, p99, p99_9, most = (numbers.get(name, typical).value * 1e-6 for name in _ORDER)
-        summary = percentiles(iterations, least, median, p99, most)
+        minimum, median, p99, p99_9, maximum = (numbers.get(name, typical).value * 1e-6 for name in _ORDER)
+        summary = percentiles(iterations, minimum, median, p99, maximum)
         value = MeasuredValue("latency_s", median, f"{typical.text} usec t_typical", summary)
         if _ORDER[3] in numbers:
             settings["p99_9_s"] = p99_9

@@ -5,9 +5,9 @@
 
 The eight numbers are iterations; time per message at the percentile, since the last line, and overall; and bandwidth
 and message rate, each since the last line and overall. MB is 2^20 bytes (`print_progress` of
-src/tools/perf/perftest.c). It prints a line per second, and the last line covers the whole run. In a latency test the
-time is one way. In a bandwidth test it is the time to post a message (`overhead`) and, overall, the inverse of the
-message rate.
+src/tools/perf/perftest.c). ucx_perftest prints a line per second, and the last line covers the whole run. In a latency
+test the time is one way. In a bandwidth test it is the time to post a message (`overhead`) and, overall, the inverse of
+the message rate.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _ABOVE = 60
 """The number of lines above a table that are searched for its command."""
 _COLUMNS = ("iterations", "percentile", "average", "overall", "bandwidth", "bandwidth_overall", "rate", "rate_overall")
 _MB = 2.0**20
-_DIFFER_BY = 2.0
-_FEW_SECONDS = 4
-_KNOWN_TO = 1e-3
+_MIN_RATE_RATIO = 2.0
+_MIN_SECONDS = 4
+_SIZE_PRECISION = 1e-3
 """The relative precision that rate and time need to compute a size."""
 
 
@@ -64,13 +64,16 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
-    """Read every table. Raises UsageError for a message rate that is not the inverse of the time per message."""
+    """Read every table.
+
+    Raises UsageError for a message rate that is not the inverse of the time per message, or for a text without results.
+    """
     above: list[Line] = []
     runs = []
     is_csv = False
     for part in split_runs(text, _begins):
         is_csv = _CSV.search(part[0].text) is not None or (is_csv and _HEAD.search(part[0].text) is None)
-        run = _run(part, above[-_ABOVE:], is_csv)
+        run = _read_run(part, above[-_ABOVE:], is_csv)
         runs.append(run)
         above = [*([] if run.results else above), *(line for line in part if line.number > run.last[0])]
     nothing = "the output of ucx_perftest must contain a line of results, got none"
@@ -80,48 +83,48 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _begins(line: Line) -> bool:
-    """Report whether the line is a header, or the title of the next test of a batch, which has none."""
+    """Report whether the line is a header, or the title of the next test of a batch, which prints no header."""
     return any(pattern.search(line.text) is not None for pattern in (_HEAD, _CSV, _TITLE))
 
 
-def _run(part: list[Line], above: list[Line], is_csv: bool) -> _Run:
+def _read_run(part: list[Line], above: list[Line], is_csv: bool) -> _Run:
     run = _Run(tool="ucx_perftest", ranks=2, notes=["MB/s is 2^20 bytes/s", "the data was not checked"])
     run.last_line = last_row(part)
     for line in (*above, *part):
         found = _split_row(line.text, is_csv) if line.number >= part[0].number else None
         if found is not None:
-            _row(run, *found, line.number)
+            _read_row(run, *found, line.number)
         elif not run.line:  # lines after the results belong to the next test
-            _told(run, line.text)
-    _results(run)
+            _read_description(run, line.text)
+    _add_results(run)
     from_gpu, to_gpu = (is_gpu_memory(run.settings.get(end)) for end in ("send_memory", "receive_memory"))
     run.workload = Message(from_gpu=from_gpu, to_gpu=to_gpu)
     return run
 
 
-def _row(run: _Run, stage: str, words: list[str], line: int) -> None:
+def _read_row(run: _Run, stage: str, words: list[str], line: int) -> None:
     if len(words) != len(_COLUMNS):
         if line == run.last_line and len(words) < len(_COLUMNS):
             run.is_cut = True
             run.notes.append(describe_truncation(line, len(words), len(_COLUMNS)))
         return
     values = {name: number(word, name, line) for name, word in zip(_COLUMNS, words, strict=True)}
-    _check(values, line)
+    _check_rates(values, line)
     run.line, run.last = run.line or line, (line, 0)
     rows = run.seconds.setdefault(stage, []) if stage.startswith("[") else run.final
     rows.append((line, values))
 
 
-def _told(run: _Run, text: str) -> None:
+def _read_description(run: _Run, text: str) -> None:
     """Read a description of the test: its command, its title in a batch, or the box that the server prints."""
     if (command := _COMMAND.search(text)) is not None:
         run.hosts = 1 if _ONE_HOST.search(f"{command[1]} ") else run.hosts
         for option, value in _OPTION.findall(command[1]):
-            _option(run, option, value)
+            _take_option(run, option, value)
     elif (title := _TITLE.search(text.strip())) is not None:
-        _named(run, title[1] or title[2])
+        _set_test(run, title[1] or title[2])
     elif (box := _BOX.search(text)) is not None:
-        _boxed(run, box[1], box[2])
+        _read_box(run, box[1], box[2])
     elif (version := _VERSION.search(text)) is not None:
         run.version = version[1]
     elif "overhead (usec)" in text:
@@ -130,9 +133,9 @@ def _told(run: _Run, text: str) -> None:
         run.settings["header"] = "latency"
 
 
-def _option(run: _Run, option: str, value: str) -> None:
+def _take_option(run: _Run, option: str, value: str) -> None:
     if option == "t" and re.fullmatch(r"[a-z_]{3,24}", value):
-        _named(run, value)
+        _set_test(run, value)
     elif option == "s" and re.fullmatch(r"\d{1,18}(?:,\d{1,18}){0,31}", value):
         run.size = sum(map(int, value.split(",")))
     elif option == "m" and re.fullmatch(r"[a-z-]{2,24}(?:,[a-z-]{2,24})?", value):
@@ -142,12 +145,12 @@ def _option(run: _Run, option: str, value: str) -> None:
         run.settings["threads"] = int(value[:6])
 
 
-def _named(run: _Run, name: str) -> None:
+def _set_test(run: _Run, name: str) -> None:
     run.test = name
     run.is_latency = name.endswith("_lat")
 
 
-def _boxed(run: _Run, what: str, value: str) -> None:
+def _read_box(run: _Run, what: str, value: str) -> None:
     if what == "Test" and not run.test:
         words = value.removeprefix("UCP ").split()
         name = "_".join(word for word in words if word.isalpha() and word not in ("match", "bandwidth", "latency"))
@@ -160,7 +163,7 @@ def _boxed(run: _Run, what: str, value: str) -> None:
 
 
 def _split_row(text: str, is_csv: bool) -> tuple[str, list[str]] | None:
-    """Return the stage and its words, or None for a line without results."""
+    """Return the stage and the eight values of a row as text, or None for a line without results."""
     if is_csv:
         words = text.strip().split(",")[-len(_COLUMNS) :]
         return ("", words) if len(words) == len(_COLUMNS) and words[0].isdecimal() else None
@@ -173,15 +176,15 @@ def _split_row(text: str, is_csv: bool) -> tuple[str, list[str]] | None:
     return (found[1] or "", [word.replace(",", "").replace("'", "") for word in words])
 
 
-def _check(values: dict[str, Number], line: int) -> None:
+def _check_rates(values: dict[str, Number], line: int) -> None:
     rate, time = values["rate_overall"], values["overall"]
     if time.low <= 0 or rate.value < 1:
         return
     if not overlap(rate.range(1e-6), (0.999 / time.high, 1.001 / time.low)):
-        raise refusal(line, f"{rate.text} messages/s are not one each {time.text} us")
+        raise refusal(line, f"{rate.text} messages/s is not 1 / {time.text} us")
 
 
-def _results(run: _Run) -> None:
+def _add_results(run: _Run) -> None:
     rows = run.final or [rows[-1] for rows in run.seconds.values()]
     if not run.final and rows:
         run.notes.append("the text lacks the final line: these are the values up to the last line")
@@ -189,7 +192,7 @@ def _results(run: _Run) -> None:
         run.is_latency = run.settings.get("header") == "latency"
     run.settings.pop("header", None)
     run.test = run.test or ("ucx_lat" if run.is_latency else "ucx_bw")
-    fastest = _fastest(run)
+    fastest = _find_fastest_second(run)
     for line, values in rows:
         _add(run, line, values, {"over": "all"} if fastest else {})
     if fastest:
@@ -218,24 +221,32 @@ def _add(run: _Run, line: int, values: dict[str, Number], over: dict[str, str]) 
     run.add(line, found, at, held)
 
 
-def _fastest(run: _Run) -> _Row | None:
-    """Return the line of the fastest second, if seconds differ widely."""
+def _find_fastest_second(run: _Run) -> _Row | None:
+    """Return the row of the fastest second of a bandwidth test by one thread; None if rates differ by less than 2x."""
     seconds = [row for rows in run.seconds.values() for row in rows]
     rates = [values["bandwidth"].value for _, values in seconds]
-    if run.is_latency or len(run.seconds) != 1 or len(rates) < _FEW_SECONDS or max(rates) < _DIFFER_BY * min(rates):
+    if (
+        run.is_latency
+        or len(run.seconds) != 1
+        or len(rates) < _MIN_SECONDS
+        or max(rates) < _MIN_RATE_RATIO * min(rates)
+    ):
         return None
     run.notes.append(f"the rate alternates between {min(rates):.0f} and {max(rates):.0f} MB/s from second to second")
     return max(seconds, key=lambda second: second[1]["bandwidth"].value)
 
 
 def _derive_size(values: dict[str, Number]) -> int | None:
-    """Compute the size as bandwidth x time per message, if both are precise enough, as the roundest possible number."""
+    """Compute the size as bandwidth x time per message, or None if they are too imprecise.
+
+    Returns the multiple of the largest possible power of two within their precision.
+    """
     bandwidth, time = values["bandwidth_overall"], values["overall"]
     if bandwidth.value <= 0 or time.value <= 0:
         return None
     off = bandwidth.half / bandwidth.value + time.half / time.value
     size = bandwidth.value * _MB * time.value * 1e-6
-    if off > _KNOWN_TO or not 1 <= size < 1e15:
+    if off > _SIZE_PRECISION or not 1 <= size < 1e15:
         return None
     for power in range(40, -1, -1):
         near: int = round(size / 2**power) << power

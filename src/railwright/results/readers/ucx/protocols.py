@@ -44,7 +44,7 @@ class Protocol(NamedTuple):
     memories: Memories = ("host", "host")
     to_self: bool = False
     multi: bool = False
-    """Whether it is for many transfers at once, as NIXL needs; UCX also makes others for its own use."""
+    """Whether it is for many transfers at once, as NIXL needs; UCX also chooses protocols for its own transfers."""
 
 
 def read(lines: Iterable[str]) -> tuple[Protocol, ...]:
@@ -57,16 +57,16 @@ def read(lines: Iterable[str]) -> tuple[Protocol, ...]:
         if "cfg#" in cells[0]:
             to_self = " self " in f" {cells[0]} "
             # UCX 1.23 and later may print both on one line.
-            heading = _heading(cells[1]) if len(cells) == 2 else None
+            heading = _parse_heading(cells[1]) if len(cells) == 2 else None
         elif len(cells) == 1 and cells[0] and to_self is not None:
-            heading = _heading(cells[0])
-        elif len(cells) == 3 and to_self is not None and heading and (sizes := _range(cells[0])):
+            heading = _parse_heading(cells[0])
+        elif len(cells) == 3 and to_self is not None and heading and (sizes := _parse_range(cells[0])):
             operation, memories, multi = heading
             protocols.append(Protocol(operation, *sizes, cells[1], cells[2], memories, to_self, multi))
     return tuple(protocols)
 
 
-def _heading(title: str) -> _Heading | None:
+def _parse_heading(title: str) -> _Heading | None:
     found = _OPERATION.search(title[:_MOST_TITLE_CHARACTERS])
     if found is None:
         return None
@@ -74,7 +74,7 @@ def _heading(title: str) -> _Heading | None:
     return "put" if way == "put" else "get", (local or "host", remote or "host"), "multi" in (kinds or "")
 
 
-def chosen(
+def find_protocol(
     protocols: Iterable[Protocol],
     operation: Operation,
     size_bytes: int,
@@ -82,9 +82,10 @@ def chosen(
     *,
     to_self: bool = False,
 ) -> Protocol | None:
-    """Return the protocol for a size. The last table counts, because UCX chooses again when an endpoint changes.
+    """Return the protocol for a size, or None if the log has none.
 
-    Tables for many transfers take precedence over the others.
+    The last table counts, because UCX chooses again when an endpoint changes. Tables for many transfers take precedence
+    over the others.
     """
     wanted = (operation, memories, to_self)
     alike = [one for one in protocols if (one.operation, one.memories, one.to_self) == wanted]
@@ -93,7 +94,7 @@ def chosen(
     return (many or fitting)[-1] if fitting else None
 
 
-def _range(text: str) -> tuple[int, int] | None:
+def _parse_range(text: str) -> tuple[int, int] | None:
     if (found := _RANGE.fullmatch(text)) is None:
         return None
     first, last = found[1], found[2] or found[1]
