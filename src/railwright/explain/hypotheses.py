@@ -20,7 +20,7 @@ from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.expected.messages import BYTES_DECIDE, SINGLE_MESSAGES_FROM
 from railwright.expected.mpi_collectives import total_bytes
-from railwright.explain.rows import collective_name, is_collective, row_workload
+from railwright.explain.rows import can_affect, is_collective, row_workload
 from railwright.faults.fault import Hypothesis
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
@@ -137,7 +137,7 @@ def _is_by_mpi(file: ForeignFile) -> bool:
 
 def _list_hypotheses(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Hypothesis]:
     """Yield the hypotheses of all faults that can affect the tool, worded for the tool."""
-    able = (fault for fault in FAULTS if fault.can_affect(file.workload.transport, collective_name(file)))
+    able = (fault for fault in FAULTS if can_affect(fault, file))
     only_slow = _find_slow_gpus(file, machine) if _is_copies(file) else ""
     for supposed in (hypothesis for fault in able for hypothesis in fault.suppose(case)):
         if _is_stream(file) or _is_by_mpi(file):
