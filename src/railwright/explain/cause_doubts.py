@@ -18,7 +18,9 @@ from railwright.units import format_count, format_size
 _CHUNK = Constant(
     512 * 1024,
     "bytes that a rank passes on at a time on one channel",
-    Source("NCCL, src/include/device.h and src/init.cc", "DEFAULT_BUFFSIZE 4 MiB / NCCL_STEPS 8, BROADCAST_CHUNKSTEPS 1"),
+    Source(
+        "NCCL, src/include/device.h and src/init.cc", "DEFAULT_BUFFSIZE 4 MiB / NCCL_STEPS 8, BROADCAST_CHUNKSTEPS 1"
+    ),
 )
 _PIPELINED = ("broadcast", "reduce")
 """The collectives that pass all data along all ranks in turn. Others divide it among the ranks."""
@@ -39,7 +41,11 @@ def doubt_filling_rows(file: ForeignFile, rows: Sequence[Judged], placed: Cluste
     why = describe_filling(file, rows, placed)
     return tuple(
         replace(row, verdict=Verdict(state="unknown", why=f"{row.verdict.why}, but {why}"))
-        if why and row.verdict.state == "slow" and row.value and row.expected and row.value >= _NEAR_BAND * row.expected.low
+        if why
+        and row.verdict.state == "slow"
+        and row.value
+        and row.expected
+        and row.value >= _NEAR_BAND * row.expected.low
         else row
         for row in rows
     )
@@ -74,7 +80,9 @@ def doubt_cause(file: ForeignFile, rows: Sequence[Judged], fitted: Sequence[Fitt
         return rise
     nearest = fitted[1]
     rivals = dict.fromkeys(
-        other.fault for other in fitted[2:] if other.distance <= _ALIKE * nearest.distance and other.fault != nearest.fault
+        other.fault
+        for other in fitted[2:]
+        if other.distance <= _ALIKE * nearest.distance and other.fault != nearest.fault
     )
     return f"{ALIKE} {nearest.fault} from {', '.join(rivals)}" if rivals else ""
 

@@ -108,7 +108,9 @@ def _describe_doubts(rows: Sequence[Judged]) -> list[str]:
         if size and row.verdict.state == "unknown" and reason and any(other.verdict.state == "ok" for other in rows):
             doubted.setdefault(reason, []).append(size)
     spans = {reason: (format_size(min(sizes)), format_size(max(sizes))) for reason, sizes in doubted.items()}
-    return [f"{first if first == last else f'{first} to {last}'}: low, but {why}" for why, (first, last) in spans.items()]
+    return [
+        f"{first if first == last else f'{first} to {last}'}: low, but {why}" for why, (first, last) in spans.items()
+    ]
 
 
 def _compare_placements(rows: Sequence[Judged]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 _WORDS = (
-    "atchdog", "nccl", "ailure", "Xid", "AER:", "Timeout", "imed out", "MPI_ABORT", "on signal", "for clients", "ast error",
+    "atchdog", "nccl", "ailure", "Xid", "AER:", "Timeout", "imed out", "MPI_ABORT", "on signal", "for clients",
+    "ast error",
 )  # fmt: skip
 
 

@@ -199,7 +199,7 @@ def _fit_hypothesis(
 ) -> tuple[Fitted | None, float]:
     """Return the fitted hypothesis, and the table's distance from its band as a logarithm."""
     try:
-        curve = _predict_curve(file, _suppose_case(machine, supposed.case), rows)
+        curve = _predict_curve(file, suppose_case(machine, supposed.case), rows)
     except RailwrightError:
         return None, math.inf  # a machine with this fault cannot run the test, so the fault is excluded
     total = sum(point.weight for point in curve.values())
@@ -217,7 +217,7 @@ def _fit_hypothesis(
     return fitted, math.sqrt(beyond / total)
 
 
-def _suppose_case(machine: Machine, case: Case) -> Machine:
+def suppose_case(machine: Machine, case: Case) -> Machine:
     """Return the machine of a hypothesis, without the job's environment."""
     return dataclasses.replace(machine, cluster=case.cluster, case=case, environment={}, is_explained=False)
 
@@ -282,7 +282,7 @@ def _is_refuted(file: ForeignFile, machine: Machine, case: Case, slow: set[str])
         if row.path in slow and row.summary is not None and _is_one_way(row):
             best[row.path] = max((row, row.summary.median), best.get(row.path, (row, 0.0)), key=lambda pair: pair[1])
     for row, rate in best.values():
-        limit, _ = expect(row_workload(row, file), _suppose_case(machine, replace(case, gpu_cap_bytes_per_s=math.inf)))
+        limit, _ = expect(row_workload(row, file), suppose_case(machine, replace(case, gpu_cap_bytes_per_s=math.inf)))
         if isinstance(limit, Limit) and rate > _MEASURED_ABOVE * limit.value:
             return True
     return False

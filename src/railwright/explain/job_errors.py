@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 
 from railwright.checks.finding import Finding, Place
-from railwright.explain.error_words import may_have_errors
 from railwright.diagnosis.nccl.failure_texts import explain_failure
 from railwright.diagnosis.nccl.warnings import CLAIM
+from railwright.explain.error_words import may_have_errors
 from railwright.results.records import Evidence
 from railwright.units import format_duration
 
 _WATCHDOG = re.compile(
-    r"(?:\[?[Rr]ank ?(?P<rank>\d{1,7})\]?.{0,60})?Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<number>\d{1,12}),"
-    r" OpType=(?P<operation>\w{1,40})(?P<rest>.{0,400})"
+    r"(?:\[?[Rr]ank ?(?P<rank>\d{1,7})\]?.{0,60})?Watchdog caught collective operation timeout:"
+    r" WorkNCCL\(SeqNum=(?P<number>\d{1,12}), OpType=(?P<operation>\w{1,40})(?P<rest>.{0,400})"
 )
 _TIMEOUT = re.compile(r"Timeout\(ms\)=(\d{1,12})")
 _LAST_ERROR = re.compile(r"Last error: ?(.{0,600})")
@@ -96,13 +96,17 @@ def _read_line(number: int, line: str, following: str) -> Iterator[Finding]:
         yield _finding("gpu_error", says, number, line, "nvidia-smi -q on that host, dcgmi diag -r 3; drain the host")
     elif aer := _AER.search(line):
         says = f"PCIe reported {aer[1].lower()} errors"
-        yield _finding("pcie_errors", says, number, line, "lspci -vv -s ADDRESS | grep -E 'LnkSta|DevSta'; reseat the card")
+        yield _finding(
+            "pcie_errors", says, number, line, "lspci -vv -s ADDRESS | grep -E 'LnkSta|DevSta'; reseat the card"
+        )
     elif abort := _MPI_ABORT.search(line):
         says = f"rank {abort[1]} called MPI_ABORT" if abort[1] else f"a process ended by signal {abort[2]} ({abort[3]})"
         yield _finding("process_ended", says, number, line, "the lines of that process above this one")
     elif store := _STORE.search(line):
         says = f"the job's start-up timed out: {store[0].strip()[:120]}"
-        remedy = "check that every process started, and that MASTER_ADDR and its port are reachable: nc -zv ADDRESS PORT"
+        remedy = (
+            "check that every process started, and that MASTER_ADDR and its port are reachable: nc -zv ADDRESS PORT"
+        )
         yield _finding("startup_timeout", says, number, line, remedy)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 _UNITS = re.compile(
     r"\b(?:[KMGT]i?B/s(?:ec)?|[KMGT]i?Bps|[KMGT]bps|[KMGT]b(?:it)?s?/s(?:ec)?|IOPS|[KMGT]FLOPS?|usec|us|ms|Mpps|GB/sec)\b",
@@ -32,7 +33,6 @@ _MARKS = tuple((tool, re.compile(mark, re.IGNORECASE), settles) for tool, mark, 
 _SEARCHED = 200_000
 _MAX_UNITS = 4
 _NEAREST = 3
-_COLUMNS = re.compile(r"(?m)^[^\n]{0,200}$")
 
 
 def describe_text(text: str) -> str:
@@ -49,7 +49,7 @@ def describe_text(text: str) -> str:
 def _find_columns(text: str) -> list[str]:
     """Return the words of the first line that stands above a line of numbers and has as many words."""
     lines = [line.strip("|# \t").replace("|", " ").split() for line in text.split("\n")[:2000]]
-    for above, below in zip(lines, lines[1:], strict=False):
+    for above, below in pairwise(lines):
         numbers = sum(word[:1].isdigit() for word in below)
         if len(above) == len(below) > 1 and numbers * 2 > len(below) and not any(word[:1].isdigit() for word in above):
             return [word[:20] for word in above[:6]]
@@ -57,7 +57,13 @@ def _find_columns(text: str) -> list[str]:
 
 
 def find_nearest(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the nearest tools, each with the command that would settle a question, by the words of the text."""
+    """Return the nearest tools by the words of the text, each with the command that would settle a question.
+
+    Nothing is near a text without any of their words.
+    """
     begin = text[:_SEARCHED]
-    scores = [(len({found[0].lower() for found in mark.finditer(begin)}), tool, settles) for tool, mark, settles in _MARKS]
-    return tuple((tool, settles) for _, tool, settles in sorted(scores, key=lambda score: -score[0])[:_NEAREST])
+    scores = [
+        (len({found[0].lower() for found in mark.finditer(begin)}), tool, settles) for tool, mark, settles in _MARKS
+    ]
+    scores.sort(key=lambda score: -score[0])
+    return tuple((tool, settles) for _, tool, settles in scores[:_NEAREST]) if scores[0][0] else ()

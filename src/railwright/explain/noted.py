@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from railwright.checks.finding import Finding
+from railwright.diagnosis.nccl.settings import COSTLY
 from railwright.errors import UsageError
+from railwright.explain.nearest_tools import describe_text, find_nearest
 from railwright.explain.topology_matrix import SOURCE, Surroundings
 from railwright.results.readers.known_lines import KnownLines, find_known_lines
 from railwright.results.readers.pasted.command_line import parse_environment
@@ -78,8 +80,6 @@ def _describe(known: KnownLines) -> str:
 
 def describe_settings(environment: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each setting of the command that slows NCCL."""
-    from railwright.diagnosis.nccl.settings import COSTLY
-
     off = [f"{name}=1" for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE") if environment.get(name) == "1"]
     if len(off) > 1:
         yield f"forced setting: {format_list(off)} send traffic between GPUs of a host through the network transport"
@@ -90,12 +90,12 @@ def describe_settings(environment: Mapping[str, str]) -> Iterator[str]:
 
 def refuse(text: str) -> UsageError:
     """Return the error for a text in which nothing is recognised: what it has, and the nearest tools."""
-    from railwright.explain.nearest_tools import describe_text, find_nearest
-
     nearest = find_nearest(text)
     return UsageError(
-        f"the text has no table or log of a known tool; it has {describe_text(text)}",
-        hint=f"nearest are {format_list([tool for tool, _ in nearest])}; {nearest[0][1]}",
+        f"the text matches no known tool; it has {describe_text(text)}",
+        hint=f"nearest are {format_list([tool for tool, _ in nearest])}; {nearest[0][1]}"
+        if nearest
+        else "give the output of a benchmark, such as nccl-tests, perftest, OSU or iperf3, from its first line",
     )
 
 
@@ -103,7 +103,8 @@ def _describe_matrix(matrix: Matrix) -> Iterator[str]:
     links = {int(word[2:]) for pair, word in matrix.cells.items() if word.startswith("NV")}
     joined = f", {format_list([str(count) for count in sorted(links)])} NVLinks between them" if links else ""
     joined = joined or (", no NVLink between them" if len(matrix.gpus) > 1 else "")
-    yield f"{format_count(len(matrix.gpus), 'GPU')}{joined}{f' ({format_list(matrix.models)})' if matrix.models else ''}"
+    models = f" ({format_list(matrix.models)})" if matrix.models else ""
+    yield f"{format_count(len(matrix.gpus), 'GPU')}{joined}{models}"
     near = [text for nic in matrix.nics[:_MAX_DEVICES] if (text := _describe_nic(matrix, nic))]
     if near:
         yield "; ".join(near)

@@ -39,7 +39,7 @@ class Paste(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[Explained, ...] = ()
     """The explanations of `files`, in the same order."""
     noted: tuple[Noted, ...] = ()
-    """What was recognised and has nothing to judge."""
+    """The recognised parts that have nothing to judge."""
     unread: tuple[str, ...] = ()
     """A sentence for each tool whose lines were not read."""
     refused: RailwrightError | None = None
@@ -60,9 +60,7 @@ class Paste(msgspec.Struct, frozen=True, kw_only=True):
         return EXIT_SLOW if EXIT_SLOW in statuses else max(statuses, default=EXIT_OK)
 
 
-def read_paste(
-    given: str | LongText, machine: Machine | None, collective: str = "", ranks: int | None = None
-) -> Paste:
+def read_paste(given: str | LongText, machine: Machine | None, collective: str = "", ranks: int | None = None) -> Paste:
     """Explain a text on a machine. Raises UsageError if nothing in it is recognised, or if it contradicts itself.
 
     A `LongText` may hold several texts of one run; those without a table belong to the log. `collective` and `ranks`
@@ -151,7 +149,9 @@ def _explain_log(
 def _add_command_settings(log: NcclLog, text: str) -> NcclLog:
     """Return the log with the NCCL settings of the command above it, if the log does not name them itself."""
     logged = {setting.name for setting in log.settings}
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if "NCCL_" in line and "NCCL INFO" not in line]
+    lines = [
+        (number, line) for number, line in enumerate(text.split("\n"), 1) if "NCCL_" in line and "NCCL INFO" not in line
+    ]
     found = parse_environment(line for _, line in lines[:_MOST_COMMANDS])
     settings = tuple(
         Setting(host="", pid=0, name=name, value=value, line=next(n for n, line in lines if name in line))
@@ -207,6 +207,10 @@ def _explain_all(
             if len(files) == 1:
                 raise
             raise UsageError(f"run {number} of {len(files)}: {error.message}", hint=error.hint) from error
+    if machine is not None and len(files) > 1 and any(table.hypotheses[1:] for table in found):
+        from railwright.explain.other_tables import exclude_faults
+
+        return exclude_faults(files, found, machine)
     return tuple(found)
 
 

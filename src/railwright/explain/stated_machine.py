@@ -51,7 +51,9 @@ def note_other_memory(file: ForeignFile, given: Cluster) -> tuple[str, ...]:
     """Report GPUs that differ from those of the given machine only in their memory."""
     model = _model(given)
     others = [name for name in file.gpus[:_MAX_MODELS] if is_model_of_other_memory(name, model)]
-    return (f"the table's GPUs are {', '.join(others)}, the machine's {model}: their links are alike",) if others else ()
+    return (
+        (f"the table's GPUs are {', '.join(others)}, the machine's {model}: their links are alike",) if others else ()
+    )
 
 
 def _contradict_hosts(file: ForeignFile, given: Cluster, placed: Cluster) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from railwright.checks.check import Check, Facts
@@ -56,7 +58,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     headline: int | None = None
     """The index of the row that represents the table: the largest size."""
     wrong_machine: str = ""
-    """Why the table cannot be of the given machine; empty if it can."""
+    """The reason why the table cannot be of the given machine; empty if it can."""
     verdict: Verdict
     hypotheses: tuple[Fitted, ...] = ()
     """The healthy machine first, then the faults whose curves are nearest."""
@@ -88,18 +90,11 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
     wrong_machine = find_wrong_machine(file, rows, placed.cluster) if placed is not None else ""
     if wrong_machine:
         rows, call = clear_rows(rows, wrong_machine), None
-    verdict = _verdict(rows, headline)
-    if verdict.state == "ok" and (missing := missing_sizes(file)):
-        ended = ENDED_BY_ERROR if missing[0].startswith(ENDED_BY_ERROR) else "the text ends before the run does"
-        verdict = Verdict(state="unknown", why=f"{verdict.why}, but {ended}")
-    curves = verdict.state in ("slow", "unknown", "failed") and not wrong_machine and placed is not None and placed.measured is None
-    fitted = fit(file, placed) if curves and placed is not None else ()
+    verdict = _doubt_unfinished(file, _verdict(rows, headline))
+    curves = verdict.state in ("slow", "unknown", "failed") and not wrong_machine
+    fitted = fit(file, placed) if curves and placed is not None and placed.measured is None else ()
     host = fitting.cluster.host if fitting is not None else NO_MACHINE
     findings = (*_find_faults(file, host, verdict.state), *find_in_curve(file, placed, rows), *around.findings)
-    notes: tuple[str, ...] = ()
-    if machine is not None and placed is not None:
-        notes = (*note_other_memory(file, placed.cluster), *differences(file, machine, placed))
-        notes = (*notes, *suggest_line_rate(file, rows, placed.cluster))
     return Explained(
         tool=file.tool,
         version=file.version,
@@ -119,9 +114,36 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
             *(contradictions(file, machine, placed.cluster, around) if machine and placed else ()),
             *missing_sizes(file),
         ),
-        notes=(*notes, *corrections, *shape_notes(rows, call, of_files=isinstance(file.workload, Files)), *file.notes),
+        notes=(
+            *_note_machine(file, machine, placed, rows),
+            *corrections,
+            *shape_notes(rows, call, of_files=isinstance(file.workload, Files)),
+            *file.notes,
+        ),
         bandwidths_are="busbw" if is_busbw(file) else "",
         status=EXIT_SLOW if wrong_machine else _exit_status(verdict.state, rows, findings),
+    )
+
+
+def _doubt_unfinished(file: ForeignFile, verdict: Verdict) -> Verdict:
+    """Turn an ok verdict into unknown if sizes are missing from the text."""
+    missing = missing_sizes(file) if verdict.state == "ok" else ()
+    if not missing:
+        return verdict
+    ended = ENDED_BY_ERROR if missing[0].startswith(ENDED_BY_ERROR) else "the text ends before the run does"
+    return Verdict(state="unknown", why=f"{verdict.why}, but {ended}")
+
+
+def _note_machine(
+    file: ForeignFile, machine: Machine | None, placed: Machine | None, rows: Sequence[Judged]
+) -> tuple[str, ...]:
+    """Return notes on how the table's machine compares with the given one."""
+    if machine is None or placed is None:
+        return ()
+    return (
+        *note_other_memory(file, placed.cluster),
+        *differences(file, machine, placed),
+        *suggest_line_rate(file, rows, placed.cluster),
     )
 
 

@@ -25,7 +25,9 @@ def find_wrong_machine(file: ForeignFile, rows: Sequence[Judged], placed: Cluste
 
     A cache or a copy inside a GPU may exceed a limit on the right machine, so only messages and collectives count.
     """
-    above = [row for row in rows if row.verdict.state == "suspicious" and (row.fraction_of_limit or 0.0) > _SURELY_ABOVE]
+    above = [
+        row for row in rows if row.verdict.state == "suspicious" and (row.fraction_of_limit or 0.0) > _SURELY_ABOVE
+    ]
     if not above or not isinstance(file.workload, Collective | Message):
         return ""
     fastest = max(above, key=lambda row: row.fraction_of_limit or 0.0)

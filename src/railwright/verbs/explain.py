@@ -29,7 +29,9 @@ _MAX_SHAPES = 4
 @click.option(
     "--collective", default="", metavar="NAME", help="The collective of a table that does not name it: all_gather."
 )
-@click.option("--ranks", type=click.IntRange(1), metavar="N", help="The number of ranks of a table that does not print it.")
+@click.option(
+    "--ranks", type=click.IntRange(1), metavar="N", help="The number of ranks of a table that does not print it."
+)
 @click.option("--svg", type=click.Path(), help="Draw the rings of an NCCL log on the machine's topology.")
 @json_option("Print one JSON record for each run in the file.")
 def explain(
@@ -150,7 +152,7 @@ def _show_our_own(file: str, *, as_json: bool) -> int:
 
 
 def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as_json: bool) -> None:
-    """Print the errors, the judged NCCL log, the judged tables and what else was recognised. Raises UsageError for --svg without a log."""
+    """Print the errors, the log, the tables and what else was recognised. Raises UsageError for --svg without a log."""
     from functools import partial
 
     from railwright.report.text.explain import render_errors, render_explained, render_noted

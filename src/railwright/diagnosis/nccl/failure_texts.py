@@ -67,8 +67,7 @@ _STATUSES = {
     11: ("remote operation error", "{peer} could not complete the request", _READ_PEER),
     12: (
         "transport retry counter exceeded",
-        "{peer} did not acknowledge. Either the path or the peer process is gone (a port or switch, a wrong GID or"
-        " VLAN, or a peer that exited or hangs)",
+        "{peer} did not acknowledge. Either the path or the peer process is gone (port, switch, GID, or exit)",
         f"{_READ_PEER}, {_COUNTERS}",
     ),
     13: (
@@ -160,10 +159,11 @@ _TEXTS = (
         r"|(?:posix_fallocate|ftruncate).{0,60}No space left",
         "nccl_shared_memory",
         "NCCL could not create shared memory: /dev/shm is full, too small or not shared",
-        "df -h /dev/shm in the container; docker run --shm-size=8g or --ipc=host, an emptyDir of medium Memory in a pod",
+        "df -h /dev/shm in the container; docker run --shm-size=8g or --ipc=host; in a pod an emptyDir in memory",
     ),
     _text(
-        r"Call to ibv_(?:exp_)?(?:reg_mr|create_qp|create_cq|alloc_pd)\S{0,24} failed(?: with error (?P<why>[^,\n]{1,60}))?",
+        r"Call to ibv_(?:exp_)?(?:reg_mr|create_qp|create_cq|alloc_pd)\S{0,24} failed"
+        r"(?: with error (?P<why>[^,\n]{1,60}))?",
         "nccl_verbs_call",
         "the NIC's driver refused memory or a queue: {why}",
         "ulimit -l in the job must be unlimited; for GPU memory lsmod | grep nvidia_peermem; dmesg",

@@ -57,7 +57,9 @@ def _merge(log: NcclLog, items: Sequence[_Known]) -> Iterator[Finding]:
     for failure, alike in group_by_key(items, lambda item: item.failure and item.failure._replace(nic="")):
         assert failure is not None
         says = failure.says + (_name_sockets(log, alike) if failure.fault == "nccl_no_verbs" else "")
-        yield _build_finding(log, alike, failure.fault, says, failure.remedy, "seen" if failure.is_fatal else "possible")
+        yield _build_finding(
+            log, alike, failure.fault, says, failure.remedy, "seen" if failure.is_fatal else "possible"
+        )
 
 
 def _quote(log: NcclLog, items: Sequence[_Known]) -> Iterator[Finding]:

@@ -97,7 +97,9 @@ def doubt_rows(rows: Sequence[Judged], headline: int | None, hosts: int, call: C
         for row in rows
     )
     still = {_size(row) for row in found if _is_slow(row)}
-    near = len(still) == 1 or (len(still) <= _MOST_SWITCH_SIZES and max(still, default=0) <= _SWITCH_UP_TO and hosts == 1)
+    near = len(still) == 1 or (
+        len(still) <= _MOST_SWITCH_SIZES and max(still, default=0) <= _SWITCH_UP_TO and hosts == 1
+    )
     if still and near and min(best[size] for size in still) >= _SWITCH_SHARE:
         return tuple(_doubt_others_in_band(row, _WHY_SWITCH) if _is_slow(row) else row for row in found)
     return found

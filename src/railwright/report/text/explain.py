@@ -32,7 +32,9 @@ _COLUMNS_WITHOUT_NAME = 44
 _WIDEST_SHOWN = 23
 _MAX_SETTINGS = 3
 _MAX_NEXT = 2
-_MORE_SIZES = "the same test with more and larger sizes, to 1 GiB or more (nccl-tests: -b 1M -e 4G -f 2; OSU: -m 1:1073741824)"
+_MORE_SIZES = (
+    "the same test with more and larger sizes, to 1 GiB or more (nccl-tests: -b 1M -e 4G -f 2; OSU: -m 1:1073741824)"
+)
 _OPEN_BAND = "{} and up"
 _CLEARLY = 1.1
 """A fault is named as the cause only if the healthy machine is farther from the table by this factor.
@@ -118,7 +120,8 @@ def _cause(found: Explained) -> Iterator[str]:
         return
     seen = [finding for finding in found.findings if finding.certainty == "seen" and _is_setting(finding)]
     if seen:
-        yield from labelled("seen", "; ".join(f"{finding.fault}: {finding.says}" for finding in seen[:_MAX_SETTINGS]))
+        words = "; ".join(f"{finding.fault}: {finding.says}" for finding in seen[:_MAX_SETTINGS])
+        yield from labelled("seen", f"forced setting, {words}")
         yield from labelled("next", "; ".join(dict.fromkeys(finding.remedy for finding in seen[:_MAX_SETTINGS])))
     elif shown := [
         finding for finding in found.findings if any(seen.claim in ("curve", SOURCE) for seen in finding.evidence)

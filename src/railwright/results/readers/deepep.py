@@ -1,7 +1,7 @@
 """Reader of DeepEP's tests (deepseek-ai/DeepEP, tests/test_internode.py, test_intranode.py, test_low_latency.py).
 
     [tuning] SMs 24, NVL chunk 4, RDMA chunk 8: 40.10 GB/s (RDMA), 131.00 GB/s (NVL)
-    [tuning] Best dispatch (FP8): SMs 24, NVL chunk 28, RDMA chunk 8: 199 + 1234 us, 58.12 GB/s (RDMA), 189.10 GB/s (NVL)
+    [tuning] Best dispatch (FP8): SMs 24, NVL chunk 28, RDMA chunk 8: 199 + 1234 us, 58.1 GB/s (RDMA), 189.1 GB/s (NVL)
     [rank 3] Dispatch bandwidth: 43.41 GB/s, avg_t=173.07 us | Combine bandwidth: 44.88 GB/s, avg_t=324.00 us
 
 GB/s is 10^9 bytes/s of logical data: tokens times their bytes, whatever crosses a link. A token that several experts of
@@ -26,8 +26,8 @@ _LOW_LATENCY = re.compile(r"\b(Dispatch \+ combine|Dispatch|Combine) bandwidth: 
 _RANK = re.compile(r"\[rank (\d{1,6})\]")
 _WHY = "no limit is derived for logical bytes: how many of them cross each link depends on the routing of the tokens"
 _NOTE = (
-    "GB/s counts logical bytes: a token for several experts of one host crosses the network once, so 90 GB/s on a port of"
-    " 50 GB/s can be right"
+    "GB/s counts logical bytes: a token for several experts of one host crosses the network once, so 90 GB/s on a port"
+    " of 50 GB/s can be right"
 )
 
 

@@ -23,7 +23,9 @@ from railwright.results.workload import Collective, Unlimited, Workload
 
 _UNIT_WORDS = r"(?:[KMGT]i?(?:B/s(?:ec)?|Bps|bps|bit/s|bits/s(?:ec)?|b/s(?:ec)?))"
 _UNIT = re.compile(_UNIT_WORDS)
-_RATE_COLUMN = re.compile(r"bus[ _-]?(?:bw|bandwidth)|alg(?:o)?[ _-]?(?:bw|bandwidth)|bandwidth|throughput|\bbw\b", re.IGNORECASE)
+_RATE_COLUMN = re.compile(
+    r"bus[ _-]?(?:bw|bandwidth)|alg(?:o)?[ _-]?(?:bw|bandwidth)|bandwidth|throughput|\bbw\b", re.IGNORECASE
+)
 _SIZE_COLUMN = re.compile(r"\b(?:size|payload|bytes|message|msg|data|buffer|tensor|nbytes|length)", re.IGNORECASE)
 _MARKS = re.compile(
     r"(?im)^[^\n]{0,120}\b(?:size|payload|bytes|msg|message|nbytes|length)\b[^\n]{0,200}"
@@ -126,9 +128,7 @@ def _read_rows(columns: Sequence[_Column], lines: Sequence[Line]) -> Iterator[_R
         if row is not None:
             seen = True
             yield row
-        elif seen and cells and not set(line.text) <= set("|-:=+ \t"):
-            return
-        elif not seen and _parse_header(line.text):
+        elif (seen and cells and not set(line.text) <= set("|-:=+ \t")) or (not seen and _parse_header(line.text)):
             return
 
 
@@ -178,7 +178,9 @@ def _build_draft(rows: Sequence[_Row], above: str) -> Draft:
     main = next((name for name in ("algbw", "busbw") if name in names), next(iter(names)))
     is_judged = main == "algbw" and bool(operation)
     draft = Draft(tool="a script's own table", test=operation if is_judged else main, ranks=ranks)
-    draft.workload = _workload(operation) if is_judged else Unlimited(why=f"the table does not say what its {main} is of")
+    draft.workload = (
+        _workload(operation) if is_judged else Unlimited(why=f"the table does not say what its {main} is of")
+    )
     for row in rows:
         rate, unit = row.rates.get(main) or next(iter(row.rates.values()))
         draft.add(row.line, [bandwidth(rate, _bytes_per_s(unit), unit)], {"size_bytes": row.size_bytes})
@@ -207,7 +209,7 @@ def _find_ratio(rows: Sequence[_Row]) -> Ratio | None:
     bus, alg = min(pairs, key=lambda pair: pair[0].half / pair[0].value + pair[1].half / pair[1].value)
     value, error = bus.value / alg.value, bus.half / bus.value + alg.half / alg.value
     low, high = value * (1 - error), value * (1 + error)
-    if 1.0 < low and value < 2.0:  # noqa: PLR2004 - the limits of 2(n-1)/n
+    if low > 1.0 and value < 2.0:
         return Ratio(value, "all_reduce", *_rank_range(2.0, low, high))
     if high < 1.0:
         return Ratio(value, "", *_rank_range(1.0, low, high))

@@ -123,12 +123,12 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     except UsageError:
         bare = remove_common_prefix(text)
         is_known = any(next(_find_formats(part), None) is not None for part in {text, bare})
-        readers = [lambda: _read(bare, collective)] if bare != text else []
-        if not is_known and _OWN_TABLE.is_in(text):
-            readers += [lambda: _OWN_TABLE.reader.read(text), lambda: _OWN_TABLE.reader.read(bare)]
-        for read_again in readers:
-            with suppress(UsageError):  # the first error describes the text as given
-                return read_again()
+        with suppress(UsageError):  # the first error describes the text as given
+            if bare != text:
+                return _read(bare, collective)
+        for part in (text, bare) if not is_known and _OWN_TABLE.is_in(text) else ():
+            with suppress(UsageError):
+                return _OWN_TABLE.reader.read(part)
         raise
 
 

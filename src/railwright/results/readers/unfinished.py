@@ -1,4 +1,4 @@
-"""The output of a known tool that has no result: the side that prints none, or a run that ended before its first row."""
+"""The output of a known tool without a result: of the side that prints none, or of a run that ended before."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ _OSU_TITLE = re.compile(r"# ?(OSU \S.{2,80} Test\b.{0,20})")
 def _describe_osu(_text: str, lines: list[Line]) -> Iterator[Unfinished]:
     title = next((found[1] for line in lines if (found := _OSU_TITLE.match(line.text.strip()))), "")
     if title:
-        yield Unfinished("OSU", (f"the title of {title} and no row: {_ENDED}",), "run it again to its end, with all ranks")
+        yield Unfinished(
+            "OSU", (f"the title of {title} and no row: {_ENDED}",), "run it again to its end, with all ranks"
+        )
 
 
 _TOOLS: tuple[tuple[re.Pattern[str], Callable[[str, list[Line]], Iterator[Unfinished]]], ...] = (
