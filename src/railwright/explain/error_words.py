@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _WORDS = (
     "atchdog", "nccl", "ailure", "Xid", "AER:", "Timeout", "imed out", "MPI_ABORT", "on signal", "for clients",
-    "ast error",
+    "ast error", "Got completion",
 )  # fmt: skip
 
 
