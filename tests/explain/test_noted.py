@@ -41,8 +41,8 @@ def test_a_refusal_says_what_the_text_has_and_names_the_nearest_tools():
     ("line", "words"),
     [
         (
-            "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600)",
-            "rank 3: ALLREDUCE number 7 did not finish within 600 ms",
+            "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=REDUCE, Timeout(ms)=600)",
+            "rank 3: REDUCE number 7 did not finish within 600 ms",
         ),
         ("ncclSystemError: System call (e.g. socket, malloc) failed", "ncclSystemError: a system call"),
         ("Last error:\nsocketProgress: Connection closed by remote peer n2<4100>", "n2 closed its connection"),
