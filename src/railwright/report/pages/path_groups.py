@@ -77,8 +77,11 @@ def _span(rows: Sequence[Row], values: Sequence[float | None], field: str) -> st
 
 def group_paths(rows: Iterable[Row]) -> list[PathGroup]:
     """Group the rows, in the order in which the groups first appear."""
-    groups = group_by_key(rows, lambda row: (row.benchmark, row.state, row.varied, row.common, row.ranks))
-    return [PathGroup(tuple(group)) for _, group in groups]
+    return [PathGroup(tuple(group)) for _, group in group_by_key(rows, _likeness)]
+
+
+def _likeness(row: Row) -> tuple[str, ...]:
+    return row.benchmark, row.judged.quantity, row.state, row.varied, row.common, row.ranks
 
 
 class Sources:

@@ -370,7 +370,7 @@
 
   for (const svg of document.querySelectorAll("svg.chart")) new Chart(svg);
 
-  // On paper all evidence is unfolded, but for rows of paths and numbers, which would fill many sheets.
+  // On paper evidence is unfolded, but not paths, numbers and long lists, which would fill many sheets.
   const folded = "details:not([open]):not(.path):not(.unprinted)";
   window.addEventListener("beforeprint", () => {
     for (const each of document.querySelectorAll(folded)) {
