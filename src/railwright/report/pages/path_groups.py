@@ -30,9 +30,14 @@ class PathGroup(NamedTuple):
         return self.first.state
 
     @property
-    def paths(self) -> str:
-        """The names of the paths: the first of them, and the number of the others."""
-        return wording.join_first([row.path for row in self.rows], _NAMED)
+    def paths(self) -> tuple[str, ...]:
+        """The names of the first paths."""
+        return tuple(row.path for row in self.rows[:_NAMED])
+
+    @property
+    def left_out(self) -> int:
+        """The number of the paths that are not named."""
+        return max(0, len(self.rows) - _NAMED)
 
     @property
     def kinds(self) -> str:

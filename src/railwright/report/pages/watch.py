@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from railwright.diagnosis.iterations.samples import Curve
 from railwright.report.pages.offline_page import render_page
 from railwright.report.pictures.axes import Axis, linear_axis, rate_axis
-from railwright.report.pictures.chart import WIDTH, Figure, Panel, chart, label
+from railwright.report.pictures.chart import WIDTH, Figure, Panel, chart, label, plot_box
 from railwright.report.text.watch import source_lines, watched_lines
 from railwright.units import format_count, format_duration
 from railwright.watch.seen import Watched
@@ -20,6 +20,8 @@ _MAX_POINTS = 20_000
 _MAX_MARKS = 2_000
 _STYLES = {"compute": "s1", "traffic": "s3"}
 _HEIGHT = 300.0
+_LEAST_TRAFFIC = 1e6
+"""The end of the axis in bytes/s if nothing moved."""
 BOTTOM_PX = 30.0
 """The height of the words of the time axis."""
 
@@ -41,12 +43,15 @@ def render_watched_html(found: Watched, curves: Sequence[Curve]) -> str:
 def _figure(found: Watched, curves: Sequence[Curve], title: str) -> Figure:
     """Draw both curves over a common time axis."""
     begins = [begin for source in found.estimates for begin in source.begins_s][:_MAX_MARKS]
-    units = {source.unit for source in found.sources if source.stands_for == "compute"}
-    panels, labels = host_panels(curves, time_axis(curves), begins, top=0, height=_HEIGHT,
-                                 watts="W" in units)  # fmt: skip
+    panels, labels = host_panels(curves, time_axis(curves), begins, top=0, height=_HEIGHT, watts=is_in_watts(found))
     summary = "Activity above traffic, over time"
     drawn = chart(title, summary, _HEIGHT + BOTTOM_PX, panels, labels + seconds_label(_HEIGHT))
     return Figure(title=title, summary=summary, svg=drawn)
+
+
+def is_in_watts(found: Watched) -> bool:
+    """Report whether the power of the GPUs stands for computing."""
+    return any(source.unit == "W" for source in found.sources if source.stands_for == "compute")
 
 
 def time_axis(curves: Iterable[Curve]) -> Axis:
@@ -70,7 +75,8 @@ def host_panels(
         shown = [(curve, _points(curve)) for curve in curves if curve.role == role and curve.ends_s]
         highest = max((value for _, points in shown for _, value in points), default=0.0) or 1.0
         words, axis = _activity_axis(role, highest, watts=watts)
-        panel = Panel((62, top + each * place + 20, WIDTH - 72, each - 24), time, axis, decimals=2)
+        left, _, width, _ = plot_box(each)
+        panel = Panel((left, top + each * place + 20, width, each - 24), time, axis, decimals=2)
         panel.verticals([begin_s for begin_s in begins_s if time.low <= begin_s <= time.high], "begins")
         for _, points in shown:
             panel.steps(points, f"steps {_STYLES[role]}", words)
@@ -81,7 +87,7 @@ def host_panels(
 
 def _activity_axis(role: str, highest: float, *, watts: bool) -> tuple[str, Axis]:
     if role == "traffic":
-        return "traffic", rate_axis("bandwidth_bytes_per_s", [highest])
+        return "traffic", rate_axis("bandwidth_bytes_per_s", [max(highest, _LEAST_TRAFFIC)])
     if watts:
         return "power of the GPUs", linear_axis(highest, "plain W", lambda value: f"{value:g} W")
     return "cores in user mode", linear_axis(highest, "plain ", lambda value: f"{value:g}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from railwright.diagnosis.iterations.samples import Curve
 from railwright.report.pages.offline_page import render_page
-from railwright.report.pages.watch import BOTTOM_PX, host_panels, seconds_label, time_axis
+from railwright.report.pages.watch import BOTTOM_PX, host_panels, is_in_watts, seconds_label, time_axis
 from railwright.report.pictures.chart import Figure, Panel, chart, label
 from railwright.report.text.watch import source_lines
 from railwright.report.text.watch_hosts import watched_hosts_lines
@@ -47,7 +47,9 @@ def _figure(shown: Sequence[SeenHost], curves: Mapping[str, Sequence[Curve]], ti
         estimates = host.watched.estimates if host.watched is not None else ()
         begins = estimates[0].begins_s[:_MAX_MARKS] if estimates else ()
         begins_s = [begin_s + (host.begins_s or 0.0) for begin_s in begins]
-        of_host, words = host_panels(curves[host.host], time, begins_s, top=top + 16, height=_HOST_PX - 20, watts=False)
+        watts = host.watched is not None and is_in_watts(host.watched)
+        box = {"top": top + 16, "height": _HOST_PX - 20}
+        of_host, words = host_panels(curves[host.host], time, begins_s, **box, watts=watts)
         panels += of_host
         labels += [label(2, top + 14, escape(host.host), "host"), words]
     height = _HOST_PX * len(shown)

@@ -216,7 +216,7 @@ def _cut(words: str) -> str:
 
 def plot_box(height: float) -> tuple[float, float, float, float]:
     """Return the area of the only panel of a chart: the margins have room for the ticks' words."""
-    return 62, 8, WIDTH - 72, height - 42
+    return 68, 8, WIDTH - 78, height - 42
 
 
 def chart(title: str, summary: str, height: float, panels: Sequence[Panel], labels: str = "") -> str:
