@@ -137,6 +137,8 @@ class Message(Workload, frozen=True):
     batch: int = 1
     """The number of messages in a request."""
     block_bytes: int = 0
+    rails: int = 0
+    """The devices over which the tool's library stripes a message by default; 0 if the kind of message decides."""
     layers: int = 0
     until: str = ""
     """`first layer` if a latency ends when the first layer has arrived."""
