@@ -108,7 +108,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         wrong_machine=wrong_machine,
         verdict=verdict,
         hypotheses=fitted,
-        cause_doubt=doubt_cause(file, rows, fitted, placed.cluster) if placed is not None else "",
+        cause_doubt=doubt_cause(file, rows, fitted, placed) if placed is not None else "",
         findings=findings,
         contradictions=(
             *(contradictions(file, machine, placed.cluster, around) if machine and placed else ()),
