@@ -25,7 +25,7 @@ from railwright.topology.sources.cluster_file import load_cluster
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/limits.md", "docs/collectives.md", "docs/cluster-file.md", "docs/locate.md",
-         "docs/explain.md", "docs/known-figures.md", "docs/tour.md", "docs/lab.md", "docs/lab-faults.md",
+         "docs/explain.md", "docs/known-figures.md", "docs/tour.md", "docs/lab.md",
          "docs/net-check.md")  # fmt: skip
 LINKING = sorted(
     path.relative_to(ROOT).as_posix()
