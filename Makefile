@@ -8,7 +8,7 @@ GO ?= go
 BIN := .venv/bin
 PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps --only-binary :all:
 NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
-DEBIAN_PACKAGES := fio chromium chromium-driver etcd-server \
+DEBIAN_PACKAGES := g++ fio chromium chromium-driver etcd-server \
 	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server \
 	slurmctld slurmd slurm-client munge libpmix-dev \
 	protobuf-compiler busybox-static cpio debootstrap e2fsprogs kmod xz-utils zstd
@@ -111,7 +111,16 @@ check-node: debian-packages .cache/golangci-lint
 	cd node/lint && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: check
-check: check-python check-node ## Lint, format, types, layers, schemas: of Python and of Go
+check: check-python check-node check-prose ## Lint, format, types, layers, schemas: of Python and of Go; prose
+
+.PHONY: check-prose
+check-prose: .cache/vale ## Lint the pages by the rules in scripts/prose
+	.cache/vale --config scripts/prose/vale.ini --output line *.md docs node testdata
+
+# Parsers in C of the languages whose comments Vale can lint take half of the build: unused here, so not optimised.
+.cache/vale: scripts/prose/go.mod scripts/prose/go.sum | debian-packages
+	@command -v $(GO) >/dev/null || { echo "Go is needed for the linter of prose: the version is in scripts/prose/go.mod"; exit 1; }
+	cd scripts/prose && CGO_CFLAGS='-O0 -w' CGO_CXXFLAGS='-O0 -w' $(GO) build -trimpath -ldflags '-s -w' -o ../../$@ github.com/vale-cli/vale/v3/cmd/vale
 
 .PHONY: check-python
 check-python: .venv/dev-ready
