@@ -18,13 +18,14 @@ import pytest
 from click.testing import CliRunner
 from tests.schemas import fits
 
+from railwright.benchmarks.registry import EVERY
 from railwright.errors import RailwrightError
 from railwright.main import cli
 from railwright.topology.sources.cluster_file import load_cluster
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/limits.md", "docs/collectives.md", "docs/cluster-file.md", "docs/locate.md",
-         "docs/explain.md", "docs/known-figures.md", "docs/tour.md", "docs/lab.md", "docs/lab-faults.md",
+         "docs/explain.md", "docs/known-figures.md", "docs/tour.md", "docs/lab.md",
          "docs/net-check.md")  # fmt: skip
 LINKING = sorted(
     path.relative_to(ROOT).as_posix()
@@ -124,6 +125,13 @@ def test_the_output_in_the_docs_is_what_is_printed(command):
         found = printed.find(words, place)
         assert found >= 0, f"{command.page}:{number} is not printed by: {command.text}\n{words}"
         place = found + len(words)
+
+
+def test_every_benchmark_has_its_section():
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/benchmarks").glob("*.md"))
+    opened = re.findall(r"^##? (.+\n\n.+)$", pages, re.MULTILINE)
+    named = {word for section in opened for word in re.findall(r"\w+", section)}
+    assert [one.name for one in EVERY if one.name not in named] == []
 
 
 @pytest.mark.parametrize("file", CLUSTERS, ids=lambda file: file.name)
