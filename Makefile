@@ -131,12 +131,16 @@ check-python: .venv/dev-ready
 	$(BIN)/python scripts/write-schemas --check
 	$(BIN)/python scripts/check-house
 
+.PHONY: docs
+docs: .venv-docs/ready ## Build the site with its search into out/site: open out/site/index.html
+	.venv-docs/bin/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --nitpicky -j auto -c docs -d .cache/site . out/site
+
 .PHONY: go-modules
 go-modules: # Workers of the tests have no network: what they build must be here before
 	$(GO) -C node mod download
 
 .PHONY: test-deps
-test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
+test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready .venv-docs/ready debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
 	@scripts/unpack-frr10 || echo "FRR 10 cannot be had here: the tests that need it are waived"
 
 # Tests that use them are in namespaces without a network by then. What was built once is there at once.
@@ -168,6 +172,11 @@ debian-packages:
 	$(PYTHON) -m venv .venv-moto
 	@# Most of its 204 MB are never loaded: to compile them takes half of the time.
 	.venv-moto/bin/python $(PIP) --no-compile -r requirements/moto.txt
+	@touch $@
+
+.venv-docs/ready: requirements/docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python $(PIP) -r requirements/docs.txt
 	@touch $@
 
 .venv-mutants/ready: requirements/mutants.txt
@@ -207,4 +216,4 @@ lock: .venv/dev-ready ## Write the locked requirements anew (needs `uv`)
 
 .PHONY: clean
 clean: ## Remove what was built and measured
-	rm -rf .venv .venv-mpich .venv-moto .venv-mutants out dist .cache
+	rm -rf .venv .venv-mpich .venv-moto .venv-docs .venv-mutants out dist .cache
