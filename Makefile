@@ -131,9 +131,11 @@ check-python: .venv/dev-ready
 	$(BIN)/python scripts/write-schemas --check
 	$(BIN)/python scripts/check-house
 
+SITE := out/site
+PAGES := .
 .PHONY: docs
 docs: .venv-docs/ready ## Build the site with its search into out/site: open out/site/index.html
-	.venv-docs/bin/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --nitpicky -j auto -c docs -d .cache/site . out/site
+	.venv-docs/bin/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going -j auto -c docs $(PAGES) $(SITE)
 
 .PHONY: go-modules
 go-modules: # Workers of the tests have no network: what they build must be here before

@@ -26,22 +26,20 @@ highlight_language = "text"
 myst_heading_anchors = 4
 
 html_theme = "furo"
-html_copy_source = False
 html_search_scorer = str(Path(__file__).with_name("search.js"))
+html_copy_source = False
 html_show_copyright = False
 html_use_index = False
 html_show_search_summary = False  # would be fetched, which pages opened as files cannot do
 
-ROOT = Path(__file__).parents[1]
 MAP = "docs/README"
 LINK = re.compile(r"\]\(([^)#\s]+\.md)(?:#[^)\s]*)?\)")
 
 
-def list_links(docname: str, text: str) -> list[str]:
-    """Return the pages that a text of a page links to, in order, each once."""
-    folder = (ROOT / docname).parent
+def list_links(folder: Path, text: str, root: Path) -> list[str]:
+    """Return the pages that a text links to, in order, each once."""
     files = [(folder / target).resolve() for target in LINK.findall(text) if "://" not in target]
-    return list(dict.fromkeys(file.relative_to(ROOT).with_suffix("").as_posix() for file in files))
+    return list(dict.fromkeys(file.relative_to(root).with_suffix("").as_posix() for file in files))
 
 
 def write_toctree(pages: list[str], caption: str = "") -> str:
@@ -49,8 +47,8 @@ def write_toctree(pages: list[str], caption: str = "") -> str:
     return "\n".join(["", "```{toctree}", *lines, "```", ""]) if pages else ""
 
 
-def plan_toctrees() -> dict[str, str]:
-    """Return the tables of contents to append to each README: the map's to the root, the others' to themselves."""
+def plan_toctrees(root: Path) -> dict[str, str]:
+    """Return the tables of contents to append to each README: the map's to the root's, the others' to themselves."""
     taken = {root_doc, MAP}
     found = {root_doc: write_toctree([MAP])}
 
@@ -59,34 +57,37 @@ def plan_toctrees() -> dict[str, str]:
         taken.update(new)
         return new
 
-    for section in re.split(r"^## ", (ROOT / f"{MAP}.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
-        found[root_doc] += write_toctree(take(list_links(MAP, section)), section.partition("\n")[0])
-    for file in sorted(ROOT.glob("[a-z]*/**/README.md"), key=lambda file: len(file.parts)):
-        docname = file.relative_to(ROOT).with_suffix("").as_posix()
-        below = [page for page in list_links(docname, file.read_text(encoding="utf-8")) if page.startswith(docname[:-6])]
-        found[docname] = write_toctree(take(below))
+    page = root / f"{MAP}.md"
+    for section in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        links = list_links(page.parent, section, root)
+        found[root_doc] += write_toctree(take(links), section.partition("\n")[0])
+    for file in sorted(root.glob("[a-z]*/**/README.md"), key=lambda file: len(file.parts)):
+        folder = file.parent.relative_to(root).as_posix()
+        below = list_links(file.parent, file.read_text(encoding="utf-8"), root)
+        found[f"{folder}/README"] = write_toctree(take([page for page in below if page.startswith(f"{folder}/")]))
     return found
-
-
-def add_toctree(app: Sphinx, docname: str, source: list[str]) -> None:
-    source[0] += app.config.toctrees.get(docname, "")
 
 
 def name_folders(app: Sphinx, doctree: nodes.document) -> None:
     """Show links to folders of the repository as text, because the site has no such page."""
-    folder = (ROOT / app.env.docname).parent
+    folder = Path(app.srcdir, app.env.docname).parent
     for link in list(doctree.findall(addnodes.pending_xref)):
         if (folder / link["reftarget"]).is_dir():
             link.replace_self(link.children)
 
 
 def copy_front_page(app: Sphinx, error: Exception | None) -> None:
-    if error is None and app.builder.name == "html":
+    """Give the README the name that browsers and servers open first."""
+    if error is None:
         shutil.copy(Path(app.outdir, f"{root_doc}.html"), Path(app.outdir, "index.html"))
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
-    app.add_config_value("toctrees", plan_toctrees(), "env", dict)
+    toctrees = plan_toctrees(Path(app.srcdir))
+
+    def add_toctree(app: Sphinx, docname: str, source: list[str]) -> None:
+        source[0] += toctrees.get(docname, "")
+
     app.connect("source-read", add_toctree)
     app.connect("doctree-read", name_folders)
     app.connect("build-finished", copy_front_page)
