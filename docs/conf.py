@@ -43,6 +43,7 @@ def list_links(folder: Path, text: str, root: Path) -> list[str]:
 
 
 def write_toctree(pages: list[str], caption: str = "") -> str:
+    """Return a directive that adds pages to the sidebar; none without pages."""
     lines = [":hidden:", *([f":caption: {caption}"] if caption else []), "", *(f"/{page}" for page in pages)]
     return "\n".join(["", "```{toctree}", *lines, "```", ""]) if pages else ""
 
@@ -83,9 +84,10 @@ def copy_front_page(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
+    """Plan the sidebar, and connect what this module does to a build."""
     toctrees = plan_toctrees(Path(app.srcdir))
 
-    def add_toctree(app: Sphinx, docname: str, source: list[str]) -> None:
+    def add_toctree(_: Sphinx, docname: str, source: list[str]) -> None:
         source[0] += toctrees.get(docname, "")
 
     app.connect("source-read", add_toctree)

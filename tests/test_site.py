@@ -1,4 +1,4 @@
-"""The site of `make docs`: it builds without a warning, loads nothing from a network, and its search works from files."""
+"""The site of `make docs`: no warning, nothing loaded from a network, and a search that works from files."""
 
 from __future__ import annotations
 
