@@ -1,0 +1,19 @@
+// Ranks the results of the site's search: Sphinx scores every page with the word in its text alike.
+const words = (new URLSearchParams(window.location.search).get("q") || "").toLowerCase().split(/\s+/);
+const BACKGROUND = /^(CHANGELOG|ARCHITECTURE|CONTRIBUTING|STYLE|testdata|docs\/(README|measured|dependencies))/;
+
+var Scorer = {
+  score: ([page, , , , score]) => {
+    const named = words.some((word) => word && page.toLowerCase().split("/").slice(1).join("/").includes(word));
+    return score + (named ? 20 : 0) - (BACKGROUND.test(page) ? 4 : 0);
+  },
+  // The defaults, which Sphinx leaves out where a scorer is given.
+  objNameMatch: 11,
+  objPartialMatch: 6,
+  objPrio: { 0: 15, 1: 5, 2: -5 },
+  objPrioDefault: 0,
+  title: 15,
+  partialTitle: 7,
+  term: 5,
+  partialTerm: 2,
+};
