@@ -129,6 +129,7 @@ check-python: .venv/dev-ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/write-schemas --check
+	$(BIN)/python scripts/write-readme --check
 	$(BIN)/python scripts/check-house
 
 SITE := out/site
@@ -203,6 +204,11 @@ format: .venv/dev-ready ## Format and sort imports
 schemas: .venv/dev-ready ## Write schema/*.json from the models, and railwrightd's from its own types
 	$(BIN)/python scripts/write-schemas
 	cd node && $(GO) test -count 1 -run Schemas ./cmd/railwrightd -write
+
+.PHONY: readme
+readme: .venv/dev-ready ## Explain all public outputs again, and write README.md's samples and record
+	$(BIN)/python scripts/measured/limits/hold-against-threads --write
+	$(BIN)/python scripts/write-readme
 
 .PHONY: measure-overhead
 measure-overhead: test-deps ## Our timed loops against plain C and fio, in interleaved pairs; writes out/measured/overhead
