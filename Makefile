@@ -143,7 +143,7 @@ go-modules: # Workers of the tests have no network: what they build must be here
 	$(GO) -C node mod download
 
 .PHONY: test-deps
-test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready .venv-docs/ready debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
+test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready .venv-docs/ready .cache/vale debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
 	@scripts/unpack-frr10 || echo "FRR 10 cannot be had here: the tests that need it are waived"
 
 # Tests that use them are in namespaces without a network by then. What was built once is there at once.
