@@ -129,6 +129,7 @@ check-python: .venv/dev-ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/write-schemas --check
+	$(BIN)/python scripts/write-readme --check
 	$(BIN)/python scripts/check-house
 
 SITE := out/site
@@ -142,7 +143,7 @@ go-modules: # Workers of the tests have no network: what they build must be here
 	$(GO) -C node mod download
 
 .PHONY: test-deps
-test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready .venv-docs/ready debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
+test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready .venv-docs/ready .cache/vale debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
 	@scripts/unpack-frr10 || echo "FRR 10 cannot be had here: the tests that need it are waived"
 
 # Tests that use them are in namespaces without a network by then. What was built once is there at once.
@@ -203,6 +204,11 @@ format: .venv/dev-ready ## Format and sort imports
 schemas: .venv/dev-ready ## Write schema/*.json from the models, and railwrightd's from its own types
 	$(BIN)/python scripts/write-schemas
 	cd node && $(GO) test -count 1 -run Schemas ./cmd/railwrightd -write
+
+.PHONY: readme
+readme: .venv/dev-ready ## Explain all public outputs again, and write README.md's samples and record
+	$(BIN)/python scripts/measured/limits/hold-against-threads --write
+	$(BIN)/python scripts/write-readme
 
 .PHONY: measure-overhead
 measure-overhead: test-deps ## Our timed loops against plain C and fio, in interleaved pairs; writes out/measured/overhead

@@ -6,6 +6,8 @@ pages below any other README.md are those that it links to in its own folder. A 
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import shutil
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.util.typing import ExtensionMetadata
 
 project = "Railwright"
@@ -26,13 +29,15 @@ highlight_language = "text"
 myst_heading_anchors = 4
 
 html_theme = "furo"
-html_search_scorer = str(Path(__file__).with_name("search.js"))
 html_copy_source = False
 html_show_copyright = False
 html_use_index = False
 html_show_search_summary = False  # would be fetched, which pages opened as files cannot do
 
 MAP = "docs/README"
+SCORER = Path(__file__).with_name("search.js")
+PURPOSE = re.compile(r"^For: (.+?)\.?$", re.MULTILINE)
+MARKUP = re.compile(r"[`*]|\[([^]]*)\]\([^)]*\)")
 LINK = re.compile(r"\]\(([^)#\s]+\.md)(?:#[^)\s]*)?\)")
 
 
@@ -77,6 +82,20 @@ def name_folders(app: Sphinx, doctree: nodes.document) -> None:
             link.replace_self(link.children)
 
 
+def write_scorer(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Give the search the readers of each page, to show them with its results."""
+    purposes = {}
+    for page in sorted(env.found_docs):
+        if found := PURPOSE.search(Path(app.srcdir, f"{page}.md").read_text(encoding="utf-8")):
+            purposes[page] = html.escape(MARKUP.sub(r"\1", found[1]))
+    scorer = Path(app.doctreedir, SCORER.name)
+    scorer.write_text(
+        f"const PURPOSES = {json.dumps(purposes)};\n{SCORER.read_text(encoding='utf-8')}", encoding="utf-8"
+    )
+    app.config.html_search_scorer = str(scorer)
+    return []
+
+
 def copy_front_page(app: Sphinx, error: Exception | None) -> None:
     """Give the README the name that browsers and servers open first."""
     if error is None:
@@ -92,5 +111,6 @@ def setup(app: Sphinx) -> ExtensionMetadata:
 
     app.connect("source-read", add_toctree)
     app.connect("doctree-read", name_folders)
+    app.connect("env-updated", write_scorer)
     app.connect("build-finished", copy_front_page)
     return {"parallel_read_safe": True}

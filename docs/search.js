@@ -1,9 +1,12 @@
-// Ranks the results of the site's search: Sphinx scores every page with the word in its text alike.
+// Ranks the results of the site's search, because Sphinx scores every page with the word in its text alike, and adds
+// for whom each page is: PURPOSES, from conf.py.
 const words = (new URLSearchParams(window.location.search).get("q") || "").toLowerCase().split(/\s+/);
 const BACKGROUND = /^(CHANGELOG|ARCHITECTURE|CONTRIBUTING|STYLE|testdata|docs\/(README|measured|dependencies))/;
 
 var Scorer = {
-  score: ([page, , , , score]) => {
+  score: (result) => {
+    const [page, , , description, score] = result;
+    result[3] = description || (PURPOSES[page] && `for ${PURPOSES[page]}`);
     const named = words.some((word) => word && page.toLowerCase().split("/").slice(1).join("/").includes(word));
     return score + (named ? 20 : 0) - (BACKGROUND.test(page) ? 4 : 0);
   },

@@ -85,6 +85,7 @@ def test_the_search_finds_pages_from_files(site, pages, tmp_path):
         listed = "return [...document.querySelectorAll('#search-results li a')].map((each) => each.href)"
         first = wait_until(lambda: browser.execute_script(listed), "a result of the search")[0]
         assert first.startswith((site / "docs/locate.html").as_uri())
+        assert "(for engineers " in browser.find_element("css selector", "#search-results li").text
         # Chromium lists what it loads from a network, and no files.
         assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
         assert read_console(browser) == []
