@@ -5,6 +5,7 @@ const BACKGROUND = /^(CHANGELOG|ARCHITECTURE|CONTRIBUTING|STYLE|testdata|docs\/(
 
 function rank(page) {
   if (BACKGROUND.test(page)) return -4;
+  if (page === "README") return 4;
   const name = page.toLowerCase().split("/").pop();
   if (words.includes(name)) return 30;
   return (words.some((word) => word && name.includes(word)) ? 20 : 0) + (page.startsWith("docs/jobs/") ? 3 : 0);
