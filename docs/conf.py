@@ -6,7 +6,6 @@ pages below any other README.md are those that it links to in its own folder. A 
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import shutil
@@ -87,7 +86,7 @@ def write_scorer(app: Sphinx, env: BuildEnvironment) -> list[str]:
     purposes = {}
     for page in sorted(env.found_docs):
         if found := PURPOSE.search(Path(app.srcdir, f"{page}.md").read_text(encoding="utf-8")):
-            purposes[page] = html.escape(MARKUP.sub(r"\1", found[1]))
+            purposes[page] = MARKUP.sub(r"\1", found[1])
     scorer = Path(app.doctreedir, SCORER.name)
     scorer.write_text(
         f"const PURPOSES = {json.dumps(purposes)};\n{SCORER.read_text(encoding='utf-8')}", encoding="utf-8"

@@ -3,12 +3,19 @@
 const words = (new URLSearchParams(window.location.search).get("q") || "").toLowerCase().split(/\s+/);
 const BACKGROUND = /^(CHANGELOG|ARCHITECTURE|CONTRIBUTING|STYLE|testdata|docs\/(README|measured|dependencies))/;
 
+function rank(page) {
+  if (BACKGROUND.test(page)) return -4;
+  if (page === "README") return 4;
+  const name = page.toLowerCase().split("/").pop();
+  if (words.includes(name)) return 30;
+  return (words.some((word) => word && name.includes(word)) ? 20 : 0) + (page.startsWith("docs/jobs/") ? 3 : 0);
+}
+
 var Scorer = {
   score: (result) => {
     const [page, , , description, score] = result;
     result[3] = description || (PURPOSES[page] && `for ${PURPOSES[page]}`);
-    const named = words.some((word) => word && page.toLowerCase().split("/").slice(1).join("/").includes(word));
-    return score + (named ? 20 : 0) - (BACKGROUND.test(page) ? 4 : 0);
+    return score + rank(page);
   },
   // The defaults, which Sphinx leaves out where a scorer is given.
   objNameMatch: 11,
