@@ -301,7 +301,10 @@ def _draw_lane(panel: Panel, points: Sequence[Judged], middle: float, row: int) 
 def _figure(head: _Head, curves: Sequence[Series], svg: str, *, legend: tuple[Entry, ...],
             is_swept: bool) -> Figure:  # fmt: skip
     points = [point for curve in curves for point in curve.points]
+    rows = [_row(curve.name, point) for curve in curves for point in curve.points]
     worst = "fastest" if head.quantity == "latency_s" else "slowest"
+    columns = ("median", worst, "p99", "launches", "spread", "limit", "of limit")
+    filled = [place for place in range(len(columns)) if any(row.cells[place] != wording.ABSENT for row in rows)]
     return Figure(
         title=head.title,
         note=head.note,
@@ -309,8 +312,8 @@ def _figure(head: _Head, curves: Sequence[Series], svg: str, *, legend: tuple[En
         svg=svg,
         legend=legend,
         caption=_caption(head.quantity, points, is_swept),
-        columns=("median", worst, "p99", "launches", "spread", "limit", "of limit"),
-        rows=tuple(_row(curve.name, point) for curve in curves for point in curve.points),
+        columns=tuple(columns[place] for place in filled),
+        rows=tuple(msgspec.structs.replace(row, cells=tuple(row.cells[place] for place in filled)) for row in rows),
     )
 
 
