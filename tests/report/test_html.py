@@ -122,7 +122,7 @@ def test_a_figure_shows_the_median_each_launch_the_band_and_the_limit() -> None:
     drawn = {figure.title: figure for figure in figures(sample.diagnosis().points)}
     copies = drawn["memory_copy, bandwidth"]
     assert [entry.words for entry in copies.legend] == [
-        "threads 1", "threads 2", "limit (derived)", "end of the expected band", "samples"]  # fmt: skip
+        "threads 1", "threads 2", "limit (derived)", "end of the expected band", "a launch", "samples"]  # fmt: skip
     assert [len(line) for line in paths_of(copies, "median")] == [10, 10]
     (limit,) = paths_of(copies, "limit")
     assert len({y for _, y in limit}) == 1, "a limit that all curves share is drawn once"
