@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -62,8 +63,14 @@ def _environment() -> Environment:
     )
     environment.filters["visible"] = wording.escape
     environment.filters["drawn"] = mark_safe
+    environment.filters["kept"] = _keep_units
     environment.globals.update(words=wording, states=wording.STATES, markers=markers, version=railwright.__version__)
     return environment
+
+
+def _keep_units(words: str) -> str:
+    """Keep each number and its unit on a line."""
+    return re.sub(r"(?<=\d) (?=[A-Za-z%])", "\u00a0", words)
 
 
 def template_text(name: str) -> str:
