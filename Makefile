@@ -127,7 +127,7 @@ go-modules: # Workers of the tests have no network: what they build must be here
 	$(GO) -C node mod download
 
 .PHONY: test-deps
-test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
+test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready .venv-host/ready .venv-wheels/ready debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
 	@scripts/unpack-frr10 || echo "FRR 10 cannot be had here: the tests that need it are waived"
 
 # Tests that use them are in namespaces without a network by then. What was built once is there at once.
@@ -160,6 +160,22 @@ debian-packages:
 	@# Most of its 204 MB are never loaded: to compile them takes half of the time.
 	.venv-moto/bin/python $(PIP) --no-compile -r requirements/moto.txt
 	@touch $@
+
+.venv-wheels/ready: requirements/wheels.txt
+	$(PYTHON) -m venv .venv-wheels
+	@# Nearly all of it is Zig, which needs no compiled Python.
+	.venv-wheels/bin/python $(PIP) --no-compile -r requirements/wheels.txt
+	@touch $@
+
+# A host that has only what the wheel requires.
+.venv-host/ready: requirements/base.txt
+	$(PYTHON) -m venv .venv-host
+	.venv-host/bin/python $(PIP) -r requirements/base.txt
+	@touch $@
+
+.PHONY: wheels
+wheels: .venv-wheels/ready ## Build dist/: a wheel for x86-64, one for aarch64, and the source archive
+	scripts/build-wheels
 
 .venv-mutants/ready: requirements/mutants.txt
 	$(PYTHON) -m venv .venv-mutants
@@ -198,4 +214,4 @@ lock: .venv/dev-ready ## Write the locked requirements anew (needs `uv`)
 
 .PHONY: clean
 clean: ## Remove what was built and measured
-	rm -rf .venv .venv-mpich .venv-moto .venv-mutants out dist .cache
+	rm -rf .venv .venv-host .venv-mpich .venv-moto .venv-mutants .venv-wheels out dist .cache
