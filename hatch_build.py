@@ -1,7 +1,7 @@
 """Builds the timed loops into one shared library with a C compiler: no vendor header or library, no Python API.
 
-The library is for this machine, by `cc` or `$CC`. With RAILWRIGHT_WHEEL_FOR=x86_64 or aarch64, Zig's C compiler builds it for any
-Linux of that architecture with glibc 2.28 or later (`make wheels`).
+`cc` or `$CC` builds the library for this machine. With RAILWRIGHT_WHEEL_FOR=x86_64 or aarch64, Zig's C compiler builds
+it for any Linux of that architecture with glibc 2.28 or later (`make wheels`).
 """
 
 from __future__ import annotations

@@ -123,8 +123,8 @@ def test_a_host_without_compiler_measures_and_judges(installed, tmp_path):
 
 
 def test_a_host_without_compiler_watches_a_job(installed, tmp_path):
-    assert "CPU" in run(installed, tmp_path, "watch", "--", "sh", "-c", "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done",
-                        status=(0, 3))  # fmt: skip
+    loop = "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done"
+    assert "CPU" in run(installed, tmp_path, "watch", "--", "sh", "-c", loop, status=(0, 3))
 
 
 def test_a_host_without_compiler_searches_a_lab(installed, tmp_path):
