@@ -24,6 +24,8 @@ from railwright.topology.cluster import Cluster
 
 US = 1e-6
 WITH_PROTOCOLS = ("ring", "tree", "nvls", "nvlstree")
+_PIPELINED = ("broadcast", "reduce")
+"""The collectives whose data passes a ring once, chunk by chunk, so that the last rank waits for the first chunk."""
 _PEER_US = Constant(14.0, "us for one message between a pair over the network", NCCL_TUNING)
 _START_US = Constant(8.4, "us, start of a kernel with Simple", NCCL_TUNING)
 _MAX_PEERS_IN_FLIGHT = Constant(8, "pairs in flight per rank", NCCL_LATENCY)
@@ -130,14 +132,32 @@ def _time_s(
         filling = _filling_s(cluster, collective, size_bytes, large)
         return end.times * _direct_latency_s(cluster, collective) + filling + size_bytes / large
     share = 1.0 if cluster.hosts > 1 or algorithm == "nvls" else _MODEL_SHARE.value  # measured for rings only
-    times = []
+    times: list[tuple[float, str]] = []
     for name in tuning.protocols(cluster, algorithm):
         if protocol not in ("", name):
             continue
         steps_us = tuning.latency_us(cluster, collective, algorithm, name, size_bytes, end.plugin_us)
         rate = tuning.algbw(cluster, collective, algorithm, name, size_bytes, large, end.passed)
-        times.append(end.times * (_LAUNCH_US.value + share * steps_us) * US + size_bytes / rate)
-    return min(times)
+        times.append((end.times * (_LAUNCH_US.value + share * steps_us) * US + size_bytes / rate, name))
+    # NCCL's choice ignores the filling.
+    time, chosen = min(times)
+    is_filled = chosen == "Simple" and algorithm == "ring" and collective in _PIPELINED
+    return time + (_pipeline_filling_s(cluster, size_bytes, large, end) if is_filled else 0.0)
+
+
+def _pipeline_filling_s(cluster: Cluster, size_bytes: float, algbw_bytes_per_s: float, end: _BandEnd) -> float:
+    """Return the time until the last rank of a ring has the first chunk: each hop passes a whole chunk of every channel
+    with Simple; LL and LL128 pass on each line.
+
+    The fast end counts only the hops between domains, because NVLink may be far faster. Inside one domain DGX-2 shows
+    no such time.
+    """
+    count = domains(cluster)
+    if count == 1:
+        return 0.0
+    hops = count - 1 if end.passed > 0 else cluster.ranks - 1
+    in_flight = min(tuning.channels(cluster) * _CHUNK_BYTES.value, size_bytes)
+    return hops * in_flight / algbw_bytes_per_s
 
 
 def _direct_latency_s(cluster: Cluster, collective: str) -> float:

@@ -95,6 +95,8 @@ class C2cLink(Record, frozen=True, kw_only=True, tag="c2c"):
     """NVLink-C2C between a Grace CPU and its GPU."""
 
     generation: int = 1
+    bytes_per_s: float | None = None
+    """The GPU's own rate in each direction, where it is known. Two GPUs of a module have half of it each."""
 
 
 class SmpLink(Record, frozen=True, kw_only=True, tag="smp"):

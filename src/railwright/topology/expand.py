@@ -119,7 +119,7 @@ class _Machine:
         for index in range(count):
             if gpu.attachment == "c2c":
                 node = index * self._layout.nodes // count
-                under = self._cpus[node], C2cLink()
+                under = self._cpus[node], C2cLink(bytes_per_s=gpu.c2c_bytes_per_s)
             else:
                 full = self._layout.gpus_per_switch
                 upper, node = self._switches[index // full] if self._switches else self._place(index, count)

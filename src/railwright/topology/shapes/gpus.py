@@ -109,8 +109,10 @@ GB200 = GpuPart(
     memory=GpuMemory(186 * GIB, bytes_per_s=8000e9),
     fp64_tensor_flop_per_s=40e12,
     attachment="c2c",
+    c2c_bytes_per_s=225e9,  # the CPU's 900 GB/s both ways serve two GPUs
     source="NVIDIA GB200 NVL72 datasheet (72 GPUs: 13.4 TB HBM3e, 576 TB/s, FP64 Tensor Core 2,880 TFLOPS); MLPerf"
     " Inference v6.1, Crusoe, systems/GB200-NVL72_GB200-186GB_aarch64x16_Dynamo.json (186 GB, host over NVLink-C2C);"
+    " NVIDIA GB200 Grace Blackwell Superchip (two GPUs and a CPU joined by NVLink-C2C of 900 GB/s);"
     f" {_CAPABILITY}",
 )
 MI300X = GpuPart(

@@ -68,6 +68,8 @@ class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
     fp64_tensor_flop_per_s: float | None = None
     """Dense FP64 on tensor or matrix cores; None without them."""
     attachment: Literal["pcie", "c2c"] = "pcie"
+    c2c_bytes_per_s: float | None = None
+    """The rate of the GPU's own NVLink-C2C in each direction, if it is not all of the CPU's."""
     pcie: Pcie = Pcie()
     integrated: bool = False
     """Whether CPU and GPU share a package and a memory, without a PCIe link between them."""
