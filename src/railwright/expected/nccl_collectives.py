@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -95,7 +96,7 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
         missing = tuple(f"{gpu}: NVLink" for gpu in nvlink.find_unknown_gpus(cluster.host))
         return NoLimit(quantity=workload.quantity, why=error.message, missing=missing), None
     scale = float(busbw_factor(workload.operation, cluster.ranks)) if workload.rate == "busbw" else 1.0
-    limit = build_limit(found, rate.limit * scale)
+    limit = _mark_assumed(build_limit(found, rate.limit * scale), cluster)
     is_forced = workload.protocol.lower() not in ("free", "simple")
     if workload.quantity == "latency_s" and time is not None:
         floor = replace(limit, quantity="latency_s", value=time.limit)
@@ -109,6 +110,14 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
         _, of_ring, _ = choose_at_size(cluster, workload.operation, ring, size)
         band = extend_doubt(band, scale * (of_ring.expected_low or band.low), _WHY_RING)
     return limit, _add_doubts(band, cluster)
+
+
+def _mark_assumed(limit: Limit, cluster: Cluster) -> Limit:
+    """Return the limit with the option that gives the rate of its bottleneck, if a shape assumes that."""
+    name = re.sub("@[0-9]+", "", limit.bottleneck).partition(":")[0]
+    protocols = (link.protocol for link in cluster.host.links if link.id == name)
+    assumed = next((protocol.assumed for protocol in protocols if isinstance(protocol, PcieLink)), "")
+    return replace(limit, assumed=assumed) if assumed else limit
 
 
 def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:

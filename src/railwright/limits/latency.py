@@ -12,6 +12,7 @@ from typing import NamedTuple
 from railwright.limits import rccl, tuning
 from railwright.limits.limit import Constant
 from railwright.limits.sources import (
+    A100_SMALL,
     HOST_SMALL_MEASURED,
     NCCL_BUFFSIZE,
     NCCL_LATENCY,
@@ -32,6 +33,7 @@ _MAX_PEERS_IN_FLIGHT = Constant(8, "pairs in flight per rank", NCCL_LATENCY)
 _CHUNK_BYTES = Constant(4 * 1024 * 1024 / 8, "bytes of a step: NCCL_BUFFSIZE / 8 steps", NCCL_BUFFSIZE)
 _LAUNCH_US = Constant(12.0, "us from one operation's start to the next, besides its latency", HOST_SMALL_MEASURED)
 _MODEL_SHARE = Constant(0.35, "of NCCL's latency, in one host", HOST_SMALL_MEASURED)
+_OLDER_SHARE = Constant(0.7, "of NCCL's latency, in one host of Ampere or older", A100_SMALL)
 _RAMP = Constant(0.036, "of the bandwidth, the maximum loss per halving below 8 GiB", RAMP_MEASURED)
 _RAMP_PCIE = Constant(0.01, "of the bandwidth, the maximum loss per halving, PCIe alone", PCIE_RAMP_MEASURED)
 _RAMP_FROM_BYTES = Constant(8 * 2**30, "bytes", RAMP_MEASURED)
@@ -131,7 +133,7 @@ def _time_s(
         # Filling depends on the rate alone, so the spread of the latency does not apply to it.
         filling = _filling_s(cluster, collective, size_bytes, large)
         return end.times * _direct_latency_s(cluster, collective) + filling + size_bytes / large
-    share = 1.0 if cluster.hosts > 1 or algorithm == "nvls" else _MODEL_SHARE.value  # measured for rings only
+    share = 1.0 if cluster.hosts > 1 or algorithm == "nvls" else _model_share(cluster)  # measured for rings only
     times: list[tuple[float, str]] = []
     for name in tuning.protocols(cluster, algorithm):
         if protocol not in ("", name):
@@ -160,13 +162,19 @@ def _pipeline_filling_s(cluster: Cluster, size_bytes: float, algbw_bytes_per_s: 
     return hops * in_flight / algbw_bytes_per_s
 
 
+def _model_share(cluster: Cluster) -> float:
+    """Return the share of NCCL's latency that one host needs. NVIDIA measured NCCL's own figures on older GPUs."""
+    is_older = not rccl.is_used(cluster) and tuning.is_ampere_or_older(cluster.host) and cluster.host.joins_gpus
+    return (_OLDER_SHARE if is_older else _MODEL_SHARE).value
+
+
 def _direct_latency_s(cluster: Cluster, collective: str) -> float:
     """Return the start of the kernel plus a message for each remote peer, several of them in flight."""
     one_host = cluster.hosts == 1
     steps = (
         0.0 if one_host else math.ceil(_count_peers(cluster, collective) / _MAX_PEERS_IN_FLIGHT.value) * _PEER_US.value
     )
-    start = _START_US.value * (_MODEL_SHARE.value if one_host else 1.0)
+    start = _START_US.value * (_model_share(cluster) if one_host else 1.0)
     return (_LAUNCH_US.value + start + steps) * US
 
 

@@ -58,6 +58,8 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     least 1.
     """
     derivation: tuple[Step, ...] = ()
+    assumed: str = ""
+    """The option that gives the rate on which the limit rests, such as `drive-pcie=5`, if a shape assumes it."""
     sources: tuple[Source, ...] = ()
 
 

@@ -74,6 +74,8 @@ class PcieLink(Record, frozen=True, kw_only=True, tag="pcie"):
     """The MaxPayload that both ends support; a path to the CPU supports the minimum of its links."""
     acs_redirect: bool | None = None
     """True if Access Control Services send peer-to-peer requests up to the root complex."""
+    assumed: str = ""
+    """The option that gives its rate, such as `drive-pcie=5`, if a shape assumes it; empty if it is known."""
 
 
 class NvlinkLink(Record, frozen=True, kw_only=True, tag="nvlink"):

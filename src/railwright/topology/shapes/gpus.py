@@ -243,7 +243,7 @@ MI250X = replace(
     name="AMD Instinct MI250X, one of its two dies",
     memory=GpuMemory(64 * GIB, bytes_per_s=1638e9),
     fp64_tensor_flop_per_s=47.85e12,
-    pcie=Pcie(5, 16),
+    pcie=Pcie(5, 16, assumed=True),
     source="OLCF, Frontier User Guide (two dies that the system shows as GPUs, each 64 GB, 1.6 TB/s, FP64 47.9 TFLOPS"
     " on matrix cores); AMD's MI250X page (3,277 GB/s, peak FP64 matrix 95.7 TFLOPS together), as others quote it."
     " The link to the CPU is Infinity Fabric, 36 GB/s a direction by that guide; PCIe 5.0 x16 assumed in its place: 4.0"
