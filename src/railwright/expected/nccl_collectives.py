@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from railwright.busbw import busbw_factor
 from railwright.errors import RailwrightError, UsageError
 from railwright.expected.bands import extend_doubt
+from railwright.expected.evidence import add_evidence
 from railwright.expected.machine import Machine
 from railwright.limits import nvlink
 from railwright.limits.choice import build_band, choose_at_size
@@ -134,6 +135,7 @@ def has_unknown_fabric(cluster: Cluster) -> bool:
 
 def _add_doubts(band: Expected, cluster: Cluster) -> Expected:
     """Return the band with the doubtful range below it in which healthy machines of this kind differ."""
+    band = add_evidence(band, cluster)
     if has_unknown_fabric(cluster):
         band = extend_doubt(band, band.low * _TAPER, _WHY_FABRIC)
     if _is_over_tcp(cluster):

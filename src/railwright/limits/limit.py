@@ -83,6 +83,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """The reason for the doubt; empty if it is that the ceiling varies."""
     ways: tuple[AlgorithmBand, ...] = ()
     """The bands of the algorithms that may have been taken, if several; a value between two bands is healthy too."""
+    systems: int | None = None
+    """The independent systems on this kind of fabric on which a collective's band rests; None if not counted."""
     because: str
     sources: tuple[Source, ...]
 
