@@ -97,6 +97,8 @@ class Collective(Workload, frozen=True):
     algorithm: str = "free"
     protocol: str = "free"
     rate: str = "algbw"
+    in_host_memory: bool = False
+    """Whether the buffers are known to be in host memory, so that no GPU takes part."""
     nvls: str = ""
     """The state of NVLink SHARP. It begins with `off` if NCCL could not use it."""
 
