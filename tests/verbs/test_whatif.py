@@ -71,7 +71,7 @@ def test_text_is_at_most_100_columns_with_long_names_and_prices() -> None:
     text = whatif(*SIXTEEN, *vary, "--prices", str(EXAMPLE), "-c", "all_reduce")
     assert max(map(len, text.splitlines())) <= 100
     assert "  design 8  hgx-h100 nics=8 nic-rate=400Gb/s pcie=5, 128 GPUs, 4 leaf and 2 spine switches" in text
-    assert "one radix and one price are used for all" in text
+    assert "not compared with each other, because the price list has one price for" in text
 
 
 def test_the_examples_prices_say_that_they_are_made_up() -> None:
@@ -98,7 +98,48 @@ def test_hosts_can_be_given_one_by_one() -> None:
     assert [design.name for design in found] == ["hgx-h100 nics=4", "hgx-h100 nics=8 nic-rate=200Gb/s"]
     four, eight = found
     assert four.collectives[0].busbw_bytes_per_s.limit == pytest.approx(eight.collectives[0].busbw_bytes_per_s.limit)
-    assert (four.pareto, eight.pareto, eight.beaten_by) == (True, False, ("hgx-h100 nics=4",))
+    assert (four.pareto, eight.pareto) == (None, None), "ports of 400 Gb/s are not counted against those of 200"
+
+
+UNLIKE = ("--count", "16", "--host", "hgx-h100", "--host", "hgx-b300", "-c", "all_reduce")
+TABLES = """
+title = "a test"
+currency = "EUR"
+gpu_host = { hgx-h100 = 1000, "B300" = 2000 }
+nic = { "400Gb/s" = 10, "800Gb/s" = 20 }
+cable = { "400Gb/s" = 1, "800Gb/s" = 2 }
+optic = { "400Gb/s" = 2, "800Gb/s" = 4 }
+leaf_port = { "400Gb/s" = 3, "800Gb/s" = 6 }
+spine_port = { "400Gb/s" = 5, "800Gb/s" = 10 }
+"""
+
+
+@pytest.mark.parametrize("prices", [(), ("--prices", str(EXAMPLE))])
+def test_unlike_parts_are_not_compared(prices: tuple[str, ...]) -> None:
+    text = whatif(*UNLIKE, *prices)
+    for word in ("beaten by", "same", "Pareto", "against", "4,755,200"):
+        assert word not in text
+    assert text.count("not compared: its parts are unlike") == 2
+    both = " ".join(text.split())
+    assert "parts of 400 Gb/s InfiniBand" in both or "ports of 400 Gb/s InfiniBand" in both
+
+
+def test_unlike_parts_with_a_price_for_each_kind_are_compared(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text(TABLES)
+    slow, fast = records(*UNLIKE, "--prices", str(file))
+    assert slow.cost is not None
+    assert fast.cost is not None
+    assert fast.cost.total == 2 * slow.cost.total == 2 * 19968
+    assert (slow.pareto, fast.pareto) == (True, True)
+    assert "as many network parts; other hosts; other NICs; other ports" in whatif(*UNLIKE, "--prices", str(file))
+
+
+def test_designs_of_like_parts_are_compared_beside_an_unlike_design() -> None:
+    text = whatif(*UNLIKE, "--host", "hgx-h200")
+    assert "against hgx-h100, the one with the most switch ports" in text
+    assert "as many network parts; other hosts" in text
+    assert text.count("not compared: its parts are unlike") == 1
 
 
 def test_several_varies_multiply_and_replace_what_the_host_says() -> None:
@@ -198,16 +239,16 @@ def test_a_price_list_that_makes_no_sense_is_refused(tmp_path: Path, text: str, 
     assert message in refused(*SIXTEEN, "-c", "all_gather", "--prices", str(file)).message
 
 
-def test_a_radix_beside_a_described_fabric_is_refused(tmp_path: Path) -> None:
+def test_a_radix_beside_a_file_that_gives_all_switches_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "cluster.toml"
-    file.write_text(CLUSTER)
-    assert "--radix" in refused("--cluster", str(file), "--radix", "64").message
+    file.write_text(CLUSTER.replace("hosts = 16\n", "hosts = 16\nswitches = 8\n"))
+    assert "--radix has no effect" in refused("--cluster", str(file), "--radix", "64").message
 
 
 @pytest.fixture(scope="module")
 def designs() -> tuple[Design, ...]:
-    names = ("</script><b>\x1b[31m", "hgx-h100 nics=8", "hgx-h100 nics=8 nic-rate=200Gb/s")
-    hosts = ("hgx-h100 nics=2", "hgx-h100 nics=8", "hgx-h100 nics=8 nic-rate=200Gb/s")
+    names = ("</script><b>\x1b[31m", "hgx-h100 nics=8", "hgx-h100 nics=8 pcie=4")
+    hosts = ("hgx-h100 nics=2", "hgx-h100 nics=8", "hgx-h100 nics=8 pcie=4")
     asked = Question(collectives=("all_reduce", "all_to_all"))
     return compare_designs(
         [evaluate_design(name, build_cluster(load(host), 16), asked) for name, host in zip(names, hosts, strict=True)]

@@ -27,7 +27,7 @@ class Tier(Record, frozen=True, kw_only=True):
     oversubscription: float = 1.0
     """The rate of the links from below divided by that of the uplinks: 1 is non-blocking, 3 lets a third leave."""
     switches: int | None = None
-    """Switches in each group; None is one leaf for each rail, or one. Used to count cables and to build a lab."""
+    """Switches in each group, to count cables and to build a lab; None is as many as a bill or a lab needs."""
 
 
 class Fabric(Record, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ _COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
     help="A collective. The first decides the Pareto mark. Default: all_reduce, all_gather, all_to_all.",
 )
 @click.option("--prices", "price_file", metavar="FILE", help="A price list (TOML), like examples/prices.toml.")
-@click.option("--radix", type=int, help="Ports of a switch at the NICs' port rate, without a cluster file. [64]")
+@click.option("--radix", type=int, help="Ports of a switch, where no cluster file gives the number of switches. [64]")
 @click.option(
     "--optics",
     type=click.Choice(["all", "switches", "none"]),
@@ -122,8 +122,10 @@ def _build_clusters(
         raise UsageError("whatif requires --count or --cluster", hint="add --count 16 or --cluster FILE")
     if radix is not None and not _RADIX[0] <= radix <= _RADIX[1]:
         raise UsageError(f"--radix must be {_RADIX[0]} to {_RADIX[1]}, got {radix}", hint="give a number in that range")
-    if radix is not None and given is not None and given.fabric.tiers:
-        raise UsageError("--radix and tiers in the cluster file exclude each other", hint="leave out one of them")
+    if radix is not None and given is not None and given.fabric.tiers and all(t.switches for t in given.fabric.tiers):
+        raise UsageError(
+            "--radix has no effect: every tier of the cluster file gives its switches", hint="leave it out"
+        )
     fabric = given.fabric if given is not None else None
     if not machines and given is not None and not vary:
         return [(given.host.name, build_cluster(given.host, hosts, fabric))]

@@ -53,6 +53,7 @@ def render_designs_html(designs: Sequence[Design], question: Question) -> str:
 def _picture(designs: Sequence[Design], labels: Sequence[str], place: int) -> Figure:
     """Draw limit against cost: designs on the Pareto front are filled and joined, the others are open."""
     best = find_front(designs, place)
+    joined = best if len({design.compared_by for design in designs}) == 1 else ()
     marks = [
         _Mark(design, label, find_price(design), busbw_limit(design, place), design in best)
         for design, label in zip(designs, labels, strict=True)
@@ -61,7 +62,7 @@ def _picture(designs: Sequence[Design], labels: Sequence[str], place: int) -> Fi
     sides = _sides(marks)
     front_line = {
         "type": "scatter", "mode": "lines", "showlegend": False, "hoverinfo": "skip",
-        "x": [find_price(design) for design in best], "y": [busbw_limit(design, place) for design in best],
+        "x": [find_price(design) for design in joined], "y": [busbw_limit(design, place) for design in joined],
         "line": {"color": _FIRST, "width": 1.5, "dash": "dot", "shape": "hv"},
     }  # fmt: skip
     kinds = ((True, "Pareto", "circle", _FIRST), (False, "beaten", "diamond-open", _INK))
