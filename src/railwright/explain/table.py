@@ -17,6 +17,7 @@ from railwright.explain.corrected_machine import correct_machine, doubt_correcte
 from railwright.explain.curve_findings import find_in_curve
 from railwright.explain.curve_shape import missing_sizes, shape_notes
 from railwright.explain.hypotheses import Fitted, fit
+from railwright.explain.next_commands import suggest_command
 from railwright.explain.rows import (
     busbw_scale,
     collective_name,
@@ -56,6 +57,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     verdict: Verdict
     hypotheses: tuple[Fitted, ...] = ()
     """The healthy machine first, then the faults whose curves are nearest."""
+    next_command: str = ""
+    """The command to look further, for a slow table whose cause nothing shows."""
     findings: tuple[Finding, ...] = ()
     """Findings from the table's settings (evidence `setting`) and the given machine."""
     contradictions: tuple[str, ...] = ()
@@ -101,6 +104,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         headline=headline,
         verdict=verdict,
         hypotheses=fit(file, placed) if curves and placed is not None and placed.measured is None else (),
+        next_command=suggest_command(file, host) if verdict.state == "slow" else "",
         findings=findings,
         contradictions=(
             *(contradictions(file, machine, placed.cluster, around) if machine and placed else ()),

@@ -102,20 +102,29 @@ def _cause(found: Explained) -> Iterator[str]:
     ]:
         yield from labelled("perhaps", "; ".join(f"{finding.fault}: {finding.says}" for finding in shown))
         yield from labelled("next", "; ".join(finding.remedy for finding in shown))
-    elif len(found.hypotheses) > 1:
-        healthy, nearest = found.hypotheses[:2]
-        if healthy.distance < _CLEARLY * nearest.distance:
-            return
-        # A doubtful verdict has no likely cause.
-        label = "likely" if nearest.distance <= _NEAR and found.verdict.state == "slow" else "perhaps"
-        near = f"within a factor of {nearest.distance:.2f}, a healthy machine {healthy.distance:.2f}"
-        rivals = {
-            finding.fault: None for finding in found.hypotheses[2:] if finding.distance <= _CLEARLY * nearest.distance
-        }
-        rivals.pop(nearest.fault, None)
-        others = f"; about equally near: {', '.join(rivals)}" if rivals else ""
-        yield from labelled(label, f"{nearest.fault}: {nearest.says} ({near}){others}")
-        yield from labelled("next", nearest.tell_apart)
+    elif (likely := list(_likeliest(found))) or not found.next_command:
+        yield from likely
+    else:
+        yield from labelled("next", found.next_command)
+
+
+def _likeliest(found: Explained) -> Iterator[str]:
+    """Yield the nearest fault and its command, if it is clearly nearer to the table than the healthy machine."""
+    if len(found.hypotheses) < 2:
+        return
+    healthy, nearest = found.hypotheses[:2]
+    if healthy.distance < _CLEARLY * nearest.distance:
+        return
+    # A doubtful verdict has no likely cause.
+    label = "likely" if nearest.distance <= _NEAR and found.verdict.state == "slow" else "perhaps"
+    near = f"within a factor of {nearest.distance:.2f}, a healthy machine {healthy.distance:.2f}"
+    rivals = {
+        finding.fault: None for finding in found.hypotheses[2:] if finding.distance <= _CLEARLY * nearest.distance
+    }
+    rivals.pop(nearest.fault, None)
+    others = f"; about equally near: {', '.join(rivals)}" if rivals else ""
+    yield from labelled(label, f"{nearest.fault}: {nearest.says} ({near}){others}")
+    yield from labelled("next", nearest.tell_apart)
 
 
 def _is_setting(finding: Finding) -> bool:
