@@ -93,6 +93,14 @@ def test_one_design_has_no_comparison() -> None:
     assert (design.saving, design.pareto) == (None, None)
 
 
+def test_designs_of_as_many_gpus_have_hosts_of_their_own_number() -> None:
+    text = whatif("--gpus", "72", "--host", "gb200-nvl72", "--host", "hgx-h200", "-c", "all_gather")
+    assert text.splitlines()[0] == "2 designs of 72 GPUs"
+    assert "18 hosts, 72 GPUs (1 rack)" in text
+    assert "9 hosts, 72 GPUs" in text
+    assert whatif(*SIXTEEN, "-c", "all_gather").splitlines()[0] == "1 design of 16 hosts, 128 GPUs"
+
+
 def test_hosts_can_be_given_one_by_one() -> None:
     found = records(*SIXTEEN, "nics=4", "--host", "hgx-h100", "nics=8", "nic-rate=200Gb/s", "-c", "all_gather")
     assert [design.name for design in found] == ["hgx-h100 nics=4", "hgx-h100 nics=8 nic-rate=200Gb/s"]
@@ -178,7 +186,7 @@ def test_records_are_what_their_schema_says() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--host", "hgx-h100"), "whatif requires --count or --cluster"),
+        (("--host", "hgx-h100"), "whatif requires --count, --gpus or --cluster"),
         (("--count", "16"), "whatif requires a host"),
         (("--count", "1", "--host", "hgx-h100"), "a design must have at least 2 hosts, got 1"),
         (("--count", "0", "--host", "hgx-h100"), "hosts must be 1 to 1000000, got 0"),

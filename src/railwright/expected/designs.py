@@ -24,7 +24,7 @@ from railwright.limits.bill import Cost, Kinds, Optics, Parts, Prices, compute_c
 from railwright.limits.rates import Rate
 from railwright.limits.software import far_gpus
 from railwright.limits.switches import RADIX
-from railwright.topology.cluster import Cluster, ports
+from railwright.topology.cluster import Cluster, describe_gpus, ports
 from railwright.units import format_line_rate
 
 _SAME = 1 / 1e6
@@ -81,6 +81,8 @@ class Design(msgspec.Struct, frozen=True, kw_only=True, tag="design", tag_field=
     name: str
     hosts: int
     gpus: int
+    scale: str
+    """GPUs and racks in words."""
     port_rate_bits_per_s: float | None
     """The rate of a NIC port, and so of every switch port."""
     kinds: Kinds
@@ -121,6 +123,7 @@ def evaluate_design(name: str, cluster: Cluster, question: Question) -> Design:
         name=name,
         hosts=cluster.hosts,
         gpus=cluster.ranks,
+        scale=describe_gpus(cluster),
         port_rate_bits_per_s=kinds.rate_bits_per_s,
         kinds=kinds,
         nic=", ".join(sorted({nic.name for nic, _ in ports(cluster.host)})),

@@ -34,8 +34,9 @@ from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.pasted.log_lines import ENDED_BY_ERROR
 from railwright.results.records import Verification, find_size
 from railwright.results.workload import Collective, Files, Message
+from railwright.topology.cluster import Cluster, describe_gpus
 from railwright.topology.devices import Topology
-from railwright.units import format_size
+from railwright.units import format_count, format_size
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_field="record", omit_defaults=True,
@@ -49,6 +50,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     hosts: int | None = None
     machine: str = ""
     """Empty if no machine was given, so that no row could be judged."""
+    scale: str = ""
+    """The machine's GPUs and racks in words, with its hosts if the table does not give them."""
     rows: tuple[Judged, ...]
     shown: tuple[str, ...]
     """The tool's own text of each row, with its own unit."""
@@ -99,6 +102,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         ranks=file.ranks,
         hosts=placed.cluster.hosts if placed is not None and file.ranks is not None else file.hosts,
         machine=placed.cluster.name if placed is not None else "",
+        scale=_describe_scale(file, placed.cluster) if placed is not None else "",
         rows=rows,
         shown=tuple(str(result.settings.get("shown", "")) for result in file.results),
         headline=headline,
@@ -114,6 +118,11 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         bandwidths_are="busbw" if is_busbw(file) else "",
         status=_exit_status(verdict.state, rows, findings),
     )
+
+
+def _describe_scale(file: ForeignFile, cluster: Cluster) -> str:
+    hosts = "" if file.ranks is not None else f"{format_count(cluster.hosts, 'host')}, "
+    return f"{hosts}{describe_gpus(cluster)}"
 
 
 def _judge_table(

@@ -43,12 +43,14 @@ machine_option = click.option(
 )
 """Sets `machine`, which `load_machine` takes."""
 
+gpus_option = click.option("--gpus", type=int, metavar="N", help="Number of GPUs, from which follows that of hosts.")
 cluster_options = combine(
     machine_option,
     click.option("--count", "--nodes", "-k", "count", type=int, help="Number of such hosts, on a non-blocking fabric."),
+    gpus_option,
     click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML) that describes the fabric."),
 )
-"""Sets `machine`, `count` and `cluster_file` for `resolve_cluster`."""
+"""Sets `machine`, `count`, `gpus` and `cluster_file` for `resolve_cluster`."""
 
 
 def join_changes(args: list[str]) -> list[str]:
@@ -112,21 +114,51 @@ def warn_of_damage(topology: Topology) -> Topology:
     return topology
 
 
-def resolve_cluster(machine: str | None, count: int | None, cluster_file: str | None) -> Cluster:
+def resolve_cluster(
+    machine: str | None, count: int | None, cluster_file: str | None, gpus: int | None = None
+) -> Cluster:
     """Build the cluster that the options describe. A single host is a cluster of one.
 
     Raises UsageError for conflicting options and for files that cannot be loaded.
     """
     from railwright.topology.cluster import build_cluster
 
+    refuse_both(count, gpus)
     if cluster_file is None:
-        return build_cluster(load_machine(machine), 1 if count is None else count)
+        host, hosts = load_hosts(machine, count, gpus)
+        return build_cluster(host, 1 if hosts is None else hosts)
     if machine is not None:
         raise UsageError("--cluster and --host exclude each other", hint="give one of the two")
     found = load_planned_cluster(cluster_file)
-    if count is None:
+    hosts = derive_count(found.host, count, gpus)
+    if hosts is None:
         return found
-    return build_cluster(found.host, count, found.fabric, found.storage, found.name)
+    return build_cluster(found.host, hosts, found.fabric, found.storage, found.name)
+
+
+def refuse_both(count: int | None, gpus: int | None) -> None:
+    """Raise UsageError if both hosts and GPUs are counted."""
+    if count is not None and gpus is not None:
+        raise UsageError("--count and --gpus exclude each other", hint="--count is a number of hosts, --gpus of GPUs")
+
+
+def load_hosts(machine: str | None, count: int | None, gpus: int | None) -> tuple[Topology, int | None]:
+    """Load the machine, and return it with the number of hosts; None if neither hosts nor GPUs were counted.
+
+    Fewer GPUs than a shape has are one host with so many. Raises UsageError for GPUs that do not fill whole hosts.
+    """
+    host = load_machine(machine)
+    is_whole = machine is None or host.source != "shape" or any(word.startswith("gpus=") for word in machine.split())
+    if gpus is not None and not is_whole and 0 < gpus < len(host.of_kind("gpu")):
+        return load_machine(f"{machine} gpus={gpus}"), 1
+    return host, derive_count(host, count, gpus)
+
+
+def derive_count(host: Topology, count: int | None, gpus: int | None) -> int | None:
+    """Return the number of hosts, from that of GPUs if it was given. Raises UsageError."""
+    from railwright.topology.cluster import count_hosts
+
+    return count if gpus is None else count_hosts(host, gpus)
 
 
 def load_planned_cluster(file: str) -> Cluster:

@@ -35,6 +35,7 @@ def explain(
     files: tuple[str, ...],
     machine: str | None,
     count: int | None,
+    gpus: int | None,
     cluster_file: str | None,
     beside: str | None,
     between: str,
@@ -59,8 +60,8 @@ def explain(
     if collective and collective not in OPERATIONS:
         raise unknown_name("collective", collective, OPERATIONS)
     given = machine is not None or cluster_file is not None or beside is not None
-    if not given and (count is not None or between):
-        option = "--count" if count is not None else "--path"
+    if not given and (count is not None or gpus is not None or between):
+        option = "--count" if count is not None else "--gpus" if gpus is not None else "--path"
         raise UsageError(f"{option} requires a machine", hint="add --host SHAPE")
     text = _read_text(files or ("-",))
     if text is None:
@@ -68,7 +69,7 @@ def explain(
         _refuse_options(file, "railwright's records already name their machine", "--host, --beside and --path", given)
         _refuse_options(file, "railwright's records have no rings", "--svg", svg is not None)
         return _show_our_own(file, as_json=as_json)
-    place = _make_machine(machine, count, cluster_file, beside, normalize_path(between, ":")) if given else None
+    place = _make_machine(machine, count, gpus, cluster_file, beside, normalize_path(between, ":")) if given else None
     found = read_paste(text, place, collective)
     _show(found, place, files[0] if files else "-", svg, as_json=as_json)
     return found.status
@@ -96,17 +97,15 @@ def _read_text(files: tuple[str, ...]) -> str | LongText | None:
 
 
 def _make_machine(
-    machine: str | None, count: int | None, cluster_file: str | None, beside: str | None, path: str
+    machine: str | None, count: int | None, gpus: int | None, cluster_file: str | None, beside: str | None, path: str
 ) -> Machine:
     from railwright.expected.machine import Machine
 
     if beside is None:
-        is_given = count is not None or cluster_file is not None
-        return Machine(cluster=resolve_cluster(machine, count, cluster_file), path=path, hosts_given=is_given)
-    if machine is not None or cluster_file is not None or count is not None:
-        raise UsageError(
-            "--beside excludes --host, --count and --cluster", hint="leave out --host, --count and --cluster"
-        )
+        is_given = count is not None or gpus is not None or cluster_file is not None
+        return Machine(cluster=resolve_cluster(machine, count, cluster_file, gpus), path=path, hosts_given=is_given)
+    if any(option is not None for option in (machine, cluster_file, count, gpus)):
+        raise UsageError("--beside excludes --host, --count, --gpus and --cluster", hint="leave them out")
     from pathlib import Path
 
     from railwright.benchmarks.registry import DECLARATIONS

@@ -30,6 +30,7 @@ def limits(
     paths: tuple[str, ...],
     machine: str | None,
     count: int | None,
+    gpus: int | None,
     cluster_file: str | None,
     between: tuple[str, ...],
     collective: str | None,
@@ -45,6 +46,7 @@ def limits(
     \b
     railwright limits 'gpu0>fabric0' --host hgx-h100 nics=2 nic-rate=200Gb/s
     railwright limits --host hgx-h100 nics=4 --count 16 --collective all_to_all
+    railwright limits --host gb200-nvl72 --gpus 72 --collective all_reduce
     railwright limits --host aws-p5 --count 3 --path gpu0:gpu0@2
     """
     machine, paths = _split_words(machine, tuple(normalize_path(word, ">") for word in paths))
@@ -60,7 +62,7 @@ def limits(
             "--algorithm must be a name, got an empty one",
             hint="give ring, tree, nvls ..., or leave it out for the best",
         )
-    cluster = resolve_cluster(machine, count, cluster_file)
+    cluster = resolve_cluster(machine, count, cluster_file, gpus)
     if collective is not None:
         return _show_collective(cluster, collective, algorithm, size, as_json=as_json)
     return _show_paths(cluster, paths, between, as_json=as_json)
@@ -109,5 +111,5 @@ def _show_paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ..
         rows = tuple(row for text in between for row in list_network_rows(machine, text))
     else:
         rows = list_host_rows(machine, paths or list_main_paths(cluster.host))
-    print_answer(rows, lambda: render_limits(cluster.host, rows), as_json=as_json)
+    print_answer(rows, lambda: render_limits(cluster, rows), as_json=as_json)
     return EXIT_OK if rows and all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED

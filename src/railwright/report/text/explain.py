@@ -65,7 +65,9 @@ def _lines(found: Explained) -> Iterator[str]:
 def _title(found: Explained) -> str:
     ranks = f", {format_count(found.ranks, 'rank')}" if found.ranks else ""
     hosts = f" on {format_count(found.hosts, 'host')}" if found.hosts else ""
-    against = f", compared with {wording.escape(found.machine)}" if found.machine else ", no machine given"
+    against = ", no machine given"
+    if found.machine:
+        against = f", compared with {wording.escape(found.machine)}, {found.scale}"
     test = "" if found.test == found.tool.rpartition(" ")[2].lower() else found.test
     return f"{wording.escape(' '.join(filter(None, (found.tool, found.version, test))))}{ranks}{hosts}{against}"
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from railwright.expected.path_rows import PathLimit
 from railwright.limits.limit import Limit
 from railwright.report.text import wording
-from railwright.topology.devices import Topology
-from railwright.units import format_bandwidth
+from railwright.topology.cluster import Cluster, describe_gpus
+from railwright.units import format_bandwidth, format_count
 
 
-def render_limits(topology: Topology, rows: Iterable[PathLimit]) -> str:
+def render_limits(cluster: Cluster, rows: Iterable[PathLimit]) -> str:
     """Render each path with its limit, band, narrowest link, derivation and sources."""
-    head = f"limits of {wording.escape(topology.name)}, each direction"
+    hosts = format_count(cluster.hosts, "host")
+    head = f"limits of {hosts} of {wording.escape(cluster.name)}, {describe_gpus(cluster)}, each direction"
     return "\n".join([head, "", *(line for row in rows for line in _row_lines(row))])
 
 

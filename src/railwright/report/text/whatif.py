@@ -42,8 +42,10 @@ def render_designs(designs: Sequence[Design], question: Question) -> str:
 
 
 def title_words(designs: Sequence[Design]) -> str:
-    """Format the title, like `3 designs of 16 hosts`."""
-    return f"{format_count(len(designs), 'design')} of {format_count(designs[0].hosts, 'host')}"
+    """Format the title, like `3 designs of 16 hosts, 128 GPUs`, with what all designs have in common."""
+    hosts, gpus = {design.hosts for design in designs}, {design.gpus for design in designs}
+    shared = [f"{format_count(min(hosts), 'host')}"] * (len(hosts) == 1) + [f"{min(gpus)} GPUs"] * (len(gpus) == 1)
+    return f"{format_count(len(designs), 'design')} of {', '.join(shared) or 'different sizes'}"
 
 
 def labels(designs: Sequence[Design]) -> tuple[str, ...]:
@@ -118,10 +120,12 @@ def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
 
 
 def _name_rows(rows: _Rows) -> Iterator[str]:
+    unlike = len({design.hosts for _, design in rows}) > 1
     for label, design in rows:
         name = wording.escape(design.name)
+        hosts = f"{format_count(design.hosts, 'host')}, " if unlike else ""
         full_name = "" if label.rstrip() == name else f"{name}, "
-        yield f"  {label}  {full_name}{design.gpus} GPUs, {tier_words(design.parts.tiers)}"
+        yield f"  {label}  {full_name}{hosts}{design.scale}, {tier_words(design.parts.tiers)}"
 
 
 def _collectives(rows: _Rows) -> Iterator[str]:
