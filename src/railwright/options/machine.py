@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +24,8 @@ _BARE = re.compile(
     re.IGNORECASE,
 )
 """Words that belong to a shape's name or change it. No other argument has this form."""
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,60}")
+_DEVICE = re.compile(r"(gpu|nic|cpu|memory|switch|nvswitch|fabric|card|root_port|host|nvme|sd)\w{0,20}\d")
 _PAIR = r"([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)\s?(?:->|=>|>|:|→|,)\s?([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)"
 
 
@@ -53,8 +56,11 @@ cluster_options = combine(
 """Sets `machine`, `count`, `gpus` and `cluster_file` for `resolve_cluster`."""
 
 
-def join_changes(args: list[str]) -> list[str]:
-    """Join the words after `--from SHAPE` into one argument, so that `--from hgx-h100 nics=2` needs no quotes."""
+def join_changes(args: list[str], may_belong: Callable[[str], bool] = lambda _: False) -> list[str]:
+    """Join the words after `--from SHAPE` into one argument, so that `--from hgx-h100 nics=2` needs no quotes.
+
+    `may_belong` tells which unknown words belong to the machine, so that an error about the machine names them.
+    """
     joined: list[str] = []
     position = 0
     while position < len(args):
@@ -68,7 +74,7 @@ def join_changes(args: list[str]) -> list[str]:
             position += 1
         elif not word.startswith(tuple(f"{flag}=" for flag in FROM_FLAGS)):
             continue
-        while position < len(args) and _belongs_to_machine(args[position]):
+        while position < len(args) and (_belongs_to_machine(args[position]) or may_belong(args[position])):
             joined[-1] += f" {args[position]}"
             position += 1
     return joined + args[position:]
@@ -81,12 +87,31 @@ def _belongs_to_machine(word: str) -> bool:
     return _BARE.fullmatch(word) is not None and not os.path.exists(word)  # noqa: PTH110 - without pathlib
 
 
+def _is_word(word: str) -> bool:
+    return not word.startswith("-")
+
+
+def is_device(word: str) -> bool:
+    """Report whether a word is the id of a device, like `gpu0`."""
+    return _DEVICE.fullmatch(word) is not None
+
+
+def _may_be_name(word: str) -> bool:
+    """Report whether a word may be a misspelt part of a machine's name: not a file, a shape, a path or a device."""
+    if _WORD.fullmatch(word) is None or is_device(word) or os.path.exists(word):  # noqa: PTH110 - without pathlib
+        return False
+    from railwright.topology.shapes import canonical_name
+
+    return canonical_name(word) is None
+
+
 class MachineCommand(click.Command):
     """A command with `--from` and changes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Join the changes before click parses them."""
-        return super().parse_args(ctx, join_changes(args))
+        """Join the changes before click parses them. Without arguments of its own, every word is the machine's."""
+        takes_words = any(isinstance(parameter, click.Argument) for parameter in self.params)
+        return super().parse_args(ctx, join_changes(args, _may_be_name if takes_words else _is_word))
 
 
 class MachineGroup(Group):
@@ -94,7 +119,7 @@ class MachineGroup(Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Join the changes before click parses them."""
-        return super().parse_args(ctx, join_changes(args))
+        return super().parse_args(ctx, join_changes(args, lambda word: _is_word(word) and word not in self.commands))
 
 
 def load_machine(text: str | None) -> Topology:

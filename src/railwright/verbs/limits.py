@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
-from railwright.options.machine import MachineCommand, cluster_options, normalize_path, resolve_cluster
+from railwright.options.machine import MachineCommand, cluster_options, is_device, normalize_path, resolve_cluster
 from railwright.options.output import json_option, print_answer
 
 if TYPE_CHECKING:
@@ -71,14 +71,13 @@ def limits(
 def _split_words(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """Split the words into machine and paths, for an unquoted name of several words: `limits GB200 NVL72 nics=2`.
 
-    Every path contains a `>`, so that other words belong to the name. If they do not name a shape, nothing is changed.
+    Every path contains a `>`, so that other words belong to the name, unless they are devices.
     """
-    from railwright.topology.shapes import canonical_name
-
-    name_words = [*(machine or "").split(), *(word for word in words if ">" not in word)]
-    if canonical_name(" ".join(word for word in name_words if "=" not in word)) is None:
+    paths = tuple(word for word in words if ">" in word or is_device(word))
+    if len(paths) == len(words):
         return machine, words
-    return " ".join(sorted(name_words, key=lambda word: "=" in word)), tuple(word for word in words if ">" in word)
+    name_words = [*(machine or "").split(), *(word for word in words if word not in paths)]
+    return " ".join(sorted(name_words, key=lambda word: "=" in word)), paths
 
 
 def _show_collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:

@@ -14,7 +14,7 @@ from railwright.units import format_bandwidth, format_count
 def render_limits(cluster: Cluster, rows: Iterable[PathLimit]) -> str:
     """Render each path with its limit, band, narrowest link, derivation and sources."""
     hosts = format_count(cluster.hosts, "host")
-    head = f"limits of {hosts} of {wording.escape(cluster.name)}, {describe_gpus(cluster)}, each direction"
+    head = f"limits of {wording.escape(cluster.name)}, {hosts}, {describe_gpus(cluster)}, each direction"
     return "\n".join([head, "", *(line for row in rows for line in _row_lines(row))])
 
 
