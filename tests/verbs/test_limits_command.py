@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 from tests.schemas import fits
 
 from railwright.busbw import busbw_factor
@@ -113,6 +115,35 @@ def test_the_text_fits_a_terminal_and_begins_with_the_answer(railwright) -> None
 def test_the_first_line_says_hosts_gpus_and_racks(arguments: tuple[object, ...], scale: str) -> None:
     _, done = limits("--host", *arguments, "-c", "all_reduce")
     assert f"all_reduce on {scale}, large sizes" == done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize("shape", ["hgx-h100", "gb200-nvl72", "aws-p5", "mi300x", "laptop"])
+def test_equal_paths_share_a_row_and_every_source_has_one_line(shape: str) -> None:
+    _, done = limits("--host", shape)
+    paths = [json.loads(line) for line in limits("--host", shape, "--json")[1].stdout.splitlines()]
+    lines = done.stdout.splitlines()
+    counted = [int(found[1]) for line in lines if (found := re.search(r", (\d+) paths  ", line))]
+    alone = [line for line in lines if re.match(r"\S+>\S+  [A-Z0-9]+ ", line)]
+    assert sum(counted) + len(alone) == len(paths)
+    assert len(lines) <= 60
+    titles = {str(source["title"]) for path in paths for source in path["limit"].get("sources", ())}
+    assert all(done.stdout.count(title) >= 1 for title in titles)
+    numbers = re.findall(r"^\[(\d+)\] ", done.stdout, re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+    assert set(re.findall(r"\[(\d+)\]", done.stdout)) == set(numbers)
+
+
+def test_unlike_paths_keep_rows_of_their_own(tmp_path: Path) -> None:
+    host = load("hgx-h100 gpus=2 nics=2 drives=0")
+    links = tuple(
+        replace(link, protocol=replace(link.protocol, width=8)) if link.b == "gpu1" and link.a == "switch1" else link
+        for link in host.links
+    )
+    file = tmp_path / "ours.json"
+    file.write_bytes(encode_topology(replace(host, links=links)))
+    text = limits("--host", file)[1].stdout
+    assert "gpu0>nic0  " in text
+    assert "gpu1>nic1  " in text
 
 
 def test_gpus_of_a_cluster_file_take_its_first_hosts() -> None:

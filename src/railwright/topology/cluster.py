@@ -136,8 +136,10 @@ def count_hosts(host: Topology, gpus: int) -> int:
 
 def describe_gpus(cluster: Cluster) -> str:
     """Format the GPUs, and the racks of hosts that share NVSwitches: `128 GPUs` or `72 GPUs (1 rack)`."""
+    if not cluster.ranks:
+        return "no GPUs"
     gpus, rack = format_count(cluster.ranks, "GPU"), find_rack_hosts(cluster.host)
-    if rack < 2 or not cluster.ranks:
+    if rack < 2:
         return gpus
     whole, rest = divmod(cluster.hosts, rack)
     if not whole:
