@@ -10,7 +10,7 @@ import sys
 import click
 
 from railwright import __version__
-from railwright.errors import EXIT_USAGE, RailwrightError
+from railwright.errors import EXIT_USAGE, RailwrightError, UnreachableHosts
 from railwright.options.group import Group
 from railwright.terminal import ascii_stream, drop_output, escape, wants_ascii
 
@@ -152,6 +152,9 @@ def run_command(words: list[str]) -> int:
         status = cli.main(words, "railwright", standalone_mode=False)
         click.echo(nl=False)  # flushes, so that a full disk or a closed pipe is detected here
         return status if isinstance(status, int) else 0
+    except UnreachableHosts as error:
+        _print_error("\n".join([f"railwright: {error.lines[0]}", *error.lines[1:]]), error.hint)
+        return error.exit_status
     except RailwrightError as error:
         _print_error(f"railwright: {error.message}", error.hint)
         return error.exit_status

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.options.hosts import ssh_config_option
+from railwright.options.hosts import hosts_option, ssh_config_option
 from railwright.options.machine import FROM_FLAGS, MachineCommand, load_machine
 from railwright.options.output import json_option, print_answer
 
@@ -28,7 +28,7 @@ _MAX_BAD_BYTES = 2**20
     help="A captured directory or .jsonl, a saved .json, or a shape with changes. Several may be given."
     " Default: this machine.",
 )
-@click.option("--hosts", metavar="HOST,HOST...", help="Audit these hosts, reached by ssh or given as netns:NAME.")
+@hosts_option("Audit these hosts, reached by ssh or given as netns:NAME.")
 @ssh_config_option
 @click.option(
     "--known-bad", "bad_file", metavar="FILE", help="A list of bad firmware and software, like examples/known-bad.toml."

@@ -9,7 +9,7 @@ import click
 
 from railwright.errors import UsageError
 from railwright.options.arguments import Arguments
-from railwright.options.hosts import container_options, lab_option, ssh_config_option
+from railwright.options.hosts import container_options, hosts_option, lab_option, ssh_config_option
 from railwright.options.jobs import job_options, kubernetes_options
 from railwright.options.measuring import accept_option, launches_option, measuring_options
 
@@ -19,7 +19,7 @@ from railwright.options.measuring import accept_option, launches_option, measuri
 @accept_option
 @launches_option(3)
 @click.option("--directory", metavar="DIR", help="The file system to measure.  [. on this machine, /tmp on --hosts]")
-@click.option("--hosts", metavar="HOST,HOST...", help="Measure these hosts, by ssh or in a --lab.")
+@hosts_option("Measure these hosts, by ssh or in a --lab.")
 @lab_option
 @ssh_config_option
 @click.option("--interfaces", metavar="NAME,...", help="Network interfaces between the --hosts.")
