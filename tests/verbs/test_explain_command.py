@@ -146,6 +146,12 @@ def test_a_healthy_table_ends_with_status_0_and_names_no_fault(answer) -> None:
     assert not re.search(r" (slow|suspicious|failed)$", done.out, re.MULTILINE)
 
 
+def test_the_machine_is_asked_for_before_the_rows_that_need_it() -> None:
+    done = CliRunner().invoke(cli, ["explain", str(SLOW)], standalone_mode=False)
+    assert done.output.index("which one is it?") < done.output.index("--host hgx-h200") < done.output.index("verdict")
+    assert done.return_value == 3
+
+
 def test_without_a_machine_the_next_command_is_said_with_the_shapes_of_that_gpu(answer) -> None:
     folder = answer.folder / "a folder"
     folder.mkdir()

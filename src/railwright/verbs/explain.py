@@ -157,12 +157,12 @@ def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as
         _refuse_options(file, "only an NCCL log has rings", "--svg", svg is not None)
     else:
         _show_log(found, place, svg, as_json=as_json)
+    if found.files and not any(table.machine for table in found.tables):
+        _suggest_machine(found.files[0], file)
     for number, explained in enumerate(found.tables):
         if number and not as_json:
             click.echo()
         print_answer([explained], partial(render_explained, explained), as_json=as_json)
-    if found.files and not any(table.machine for table in found.tables):
-        _suggest_machine(found.files[0], file)
     if found.refused is not None:
         click.echo(f"the table in the log could not be judged: {escape(found.refused.message)}", err=True)
 
@@ -178,7 +178,7 @@ def _suggest_machine(found: ForeignFile, file: str) -> None:
     count = f" --count {found.hosts}" if found.hosts and found.hosts > 1 else " [--count HOSTS]"
     if found.hosts == 1:
         count = ""
-    click.echo("no row is judged, because no machine was given", err=True)
+    click.echo("no row is judged, because no machine was given: which one is it?", err=True)
     name = shlex.quote(escape(file))
     click.echo(f"hint: railwright explain {name} --host {shapes[0] if shapes else 'SHAPE'}{count}", err=True)
     if shapes[1:]:
