@@ -12,6 +12,7 @@ import click
 from railwright import __version__
 from railwright.errors import EXIT_USAGE, RailwrightError, UnreachableHosts
 from railwright.options.group import Group
+from railwright.options.version import version_option
 from railwright.terminal import ascii_stream, drop_output, escape, wants_ascii
 
 VERBS = {
@@ -33,6 +34,7 @@ VERBS = {
     "net": "Check a pod's GPU network with real packets: address, route, BGP, flows, offload, isolation.",
     "storage": "Write cuFile's configuration for this machine: the NICs that GPUDirect Storage may use.",
     "setup": "Install optional parts (NIXL).",
+    "completion": "Print the script that completes railwright's words in bash, zsh or fish.",
 }
 """The help line of each verb, in the order of use. `load_command` returns its command."""
 
@@ -77,6 +79,8 @@ def load_command(verb: str) -> click.Command | None:  # noqa: C901 - a table
             from railwright.verbs.storage import storage as command
         case "setup":
             from railwright.verbs.setup import setup as command
+        case "completion":
+            from railwright.verbs.completion import completion as command
         case _:
             return None
     return command
@@ -105,6 +109,10 @@ def _suggest_option(error: click.NoSuchOption) -> str:
     return words if named in known else f"see {error.ctx.command_path} --help"
 
 
+_COMPLETION = "_RAILWRIGHT_COMPLETE"
+"""Set by the script of `railwright completion` when it asks for completions."""
+
+
 class Verbs(Group):
     """The group of all verbs. It imports the module of a verb on demand."""
 
@@ -114,7 +122,12 @@ class Verbs(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Return the click command of a verb."""
-        return load_command(cmd_name)
+        command = load_command(cmd_name)
+        if command is not None and _COMPLETION in os.environ:
+            from railwright.options.completion import complete_files
+
+            complete_files(command)
+        return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Treat `help VERB` as `VERB --help`."""
@@ -127,7 +140,7 @@ class Verbs(Group):
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, "-V", "--version", prog_name="railwright")
+@version_option(__version__)
 def cli() -> None:
     """Measure every data path of this machine and compare it with the limit that its hardware sets.
 

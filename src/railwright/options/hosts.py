@@ -20,6 +20,7 @@ def hosts_option(text: str) -> Callable[[Any], Any]:
         click.option("--hosts", metavar="HOST,node[01-64]...", callback=_expand_hosts, help=text),
         click.option("--hosts-file", metavar="FILE", is_eager=True, expose_value=False, callback=_keep_file,
                      help="Take the --hosts from this file: names or lists like node[01-64], one a line."),
+        section="Hosts",
     )  # fmt: skip
 
 
@@ -73,9 +74,14 @@ def _expand(text: str, place: str) -> tuple[str, ...]:
     return names
 
 
-lab_option = click.option("--lab", metavar="NAME", help="Use the --hosts of this lab, without ssh.")
-ssh_config_option = click.option(
-    "--ssh-config", metavar="FILE", help="Use this file for ssh to the --hosts, instead of ~/.ssh/config."
+lab_option = combine(
+    click.option("--lab", metavar="NAME", help="Use the --hosts of this lab, without ssh."), section="Hosts"
+)
+ssh_config_option = combine(
+    click.option(
+        "--ssh-config", metavar="FILE", help="Use this file for ssh to the --hosts, instead of ~/.ssh/config."
+    ),
+    section="Hosts",
 )
 hosts_options = combine(
     hosts_option(
@@ -86,9 +92,11 @@ hosts_options = combine(
     lab_option,
     ssh_config_option,
     click.option("--interfaces", metavar="NAME,...", help="Network interfaces for MPI and UCX between the --hosts."),
+    section="Hosts",
 )
 container_options = combine(
     click.option("--in-namespaces-of", type=click.IntRange(1), metavar="PID",
                  help="Measure in the namespaces of this process, such as a container's, with this host's files."),
     click.option("--against", type=click.Choice(("host",)), help="The baseline of --in-namespaces-of."),
+    section="Containers",
 )  # fmt: skip

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import UsageError
+from railwright.options.completion import complete_shape
 from railwright.options.group import Group, combine
+from railwright.options.help import Command
 
 if TYPE_CHECKING:
     from railwright.topology.cluster import Cluster
@@ -29,20 +31,16 @@ _DEVICE = re.compile(r"(gpu|nic|cpu|memory|switch|nvswitch|fabric|card|root_port
 _PAIR = r"([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)\s?(?:->|=>|>|:|→|,)\s?([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)"
 
 
-def _complete_shape(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    """List the shape names that begin with a word, for shell completion."""
-    from railwright.topology.shapes import ALIASES, SHAPES
-
-    return [name for name in (*SHAPES, *ALIASES) if name.lower().startswith(begun.lower())]
-
-
-machine_option = click.option(
-    *FROM_FLAGS,
-    "machine",
-    metavar="DIR|FILE|SHAPE",
-    shell_complete=_complete_shape,
-    help="A captured directory or .jsonl, a saved .json, NCCL's topology XML, the output of nvidia-smi topo -m"
-    " (with gpu=H100 nic-rate=400Gb/s), or a shape with changes, like hgx-h100 nics=2. Default: this machine.",
+machine_option = combine(
+    click.option(
+        *FROM_FLAGS,
+        "machine",
+        metavar="DIR|FILE|SHAPE",
+        shell_complete=complete_shape,
+        help="A captured directory or .jsonl, a saved .json, NCCL's topology XML, the output of nvidia-smi topo -m"
+        " (with gpu=H100 nic-rate=400Gb/s), or a shape with changes, like hgx-h100 nics=2. Default: this machine.",
+    ),
+    section="Machine",
 )
 """Sets `machine`, which `load_machine` takes."""
 
@@ -52,6 +50,7 @@ cluster_options = combine(
     click.option("--count", "--nodes", "-k", "count", type=int, help="Number of such hosts, on a non-blocking fabric."),
     gpus_option,
     click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML) that describes the fabric."),
+    section="Machine",
 )
 """Sets `machine`, `count`, `gpus` and `cluster_file` for `resolve_cluster`."""
 
@@ -105,7 +104,7 @@ def _may_be_name(word: str) -> bool:
     return canonical_name(word) is None
 
 
-class MachineCommand(click.Command):
+class MachineCommand(Command):
     """A command with `--from` and changes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -8,16 +8,19 @@ from typing import Any
 import click
 
 from railwright.errors import UsageError
+from railwright.options.group import combine
 
 
 def json_option(text: str = "Print the underlying record.") -> Callable[[Any], Any]:
     """Return the option `--json`, which sets `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help=text)
+    return combine(click.option("--json", "as_json", is_flag=True, help=text), section="Output")
 
 
 def page_option(text: str) -> Callable[[Any], Any]:
     """Return the option `--output`, which accepts only the name of an HTML file."""
-    return click.option("--output", "-O", metavar="FILE.html", callback=_check_page, help=text)
+    return combine(
+        click.option("--output", "-O", metavar="FILE.html", callback=_check_page, help=text), section="Output"
+    )
 
 
 def _check_page(_context: click.Context, _option: click.Parameter, output: str | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import UsageError, unknown_name
+from railwright.options.completion import complete_collective
 from railwright.options.machine import MachineCommand, cluster_options, normalize_path, resolve_cluster
 from railwright.options.output import json_option, print_answer, write
 
@@ -27,7 +28,11 @@ _MAX_SHAPES = 4
     "--path", "between", default="", metavar="A:B", help="The devices of a point-to-point table: gpu0:gpu0@1."
 )
 @click.option(
-    "--collective", default="", metavar="NAME", help="The collective of a table that does not name it: all_gather."
+    "--collective",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_collective,
+    help="The collective of a table that does not name it: all_gather.",
 )
 @click.option("--svg", type=click.Path(), help="Draw the rings of an NCCL log on the machine's topology.")
 @json_option("Print one JSON record for each run in the file.")

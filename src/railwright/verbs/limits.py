@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
+from railwright.options.completion import complete_collective
 from railwright.options.machine import MachineCommand, cluster_options, is_device, normalize_path, resolve_cluster
 from railwright.options.output import json_option, print_answer
 
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 @cluster_options
 @click.option("--path", "between", multiple=True, metavar="A:B", help="A path between machines, like gpu0:gpu0@2.")
 @click.option(
-    "--collective", "-c", metavar="NAME", help="A collective over all GPUs: all_reduce, all_gather, all_to_all ..."
+    "--collective",
+    "-c",
+    metavar="NAME",
+    shell_complete=complete_collective,
+    help="A collective over all GPUs: all_reduce, all_gather, all_to_all ...",
 )
 @click.option(
     "--algorithm", "-a", default="auto", show_default=True, help="ring, tree, nvls ..., or auto for the best."

@@ -9,6 +9,7 @@ import click
 
 from railwright.errors import UsageError
 from railwright.options.arguments import Arguments
+from railwright.options.help import Command
 from railwright.options.hosts import hosts_option, ssh_config_option
 from railwright.options.output import json_option, page_option, print_answer, write
 from railwright.options.search import search_options
@@ -23,7 +24,7 @@ ROUTINGS = ("unknown", "ecmp", "adaptive", "ftree", "updn", "minhop")
 _SIMULATION_OPTIONS = {"--simulate", "--faults", "--noise", "--interference", "--wrong-map", "--lost", "--baselines"}
 
 
-class _Locate(click.Command):
+class _Locate(Command):
     """A command that suggests `simulate` or `cabling` for an option that has moved there from `locate`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

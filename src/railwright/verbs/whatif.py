@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, RailwrightError, UsageError
+from railwright.options.completion import complete_collective, complete_shape
 from railwright.options.machine import MachineCommand, derive_count, gpus_option, load_machine, refuse_both
 from railwright.options.output import json_option, page_option, print_answer, write
 
@@ -30,6 +31,7 @@ _COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
     "machines",
     multiple=True,
     metavar="SHAPE|FILE",
+    shell_complete=complete_shape,
     help="A host with changes, like hgx-h100 nics=2. Once for each design.",
 )
 @click.option(
@@ -46,6 +48,7 @@ _COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
     "-c",
     "collectives",
     multiple=True,
+    shell_complete=complete_collective,
     metavar="NAME",
     help="A collective. The first decides the Pareto mark. Default: all_reduce, all_gather, all_to_all.",
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
+from railwright.options.completion import complete_check, complete_shape
 from railwright.options.hosts import hosts_option, ssh_config_option
 from railwright.options.machine import FROM_FLAGS, MachineCommand, load_machine
 from railwright.options.output import json_option, print_answer
@@ -25,6 +26,7 @@ _MAX_BAD_BYTES = 2**20
     *FROM_FLAGS,
     "machine",
     metavar="DIR|FILE|SHAPE",
+    shell_complete=complete_shape,
     help="A captured directory or .jsonl, a saved .json, or a shape with changes. Several may be given."
     " Default: this machine.",
 )
@@ -33,7 +35,9 @@ _MAX_BAD_BYTES = 2**20
 @click.option(
     "--known-bad", "bad_file", metavar="FILE", help="A list of bad firmware and software, like examples/known-bad.toml."
 )
-@click.option("--fix", metavar="FAULT", help="Show the kernel setting that fixes this fault.")
+@click.option(
+    "--fix", metavar="FAULT", shell_complete=complete_check, help="Show the kernel setting that fixes this fault."
+)
 @click.option("--apply", "how", flag_value="apply", help="With --fix: change it until the next reboot.")
 @click.option("--hold", "how", flag_value="hold", help="With --fix: change it until Ctrl-C or a signal, then undo it.")
 @click.option("--undo", "how", flag_value="undo", help="With --fix: undo what --apply changed.")

@@ -9,12 +9,14 @@ import click
 
 from railwright.errors import UsageError
 from railwright.options.arguments import Arguments
+from railwright.options.completion import complete_benchmark
+from railwright.options.help import Command
 from railwright.options.hosts import container_options, hosts_option, lab_option, ssh_config_option
 from railwright.options.jobs import job_options, kubernetes_options
 from railwright.options.measuring import accept_option, launches_option, measuring_options
 
 
-@click.command()
+@click.command(cls=Command)
 @measuring_options
 @accept_option
 @launches_option(3)
@@ -24,7 +26,7 @@ from railwright.options.measuring import accept_option, launches_option, measuri
 @ssh_config_option
 @click.option("--interfaces", metavar="NAME,...", help="Network interfaces between the --hosts.")
 @click.option("--parts", metavar="PART,...", help="Any of screen (each host), pairs and collectives.  [all three]")
-@click.option("--benchmarks", metavar="NAME,...", help="Run only these benchmarks.")
+@click.option("--benchmarks", metavar="NAME,...", shell_complete=complete_benchmark, help="Run only these benchmarks.")
 @click.option(
     "--max-load",
     type=click.FloatRange(0.0, 1.0, min_open=True),

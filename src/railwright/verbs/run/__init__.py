@@ -8,6 +8,8 @@ import click
 
 from railwright.errors import EXIT_OK, UsageError
 from railwright.options.arguments import Arguments
+from railwright.options.completion import complete_benchmark
+from railwright.options.help import Command
 from railwright.options.hosts import container_options, hosts_options
 from railwright.options.jobs import job_options, kubernetes_options, slurm_options
 from railwright.options.measuring import launches_option, measuring_options
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     from railwright.workflows.measuring import PendingJob
 
 
-@click.command()
-@click.argument("names", nargs=-1, metavar="NAME...")
+@click.command(cls=Command)
+@click.argument("names", nargs=-1, metavar="NAME...", shell_complete=complete_benchmark)
 @measuring_options
 @launches_option(1)
 @click.option("--alone", is_flag=True, help="Leave out the benchmarks that measure limits for the results.")

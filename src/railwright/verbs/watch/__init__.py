@@ -8,11 +8,12 @@ import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.options.arguments import Arguments
+from railwright.options.help import Command
 from railwright.options.hosts import hosts_option, lab_option, ssh_config_option
 from railwright.options.output import json_option, page_option, print_answer
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--pid", type=click.IntRange(1), help="Watch this process and its present descendants.")
 @click.option("--cgroup", metavar="PATH", help="Watch this control group (version 2), below /sys/fs/cgroup.")
