@@ -61,6 +61,7 @@ _FOR_AMD = {
     "nvidia-smi topo -p2p r": "rocm-smi --showtopoaccess",
     "nvidia-smi nvlink -s": "rocm-smi --shownodesbw",
     "nvidia-smi topo -m": "rocm-smi --showtopo",
+    "nvidia-smi -q -d PERFORMANCE,CLOCK": "rocm-smi --showclocks",
     "nvbandwidth -t device_to_device_memcpy_read_ce": "rocm_bandwidth_test -a",
     "--use_cuda": "--use_rocm",
     "cuda_ipc": "rocm_ipc",
