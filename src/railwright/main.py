@@ -35,6 +35,7 @@ VERBS = {
     "storage": "Write cuFile's configuration for this machine: the NICs that GPUDirect Storage may use.",
     "setup": "Install optional parts (NIXL).",
     "completion": "Print the script that completes railwright's words in bash, zsh or fish.",
+    "man": "Print the manual page of a verb, or write those of all.",
 }
 """The help line of each verb, in the order of use. `load_command` returns its command."""
 
@@ -81,6 +82,8 @@ def load_command(verb: str) -> click.Command | None:  # noqa: C901 - a table
             from railwright.verbs.setup import setup as command
         case "completion":
             from railwright.verbs.completion import completion as command
+        case "man":
+            from railwright.verbs.man import man as command
         case _:
             return None
     return command

@@ -7,7 +7,7 @@ import inspect
 import click
 
 _PREFORMATTED = "\b\n"
-FIRST_SECTION, LAST_SECTION = "Options", "Output"
+_FIRST, _LAST = "Options", "Output"
 
 
 class Command(click.Command):
@@ -15,33 +15,45 @@ class Command(click.Command):
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the first paragraph, the examples, and then the rest."""
-        paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
-        examples = [text for text in paragraphs if text.startswith(_PREFORMATTED)]
-        texts = [text for text in paragraphs if text and text not in examples]
-        _write_text(formatter, texts[:1])
+        first, examples, rest = split_help(inspect.cleandoc(self.help or ""))
+        _write_text(formatter, first)
         if examples:
             with formatter.section("Examples"):
-                for line in "\n".join(text.removeprefix(_PREFORMATTED) for text in examples).splitlines():
+                for line in examples:
                     formatter.write(f"{'':{formatter.current_indent}}{line}\n")
-        _write_text(formatter, texts[1:])
+        for text in rest:
+            _write_text(formatter, text)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each section of options, those without one first, and the commands of a group."""
-        sections: dict[str, list[tuple[str, str]]] = {FIRST_SECTION: []}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None and isinstance(parameter, click.Option):
-                sections.setdefault(getattr(parameter, "section", FIRST_SECTION), []).append(record)
-        for name, records in sorted(sections.items(), key=lambda section: section[0] == LAST_SECTION):
-            if records:
-                with formatter.section(name):
-                    formatter.write_dl(records)
+        """Write each section of options, and the commands of a group."""
+        for name, records in group_options(self, ctx).items():
+            with formatter.section(name):
+                formatter.write_dl(records)
         if isinstance(self, click.Group):
             self.format_commands(ctx, formatter)
 
 
-def _write_text(formatter: click.HelpFormatter, texts: list[str]) -> None:
-    for text in texts:
-        formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text(text)
+def split_help(text: str) -> tuple[str, list[str], list[str]]:
+    """Split a help text into its first paragraph, the lines of its examples, and the other paragraphs."""
+    paragraphs = [paragraph for paragraph in text.split("\n\n") if paragraph]
+    examples = [paragraph for paragraph in paragraphs if paragraph.startswith(_PREFORMATTED)]
+    texts = [paragraph for paragraph in paragraphs if paragraph not in examples]
+    lines = [line for paragraph in examples for line in paragraph.removeprefix(_PREFORMATTED).splitlines()]
+    return "".join(texts[:1]), lines, texts[1:]
+
+
+def group_options(command: click.Command, context: click.Context) -> dict[str, list[tuple[str, str]]]:
+    """Return names and help of the options by section: first those without a section, last those of the output."""
+    sections: dict[str, list[tuple[str, str]]] = {_FIRST: []}
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and isinstance(parameter, click.Option):
+            sections.setdefault(getattr(parameter, "section", _FIRST), []).append(record)
+    found = sorted(sections.items(), key=lambda section: section[0] == _LAST)
+    return {name: records for name, records in found if records}
+
+
+def _write_text(formatter: click.HelpFormatter, text: str) -> None:
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text(text)
