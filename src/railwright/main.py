@@ -15,29 +15,39 @@ from railwright.options.group import Group
 from railwright.options.version import version_option
 from railwright.terminal import ascii_stream, drop_output, escape, wants_ascii
 
-VERBS = {
-    "prove": "Measure this machine and compare every path with its limit.",
-    "topo": "Show, capture, load and export a machine's topology.",
-    "shapes": "List the machines that are known by name.",
-    "limits": "Derive the limit of each path and collective, with the reason, without measuring.",
-    "whatif": "Compare cluster designs: limits, bill of network parts, cost.",
-    "audit": "Find settings that keep paths from their limit, with evidence and remedy.",
-    "explain": "Judge the output of a known tool: normal for its machine or not, why, and the next command.",
-    "run": "Run single benchmarks with all their options.",
-    "judge": "Judge a results file again and write its reports.",
-    "compare": "Compare two runs, taking noise into account.",
-    "locate": "Find the slow host, link or route between hosts or in a lab, in few rounds.",
-    "simulate": "Run the same search in a simulated fabric with known faults.",
-    "cabling": "Compare the cables of a fabric with those planned.",
-    "watch": "Watch a running job from outside: iterations, communication share, best possible gain.",
-    "lab": "Emulate a fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
-    "net": "Check a pod's GPU network with real packets: address, route, BGP, flows, offload, isolation.",
-    "storage": "Write cuFile's configuration for this machine: the NICs that GPUDirect Storage may use.",
-    "setup": "Install optional parts (NIXL).",
-    "completion": "Print the script that completes railwright's words in bash, zsh or fish.",
-    "man": "Print the manual page of a verb, or write those of all.",
+SECTIONS = {
+    "Judge without measuring": {
+        "explain": "Judge the output of a known tool: normal for its machine or not, why, and the next command.",
+        "limits": "Derive the limit of each path and collective, with the reason, without measuring.",
+        "whatif": "Compare cluster designs: limits, bill of network parts, cost.",
+        "shapes": "List the machines that are known by name.",
+        "topo": "Show, capture, load and export a machine's topology.",
+    },
+    "Measure": {
+        "prove": "Measure this machine and compare every path with its limit.",
+        "run": "Run single benchmarks with all their options.",
+        "audit": "Find settings that keep paths from their limit, with evidence and remedy.",
+        "judge": "Judge a results file again and write its reports.",
+        "compare": "Compare two runs, taking noise into account.",
+        "watch": "Watch a running job from outside: iterations, communication share, best possible gain.",
+    },
+    "Fabrics and pods": {
+        "locate": "Find the slow host, link or route between hosts or in a lab, in few rounds.",
+        "simulate": "Run the same search in a simulated fabric with known faults.",
+        "cabling": "Compare the cables of a fabric with those planned.",
+        "lab": "Emulate a fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
+        "net": "Check a pod's GPU network with real packets: address, route, BGP, flows, offload, isolation.",
+    },
+    "Set up": {
+        "storage": "Write cuFile's configuration for this machine: the NICs that GPUDirect Storage may use.",
+        "setup": "Install optional parts (NIXL).",
+        "completion": "Print the script that completes railwright's words in bash, zsh or fish.",
+        "man": "Print the manual page of a verb, or write those of all.",
+    },
 }
-"""The help line of each verb, in the order of use. `load_command` returns its command."""
+"""The sections of the help, with the help line of each verb, in the order of use."""
+VERBS = {verb: text for verbs in SECTIONS.values() for verb, text in verbs.items()}
+"""The help line of each verb. `load_command` returns its command."""
 
 
 def load_command(verb: str) -> click.Command | None:  # noqa: C901 - a table
@@ -138,14 +148,21 @@ class Verbs(Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of verbs without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        widest = max(map(len, VERBS))
+        for section, verbs in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(verb.ljust(widest), text) for verb, text in verbs.items()])
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @version_option(__version__)
 def cli() -> None:
     """Measure every data path of this machine and compare it with the limit that its hardware sets.
+
+    \b
+    railwright explain all_reduce.txt --host hgx-h100 --count 2
+    railwright prove
+    railwright limits --host gb200-nvl72 --gpus 72 --collective all_reduce
 
     Exit status: 0 all ok, 1 something is slow or misconfigured, 2 usage or internal error, 3 something could not be
     judged.

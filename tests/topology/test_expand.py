@@ -144,6 +144,7 @@ def test_a_change_without_its_name_its_value_or_its_sign_is_refused_as_such(word
         ("hgx-h100 BlueField-3", "not a change: 'BlueField-3'", "nic-rate=400Gb/s"),
         ("hgx-h100 rail_optimized", "not a change: 'rail_optimized'", "rail_optimised is a key of a cluster file"),
         ("hgx-h100 nic foo", "not a change: 'nic', 'foo'", "did you mean nics=VALUE?"),
+        ("hgx-h100 all_reduce", "not a change: 'all_reduce'", "--collective all_reduce"),
         ("hgx-h100 qwerty", "not a change: 'qwerty'", "changes are gpus, "),
         ("Dell XE9680", "named 'Dell XE9680'", "hgx-h100, hgx-h200"),
         ("Dell XE9680 nics=4 rail", "named 'Dell XE9680 rail'", "hgx-h100, hgx-h200"),

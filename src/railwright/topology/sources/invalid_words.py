@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Sequence
 
+from railwright.busbw import OPERATIONS
 from railwright.errors import UsageError
 from railwright.topology.plan import CHANGES, NIC_PROTOCOLS
 from railwright.topology.shapes import means_hosts, nearest_names, unknown_shape
@@ -40,6 +41,8 @@ def _suggest(word: str) -> str:
         rate = _CONNECTX_RATES.get(card[1] or "") or _BLUEFIELD_RATES.get(card[2] or "")
         return f"for {word}, write nic-rate={rate}" if rate else ""
     key = written.partition("=")[0].translate(_SPELLING)
+    if key.replace("-", "_") in OPERATIONS:
+        return f"for {word}, write --collective {word}"
     known = {
         **{change: f"did you mean {change}=VALUE?" for change in CHANGES},
         **{word: f"did you mean nic-protocol={word}?" for word in NIC_PROTOCOLS if len(word) > 3},
