@@ -12,7 +12,6 @@ from railwright.topology.devices import Topology
 from railwright.topology.expand import expand
 from railwright.topology.plan import NIC_PROTOCOLS
 from railwright.topology.shapes import SHAPES, split_name, unknown_shape
-from railwright.topology.sources.invalid_words import invalid_changes
 from railwright.topology.sources.root import ARCHIVE
 
 _RATE = re.compile(r"\d+(\.\d+)?[GT](b(it)?(ps|/s)?)?", re.IGNORECASE)
@@ -76,6 +75,8 @@ def _parse_changes(words: list[str], text: str) -> dict[str, str]:
     expanded = list(itertools.chain.from_iterable(map(_expand_word, words)))
     invalid = [word for word in expanded if not all(word.partition("="))]
     if invalid:
+        from railwright.topology.sources.invalid_words import invalid_changes
+
         raise invalid_changes(invalid, " ".join(part for part in text.split() if "=" not in part))
     for word in expanded:
         key, _, value = word.partition("=")
