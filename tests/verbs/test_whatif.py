@@ -142,6 +142,16 @@ def test_unlike_parts_with_a_price_for_each_kind_are_compared(tmp_path: Path) ->
     assert "as many network parts; other hosts; other NICs; other ports" in whatif(*UNLIKE, "--prices", str(file))
 
 
+def test_the_page_draws_only_designs_that_can_be_compared(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    whatif(*UNLIKE, "--output", str(page))
+    assert 'id="pictures"' not in page.read_text()
+    whatif(*UNLIKE, "--host", "hgx-h200", "--output", str(page))
+    pictures = page.read_text().partition('id="pictures"')[2].partition('id="collectives"')[0]
+    assert "hgx-h200" in pictures
+    assert "hgx-b300" not in pictures
+
+
 def test_designs_of_like_parts_are_compared_beside_an_unlike_design() -> None:
     text = whatif(*UNLIKE, "--host", "hgx-h200")
     assert "against hgx-h100, the one with the most switch ports" in text
