@@ -24,7 +24,7 @@ def test_every_command_has_a_page(answer: InProcess) -> None:
 def test_the_page_of_a_verb_has_its_examples_and_options(answer: InProcess) -> None:
     page = answer("man", "prove").out
     assert page.index(".SH EXAMPLES\n.nf\nrailwright prove\n") < page.index(".SH OPTIONS")
-    for option in ("\\-\\-hosts\\-file FILE", "\\-h, \\-\\-help", "\\-o, \\-\\-option"):
+    for option in ("\\-\\-hosts\\-file FILE", "\\-o, \\-\\-option"):
         assert f"\\fB{option}" in page
     assert answer("man", "lab", "up").out.startswith('.TH "RAILWRIGHT-LAB-UP"')
     refused = answer("man", "prov")
