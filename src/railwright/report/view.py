@@ -12,6 +12,7 @@ from typing import NamedTuple
 from railwright.checks.finding import Finding
 from railwright.diagnosis.peers.gpu_health import format_samples
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
+from railwright.diagnosis.verdicts.policy import UNJUDGED
 from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import group_by_key
 from railwright.limits.limit import Limit
@@ -253,15 +254,17 @@ def _answer(counts: dict[State, int], slow: Sequence[Row], diagnosis: Diagnosis)
     """Summarize in one sentence the paths that were judged or should have been."""
     if diagnosis.required:
         return _answer_of_required(diagnosis)
-    fine, not_judged = counts.get("ok", 0), sum(counts.get(state, 0) for state in ("suspicious", "failed", "unknown"))
+    fine, not_judged = counts.get("ok", 0), sum(counts.get(state, 0) for state in UNJUDGED)
     total = format_count(len(slow) + fine + not_judged, "path")
+    points = f" ({wording.unjudged_points(diagnosis)})" if not_judged else ""
     if slow:
         first = f"{slow[0].benchmark} {slow[0].path}"
         more = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
-        return f"{len(slow)} of {total} {'is' if len(slow) == 1 else 'are'} slow: {first}{more}"
+        unknown = f"; {not_judged} could not be judged{points}" if not_judged else ""
+        return f"{len(slow)} of {total} {'is' if len(slow) == 1 else 'are'} slow: {first}{more}{unknown}"
     sure = [finding for finding in diagnosis.findings if finding.certainty in ("seen", "likely")]
     if not_judged:
-        return f"{not_judged} of {total} could not be judged, and nothing is slow"
+        return f"{not_judged} of {total} could not be judged{points}, and nothing is slow"
     if sure:
         return f"No path is slow, and the machine is misconfigured: {wording.escape(sure[0].fault)}"
     if fine == 1:
@@ -302,7 +305,7 @@ def _slow_groups(rows: Sequence[Row]) -> tuple[Group, ...]:
 
 def _group_unjudged(rows: Sequence[Row]) -> tuple[Group, ...]:
     """Group the paths without a verdict by reason, the worst first."""
-    found = [row for row in rows if row.state in ("suspicious", "failed", "unknown")]
+    found = [row for row in rows if row.state in UNJUDGED]
     groups = [
         Group(state, reason, needs, tuple(group))
         for (state, reason, needs), group in group_by_key(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
+from railwright.diagnosis.verdicts.policy import UNJUDGED
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST, format_quantity
 from railwright.diagnosis.verdicts.verdict import state_word as state_word
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
@@ -188,6 +189,14 @@ def state_counts(states: Iterable[State]) -> tuple[tuple[State, int], ...]:
     return tuple((state, found.count(state)) for state in WORST_FIRST if state in found)
 
 
+def unjudged_points(diagnosis: Diagnosis) -> str:
+    """Count the points without the verdict that they should have, like `3 of 84 points`; empty if there are none."""
+    states = [point.verdict.state for point in diagnosis.points]
+    unjudged = sum(state in UNJUDGED for state in states)
+    should = unjudged + sum(state in ("ok", "slow") for state in states)
+    return f"{unjudged} of {format_count(should, 'point')}" if unjudged else ""
+
+
 def closing_words(diagnosis: Diagnosis) -> str:
     """Format the last sentence of a report: the count of each verdict, and the meaning of the exit status."""
     meaning = EXIT_MEANING.get(diagnosis.exit_status, "not a status of railwright")
@@ -195,6 +204,8 @@ def closing_words(diagnosis: Diagnosis) -> str:
         meaning = f"of the required paths, {meaning}" if diagnosis.exit_status else "all required paths are ok"
     states = state_counts(path.verdict.state for path in diagnosis.paths)
     counted = ", ".join(f"{number} {state_word(state)}" for state, number in states)
+    if unjudged := unjudged_points(diagnosis):
+        counted += f"; {unjudged} could not be judged"
     paths = f"{format_count(len(diagnosis.paths), 'path')}: {counted}" if states else "no path was measured"
     return f"{paths}. Exit status {diagnosis.exit_status}: {meaning}."
 

@@ -24,6 +24,7 @@ from railwright.options.machine import load_planned_cluster
 from railwright.options.output import write
 from railwright.report.formats.json_line import json_line
 from railwright.report.pages.hosts import render_hosts_html
+from railwright.report.text.acceptance import summarize
 from railwright.report.text.between_hosts import BetweenHostsResult
 from railwright.report.text.hosts import lines
 from railwright.results.store import load
@@ -134,11 +135,13 @@ class HostsReport:
         table = self._build_table()
         self._write_page(table)
         as_json, compared = self.arguments.as_json, _may_compare(self.screen.hosts)
+        sheet = self._build_sheet(self.evidence) if self.evidence is not None else None
+        if sheet is not None and not as_json:
+            click.echo(f"{summarize(sheet)}.")
         for line in _json_lines(table, self.there) if as_json else lines(table, compared=compared, between=self.there):
             click.echo(line)
-        if self.evidence is None:
+        if sheet is None:
             return self._status(table)
-        sheet = self._build_sheet(self.evidence)
         for line in sheet_lines(sheet, as_json=as_json):
             click.echo(line)
         return sheet.exit_status
