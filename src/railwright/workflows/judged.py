@@ -29,7 +29,6 @@ from railwright.results.store import RESULTS_NAME
 from railwright.terminal import drop_output
 from railwright.workflows.acceptance import Evidence, sheet_lines
 
-
 _STATE_OF_SHEET: dict[LineState, State] = {"met": "ok", "not met": "slow", "not judged": "unknown"}
 
 

@@ -89,7 +89,7 @@ class _Printer(Page):
             shown: set[str] = set()  # a reason is printed once for each curve; every row has its numbers
             for point in group:
                 self._point(point)
-                if point.reason and point.reason not in shown:
+                if point.reason and (point.launches_needed or point.reason not in shown):
                     self.line(point.why, "dim", indent=_INDENT * 2)
                 shown.add(point.reason)
 
