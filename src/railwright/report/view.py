@@ -51,6 +51,8 @@ class Row(NamedTuple):
     """The parameters shared with others of the same benchmark and path."""
     measured: str
     spread: str
+    wide: str
+    """A sentence on launches that differ widely; empty for others."""
     limit: str
     share: str
     because: str
@@ -107,7 +109,7 @@ class View(NamedTuple):
     """The worst verdict, which the answer states."""
     answer: str
     relative: str
-    """A note on the baselines behind the answer; empty if there are none."""
+    """A sentence on what the verdicts rest on; empty without verdicts."""
     counts: tuple[tuple[State, int], ...]
     closing: str
     slow_groups: tuple[Group, ...]
@@ -159,7 +161,7 @@ def build_view(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequenc
         diagnosis=diagnosis,
         state=_find_worst(dict(counts), diagnosis),
         answer=_answer(dict(counts), slow, diagnosis),
-        relative=_baseline_words(references),
+        relative=_basis_words(measured, references),
         counts=counts,
         closing=wording.closing_words(diagnosis),
         slow_groups=_slow_groups(slow),
@@ -202,7 +204,7 @@ def _find_shared(paths: Sequence[JudgedPath]) -> dict[tuple[str, str], dict[str,
 def _row(number: int, path: JudgedPath, shared: dict[tuple[str, str], dict[str, Scalar]]) -> Row:
     common = shared[path.benchmark, path.path]
     head = path.headline
-    limit, share = wording.limit_and_share(head)
+    limit, share = wording.bound_and_share(head)
     size = wording.size_words(head.parameters) if head else ""
     varied = ", ".join(
         filter(None, (wording.parameter_words(path.parameters, without=tuple(common)), f"at {size}" if size else ""))
@@ -218,9 +220,10 @@ def _row(number: int, path: JudgedPath, shared: dict[tuple[str, str], dict[str, 
         common=wording.parameter_words({key: path.parameters[key] for key in path.parameters if key in common}),
         measured=wording.quantity(path.quantity, head.value if head else None),
         spread=wording.percent(head.launch_spread if head else None),
+        wide=wording.wide_spread_words(head),
         limit=limit,
         share=share,
-        because=wording.because(head.limit) if head else "",
+        because=wording.because_of(head) if head else "",
         expected=f"expected {wording.band_words(head.expected)}" if head and head.expected else "",
         why=wording.why_words(path),
         needs=wording.escape(path.verdict.needs),
@@ -282,14 +285,19 @@ def _answer_of_required(diagnosis: Diagnosis) -> str:
 _MAX_NAMED = 3
 
 
-def _baseline_words(references: Sequence[Row]) -> str:
-    if not references:
-        return ""
-    names = ", ".join(dict.fromkeys(row.benchmark for row in references))
-    known = any(row.limit != wording.ABSENT for row in references)
-    judge = "They were compared with their own limits only" if known else (
-        "Nothing outside the machine says whether those are good")  # fmt: skip
-    return f"These verdicts use this machine's own {names} as baselines. {judge}"
+def _basis_words(rows: Sequence[Row], references: Sequence[Row]) -> str:
+    """Explain in one sentence the measurements and facts that the verdicts rest on."""
+    kinds = [row.head.limit.kind for row in rows if row.state in ("ok", "slow") and row.head is not None
+             and isinstance(row.head.limit, Limit)]  # fmt: skip
+    by_kind = {kind: kinds.count(kind) for kind in ("measured_ceiling", "derived")}
+    names = ", ".join(dict.fromkeys(row.benchmark.replace("_", " ") for row in references))
+    measured = f"simpler measurements of this machine{f' ({names})' if names else ''}"
+    if not by_kind["measured_ceiling"]:
+        return "The verdicts rest on the rates of the hardware" if kinds else ""
+    if by_kind["derived"]:
+        facts = "the rates of the hardware"
+        return f"{by_kind['derived']} verdicts rest on {facts}, {by_kind['measured_ceiling']} on {measured}"
+    return f"The verdicts rest on {measured}: they do not show whether the machine as a whole is slow"
 
 
 def _slow_groups(rows: Sequence[Row]) -> tuple[Group, ...]:

@@ -36,7 +36,8 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
            spec: Spec | None = None, results: Path | None = None, verbose: bool = False) -> int:  # fmt: skip
     """Judge a run, write report.html and metrics.txt into `output`, print the run, and return the exit status.
 
-    With `spec` the acceptance sheet decides the status, and its verdict comes first. The sheet cites `results`, or by default the file in `output`.
+    With `spec` the acceptance sheet decides the status, and its verdict comes first. The sheet
+    cites `results`, or by default the file in `output`.
     The files are written first. A failure of one output does not prevent the others.
     """
     diagnosis = diagnose(file, DECLARATIONS, required)

@@ -133,7 +133,7 @@ def _row(name: str, point: Judged) -> Row:
             wording.quantity(point.quantity, max((launch.p99 for launch in point.launches), default=high)),
             str(len(point.launches)),
             wording.percent(point.launch_spread),
-            *wording.limit_and_share(point),
+            *wording.bound_and_share(point),
         ),
         state=point.verdict.state,
     )
@@ -154,9 +154,9 @@ def _hover(name: str, point: Judged) -> str:
     if size := _size(point):
         lines.append(f"size {wording.scalar('size_bytes', size)}")
     lines.append(f"median {wording.quantity(point.quantity, point.value)}")
-    limit, share = wording.limit_and_share(point)
+    limit, share = wording.bound_and_share(point)
     if limit != wording.ABSENT:
-        lines.append(f"limit {limit}, reached {share}")
+        lines.append(f"limit {limit}" + (f", reached {share}" if share != wording.ABSENT else ""))
     lines.append(
         f"{wording.state_word(point.verdict.state)}, spread of launches {wording.percent(point.launch_spread)}"
     )

@@ -46,7 +46,7 @@ def render(
     printer.unjudged(view.unjudged)
     printer.findings("Settings", view.findings)
     printer.table("Paths", view.rows)
-    printer.table("Baselines for the other paths", view.references)
+    printer.baselines(view.references)
     printer.lines_under("Single hosts, the fastest first", host_ranking.lines(view.results))
     printer.lines_under("Merged groups of hosts", growth_text.lines(view.results))
     printer.lines_under("Best by size", view.best_by_size)
@@ -183,6 +183,8 @@ class _Printer(Page):
 
     def _row(self, row: Row) -> None:
         because = list(filter(None, (row.because, row.expected))) if self.verbose or self.wide else []
+        if row.wide:
+            because.append(row.wide)
         if self.verbose and row.why and row.state != "ok":
             because.append(f"{wording.state_word(row.state)}: {row.why}")
         self.cells(
@@ -197,6 +199,27 @@ class _Printer(Page):
         if not self.wide:
             for words in because:
                 self.line(words, "dim", indent=_INDENT * 2)
+
+    def baselines(self, rows: Sequence[Row]) -> None:
+        """Print a line for each baseline, then the reason of each limit once with the benchmarks that it concerns."""
+        if not rows:
+            return
+        self.heading("Baselines, which the other paths are compared with")
+        names = ["benchmark", "varied", "measured", "spread", *["limit", "of limit"] * _has_limits(rows)]
+        numbers = [Column(no_wrap=True, justify="right") for _ in names[2:]]
+        cells = [[self.text(name, "dim") for name in names]]
+        for benchmark, group in group_by_key(rows, lambda row: row.benchmark):
+            for number, row in enumerate(group):
+                found = [row.measured, row.spread, *[row.limit, row.share] * _has_limits(rows)]
+                name = self.text("" if number else benchmark, "bold")
+                cells.append([name, self.text(row.varied), *map(self.text, found)])
+        self.grid([Column(no_wrap=True), Column(overflow="fold"), *numbers], *cells, indent=_INDENT)
+        for because, group in group_by_key(rows, lambda row: row.because):
+            self.line(f"{_name_benchmarks(group)}: {because}", "dim", indent=_INDENT)
+        for _, group in group_by_key((row for row in rows if row.wide), lambda row: row.benchmark):
+            widest = max(group, key=lambda row: row.head.launch_spread or 0.0 if row.head else 0.0)
+            more = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
+            self.line(f"{widest.benchmark}, {widest.varied}: {widest.wide}{more}", "dim", indent=_INDENT)
 
     def lines_under(self, heading: str, found: Iterable[str]) -> None:
         """Print preformatted lines under a heading, or nothing if there are no lines."""
@@ -230,6 +253,14 @@ class _Printer(Page):
         """Print the count of each verdict, and the exit status."""
         self.console.print()
         self.line(view.closing, "bold")
+
+
+def _has_limits(rows: Sequence[Row]) -> bool:
+    return any(row.limit != wording.ABSENT for row in rows)
+
+
+def _name_benchmarks(rows: Sequence[Row]) -> str:
+    return ", ".join(dict.fromkeys(row.benchmark for row in rows))
 
 
 def _unreadable(run: Run) -> str:
