@@ -65,6 +65,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     summary: str
+    """The misconfiguration as a clause."""
+    right: str
+    """The statement that holds without the misconfiguration: `io_uring is available`."""
     certainty: Certainty = "seen"
     """The default certainty of its findings; `costs` and `remedy` are their default cost and remedy."""
     costs: str = ""

@@ -19,6 +19,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="compute_mode_prohibited",
     summary="no program may use a GPU",
+    right="programs may use every GPU",
     costs="no program can create a CUDA context there (nvidia-smi manual, -c)",
     remedy="nvidia-smi -i GPU -c DEFAULT as root, or ask who set it; CUDA_VISIBLE_DEVICES can exclude the GPU",
     signs=_signs,

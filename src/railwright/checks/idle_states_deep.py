@@ -29,6 +29,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="idle_states_deep",
     summary="idle cores enter states that are slow to leave",
+    right="idle cores wake quickly",
     certainty="possible",
     remedy="cpupower idle-set -D 20 switches off states that take more than 20 us; permanently: tuned-adm profile"
     " latency-performance",

@@ -26,6 +26,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="io_uring_off",
     summary="programs cannot use io_uring",
+    right="io_uring is available",
     certainty="possible",
     costs="files are read with one system call per block: more CPU time, and a lower rate of small blocks",
     remedy="sysctl kernel.io_uring_disabled=0; in a container use a seccomp profile that allows io_uring_setup,"

@@ -28,6 +28,8 @@ class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_f
     fault: str
     """The name of the check."""
     summary: str
+    right: str
+    """The statement that holds if the state is `fine`."""
     state: State
     because: str = ""
     """The reason why the check does not apply or could not look; findings carry their own reason."""
@@ -50,5 +52,11 @@ def look_for(check: Check, facts: Facts) -> CheckOutcome:
         state = "could not look"
     ways = check.checklist(facts.topology) if check.checklist is not None and state != "does not apply" else ()
     return CheckOutcome(
-        fault=check.name, summary=check.summary, state=state, because=because, findings=findings, checklist=ways
+        fault=check.name,
+        summary=check.summary,
+        right=check.right,
+        state=state,
+        because=because,
+        findings=findings,
+        checklist=ways,
     )

@@ -15,6 +15,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="persistence_off",
     summary="the driver deinitializes idle GPUs",
+    right="the driver keeps idle GPUs initialized",
     certainty="possible",
     costs="the first program waits 1 to 3 s for each GPU (NVIDIA Driver Persistence), and configured clocks"
     " and limits are lost",

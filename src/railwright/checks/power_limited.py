@@ -33,6 +33,7 @@ def _lowered_limit(gpu: Device) -> tuple[float, float] | None:
 CHECK = Check(
     name="power_limited",
     summary="a GPU's power limit is below its default",
+    right="every GPU has its default power limit",
     costs="compute under load runs at lower clocks; copies and collectives seldom need the full power",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),

@@ -28,6 +28,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="ptrace_refused",
     summary="processes of a host may not read each other's memory",
+    right="processes of this host may read each other's memory",
     certainty="likely",
     costs="large messages between processes of a host are copied twice, through a shared buffer, or use XPMEM",
     remedy="sysctl kernel.yama.ptrace_scope=1; in a container --cap-add=SYS_PTRACE",

@@ -55,6 +55,7 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="read_request_small",
     summary="a NIC's PCIe read requests are smaller than possible",
+    right="the PCIe read requests of NICs are large",
     costs="unknown from settings alone: measure with ib_write_bw or nccl-tests before and after"
     " (Mellanox, Understanding PCIe Configuration)",
     remedy="lspci -vv -s ADDRESS | grep MaxReadReq; setpci -s ADDRESS CAP_EXP+8.w shows the register: the"

@@ -42,6 +42,7 @@ _UNREAD = "the PCIe Device Control register of {} cannot be read (root may read 
 CHECK = Check(
     name="relaxed_ordering_off",
     summary="a NIC's writes must stay in order",
+    right="NICs may use relaxed ordering",
     costs=_COSTS,
     remedy="enable it in the BIOS and with mlxconfig -d DEVICE set PCI_WR_ORDERING=1, and reboot; then lspci"
     " -vv -s ADDRESS | grep RlxdOrd shows RlxdOrd+",

@@ -30,6 +30,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="shared_memory_small",
     summary="shared memory (/dev/shm) is too small",
+    right="shared memory (/dev/shm) is large enough",
     certainty="likely",
     costs="NCCL fails with `No space left on device`, or ranks use sockets (NCCL User Guide, Troubleshooting)",
     remedy="docker run --shm-size=1g or --ipc=host; in Kubernetes mount an emptyDir of medium Memory at /dev/shm",
