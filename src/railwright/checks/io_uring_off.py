@@ -7,8 +7,9 @@ A seccomp filter may block it as well: newer container runtimes do so by default
 from __future__ import annotations
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Change, Check, Command, Facts, Findings
 from railwright.checks.host_settings import nonnegative_integer, require_read, setting
+from railwright.topology.devices import Topology
 
 _FACT, _FILTER = "io_uring_disabled", "seccomp"
 
@@ -23,6 +24,12 @@ def _signs(facts: Facts) -> Findings:
         yield CHECK.host_finding(facts, says, ("seccomp", "filter", "/proc/self/status"))
 
 
+def _build_change(topology: Topology) -> Change | tuple[Command, ...]:
+    """Return the kernel setting; a seccomp filter cannot be lifted from inside."""
+    is_off = nonnegative_integer(setting(topology, _FACT))
+    return Change(files="proc/sys/kernel/io_uring_disabled", value="0") if is_off else ()
+
+
 CHECK = Check(
     name="io_uring_off",
     summary="programs cannot use io_uring",
@@ -34,4 +41,5 @@ CHECK = Check(
     signs=_signs,
     needs=(needs.settings,),
     asks=(require_read(_FACT, _FILTER),),
+    change=_build_change,
 )

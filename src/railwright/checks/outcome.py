@@ -36,6 +36,8 @@ class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_f
     findings: tuple[Finding, ...] = ()
     checklist: tuple[Way, ...] = ()
     slows: tuple[Slowed, ...] = ()
+    fix: str = ""
+    """The command that fixes the finding on the machine itself; empty if only the remedy does."""
 
 
 def look_for(check: Check, facts: Facts) -> CheckOutcome:
@@ -51,6 +53,7 @@ def look_for(check: Check, facts: Facts) -> CheckOutcome:
     elif because := next((why for ask in check.asks if (why := ask(facts.topology))), ""):
         state = "could not look"
     ways = check.checklist(facts.topology) if check.checklist is not None and state != "does not apply" else ()
+    fix = f"railwright audit --fix {check.name} --apply" if state == "found" and check.can_fix(facts.topology) else ""
     return CheckOutcome(
         fault=check.name,
         summary=check.summary,
@@ -59,4 +62,5 @@ def look_for(check: Check, facts: Facts) -> CheckOutcome:
         because=because,
         findings=findings,
         checklist=ways,
+        fix=fix,
     )

@@ -70,6 +70,8 @@ def audit_lines(name: str, outcomes: Sequence[CheckOutcome]) -> Iterator[str]:
             yield f"  {outcome.fault}: {says}" + (f" ({outcome.because})" if outcome.because else "")
             yield from (f"    {line}" for finding in outcome.findings for line in finding_lines(finding))
             yield from (f"      {line}" for line in slowed_lines(outcome.slows))
+            if state == "found":
+                yield f"      fix     {outcome.fix or 'not by railwright: follow the remedy'}"
             yield from (f"    {line}" for way in outcome.checklist for line in checklist_lines(way))
     for reason, group in group_by_key(by_state["does not apply"], lambda outcome: outcome.because):
         yield f"  {reason}: {', '.join(outcome.fault for outcome in group)}"

@@ -33,10 +33,11 @@ _MAX_BAD_BYTES = 2**20
 @click.option(
     "--known-bad", "bad_file", metavar="FILE", help="A list of bad firmware and software, like examples/known-bad.toml."
 )
-@click.option("--fix", metavar="FAULT", help="Show the kernel setting that fixes this fault.")
+@click.option("--fix", metavar="FAULT", help="Show the settings that fix this fault.")
 @click.option("--apply", "how", flag_value="apply", help="With --fix: change it until the next reboot.")
 @click.option("--hold", "how", flag_value="hold", help="With --fix: change it until Ctrl-C or a signal, then undo it.")
 @click.option("--undo", "how", flag_value="undo", help="With --fix: undo what --apply changed.")
+@click.option("--yes", is_flag=True, help="With --apply: do not ask before the change.")
 @json_option("Print one JSON record for each fault, and with several machines for each difference.")
 @click.argument("more", nargs=-1, metavar="[DIR|FILE]...")
 def audit(
@@ -46,6 +47,7 @@ def audit(
     bad_file: str | None,
     fix: str | None,
     how: str | None,
+    yes: bool,
     as_json: bool,
     more: tuple[str, ...],
 ) -> int:
@@ -75,7 +77,11 @@ def audit(
                 "--fix FAULT applies to a single fault of this machine",
                 hint="give it alone, with --apply, --hold or --undo",
             )
-        return audit_fix(fix, how or "show")
+        if yes and how != "apply":
+            raise UsageError("--yes requires --apply", hint="write --apply --yes, or leave out --yes")
+        return audit_fix(fix, how or "show", is_agreed=yes)
+    if yes:
+        raise UsageError("--yes requires --fix and --apply", hint="leave out --yes")
     reached = resolve_hosts(hosts, ssh_config=ssh_config)
     if reached is not None and (machine is not None or more):
         raise UsageError("--hosts and --from exclude each other", hint="give one of the two")
