@@ -27,7 +27,7 @@ from railwright.report.view import View, build_view
 from railwright.results.records import ResultFile
 from railwright.results.store import RESULTS_NAME
 from railwright.terminal import drop_output
-from railwright.workflows.acceptance import Evidence, sheet_lines
+from railwright.workflows.acceptance import Evidence, print_sheet
 
 _STATE_OF_SHEET: dict[LineState, State] = {"met": "ok", "not met": "slow", "not judged": "unknown"}
 
@@ -64,8 +64,7 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
     show(view, as_json=as_json, verbose=verbose)
     if spec is not None:
         with _reader_may_leave():
-            for line in sheet_lines(sheet, as_json=as_json):
-                click.echo(line)
+            print_sheet(sheet, as_json=as_json)
     if troubles:
         raise troubles[0]
     return view.diagnosis.exit_status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from railwright.checks.check import Way
 from railwright.checks.finding import Finding
@@ -60,7 +60,7 @@ _HEADINGS: dict[State, str] = {
 def audit_lines(name: str, outcomes: Sequence[CheckOutcome]) -> Iterator[str]:
     """Yield the answer, then the checks grouped by outcome; those that do not apply share a line for each reason."""
     by_state = {state: [outcome for outcome in outcomes if outcome.state == state] for state in _HEADINGS}
-    yield f"audit of {wording.escape(name)}: {_answer(by_state)}"
+    yield f"audit of {wording.escape(name)}: {answer_words(outcomes)}"
     for state, group in by_state.items():
         if group:
             yield ""
@@ -77,9 +77,9 @@ def audit_lines(name: str, outcomes: Sequence[CheckOutcome]) -> Iterator[str]:
         yield f"  {reason}: {', '.join(outcome.fault for outcome in group)}"
 
 
-def _answer(by_state: Mapping[State, Sequence[CheckOutcome]]) -> str:
-    """Summarize the outcomes in one sentence."""
-    found, blind, fine, other = (len(by_state[state]) for state in _HEADINGS)
+def answer_words(outcomes: Sequence[CheckOutcome]) -> str:
+    """Summarize the outcomes of an audit in a clause."""
+    found, blind, fine, other = (sum(outcome.state == state for outcome in outcomes) for state in _HEADINGS)
     rest = "".join(
         f", {number} {words}"
         for number, words in ((blind, "could not be checked"), (other, "do not apply here"))

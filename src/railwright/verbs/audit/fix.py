@@ -14,6 +14,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError, unk
 from railwright.faults.every_check import EVERY_CHECK
 from railwright.launch.kernel_setting import Run, Step, apply, hold, plan_steps, undo
 from railwright.options.machine import load_machine
+from railwright.options.output import print_text
 from railwright.terminal import escape
 
 ROOT = Path("/")
@@ -38,29 +39,29 @@ def audit_fix(name: str, how: str, *, is_agreed: bool = False) -> int:
     topology = load_machine(None)
     outcome = look_for(check, Facts(topology=topology))
     if outcome.state != "found":
-        click.echo(
+        print_text(
             f"{name}: {escape(outcome.right) if outcome.state == 'fine' else outcome.state}"
             f"{f' ({escape(outcome.because)})' if outcome.because else ''}: nothing to change"
         )
         return EXIT_UNJUDGED if outcome.state == "could not look" else EXIT_OK
     steps = plan_steps(check.change(topology), ROOT)
-    click.echo(f"{name}: {escape(outcome.findings[0].says)}")
+    print_text(f"{name}: {escape(outcome.findings[0].says)}")
     _show(steps, forward=True)
     if not steps:
-        click.echo(f"It cannot be changed from here. Remedy: {escape(outcome.findings[0].remedy)}")
+        print_text(f"It cannot be changed from here. Remedy: {escape(outcome.findings[0].remedy)}")
         return EXIT_UNJUDGED
     if how == "show":
-        click.echo("Nothing was changed. --apply changes it until the next reboot, --hold until Ctrl-C.")
+        print_text("Nothing was changed. --apply changes it until the next reboot, --hold until Ctrl-C.")
         return EXIT_SLOW
     if how == "hold":
         hold(name, steps, ROOT, lambda: click.echo("changed; Ctrl-C restores it", err=True))
-        click.echo("restored")
+        print_text("restored")
         return EXIT_OK
     if not is_agreed and not _ask(name):
-        click.echo("Nothing was changed.")
+        print_text("Nothing was changed.")
         return EXIT_SLOW
     apply(name, steps, ROOT)
-    click.echo(f"Changed until the next reboot. To restore it: railwright audit --fix {name} --undo")
+    print_text(f"Changed until the next reboot. To restore it: railwright audit --fix {name} --undo")
     return EXIT_OK
 
 
@@ -77,18 +78,18 @@ def _restore(name: str) -> int:
     restored, others = undo(name, ROOT)
     _show(restored, forward=False)
     for write in others:
-        click.echo(f"  /{write.file} was changed by others since and keeps its value")
-    click.echo("Restored." if not others else f"Restored, except {len(others)} that others have changed.")
+        print_text(f"  /{write.file} was changed by others since and keeps its value")
+    print_text("Restored." if not others else f"Restored, except {len(others)} that others have changed.")
     return EXIT_OK
 
 
 def _show(steps: Sequence[Step], *, forward: bool) -> None:
     for step in steps[:_MAX_SHOWN]:
         if isinstance(step, Run):
-            click.echo(f"  {escape(shlex.join(step.words if forward else step.undo))}")
+            print_text(f"  {escape(shlex.join(step.words if forward else step.undo))}")
             continue
         old, new = (step.before, step.after) if forward else (step.after, step.before)
-        click.echo(f"  /{step.file}: {escape(old[:80])} -> {new}")
+        print_text(f"  /{step.file}: {escape(old[:80])} -> {new}")
     if len(steps) > _MAX_SHOWN:
         kind = "commands" if isinstance(steps[0], Run) else "files"
-        click.echo(f"  and {len(steps) - _MAX_SHOWN} more {kind} of the same kind")
+        print_text(f"  and {len(steps) - _MAX_SHOWN} more {kind} of the same kind")
