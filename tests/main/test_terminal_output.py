@@ -24,9 +24,8 @@ VERBS = [
 ]
 
 
-@pytest.fixture
-def on_terminal(capsys, monkeypatch):
-    """A terminal whose colours click does not strip."""
+def pretend_terminal(monkeypatch):
+    """Make standard output a terminal, whose colours click does not strip."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda _stream=None, _color=None: False)
     monkeypatch.setenv("TERM", "xterm")
@@ -60,7 +59,8 @@ def test_a_pipe_gets_whole_lines(monkeypatch):
         ("  ? mpi_latency: not judged", "not judged"),
     ],
 )
-def test_a_verdict_is_coloured_on_a_terminal_and_the_text_stays(on_terminal, monkeypatch, capsys, line, word):
+def test_a_verdict_is_coloured_on_a_terminal_and_the_text_stays(monkeypatch, capsys, line, word):
+    pretend_terminal(monkeypatch)
     output.print_text(line)
     painted = capsys.readouterr().out
     assert COLOUR.sub("", painted) == f"{line}\n"
@@ -70,7 +70,8 @@ def test_a_verdict_is_coloured_on_a_terminal_and_the_text_stays(on_terminal, mon
     assert capsys.readouterr().out == f"{line}\n"
 
 
-def test_words_that_are_no_verdict_stay_plain(on_terminal, capsys):
+def test_words_that_are_no_verdict_stay_plain(monkeypatch, capsys):
+    pretend_terminal(monkeypatch)
     for line in ("slow_links: none", "a slower link than planned", "look  okay"):
         output.print_text(line)
         assert capsys.readouterr().out == f"{line}\n"
