@@ -112,7 +112,7 @@ def test_a_real_but_tiny_difference_is_not_claimed() -> None:
 
 
 def test_noise_that_hides_a_difference_is_not_called_sameness() -> None:
-    comparison = compare(a_file(point((60, 100, 125))), a_file(point((90, 130, 200))))
+    comparison = compare(a_file(point((40, 100, 125))), a_file(point((90, 130, 300))))
     found = only(comparison)
     assert (found.statement, found.reason) == ("cannot tell", "noise")
     assert comparison.exit_status == EXIT_UNJUDGED
@@ -152,7 +152,7 @@ def test_the_launches_that_are_estimated_decide() -> None:
     chance = random.Random(3)
 
     def launches(count: int, factor: float) -> Sequence[Result]:
-        return point([factor * math.exp(chance.gauss(0, 0.3)) for _ in range(count)])
+        return point([factor * math.exp(chance.gauss(0, 0.5)) for _ in range(count)])
 
     asked, decided = 0, 0
     for _ in range(200):

@@ -2,7 +2,7 @@
 
 faster        the difference exceeds the noise of both runs, and b is better than a
 slower        the difference exceeds the noise of both runs, and b is worse than a
-within noise  no difference exceeds the noise, and the noise hides less than a factor of two, or the medians agree
+within noise  no difference exceeds the noise, and the noise hides less than a factor of three, or the medians agree
 cannot tell   too few launches, too much noise, or the two values measure different things; with the launches that
               would decide
 
@@ -36,8 +36,10 @@ MIN_LAUNCHES = 3
 """Rank statistics reach a confidence of at most 67 % with fewer launches."""
 SMALLEST_CLAIM = 0.02
 """The smallest difference that is reported as faster or slower. Machines drift by less than this between runs."""
-LARGEST_NOISE = 2.0
-"""A point is `within noise` if its launches, or the interval of the ratio, lie within this factor."""
+LARGEST_NOISE = 3.0
+"""Our choice, above the variation between launches on quiet virtual machines (docs/limits.md). A point is `within
+noise` if its launches, or the interval of the ratio, lie within this factor.
+"""
 AGREEMENT = 0.1
 """Medians that differ by less agree, however noisy the launches are."""
 
