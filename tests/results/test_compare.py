@@ -148,7 +148,7 @@ def test_a_slowdown_of_a_tenth_is_found(noise: float) -> None:
 
 
 def test_the_launches_that_are_estimated_decide() -> None:
-    """Of points that three launches do not decide, twice the estimate decides nine of ten."""
+    """Twice the estimate decides nine of ten points that three launches do not decide."""
     chance = random.Random(3)
 
     def launches(count: int, factor: float) -> Sequence[Result]:

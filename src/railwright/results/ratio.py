@@ -14,7 +14,7 @@ import msgspec
 
 CONFIDENCE = 0.95
 _RANK_EFFICIENCY = 3 / math.pi
-"""Of ranks against means, for normal values (Hodges and Lehmann 1956)."""
+"""The efficiency of ranks against means, for normal values (Hodges and Lehmann 1956)."""
 _NORMAL_975 = NormalDist().inv_cdf(0.975)
 
 
