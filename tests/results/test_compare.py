@@ -112,7 +112,7 @@ def test_a_real_but_tiny_difference_is_not_claimed() -> None:
 
 
 def test_noise_that_hides_a_difference_is_not_called_sameness() -> None:
-    comparison = compare(a_file(point((40, 100, 125))), a_file(point((90, 130, 300))))
+    comparison = compare(a_file(point((60, 100, 125))), a_file(point((90, 150, 200))))
     found = only(comparison)
     assert (found.statement, found.reason) == ("cannot tell", "noise")
     assert comparison.exit_status == EXIT_UNJUDGED

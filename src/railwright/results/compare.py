@@ -2,7 +2,7 @@
 
 faster        the difference exceeds the noise of both runs, and b is better than a
 slower        the difference exceeds the noise of both runs, and b is worse than a
-within noise  no difference exceeds the noise, and the noise hides less than a factor of three, or the medians agree
+within noise  no difference exceeds the noise, and the medians are within a third of each other
 cannot tell   too few launches, too much noise, or the two values measure different things; with the launches that
               would decide
 
@@ -36,12 +36,8 @@ MIN_LAUNCHES = 3
 """Rank statistics reach a confidence of at most 67 % with fewer launches."""
 SMALLEST_CLAIM = 0.02
 """The smallest difference that is reported as faster or slower. Machines drift by less than this between runs."""
-LARGEST_NOISE = 3.0
-"""Our choice, above the variation between launches on quiet virtual machines (docs/limits.md). A point is `within
-noise` if its launches, or the interval of the ratio, lie within this factor.
-"""
-AGREEMENT = 0.1
-"""Medians that differ by less agree, however noisy the launches are."""
+LARGEST_HIDDEN = 1 / 3
+"""A larger difference of the medians is never called noise: more launches must decide."""
 
 PointKey = tuple[str, Quantity, str, tuple[tuple[str, str], ...]]
 
@@ -265,18 +261,11 @@ def _decide(quantity: Quantity, a: Side, b: Side, ratio: float, interval: RatioI
             f"{format_percent(difference)} apart, and the launches spread by at most {format_percent(max(spreads))}",
         )
     seen = f"{format_percent(difference)} apart, and the launches of a run spread by {format_percent(max(spreads))}"
-    is_same = difference < AGREEMENT or _is_bounded(a, b, interval)
-    if is_same and not (apart and difference > max(SMALLEST_CLAIM, *spreads)):
+    if difference <= LARGEST_HIDDEN and not (apart and difference > max(SMALLEST_CLAIM, *spreads)):
         return Decision("within noise", "", seen)
-    needed = estimate_launches(a.launches, b.launches, math.log(LARGEST_NOISE))
+    needed = estimate_launches(a.launches, b.launches, math.log1p(LARGEST_HIDDEN))
     words = f"{seen}: the ratio may be {interval.low:.2f} to {interval.high:.2f}"
     return Decision("cannot tell", "noise", f"{words}; about {needed} launches of each would decide", needed)
-
-
-def _is_bounded(a: Side, b: Side, interval: RatioInterval) -> bool:
-    """Report whether the launches of each run, or the interval of the ratio, lie within `LARGEST_NOISE`."""
-    ranges = [max(side.launches) / min(side.launches) for side in (a, b)]
-    return max(ranges) < LARGEST_NOISE or max(interval.high, 1 / interval.low) < LARGEST_NOISE
 
 
 def _make_one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> OneSided:

@@ -53,18 +53,18 @@ def ratio_interval(a: Sequence[float], b: Sequence[float]) -> RatioInterval:
     )
 
 
-def estimate_launches(a: Sequence[float], b: Sequence[float], noise: float) -> int:
-    """Estimate the launches on each side that narrow the interval of b/a until it decides.
+def estimate_launches(a: Sequence[float], b: Sequence[float], resolution: float) -> int:
+    """Estimate the launches on each side whose interval of b/a would exclude 1 at the observed shift.
 
-    It decides when it excludes 1 at the observed shift, or lies within exp(`noise`). Launches are assumed to vary as
-    those of `a` and `b` do, on logarithms. Raises ValueError unless both have at least two launches.
+    Few launches exaggerate a shift, so at most a shift of `resolution` is assumed, a logarithm above 0.
+
+    Launches are assumed to vary as those of `a` and `b` do, on logarithms. Raises ValueError unless both have at least
+    two launches.
     """
     sides = [[math.log(value) for value in side] for side in (a, b)]
     spread = math.sqrt(sum((len(side) - 1) * variance(side) for side in sides) / (len(a) + len(b) - 2))
-    shift = abs(median(sides[1]) - median(sides[0]))
-    largest = max(math.exp(max(side) - min(side)) for side in sides)
-    half_width = max(shift, noise - shift) if largest >= math.exp(noise) else shift
-    needed = 2 * (_NORMAL_975 * spread / half_width) ** 2 / _RANK_EFFICIENCY
+    shift = min(abs(median(sides[1]) - median(sides[0])), resolution)
+    needed = 2 * (_NORMAL_975 * spread / shift) ** 2 / _RANK_EFFICIENCY
     return max(math.ceil(needed), len(a) + 1, len(b) + 1)
 
 
