@@ -15,6 +15,8 @@ SENTENCE = "remedy  " + "set the governor of every CPU to performance, and compa
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 VERBS = [
     ["audit", "--from", "hgx-h100"],
+    ["topo", "--from", "hgx-h100"],
+    ["run"],
     ["shapes", "hgx"],
     ["limits", "--host", "hgx-h100", "--path", "gpu0:gpu1"],
     ["limits", "--host", "hgx-h100", "--count", "2", "--collective", "all_reduce"],

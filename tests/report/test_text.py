@@ -314,3 +314,12 @@ def test_slow_paths_of_one_cause_are_limited_to_three_without_verbose() -> None:
     page = render_html(build_view(sample.run(), diagnosis, sample.end(), ()))
     assert f"and 15 more of {slow.benchmark}" in page
     assert all(f"gpu{n}&gt;memory0" in page for n in range(20, 40))
+
+
+@pytest.mark.parametrize("width", [50, 60, 70, 80, 120])
+def test_no_word_of_a_table_is_cut(width: int) -> None:
+    text = rendered(width)
+    words = set(text.split())
+    assert {"varied", "measured", "limit", "verdict", "suspicious"} <= words
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    assert ("spread" in words) == (width >= 70)

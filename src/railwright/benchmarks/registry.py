@@ -66,7 +66,7 @@ EVERY = BENCHMARKS + ON_REQUEST
 QUICK: dict[str, dict[str, str]] = {
     "memory_copy": {"sizes": "1M,2M,64M", "threads": "one", "pages": "huge"},
     "core_latency": {},
-    "gpu_copy": {"engines": "ce", "directions": "one"},
+    "gpu_copy": {"engines": "ce", "directions": "one", "paths": "host,peer", "sizes": "64M", "samples": "2"},
     "mpi_latency": {"transports": "shm", "sizes": "8"},
     "mpi_bandwidth": {"transports": "shm", "sizes": "2M", "pages": "huge"},
     "nccl_all_reduce": {"sizes": "128M", "placements": "out of place"},

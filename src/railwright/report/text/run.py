@@ -24,7 +24,7 @@ from railwright.results.declarations import Declarations
 from railwright.results.records import Run
 from railwright.units import format_count
 
-_WIDE_COLUMNS = 120
+_WIDE_COLUMNS, _NARROW_COLUMNS = 120, 70
 _NUMBER_WIDTHS = {"measured": 10, "spread": 6, "limit": 10, "of limit": 8, "verdict": 10}
 _INDENT = 2
 _GAP = 2
@@ -65,17 +65,21 @@ class _Printer(Page):
         super().__init__(console)
         self.verbose = verbose
         self.wide = console.width >= _WIDE_COLUMNS
-        room = max(console.width - sum(_NUMBER_WIDTHS.values()) - _GAP * len(_NUMBER_WIDTHS) - _INDENT, 12)
+        self.dropped = () if console.width >= _NARROW_COLUMNS else ("spread", "of limit")
+        widths = {name: width for name, width in _NUMBER_WIDTHS.items() if name not in self.dropped}
+        room = max(console.width - sum(widths.values()) - _GAP * len(widths) - _INDENT, 12)
         varied_width = min(room, 34) if self.wide else room
         self.columns = [Column(width=varied_width, overflow="fold")]
-        for name, width in _NUMBER_WIDTHS.items():
+        for name, width in widths.items():
             self.columns.append(Column(width=width, justify="left" if name == "verdict" else "right", overflow="fold"))
         if self.wide:
             self.columns.append(Column(width=room - varied_width - _GAP, overflow="fold"))
 
     def cells(self, *cells: Text) -> None:
-        """Print a line of a table of paths; a narrow console has no column for the limit's reason."""
-        self.grid(self.columns, cells[: len(self.columns)], gap=_GAP, indent=_INDENT)
+        """Print a line of a table of paths; a narrow console lacks columns, the limit's reason first."""
+        names = ("varied", *_NUMBER_WIDTHS, "because")
+        kept = [cell for name, cell in zip(names, cells, strict=True) if name not in self.dropped]
+        self.grid(self.columns, kept[: len(self.columns)], gap=_GAP, indent=_INDENT)
 
     def facts(self, pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
         """Print names and values in two columns."""
