@@ -158,5 +158,6 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.two_gpus,),
     degrade=_degrade,
+    only_gpu_memory=True,
     ways=_hypotheses,
 )
