@@ -254,6 +254,8 @@ def test_a_latency_is_shown_by_its_band_and_a_wide_spread_in_words() -> None:
     (row,) = view.rows
     assert row.limit == f"\u2264 {format_duration(path.headline.expected.high)}"
     assert row.share == "-"
+    assert row.meter is not None
+    assert row.meter.reached == pytest.approx(head.value / head.expected.high * row.meter.limit, abs=0.01)
     assert "differ by a factor of" in row.wide
     assert row.wide in " ".join(rendered(140, diagnosis=view.diagnosis).split())
 

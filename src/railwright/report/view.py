@@ -13,7 +13,6 @@ from railwright.checks.finding import Finding
 from railwright.diagnosis.peers.gpu_health import format_samples
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.diagnosis.verdicts.policy import UNJUDGED
-from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import group_by_key
 from railwright.limits.limit import Limit
 from railwright.report.nccl_choice import cost_lines
@@ -233,15 +232,22 @@ def _row(number: int, path: JudgedPath, shared: dict[tuple[str, str], dict[str, 
 
 
 def _meter(head: Judged | None) -> Meter | None:
-    if head is None or head.fraction_of_limit is None or not head.fraction_of_limit >= 0:
+    """Return the bar of a point: its share of the limit, or of a latency its share of the end of its band."""
+    if head is None or not head.value or head.value < 0:
         return None
-    if decides_nothing(head.limit, head.expected):
+    band = head.expected
+    if head.quantity == "latency_s":
+        if band is None or not band.high:
+            return None
+        return Meter(reached=_on_bar(head.value / band.high), band_from=_on_bar(min(band.low / band.high, 1.0)))
+    if head.fraction_of_limit is None or not isinstance(head.limit, Limit) or not head.limit.value > 0:
         return None
-    edge, band_from = slow_edge(head), None
-    if edge and isinstance(head.limit, Limit) and head.limit.value > 0:
-        share = head.limit.value / edge if head.quantity == "latency_s" else edge / head.limit.value
-        band_from = round(min(share, 1.0) * METER_LIMIT, 2)
-    return Meter(reached=round(min(head.fraction_of_limit * METER_LIMIT, 100.0), 2), band_from=band_from)
+    band_from = _on_bar(min(band.low / head.limit.value, 1.0)) if band is not None and band.low else None
+    return Meter(reached=_on_bar(head.fraction_of_limit), band_from=band_from)
+
+
+def _on_bar(share: float) -> float:
+    return round(min(share * METER_LIMIT, 100.0), 2)
 
 
 def _find_worst(counts: dict[State, int], diagnosis: Diagnosis) -> State:
