@@ -143,7 +143,7 @@ go-modules: # Workers of the tests have no network: what they build must be here
 	$(GO) -C node mod download
 
 .PHONY: test-deps
-test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready .venv-docs/ready .cache/vale debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
+test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready .venv-host/ready .venv-wheels/ready .venv-docs/ready .cache/vale debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
 	@scripts/unpack-frr10 || echo "FRR 10 cannot be had here: the tests that need it are waived"
 
 # Tests that use them are in namespaces without a network by then. What was built once is there at once.
@@ -181,6 +181,22 @@ debian-packages:
 	$(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/python $(PIP) -r requirements/docs.txt
 	@touch $@
+
+.venv-wheels/ready: requirements/wheels.txt
+	$(PYTHON) -m venv .venv-wheels
+	@# Nearly all of it is Zig, which needs no compiled Python.
+	.venv-wheels/bin/python $(PIP) --no-compile -r requirements/wheels.txt
+	@touch $@
+
+# A host that has only what the wheel requires.
+.venv-host/ready: requirements/base.txt
+	$(PYTHON) -m venv .venv-host
+	.venv-host/bin/python $(PIP) -r requirements/base.txt
+	@touch $@
+
+.PHONY: wheels
+wheels: .venv-wheels/ready ## Build dist/: a wheel for x86-64, one for aarch64, and the source archive
+	scripts/build-wheels
 
 .venv-mutants/ready: requirements/mutants.txt
 	$(PYTHON) -m venv .venv-mutants
@@ -224,4 +240,4 @@ lock: .venv/dev-ready ## Write the locked requirements anew (needs `uv`)
 
 .PHONY: clean
 clean: ## Remove what was built and measured
-	rm -rf .venv .venv-mpich .venv-moto .venv-docs .venv-mutants out dist .cache
+	rm -rf .venv .venv-docs .venv-host .venv-moto .venv-mpich .venv-mutants .venv-wheels out dist .cache

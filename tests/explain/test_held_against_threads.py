@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 import sys
-import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts/measured/limits/hold-against-threads"
 PAGE = (ROOT / "docs/explain-public-outputs.md").read_text(encoding="utf-8")
 THREADS = ROOT / "testdata/external/threads"
-PASTES = tomllib.loads((THREADS / "threads.toml").read_text(encoding="utf-8"))["paste"]
+PASTES = msgspec.toml.decode((THREADS / "threads.toml").read_text(encoding="utf-8"))["paste"]
 ANSWERS = list(csv.reader((THREADS / "answers.csv").read_text(encoding="utf-8").splitlines()))
 SOME = PASTES[3::16]
 """A few, since all of them take half a minute: scripts/measured/limits/hold-against-threads --write holds all."""
