@@ -107,6 +107,7 @@ def _hypotheses(case: Case) -> Hypotheses:
 FAULT = Fault(
     name="gpudirect_off",
     summary="data between NIC and GPU goes through host memory",
+    right="NICs reach GPU memory directly (GPUDirect RDMA)",
     costs=_COSTS,
     remedy=_REMEDY,
     signs=_signs,

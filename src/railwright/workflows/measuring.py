@@ -117,19 +117,20 @@ def measure(
         load_spec(getattr(arguments, "accept", None), arguments.require),
     )
     topology, chosen = load(None), parse_benchmarks(names, arguments.options, ceilings)
+    way_out = " (--alone leaves it out)" if hasattr(arguments, "alone") else ""
     if isinstance(hosts, PendingJob):
         plan = PlannedProof(topology, chosen, arguments.launches, hosts.hosts, screens, place)
-        show_plan(plan, ceilings)
+        show_plan(plan, ceilings, way_out)
         return hosts.submit(plan.seconds)
     command = ("railwright", *sys.argv[1:])
     proof = Proof(topology, chosen, arguments.launches, hosts=hosts, screens=screens, place=place, command=command,
                   mpirun=arguments.mpirun, silence_s=arguments.silence, force=arguments.force)  # fmt: skip
-    show_plan(proof, ceilings)
+    show_plan(proof, ceilings, way_out)
     proof.refuse_impossible()
     if arguments.dry_run:
         return 0
     output = Path(arguments.output)
-    file = _run_proof(proof, output)
+    file = run_proof(proof, output)
     try:
         return report(file, output, as_json=arguments.as_json, required=required, spec=spec, verbose=arguments.verbose)
     finally:
@@ -137,7 +138,7 @@ def measure(
             raise proof.trouble
 
 
-def _run_proof(proof: Proof, output: Path) -> ResultFile:
+def run_proof(proof: Proof, output: Path) -> ResultFile:
     """Run the plan and show progress. Raises CannotJudge for an unreachable host, UsageError for a busy GPU or host."""
     proof.refuse_unreachable_hosts()
     _refuse_busy_gpus(proof)
@@ -160,8 +161,11 @@ def _refuse_busy_gpus(proof: Proof) -> None:
         note(trouble)
 
 
-def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset()) -> None:
-    """Print the plan on standard error: launches, duration, data moved and files written."""
+def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset(), way_out: str = "") -> None:
+    """Print the plan on standard error: launches, duration, data moved and files written.
+
+    `way_out` is the way to leave the ceilings out.
+    """
     note(f"plan: {proof.launches} x {len(proof.plan) // proof.launches} launches")
     for launch in proof.plan:
         if launch.job.round:
@@ -171,7 +175,7 @@ def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset()) -> No
             note(f"{name} not run: {launch.plan.waived}")
             continue
         cost = f"about {format_duration(launch.plan.seconds)}, moves {format_size(launch.plan.moved_bytes)}"
-        cost += ", a limit (measured) for the others (--alone leaves it out)" * (launch.benchmark.name in ceilings)
+        cost += f", a limit (measured) for the others{way_out}" * (launch.benchmark.name in ceilings)
         where = f" on {format_count(len(launch.job.hosts), 'host')}" if launch.job.hosts else ""
         note(f"{name} {launch.job.ranks} rank{'s' * (launch.job.ranks > 1)}{where}, {cost}")
         for file in launch.plan.files:

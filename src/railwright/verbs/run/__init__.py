@@ -13,6 +13,7 @@ from railwright.options.help import Command
 from railwright.options.hosts import container_options, hosts_options
 from railwright.options.jobs import job_options, kubernetes_options, slurm_options
 from railwright.options.measuring import launches_option, measuring_options
+from railwright.options.output import print_text
 
 if TYPE_CHECKING:
     from railwright.launch.hosts import Hosts
@@ -122,11 +123,11 @@ def _list_benchmarks() -> int:
 
     for benchmark in EVERY:
         place = "" if benchmark in BENCHMARKS else " (not part of prove)"
-        click.echo(f"{benchmark.name:18} {benchmark.summary}{place}")
-        click.echo(f"{'':18} method: {benchmark.method}")
+        print_text(f"{benchmark.name:18} {benchmark.summary}{place}")
+        print_text(f"{'':18} method: {benchmark.method}")
         for name, (_, option) in list_options(benchmark.options).items():
             default = benchmark.defaults.get(name, option.default)
-            click.echo(f"{'':18} -o {benchmark.name}.{name}={default}    {option.help}")
+            print_text(f"{'':18} -o {benchmark.name}.{name}={default}    {option.help}")
     return EXIT_OK
 
 
