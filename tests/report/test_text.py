@@ -180,7 +180,7 @@ def test_a_path_with_more_than_two_ranks_shows_their_number(ranks: int, words: s
     title = next(line for line in rendered(diagnosis=collective(ranks)).splitlines() if "nccl_all_reduce" in line)
     assert title.split("  ") == [part for part in ("nccl_all_reduce", "gpu0>gpu7", "NVL", words) if part]
     page = render_html(build_view(sample.run(), collective(ranks), sample.end(), ()))
-    shown = page[page.index('<span class="way">gpu0&gt;gpu7') :].partition("</summary>")[0]
+    shown = page[page.index('<span class="whole">gpu0&gt;gpu7') :].partition("</summary>")[0]
     assert ("ranks" in shown) == bool(words)
     assert words in shown
 

@@ -172,8 +172,7 @@ def _expect_transfer(workload: Message, machine: Machine, measured: Baselines) -
 def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     """Return the bounds of a stream over the links of a path, reduced by software and faults.
 
-    The band of one pair runs from one port to those over which its library stripes; several pairs are expected to
-    spread.
+    The band of one pair runs from one port to the ports over which its library stripes; several pairs should spread.
     """
     if (gpu := _find_shared_gpu(path, machine)) is not None:
         return _expect_within_gpu(workload, gpu)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +22,9 @@ from railwright.lab.faults import cpu
 from railwright.lab.state import ENTER, NETNS, Lab
 from railwright.lab.traffic import Ends, Route, route, send_packets, source_ports
 from railwright.results.records import Fabric
+
+if TYPE_CHECKING:
+    from typing import Self  # there since Python 3.11
 
 _PACKETS, _INTERVAL_S = 10, 0.02
 _HOSTS_FILE = "namespaces.json"
