@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from railwright.diagnosis.verdicts.judged import Judged, Verdict
+from railwright.expected.machine import Machine
 from railwright.explain.curve_shape import best_rates
 from railwright.explain.hypotheses import Fitted
 from railwright.limits.limit import Constant, Source
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.results.workload import Collective, Copy
+from railwright.results.workload import Collective, Copy, Message
 from railwright.topology.cluster import Cluster
 from railwright.units import format_count, format_size
 
@@ -32,6 +33,7 @@ _ALIKE = 1.2
 _STILL_RISES = 1.5
 """A rate that grows by this factor when the size doubles: half of the time is a fixed one."""
 _ENOUGH_SIZES = 3
+_OF_GPU_LINK = "pcie_below_maximum"
 ALIKE = "the curve does not tell"
 """The beginning of the doubt about several causes; other doubts are about the table's sizes."""
 
@@ -67,11 +69,11 @@ def describe_filling(file: ForeignFile, rows: Sequence[Judged], placed: Cluster)
     )
 
 
-def doubt_cause(file: ForeignFile, rows: Sequence[Judged], fitted: Sequence[Fitted], placed: Cluster) -> str:
+def doubt_cause(file: ForeignFile, rows: Sequence[Judged], fitted: Sequence[Fitted], placed: Machine) -> str:
     """Return why no fault can be named as the likely cause; empty if the nearest can."""
     if len(fitted) < 2:
         return ""
-    if filling := describe_filling(file, rows, placed):
+    if filling := describe_filling(file, rows, placed.cluster):
         return filling
     sizes = len(fitted[0].predicted)
     if not isinstance(file.workload, Copy) and sizes < _ENOUGH_SIZES:
@@ -79,12 +81,19 @@ def doubt_cause(file: ForeignFile, rows: Sequence[Judged], fitted: Sequence[Fitt
     if rise := _describe_rise(file, rows):
         return rise
     nearest = fitted[1]
+    if nearest.fault == _OF_GPU_LINK and placed.cluster.hosts > 1 and _crosses_gpu(file, placed):
+        return f"{nearest.says} would give this rate, and so would a NIC that is not below the GPU's own PCIe switch"
     rivals = dict.fromkeys(
         other.fault
         for other in fitted[2:]
         if other.distance <= _ALIKE * nearest.distance and other.fault != nearest.fault
     )
     return f"{ALIKE} {nearest.fault} from {', '.join(rivals)}" if rivals else ""
+
+
+def _crosses_gpu(file: ForeignFile, placed: Machine) -> bool:
+    """Report whether messages end in GPU memory, by the table or by the given path."""
+    return isinstance(file.workload, Message) and (file.workload.crosses_gpu or "gpu" in placed.path)
 
 
 def _describe_rise(file: ForeignFile, rows: Sequence[Judged]) -> str:

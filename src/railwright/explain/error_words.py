@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 _WORDS = (
-    "atchdog", "nccl", "ailure", "Xid", "AER:", "Timeout", "imed out", "MPI_ABORT", "on signal", "for clients",
-    "ast error",
+    "atchdog", "ncclSys", "ncclRem", "ncclInt", "ncclUnh", "ncclInv", "ailure", "Xid", "AER:", "Timeout", "imed out",
+    "MPI_ABORT", "on signal", "for clients", "ast error", "Got completion",
 )  # fmt: skip
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from railwright.checks.finding import Finding, Place
 from railwright.diagnosis.nccl.failure_texts import explain_failure
 from railwright.diagnosis.nccl.warnings import CLAIM
@@ -50,7 +52,12 @@ _RESULTS = {
     "ncclInvalidUsage": "NCCL was called wrongly, for example by two ranks on one GPU",
 }
 _NCCL_LOG = "NCCL_DEBUG=INFO on every rank, then railwright explain LOG...: its first WARN line names the cause"
+_WATCHDOG_REMEDY = (
+    "the rank that prints no time-out, or a lower number, is the one to look at: py-spy dump there;"
+    " TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 record the operations of all"
+)
 _MAX_FOUND = 8
+_MAX_RANKS = 16
 _MAX_LINES = 200_000
 _MAX_LINE = 1000
 
@@ -58,47 +65,52 @@ _MAX_LINE = 1000
 def find_job_errors(text: str) -> tuple[Finding, ...]:
     """Return what the error lines of a job tell, without lines that NCCL wrote; equal statements once."""
     found: dict[str, Finding] = {}
+    ranks: dict[str, list[str]] = {}
     lines = text.split("\n")[:_MAX_LINES]
     for number, line in enumerate(lines, 1):
         if len(found) < _MAX_FOUND and "NCCL WARN" not in line and may_have_errors(line):
             following = lines[number] if number < len(lines) else ""
             for finding in _read_line(number, line[:_MAX_LINE], following[:_MAX_LINE]):
                 found.setdefault(finding.says, finding)
-    return tuple(found.values())
+                if (watchdog := _WATCHDOG.search(line)) and watchdog["rank"]:
+                    ranks.setdefault(finding.says, []).append(watchdog["rank"])
+    return tuple(
+        replace(
+            finding, says=f"rank{'s' if len(ranks[says]) > 1 else ''} {', '.join(ranks[says][:_MAX_RANKS])}: {says}"
+        )
+        if says in ranks
+        else finding
+        for says, finding in found.items()
+    )
 
 
 def _read_line(number: int, line: str, following: str) -> Iterator[Finding]:
-    if watchdog := _WATCHDOG.search(line):
+    if "Got completion" in line:
+        yield from _quote_nccl(number, line)
+    elif watchdog := _WATCHDOG.search(line):
         timeout = _TIMEOUT.search(watchdog["rest"])
         within = f" within {format_duration(int(timeout[1]) / 1e3)}" if timeout else ""
-        who = f"rank {watchdog['rank']}: " if watchdog["rank"] else ""
-        says = f"{who}{watchdog['operation']} number {watchdog['number']} did not finish{within}: another rank did not"
-        yield _finding(
-            "watchdog", f"{says} arrive, or the network stopped", number, line,
-            "the rank that prints no time-out, or a lower number, is the one to look at: py-spy dump there;"
-            " TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 record the operations of all",
-        )  # fmt: skip
+        says = f"{watchdog['operation']} number {watchdog['number']} did not finish{within}: another rank did not"
+        yield _finding("watchdog", f"{says} arrive, or the network stopped", number, line, _WATCHDOG_REMEDY)
     elif quoted := _LAST_ERROR.search(line):
-        cause = quoted[1].strip() or following.strip()
-        known = explain_failure(cause)
-        if known is not None:
-            yield _finding(known.fault, known.says, number, cause, known.remedy)
-        elif cause:
-            yield _finding("nccl_error", f"NCCL's last error: {cause[:200]}", number, cause, _NCCL_LOG)
+        yield from _quote_nccl(number, quoted[1].strip() or following.strip())
     elif result := _RESULT.search(line):
         yield _finding("nccl_error", f"{result[1]}: {_RESULTS[result[1]]}", number, line, _NCCL_LOG)
     elif failure := _TEST_FAILURE.search(line):
         yield _finding("test_failure", f"nccl-tests ended: {failure[1]} failure, {failure[3]}", number, line, _NCCL_LOG)
-    elif xid := _XID.search(line):
-        code = int(xid[2])
-        means = _XIDS.get(code, "NVIDIA's list of Xid errors explains it")
-        says = f"Xid {code} of {xid[1]}: {means}"
-        yield _finding("gpu_error", says, number, line, "nvidia-smi -q on that host, dcgmi diag -r 3; drain the host")
+    else:
+        yield from _read_system_line(number, line)
+
+
+def _read_system_line(number: int, line: str) -> Iterator[Finding]:
+    """Yield what a line of the kernel, the launcher or the start-up tells."""
+    if xid := _XID.search(line):
+        means = _XIDS.get(int(xid[2]), "NVIDIA's list of Xid errors explains it")
+        remedy = "nvidia-smi -q on that host, dcgmi diag -r 3; drain the host"
+        yield _finding("gpu_error", f"Xid {xid[2]} of {xid[1]}: {means}", number, line, remedy)
     elif aer := _AER.search(line):
-        says = f"PCIe reported {aer[1].lower()} errors"
-        yield _finding(
-            "pcie_errors", says, number, line, "lspci -vv -s ADDRESS | grep -E 'LnkSta|DevSta'; reseat the card"
-        )
+        remedy = "lspci -vv -s ADDRESS | grep -E 'LnkSta|DevSta'; reseat the card"
+        yield _finding("pcie_errors", f"PCIe reported {aer[1].lower()} errors", number, line, remedy)
     elif abort := _MPI_ABORT.search(line):
         says = f"rank {abort[1]} called MPI_ABORT" if abort[1] else f"a process ended by signal {abort[2]} ({abort[3]})"
         yield _finding("process_ended", says, number, line, "the lines of that process above this one")
@@ -108,6 +120,15 @@ def _read_line(number: int, line: str, following: str) -> Iterator[Finding]:
             "check that every process started, and that MASTER_ADDR and its port are reachable: nc -zv ADDRESS PORT"
         )
         yield _finding("startup_timeout", says, number, line, remedy)
+
+
+def _quote_nccl(number: int, text: str) -> Iterator[Finding]:
+    """Yield the meaning of NCCL's words that a framework or a person quotes."""
+    known = explain_failure(text)
+    if known is not None:
+        yield _finding(known.fault, known.says, number, text, known.remedy)
+    elif text:
+        yield _finding("nccl_error", f"NCCL's last error: {text[:200]}", number, text, _NCCL_LOG)
 
 
 def _finding(fault: str, says: str, number: int, line: str, remedy: str) -> Finding:

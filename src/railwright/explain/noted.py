@@ -18,6 +18,7 @@ from railwright.topology.matrix import Matrix
 from railwright.units import format_count, format_list
 
 _MAX_NAMED = 3
+_WITH_ERRORS = ("torch.distributed", "dmesg", "a Python traceback")
 _MAX_DEVICES = 16
 
 
@@ -46,7 +47,10 @@ def note_matrix(around: Surroundings) -> tuple[Noted, ...]:
     if around.matrix is None:
         return ()
     unequal = tuple(_find_unequal_links(around.matrix))
-    fine = () if around.findings or unequal else ("nothing wrong is visible in a matrix",)
+    cut = around.matrix.cut_gpus
+    fine = () if around.findings or unequal or cut else ("nothing wrong is visible in a matrix",)
+    if cut:
+        fine = (f"the rows of {format_list(cut)} are missing or cut: their NICs are not known",)
     return (
         Noted(
             tool=SOURCE,
@@ -62,16 +66,21 @@ def note_known_lines(text: str) -> tuple[Noted, ...]:
     return tuple(
         Noted(
             tool=known.tool,
-            says=(f"{_describe(known)}, which no reader supports: it is about {known.is_about}",),
+            says=(f"no result in the text can be judged: it has {_describe(known)}, about {known.is_about}",),
             remedy=known.settles,
         )
         for known in find_known_lines(text)[:_MAX_NAMED]
     )
 
 
-def list_unread(text: str) -> tuple[str, ...]:
-    """Return a sentence for each tool whose lines stand beside those that were read."""
-    return tuple(f"{_describe(known)} were not read" for known in find_known_lines(text)[:_MAX_NAMED])
+def list_unread(text: str, *, errors_read: bool = False) -> tuple[str, ...]:
+    """Return a sentence for each tool whose lines stand beside those that were read.
+
+    Commands are not output. The lines of a framework or the kernel count as read if their errors were.
+    """
+    read = {"a benchmark's command", *(_WITH_ERRORS if errors_read else ())}
+    unread = [known for known in find_known_lines(text) if known.tool not in read][:_MAX_NAMED]
+    return tuple(f"{_describe(known)} {'was' if known.lines == 1 else 'were'} not read" for known in unread)
 
 
 def _describe(known: KnownLines) -> str:

@@ -71,5 +71,5 @@ def _remove(file: ForeignFile, table: Explained, machine: Machine, excluded: dic
     gone = {fitted.fault for fitted in table.hypotheses} - {fitted.fault for fitted in kept}
     reasons = {why.partition(" ")[0]: why for why in excluded.values()}
     notes = tuple(why for fault, why in reasons.items() if fault in gone)
-    doubt = doubt_cause(file, table.rows, kept, machine.cluster)
+    doubt = doubt_cause(file, table.rows, kept, machine)
     return msgspec.structs.replace(table, hypotheses=kept, cause_doubt=doubt, notes=(*notes, *table.notes))

@@ -93,7 +93,9 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
         if log is None:
             raise
         return msgspec.structs.replace(found, refused=error)
-    return msgspec.structs.replace(found, files=files, tables=explained, unread=_list_unread(whole))
+    return msgspec.structs.replace(
+        found, files=files, tables=explained, unread=_list_unread(whole, errors_read=bool(errors))
+    )
 
 
 def _find_errors(text: str) -> tuple[Finding, ...]:
@@ -112,7 +114,9 @@ def _note(found: Paste, text: str, why: UsageError) -> Paste:
     matrix = noted.note_matrix(read_surroundings(text))
     known = (*unfinished, *matrix)
     if known or found.log is not None or found.errors:
-        return msgspec.structs.replace(found, noted=known, unread=noted.list_unread(text))
+        return msgspec.structs.replace(
+            found, noted=known, unread=noted.list_unread(text, errors_read=bool(found.errors))
+        )
     if isinstance(why, NoRows):
         raise why
     if lines := noted.note_known_lines(text):
@@ -120,14 +124,14 @@ def _note(found: Paste, text: str, why: UsageError) -> Paste:
     raise noted.refuse(text) from why
 
 
-def _list_unread(text: str) -> tuple[str, ...]:
+def _list_unread(text: str, *, errors_read: bool) -> tuple[str, ...]:
     """Return the sentences on lines of other tools beside a table, if the text has lines that no table has."""
     others = sum(line[:1] not in "# \t-|" and not line[:1].isdigit() for line in text.split("\n") if line)
     if others < _SOME_LINES:
         return ()
     from railwright.explain.noted import list_unread
 
-    return list_unread(text)
+    return list_unread(text, errors_read=errors_read)
 
 
 def _explain_log(

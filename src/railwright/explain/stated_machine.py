@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from railwright.diagnosis.verdicts.judged import Judged
+from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.explain.topology_matrix import Surroundings, matrix_contradictions
+from railwright.limits.limit import Limit
 from railwright.limits.network import LINUX_ROCE_BYTES, largest_rdma_mtu
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.workload import Message
@@ -97,6 +101,14 @@ def _rdma_mtu(link: EthernetLink | InfinibandLink) -> int | None:
     return largest_rdma_mtu(link.mtu_bytes - headers) or None
 
 
+def _compare_with_port(workload: Message, rate: float, given: Cluster) -> tuple[str, ...]:
+    """Report the share of one port, which verbs use where a library may use several."""
+    limit, _ = expect(replace(workload, by="verbs", pairs=1), Machine(cluster=given))
+    if not isinstance(limit, Limit) or rate >= limit.value:
+        return ()
+    return (f"{format_bandwidth(rate)} is {rate / limit.value:.2f} of the {format_bandwidth(limit.value)} of one port",)
+
+
 def suggest_line_rate(file: ForeignFile, rows: Sequence[Judged], given: Cluster) -> tuple[str, ...]:
     """Report that the fastest of slow messages between hosts matches the rate of a slower port."""
     rates = [row.value for row in rows if row.value and row.quantity == "bandwidth_bytes_per_s"]
@@ -108,17 +120,14 @@ def suggest_line_rate(file: ForeignFile, rows: Sequence[Judged], given: Cluster)
         or not any(row.verdict.state == "slow" for row in rows)
     ):
         return ()
-    band = next((row.expected for row in rows if row.expected is not None and row.value == max(rates)), None)
     bits = 8 * max(rates) / (2 if file.workload.both_ways else 1)
     fitting = [
         rate
         for rate in _LINE_RATES
         if rate < max(line_rates) and _PAYLOAD_SHARES[0] * rate <= bits <= _PAYLOAD_SHARES[1] * rate
     ]
-    if not fitting and band is not None and band.high and not file.workload.both_ways:
-        share = max(rates) / band.high
-        of_port = f"{share:.2f} of the {format_bandwidth(band.high)} of one port"
-        return (f"{format_bandwidth(max(rates))} is {of_port}",) if share < 1 else ()
+    if not fitting and not file.workload.both_ways:
+        return _compare_with_port(file.workload, max(rates), given)
     return tuple(
         f"{format_bandwidth(max(rates))} matches a port of {format_line_rate(rate)}: is it such a port, or did the link"
         f" come up at that rate? (nic-rate={rate / 1e9:g}Gb/s)"

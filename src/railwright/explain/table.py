@@ -115,7 +115,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         wrong_machine=wrong_machine,
         verdict=verdict,
         hypotheses=fitted,
-        cause_doubt=doubt_cause(file, rows, fitted, placed.cluster) if placed is not None else "",
+        cause_doubt=doubt_cause(file, rows, fitted, placed) if placed is not None else "",
         next_command=suggest_command(file, host) if verdict.state == "slow" else "",
         findings=findings,
         contradictions=(

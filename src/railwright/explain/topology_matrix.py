@@ -37,7 +37,8 @@ def read_surroundings(text: str) -> Surroundings:
     if matrix is None:
         return Surroundings(nccl=version)
     facts = Facts(topology=build_topology(matrix, SOURCE))
-    found = (finding for check in _CHECKS for finding in check.look(facts))
+    checks = () if matrix.cut_gpus else _CHECKS  # where a GPU's row is missing, its NICs are not known
+    found = (finding for check in checks for finding in check.look(facts))
     return Surroundings(matrix, tuple(_make_possible(finding) for finding in found), version)
 
 

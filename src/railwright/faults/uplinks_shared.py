@@ -12,7 +12,7 @@ from railwright.faults.cases import crosses_network
 from railwright.faults.fault import Fault, Hypotheses
 from railwright.limits.case import Case
 from railwright.limits.traffic import domain_hosts, domains
-from railwright.topology.cluster import Cluster, Fabric, Tier
+from railwright.topology.cluster import Cluster, Fabric, Tier, ports
 
 _FLOWS_ON_A_LINK = 2.0
 """The number of flows in the smallest collision."""
@@ -30,13 +30,16 @@ def _hypotheses(case: Case) -> Hypotheses:
 
 
 def _share_uplinks(cluster: Cluster) -> Fabric | None:
-    """Return the fabric with half the uplink rate at its lowest tier; None if no traffic leaves that tier.
+    """Return the fabric with half the uplink rate at its lowest tier; None if no traffic leaves that tier, or one flow.
 
     If the tiers are unknown, each NVLink domain gets its own leaf, because it is unknown whether hosts share one.
     """
     fabric = cluster.fabric
+    inside = domain_hosts(cluster)
+    below = fabric.tiers[0].hosts if fabric.tiers else inside
+    if below * len(ports(cluster.host)) < _FLOWS_ON_A_LINK:
+        return None
     if not fabric.tiers:
-        inside = domain_hosts(cluster)
         leaf = Tier(name="leaf", hosts=inside, oversubscription=_FLOWS_ON_A_LINK)
         tiers = (leaf, Tier(name="spine", hosts=inside * domains(cluster)))
         return replace(fabric, rail_optimised=False, tiers=tiers)

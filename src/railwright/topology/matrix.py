@@ -71,6 +71,11 @@ class Matrix(NamedTuple):
         return tuple(nic for nic in self.nics if nic in found or not self.gpus)
 
     @property
+    def cut_gpus(self) -> tuple[str, ...]:
+        """The GPUs whose paths to every NIC are missing."""
+        return tuple(gpu for gpu in self.gpus if self.nics and not any(self.between(gpu, nic) for nic in self.nics))
+
+    @property
     def nvlinks(self) -> int:
         """The number of NVLinks of the first GPU: to switches, or to all other GPUs together."""
         return _count_nvlinks(self)[1]
@@ -241,8 +246,7 @@ class _Machine:
         if self.shape is None:
             why = "nvidia-smi topo -m does not name the GPUs: give gpu=H100 after the file's name"
             yield Unknown(what="the model of the GPUs", why=why)
-        cut = [gpu for gpu in self.matrix.gpus if not any(self.matrix.between(gpu, nic) for nic in self.matrix.nics)]
-        if cut and self.matrix.nics:
+        if cut := self.matrix.cut_gpus:
             why = "their rows of the matrix are missing; they are shown as across sockets"
             yield Unknown(what=f"which NICs are near {format_runs([self.ids[gpu] for gpu in cut])}", why=why)
         if far := [nic for nic in self.matrix.nics if nic not in self.matrix.nearest_nics]:

@@ -159,11 +159,12 @@ def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as
     """Print the errors, the log, the tables and what else was recognised. Raises UsageError for --svg without a log."""
     from functools import partial
 
-    from railwright.report.text.explain import render_errors, render_explained, render_noted
+    from railwright.report.text.explain import render_explained
     from railwright.terminal import escape
 
     if found.errors:
         from railwright.explain.noted import Noted
+        from railwright.report.text.noted import render_errors
 
         record = Noted(tool="the job's errors", says=("the lines that tell why a job failed",), findings=found.errors)
         print_answer([record], lambda: render_errors(found.errors), as_json=as_json)
@@ -178,6 +179,8 @@ def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as
             click.echo()
         print_answer([explained], partial(render_explained, explained), as_json=as_json)
     for noted in found.noted:
+        from railwright.report.text.noted import render_noted
+
         print_answer([noted], partial(render_noted, noted), as_json=as_json)
     if not as_json:
         for sentence in found.unread:

@@ -103,6 +103,13 @@ _TEXTS = (
         "install rdma-core (libibverbs1) in the job's image; ibv_devices there must list the NICs",
     ),
     _text(
+        r"Call to ibv_open_device failed|Unable to open device (?P<nic>\S{1,40})",
+        "nccl_no_device",
+        "NCCL could not open a NIC for RDMA",
+        "ls /dev/infiniband in the job's container: pass it in (docker --device=/dev/infiniband, a device plugin in a"
+        " pod); ibv_devinfo there must list the NIC",
+    ),
+    _text(
         r"(?:Error: )?network (?P<name>.{1,60}?) not found",
         "nccl_plugin_missing",
         "the network {name}, which NCCL_NET asks for, was not found: its plugin was not loaded",

@@ -5,6 +5,7 @@ The cause of a failed job is usually among them, so a report shows them before e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ CLAIM = "warning"
 """The claim of the evidence of these findings."""
 _MAX_HOSTS = 3
 _MAX_QUOTED = 300
+_INTERFACE = re.compile(r" (?:eth|en[op]|bond|ib\d|wl|lo)")
+"""NICs of plugins for sockets, which have no GPUDirect RDMA."""
 _PEERMEM = "lsmod | grep nvidia_peermem on that host (modprobe nvidia_peermem), or a kernel and driver with DMA-BUF"
 
 
@@ -125,7 +128,7 @@ def _name_sockets(log: NcclLog, items: Sequence[_Known]) -> str:
 def _find_disabled_gpudirect(log: NcclLog) -> Iterator[Finding]:
     """Report NICs for which NCCL switched GPUDirect RDMA off, unless a connection uses it nevertheless."""
     used = any(connection.gdr for communicator in log.communicators for connection in communicator.connections)
-    checks = [check for check in log.gdr if not check.gpu]
+    checks = [check for check in log.gdr if not check.gpu and not _INTERFACE.search(check.nic)]
     off = [] if used else [check for check in checks if not check.enabled]
     silent = sorted({nic.host for nic in log.nics if nic.network == "IB"} - {check.host for check in checks} - {""})
     for (host, why), alike in group_by_key(off, lambda check: (check.host, check.why.strip(" ()"))):

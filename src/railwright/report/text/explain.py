@@ -14,13 +14,11 @@ from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.explain.cause_doubts import ALIKE
 from railwright.explain.hypotheses import Fitted
-from railwright.explain.noted import Noted
 from railwright.explain.table import Explained
 from railwright.explain.topology_matrix import SOURCE
 from railwright.limits.limit import Limit, NoLimit
 from railwright.report.text import wording
 from railwright.report.text.collectives import labelled
-from railwright.report.text.nccl import failure_lines
 from railwright.results.records import find_size
 from railwright.terminal import text_width
 from railwright.units import format_count, format_size
@@ -48,21 +46,6 @@ def render_explained(found: Explained) -> str:
     return "\n".join(_lines(found))
 
 
-def render_errors(errors: Sequence[Finding]) -> str:
-    """Render the errors of a job, each with its line and the next step."""
-    return "\n".join(failure_lines(errors))
-
-
-def render_noted(noted: Noted) -> str:
-    """Render a text that has nothing to judge: why, what it tells, and the next step."""
-    lines = [wording.escape(noted.tool), ""]
-    lines += labelled("verdict", f"unknown: {noted.says[0]}")
-    lines += labelled("note", *noted.says[1:]) if noted.says[1:] else []
-    lines += _findings("findings on this machine", noted.findings)
-    lines += labelled("next", noted.remedy) if noted.remedy else []
-    return "\n".join([*lines, ""])
-
-
 def _lines(found: Explained) -> Iterator[str]:
     if found.wrong_machine:
         yield from textwrap.wrap(wording.escape(found.wrong_machine), text_width(), break_long_words=False)
@@ -78,8 +61,8 @@ def _lines(found: Explained) -> Iterator[str]:
     yield from _table(found)
     yield from _hypotheses(found.hypotheses)
     settings = [finding for finding in found.findings if _is_setting(finding)]
-    yield from _findings("settings recorded with the table", settings)
-    yield from _findings(
+    yield from format_findings("settings recorded with the table", settings)
+    yield from format_findings(
         "findings on the machine given", [finding for finding in found.findings if finding not in settings]
     )
     if found.notes:
@@ -239,7 +222,8 @@ def _hypotheses(fitted: tuple[Fitted, ...]) -> Iterator[str]:
         yield from textwrap.wrap(nothing, text_width(), initial_indent="  ", subsequent_indent="  ")
 
 
-def _findings(title: str, findings: Sequence[Finding]) -> Iterator[str]:
+def format_findings(title: str, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the findings below a title, each with its cost and remedy."""
     if findings:
         yield ""
         yield title

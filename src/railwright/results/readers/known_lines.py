@@ -92,7 +92,7 @@ _TOOLS = (
     ),
     _Tool(
         "iblinkinfo",
-        r"==\(\s*\d+X .{0,30}\)==>",
+        r"==\(\s*\d+X .{0,60}\)==>|^(?:CA|Switch): .{1,80}:$",
         "links of the InfiniBand fabric",
         "ibnetdiscover > FILE, then railwright cabling or locate",
     ),
@@ -225,6 +225,19 @@ _TOOLS = (
         r"^(?:Collecting|Requirement already satisfied|Successfully installed|nvidia-nccl-cu\d+==)",
         "installed packages",
         "the output of the run itself",
+    ),
+    _Tool(
+        "LaTeX",
+        r"\\begin\{(?:tabular|table)|\\(?:multirow|hline|cline)",
+        "a typeset table",
+        "the tool's own output, or the table as plain text with its units in the header",
+    ),
+    _Tool(
+        "a benchmark's command",
+        r"(?:^|[\s/])(?:ib_(?:write|read|send)_(?:bw|lat)|ucx_perftest|nixlbench|osu_\w+|\w+_perf|iperf3|nvbandwidth|gdsio)"
+        r"(?:\s+-|\s+\\?$)",
+        "a run whose output is missing",
+        "the output of that command, from its first line to its last row",
     ),
     _Tool(
         "a Python traceback",

@@ -31,6 +31,10 @@ _MARKS = re.compile(
     r"(?im)^[^\n]{0,120}\b(?:size|payload|bytes|msg|message|nbytes|length)\b[^\n]{0,200}"
     r"(?:bus ?_?(?:bw|bandwidth)|alg(?:o)?_?bw|bandwidth|throughput|" + _UNIT_WORDS + r")"
 )
+_LABELLED = re.compile(
+    r"(?m)^\s{0,8}\|?\s{0,8}[A-Za-z][^|\n]{1,60}\|[^\n]{0,120}?\d[\d.,]{0,16}\s?" + _UNIT_WORDS + r"\s{0,40}\|"
+)
+"""A row between bars that begins with a name and has a rate with its unit."""
 _SIZE = re.compile(r"(\d[\d.,_]{0,20})\s?([KMGT]?)(i?)(?:B(?:ytes)?)?", re.IGNORECASE)
 _VALUE = re.compile(r"(\d[\d.,]{0,20}(?:e[+-]?\d{1,3})?)\s?(" + _UNIT_WORDS + r")?")
 _BETWEEN = re.compile(r"\s{2,}|\t|(?<=\d)\s(?=\d)")
@@ -70,8 +74,10 @@ class Ratio(NamedTuple):
 
 
 def recognises(text: str) -> bool:
-    """Report whether a line names a size and a rate, and a unit stands somewhere in the text."""
-    return _UNIT.search(text) is not None and _MARKS.search(text) is not None
+    """Report whether a line names a size and a rate, or a row begins with a name, and a unit stands in the text."""
+    if _UNIT.search(text) is None:
+        return False
+    return _MARKS.search(text) is not None or ("|" in text and _LABELLED.search(text) is not None)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -84,11 +90,31 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         if rows:
             above = " ".join(other.text for other in lines[max(0, place - 30) : place + 1])
             drafts.append(_build_draft(rows, above))
+    if not drafts and (named := _read_named_rows(lines)) is not None:
+        drafts.append(named)
     return collect_files(
         drafts,
         "a table of sizes and rates must name the unit of its rates (GB/s, Gbps, GiB/s), got none",
         "give the header with its units and at least one row",
     )
+
+
+def _read_named_rows(lines: Sequence[Line]) -> Draft | None:
+    """Return the rates of rows between bars that begin with a name instead of a size; None without any."""
+    draft = Draft(tool="a script's own table", test="rates")
+    draft.workload = Unlimited(why="the table does not say how its rates were measured")
+    for line in lines:
+        cells = _split_cells(line.text) if "|" in line.text else []
+        if not cells or not cells[0][:1].isalpha():
+            continue
+        for place, cell in enumerate(cells[1:], 1):
+            found = _VALUE.fullmatch(cell)
+            if found and found[2]:
+                rate = number(found[1].replace(",", ""), cells[0][:40], line.number)
+                value = bandwidth(rate, _bytes_per_s(found[2]), found[2])
+                draft.add(line.number, [value], {"row": cells[0][:60], "column": place})
+    draft.notes.append("the data was not checked, and how the rates were taken is not known")
+    return draft if draft.results else None
 
 
 def _parse_header(text: str) -> list[_Column]:

@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
-from railwright.results.readers.foreign_file import ForeignFile, Reader
+from railwright.results.readers.foreign_file import ForeignFile, NoRows, Reader
 from railwright.results.readers.nccl_tests import text as nccl_tests
 from railwright.results.readers.nccl_tests.rows import has_rows
 from railwright.results.readers.pasted.command_line import parse_environment
@@ -120,9 +120,11 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     """
     try:
         return _read(text, collective)
-    except UsageError:
+    except UsageError as error:
         bare = remove_common_prefix(text)
-        is_known = any(next(_find_formats(part), None) is not None for part in {text, bare})
+        is_known = not isinstance(error, NoRows) and any(
+            next(_find_formats(part), None) is not None for part in {text, bare}
+        )
         with suppress(UsageError):  # the first error describes the text as given
             if bare != text:
                 return _read(bare, collective)

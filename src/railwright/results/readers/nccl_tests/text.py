@@ -48,7 +48,7 @@ PARAMETERS = re.compile(
     r" minBytes:? +(?P<first_size_bytes>\d{1,19}) maxBytes:? +(?P<last_size_bytes>\d{1,19})\b(?P<rest>.{0,200})"
 )
 _PARAMETER = re.compile(r"([a-z][a-z ]{1,16}?): ?(\d{1,9})(?:\((\w{1,8})\))?")
-_HEADER = re.compile(r"\bsize\b[^\n]{0,120}?\b(?:cpu)?time\b[^\n]{0,40}?\balgbw\b[^\n]{0,20}?\bbusbw\b")
+_HEADER = re.compile(r"\bsize\b[^\n]{0,120}?\b(?:cpu)?time\b[^\n]{0,40}?\balgbw\s[^\n]{0,20}?\bbusbw\b")
 _VERSION = re.compile(r"nccl-tests version (\S{1,32})(?: nccl-headers=\S{1,16} nccl-library=(\d{1,8}))?")
 _PROGRAM = re.compile(r"\b(" + "|".join(OPERATION_OF) + r")_perf(?:_mpi)?\b")
 _NAMED = re.compile(r"(?:^|\s)(?:-t|--test|--collective)[ =](" + "|".join(OPERATION_OF) + r")(?:_perf)?(?![\w-])")

@@ -21,6 +21,7 @@ _BREAK = re.compile(r"<br\b[^<>]{0,200}>\n?|</(?:p|div|tr|li|pre|table)\s{0,20}>
 _TAG = re.compile(r"</?[a-z][^<>]{0,1000}>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:lt|gt|quot|nbsp);")
 _SLASHED = re.compile(r"\\([#_*\[\]<>|`~])")
+_BOLD = re.compile(r"\*\*([^*\n]{1,120})\*\*")
 _SPACES = str.maketrans({**dict.fromkeys(map(chr, (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)), " "),
                          **dict.fromkeys(map(chr, (0x200B, 0x2060, 0xFEFF)), None)})  # fmt: skip
 """Spaces of web pages and word processors, and characters of zero width."""
@@ -40,6 +41,8 @@ def extract_text(text: str) -> str:
         text = html.unescape(text)
     if len(_SLASHED.findall(begin)) >= _LEAST_SIGNS:
         text = _SLASHED.sub(r"\1", text)
+    if "**" in begin:
+        text = _BOLD.sub(r"\1", text)
     return _remove_line_numbers(text)
 
 

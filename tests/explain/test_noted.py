@@ -1,0 +1,99 @@
+"""Texts without a result: what is recognised, what would settle it, and errors of a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.errors import UsageError
+from railwright.expected.machine import Machine
+from railwright.explain.paste import read_paste
+from railwright.topology.cluster import build_cluster
+from railwright.topology.sources.load import load
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        ("LnkSta:\tSpeed 8GT/s (downgraded), Width x8 (downgraded)\n", "lspci"),
+        ("CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n", "ibstat"),
+        ('     6    1[  ] ==( 4X      25.78125 Gbps Active/  LinkUp)==>   3   3[  ] "switch" ( )\n', "iblinkinfo"),
+        ("\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n", "nvidia-smi nvlink"),
+        ("Engine 000: Avg prompt throughput: 10.1 tokens/s, GPU KV cache usage: 3.1%\n", "vLLM"),
+        ("CUDA_VISIBLE_DEVICES=0 ucx_perftest -p 13503 -c 0\n", "a benchmark's command"),
+        ("\\begin{tabular}{l r} size & 0.83 \\\\ \\hline\n", "LaTeX"),
+    ],
+)
+def test_lines_of_a_tool_without_a_reader_are_named_with_a_next_step(text, tool):
+    found = read_paste(text, None)
+    assert [noted.tool for noted in found.noted][:1] == [tool]
+    assert found.noted[0].remedy
+    assert found.status == 3
+
+
+def test_a_refusal_says_what_the_text_has_and_names_the_nearest_tools():
+    with pytest.raises(UsageError) as refused:
+        read_paste("rank 0 allreduce gpu slow\nmilliseconds 12 ms\n", None)
+    assert "the units ms" in refused.value.message
+    assert "nearest are nccl-tests" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=REDUCE, Timeout(ms)=600)",
+            "rank 3: REDUCE number 7 did not finish within 600 ms",
+        ),
+        ("ncclSystemError: System call (e.g. socket, malloc) failed", "ncclSystemError: a system call"),
+        ("Last error:\nsocketProgress: Connection closed by remote peer n2<4100>", "n2 closed its connection"),
+        ("n1: Test NCCL failure common.cu:958 'unhandled system error / '", "nccl-tests ended: NCCL failure"),
+        (
+            "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.",
+            "Xid 79 of PCI:0000:3b:00: the GPU fell",
+        ),
+        (
+            "NET/IB: Got completion from peer 10.0.0.9<1> with status=12 opcode=0 len=0 vendor err 129",
+            "10.0.0.9 did not",
+        ),
+    ],
+)
+def test_error_lines_of_a_job_are_told_first(line, words):
+    found = read_paste(line + "\n", None)
+    assert words in found.errors[0].says
+    assert found.status == 1
+
+
+def test_a_matrix_whose_rows_are_cut_accuses_no_gpu():
+    matrix = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0\t X \tSYS\tPIX\t0-31\nGPU1\tSYS\t X \n"
+    (noted,) = read_paste(matrix, None).noted
+    assert noted.findings == ()
+    assert "the rows of GPU1 are missing or cut: their NICs are not known" in noted.says
+
+
+def test_gpus_with_unlike_numbers_of_nvlinks_are_told():
+    rows = ["\tGPU0\tGPU1\tGPU2\tCPU Affinity", "GPU0\t X \tNV6\tSYS\t0-31", "GPU1\tNV6\t X \tNV6\t0-31"]
+    matrix = "\n".join([*rows, "GPU2\tSYS\tNV6\t X \t0-31", ""])
+    (noted,) = read_paste(matrix, None).noted
+    assert any("different numbers of NVLinks" in words for words in noted.says)
+
+
+def test_lines_that_were_not_read_end_a_partial_answer():
+    log = "n0:1:2 [0] NCCL INFO NCCL version 2.28.7+cuda12.8\n"
+    found = read_paste(log + "CA 'mlx5_0'\n\tCA type: MT4129\n", None)
+    assert found.unread == ("2 lines of ibstat were not read",)
+
+
+def test_ranks_are_taken_from_the_option_and_never_against_the_text():
+    table = (
+        "# OSU MPI-CUDA Allreduce Latency Test v5.7\n# Size  Avg Latency(us)\n1048576  1490.10\n33554432  48030.70\n"
+    )
+    machine = Machine(cluster=build_cluster(load("hgx-a100"), 8))
+    assert read_paste(table, machine, ranks=64).files[0].ranks == 64
+    with pytest.raises(UsageError, match="the text gives 64 ranks, --ranks gives 8"):
+        read_paste(f"$ mpirun -np 64 -N 8 ./osu_allreduce -d cuda\n{table}", machine, ranks=8)
+
+
+def test_settings_of_the_command_count_beside_a_log():
+    text = "$ NCCL_IB_DISABLE=1 python train.py\nn0:1:2 [0] NCCL INFO NCCL version 2.28.7+cuda12.8\n"
+    found = read_paste(text, None)
+    assert any("NCCL_IB_DISABLE=1" in finding.says for finding in found.findings)
