@@ -47,7 +47,7 @@ def test_a_latency_between_two_devices_takes_their_path_and_its_settings_are_nam
 
 
 def test_what_drives_cannot_carry_came_from_memory_and_no_advice_is_of_nccl() -> None:
-    (told,) = read_paste(pasted("187"), machine("pcie-8gpu gpus=0 drives=1", 1)).tables
+    (told,) = read_paste(pasted("187"), machine("pcie-8gpu gpus=0 drives=1 drive-pcie=4", 1)).tables
     assert told.verdict.state == "suspicious"
     assert any("data came from memory (the page cache" in note for note in told.notes)
     assert not any("NCCL" in note for note in told.notes)

@@ -16,12 +16,16 @@ _DOUBTFUL_SHARE = 0.5
 _WHY_DOUBTFUL = "the driver chooses the buffer's socket and size"
 
 
-def is_staged(machine: Machine, path: str, *, peer_access: bool = True) -> bool:
-    """Report whether a copy of `source>target` is between two GPUs of a host and goes through its memory."""
+def joins_gpus(machine: Machine, path: str) -> bool:
+    """Report whether a path `source>target` is between two GPUs of a host."""
     source, _, target = path.partition(">")
-    if source == target or machine.gpu(source) is None or machine.gpu(target) is None:
-        return False
-    return not peer_access or any(host.facts.get("peer_to_peer") is False for host in machine.host.of_kind("host"))
+    return source != target and machine.gpu(source) is not None and machine.gpu(target) is not None
+
+
+def is_staged(machine: Machine, path: str) -> bool:
+    """Report whether a path is between two GPUs of a host in which none may access another's memory."""
+    refused = any(host.facts.get("peer_to_peer") is False for host in machine.host.of_kind("host"))
+    return refused and joins_gpus(machine, path)
 
 
 def expect_staged(machine: Machine, path: str, *, both_ways: bool = False) -> Bounds:

@@ -7,7 +7,7 @@ hosts, 320 us, exists to prevent their choice and is left out. LL128 is off on M
 from __future__ import annotations
 
 from railwright.limits.limit import Constant
-from railwright.limits.sources import RCCL_MEASURED, RCCL_TUNING
+from railwright.limits.sources import RCCL_MEASURED, RCCL_POLLARA, RCCL_TUNING
 from railwright.topology.cluster import Cluster
 
 LATENCY_US: dict[tuple[str, str, str], Constant] = {
@@ -32,7 +32,7 @@ TREE_LOW = Constant(0.59, "of the ring's rate on the same links", RCCL_TUNING)
 TREE_UP_TO_BYTES = Constant(256 * 2**20, "bytes, up to which a ring over hosts counts a tenth and RCCL takes the tree",
                             RCCL_TUNING)  # fmt: skip
 LONGER = (
-    Constant(1.8, "times longer over hosts, at least", RCCL_MEASURED),
+    Constant(0.7, "times as long over hosts, at least", RCCL_POLLARA),
     Constant(4.0, "times longer over hosts, at most", RCCL_MEASURED),
 )
 

@@ -150,6 +150,9 @@ RCCL_TUNING = Source("RCCL 2.21.5, 0cbce2a", "src/graph/tuning.cc, base latencie
 RCCL_MEASURED = Source(
     "rccl-tests of two hosts of 8 MI300X, RCCL 2.22.3, testdata/calibration/public.csv", "all_reduce: 219 us at 8 B"
 )
+RCCL_POLLARA = Source(
+    "rccl-tests of two hosts of 8 MI355X with Pollara, hisohara/ai-scripts (AAC14)", "all_reduce: 41 us at 8 B"
+)
 NCCL_TREES = Source(_NCCL, "src/graph/trees.cc, double binary tree")
 TOP500 = Source("TOP500, June 2024 to June 2025", "Rmax over accelerators: testdata/calibration/top500.csv")
 FP64_TENSOR = Source("The GPU's datasheet", "FP64 rate, on tensor or matrix cores where it has them")

@@ -171,6 +171,9 @@ def _invalid_value(key: str, text: str, allowed: str) -> UsageError:
 def _parse_count(key: str, text: str) -> int:
     allowed = _COUNTS[key]
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) in allowed):
+        if key == "gpus" and text.isascii() and text.isdigit() and len(text) <= 7:
+            message = f"gpus must be {allowed[0]} to {allowed[-1]} in one host, got {text}"
+            raise UsageError(message, hint=f"for {text} GPUs in several hosts use --gpus {text}")
         span = f"{allowed[0]} to {allowed[-1]}" if len(allowed) > 4 else ", ".join(map(str, allowed))
         raise _invalid_value(key, text, span)
     return int(text)

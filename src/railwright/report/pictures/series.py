@@ -113,8 +113,8 @@ def make_figure(head: Head, curves: Sequence[Series], svg: str, *, legend: tuple
     """Return the figure of a drawn chart, with its summary, its caption and its table."""
     points = [point for curve in curves for point in curve.points]
     rows = [_row(curve.name, point) for curve in curves for point in curve.points]
-    worst = "fastest" if head.quantity == "latency_s" else "slowest"
-    columns = ("median", worst, "p99", "launches", "spread", "limit", "of limit")
+    worst, bound = ("fastest", "at most") if head.quantity == "latency_s" else ("slowest", "limit")
+    columns = ("median", worst, "p99", "launches", "spread", bound, "of limit")
     filled = [place for place in range(len(columns)) if any(row.cells[place] != wording.ABSENT for row in rows)]
     return Figure(
         title=head.title,
@@ -163,10 +163,17 @@ def _row(name: str, point: Judged) -> Row:
             wording.quantity(point.quantity, max((launch.p99 for launch in point.launches), default=high)),
             str(len(point.launches)),
             wording.percent(point.launch_spread),
-            *wording.limit_and_share(point),
+            *_bound_and_share(point),
         ),
         state=point.verdict.state,
     )
+
+
+def _bound_and_share(point: Judged) -> tuple[str, str]:
+    """Return the limit and the reached share of it; of a latency the end of its band, and no share."""
+    if point.quantity == "latency_s":
+        return wording.quantity(point.quantity, slow_edge(point)), wording.ABSENT
+    return wording.limit_and_share(point)
 
 
 def launch_entries(points: Sequence[Judged], shape: str) -> list[Entry]:

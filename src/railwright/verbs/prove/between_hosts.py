@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -48,6 +49,7 @@ _START_S, _RANK_START_S = 2.0, 0.25
 """The time to start a launch, and the additional time per rank if the hosts share CPUs (docs/measured/lab)."""
 _MIN_HOSTS = 2
 _REPORT_EVERY = 8
+_STREAMS = re.compile(r"round (\d+).*: streams")
 
 
 def find_collectives() -> tuple[AnyBenchmark, ...]:
@@ -77,7 +79,6 @@ class Between:
     """The collectives with their options."""
     here: Topology
     """This host's topology, assumed for the others in the plan."""
-    _launched: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.load: float = self.arguments.max_load
@@ -208,13 +209,11 @@ class Between:
         return make_hosts_place(hosts, tree=tree, oversubscription=max(1.0, above))
 
     def _tell(self, text: str) -> None:
-        """Print messages. Every launch repeats its messages, so only every eighth launch is reported."""
+        """Print messages, and every eighth round."""
         if not text.startswith("round "):
             note(f"pairs: {text}")
-        elif text == "round 1: streams":
-            self._launched += 1
-            if self._launched % _REPORT_EVERY == 1:
-                note(f"pairs: launch {self._launched}")
+        elif (found := _STREAMS.fullmatch(text)) and int(found[1]) % _REPORT_EVERY == 1:
+            note(f"pairs: round {found[1]} of {self._count_rounds()[0]}")
 
     def _measure_collectives(
         self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork
