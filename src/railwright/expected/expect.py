@@ -79,6 +79,10 @@ def _expect_between_hosts(workload: Workload, machine: Machine) -> Bounds:
         limit, band = bound_by_socket(machine.measured, workload)
         if isinstance(limit, Limit):
             return limit, band
+    if isinstance(workload, Collective) and workload.by == "nccl" and machine.links is None:
+        if workload.hosts_in_one_machine:
+            return no_limit(workload, "the hosts are parts of one machine, and the links between them are not known")
+        return expect_by_nccl(workload, machine)
     if isinstance(workload, Message) and machine.cluster.hosts > 1:
         return expect_message(workload, machine)
     if isinstance(workload, Unlimited):
