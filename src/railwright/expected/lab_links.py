@@ -35,7 +35,7 @@ def expect_over_links(links: Fabric, workload: Workload) -> Bounds | None:
     if workload.quantity != "bandwidth_bytes_per_s" or size is None or size < _JUDGED_FROM_BYTES:
         is_packet = workload.quantity == "latency_s" and size is not None and size <= _ONE_PACKET_BYTES
         return None if is_packet else no_limit(workload, _BUCKET)
-    if isinstance(workload, Collective) and (workload.by == "mpi" or not links.measured):
+    if isinstance(workload, Collective):
         return _expect_collective(links, workload)
     if not isinstance(workload, Message):
         return None

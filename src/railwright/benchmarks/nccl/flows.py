@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.job import Case, Job
+from railwright.benchmarks.nccl import gpus
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.wanted_flow import FlowRequest, probe, record_received, record_sent
 from railwright.errors import CannotJudge
@@ -50,11 +51,9 @@ def _plan(job: FlowsJob) -> Plan:
 def _run(rank: FlowsRank) -> Iterator[Result]:
     comm = rank.comm
     rank.step("CUDA")
-    place, addresses = rank.index % rank.job.machine.ranks_per_host, cuda.device_addresses()
-    if place >= len(addresses):
-        raise CannotJudge(f"{rank.job.machine.ranks_per_host} GPUs are needed, found {len(addresses)}")
-    device = cuda.Device(addresses[place])
+    device = cuda.Device(_find_address(rank))
     rank.step("load NCCL")
+    gpus.tell_hosts_apart(rank.job, rank.index)
     library = Library()
 
     for number, flows in enumerate(rank.job.case.rounds):
@@ -69,6 +68,17 @@ def _run(rank: FlowsRank) -> Iterator[Result]:
         yield from _run_round(rank, number, ours)
         for end in ends:
             end.close()
+
+
+def _find_address(rank: FlowsRank) -> str:
+    """Return the address of this rank's GPU. Hosts that are namespaces of one machine share its GPUs out."""
+    machine, addresses = rank.job.machine, cuda.device_addresses()
+    if machine.hosts_share_gpus and addresses:
+        return addresses[rank.index % len(addresses)]
+    place = rank.index % machine.ranks_per_host
+    if place >= len(addresses):
+        raise CannotJudge(f"{machine.ranks_per_host} GPUs are needed, found {len(addresses)}")
+    return addresses[place]
 
 
 def _share_by_flow(comm: Intracomm, said: dict[int, Told]) -> dict[int, Told]:

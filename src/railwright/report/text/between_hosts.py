@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from railwright.diagnosis.fleet.between_hosts import BetweenHosts
+from railwright.diagnosis.fleet.between_hosts import BetweenHosts, RailTried
 from railwright.diagnosis.verdicts.judged import Diagnosis, JudgedPath, State
 from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.locate.search import Located
@@ -27,6 +27,8 @@ class BetweenHostsResult(NamedTuple):
     """All pairs, the slowest first."""
     located: Located | None = None
     """The search, which has the matrix of pairs."""
+    rails: tuple[RailTried, ...] = ()
+    """The flows between GPUs."""
     collectives: Diagnosis | None = None
     """The judged collectives over all hosts."""
 

@@ -23,7 +23,9 @@ from railwright.options.measuring import accept_option, launches_option, measuri
 @lab_option
 @ssh_config_option
 @click.option("--interfaces", metavar="NAME,...", help="Network interfaces between the --hosts.")
-@click.option("--parts", metavar="PART,...", help="Any of screen (each host), pairs and collectives.  [all three]")
+@click.option(
+    "--parts", metavar="PART,...", help="Any of screen (each host), pairs, rails (of GPUs), collectives.  [all]"
+)
 @click.option("--benchmarks", metavar="NAME,...", help="Run only these benchmarks.")
 @click.option(
     "--max-load",
