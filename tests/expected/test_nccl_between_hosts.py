@@ -51,6 +51,14 @@ def test_links_of_known_rate_bound_nccl_as_they_bound_mpi():
     assert expect(by_nccl, machine) == expect(replace(by_nccl, by="mpi"), machine)
 
 
+def test_a_slow_pair_measured_by_tcp_does_not_bound_nccl():
+    links = Links(
+        name="these", ports_bytes_per_s=1e9, flow_bytes_per_s=1e9, narrowest="the slowest pair of them", measured=True
+    )
+    machine = Machine(cluster=build_cluster(HGX, 1), links=links)
+    assert expect(ALL, machine) == expect(ALL, Machine(cluster=build_cluster(HGX, 1)))
+
+
 def test_namespaces_of_one_machine_are_not_joined_by_its_ports():
     limit, band = expect(replace(ALL, hosts_in_one_machine=True), Machine(cluster=build_cluster(HGX, 1)))
     assert isinstance(limit, NoLimit)

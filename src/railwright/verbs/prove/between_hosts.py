@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -224,7 +225,8 @@ class Between:
         try:
             place = make_hosts_place(hosts, gpus=each)
             way = nccl_probes(hosts, self.arguments.mpirun, each)
-            located = search(place, wanted, seed=0, cover=None, way=way, tell=self._tell, journal=str(journal))
+            tell = functools.partial(self._tell, "rails")
+            located = search(place, wanted, seed=0, cover=None, way=way, tell=tell, journal=str(journal))
         except RailwrightError as error:
             return _mark_unmeasured(found, "rails", error.message)
         suspects, doubted = filter_suspects(located.suspects, compare=joined.compare)
@@ -250,7 +252,8 @@ class Between:
             wanted = Rounds(load=self.load, cover_at_once=1, confirm=0, again=0)
         try:
             place = self._make_place(hosts)
-            located = search(place, wanted, seed=0, cover="hosts", tell=self._tell, journal=str(journal))
+            tell = functools.partial(self._tell, "pairs")
+            located = search(place, wanted, seed=0, cover="hosts", tell=tell, journal=str(journal))
         except RailwrightError as error:
             return _mark_unmeasured(found, "pairs", error.message)
         suspects, doubted = filter_suspects(located.suspects, compare=joined.compare)
@@ -277,14 +280,14 @@ class Between:
         above = self.cluster.fabric.tiers[0].oversubscription if tree is not None else 1.0
         return make_hosts_place(hosts, tree=tree, oversubscription=max(1.0, above))
 
-    def _tell(self, text: str) -> None:
-        """Print messages. Every launch repeats its messages, so only every eighth launch is reported."""
+    def _tell(self, part: str, text: str) -> None:
+        """Print messages of a part. Every launch repeats its messages, so only every eighth launch is reported."""
         if not text.startswith("round "):
-            note(f"pairs: {text}")
+            note(f"{part}: {text}")
         elif text == "round 1: streams":
             self._launched += 1
             if self._launched % _REPORT_EVERY == 1:
-                note(f"pairs: launch {self._launched}")
+                note(f"{part}: launch {self._launched}")
 
     def _measure_collectives(
         self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork, machine: Topology, *, resume: bool
