@@ -124,7 +124,8 @@ class Between:
 
     def _plan_rails(self) -> tuple[list[str], float]:
         """Return the lines and the duration of the search between GPUs."""
-        gpus, names = len(usable_gpus(self._find_machine({}))), len(self.hosts.names)
+        names = len(self.hosts.names)
+        gpus = self._count_gpus(self._find_machine({}), names)
         if "rails" not in self.parts or not gpus:
             return [], 0.0
         rounds = Rounds(load=self.load)
@@ -156,6 +157,11 @@ class Between:
         if self.cluster is not None:
             return self.cluster.host
         return next((machine for machine in machines.values() if usable_gpus(machine)), self.here)
+
+    def _count_gpus(self, machine: Topology, hosts: int) -> int:
+        """Return the number of GPUs of each host. Namespaces of one machine share its GPUs out."""
+        gpus = len(usable_gpus(machine))
+        return max(1, gpus // hosts) if gpus and self.hosts.reach.shares_files else gpus
 
     def _list_chosen(self, machine: Topology) -> list[tuple[AnyBenchmark, Options]]:
         """Return the collectives that can run on hosts like this machine: without GPUs, those of MPI."""
@@ -204,8 +210,9 @@ class Between:
             found = self._measure_pairs(found, hosts, joined, resume=resume)
         machine = self._find_machine(machines)
         names = tuple(name for name in names if name not in found.said.left_out)
-        if "rails" in self.parts and usable_gpus(machine) and len(names) >= _MIN_HOSTS:
-            found = self._search_rails(found, names, len(usable_gpus(machine)), joined, resume=resume)
+        gpus = self._count_gpus(machine, len(names))
+        if "rails" in self.parts and gpus and len(names) >= _MIN_HOSTS:
+            found = self._search_rails(found, names, gpus, joined, resume=resume)
             names = tuple(name for name in names if name not in found.said.left_out)
         if self._list_chosen(machine):
             found = self._measure_collectives(found, names, joined, machine, resume=resume)
@@ -218,13 +225,11 @@ class Between:
         journal = self.folder / RAILS_FILE
         if not resume:
             journal.unlink(missing_ok=True)
-        shares_gpus = self.hosts.reach.shares_files
-        each = max(1, gpus // len(names)) if shares_gpus else gpus
-        hosts = dataclasses.replace(self.hosts.part(tuple(names)), ranks_per_host=each)
+        hosts = dataclasses.replace(self.hosts.part(tuple(names)), ranks_per_host=gpus)
         wanted = Rounds(load=self.load) if joined.compare else Rounds(load=self.load, confirm=0)
         try:
-            place = make_hosts_place(hosts, gpus=each)
-            way = nccl_probes(hosts, self.arguments.mpirun, each)
+            place = make_hosts_place(hosts, gpus=gpus)
+            way = nccl_probes(hosts, self.arguments.mpirun, gpus)
             tell = functools.partial(self._tell, "rails")
             located = search(place, wanted, seed=0, cover=None, way=way, tell=tell, journal=str(journal))
         except RailwrightError as error:
