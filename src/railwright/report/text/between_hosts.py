@@ -10,6 +10,7 @@ from railwright.diagnosis.fleet.between_hosts import BetweenHosts, RailTried
 from railwright.diagnosis.verdicts.judged import Diagnosis, JudgedPath, State
 from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.locate.search import Located
+from railwright.report.nccl_scaling import scaling_lines
 from railwright.report.text import wording
 from railwright.report.text.locate import suspect_lines
 from railwright.results.statistics import quantile
@@ -122,5 +123,7 @@ def format_between_hosts(found: BetweenHostsResult) -> Iterator[str]:
     for path in found.collectives.paths if found.collectives is not None else ():
         name, value, limit, state = format_collective(path)
         yield f"  {name:<44}  {value:>10}  of {limit:>10}  {wording.state_word(state)}"
+    for line in scaling_lines(found.collectives.points if found.collectives is not None else ()):
+        yield f"  {line}"
     for name, text in rows(found):
         yield f"  {name:<13} {text}"
