@@ -7,6 +7,7 @@ any two printed figures can be compared.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from railwright.errors import UsageError
 
@@ -176,3 +177,8 @@ def _significant(value: float) -> str:
 def format_count(number: int, noun: str, plural: str = "") -> str:
     """Format a number with its noun, such as `1 path` or `3 paths`."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def format_list(names: Sequence[str]) -> str:
+    """Format names as a list in a sentence: `a`, `a and b`, or `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -83,7 +83,7 @@ def test_each_launch_writes_another_pattern(railwright: Driver) -> None:
 def test_a_dry_run_prints_the_wear_and_writes_nothing(railwright: Driver) -> None:
     done = railwright("run", "file_write", "--dry-run", *asked("file-size=8M", "sizes=4K:1M:x4", "passes=3"))
     assert done.status == 0
-    assert "writes a nameless file of 8 MiB in ., and over it again: 128 MiB of wear on the drive" in done.err
+    assert "writes a nameless file of 8 MiB in ., then overwrites it: 128 MiB written to the drive" in done.err
     assert [path.name for path in railwright.folder.iterdir()] == ["tmp"]
 
 
@@ -141,7 +141,7 @@ def test_a_file_system_that_refuses_direct_files_is_a_waiver_and_keeps_none(smal
     blank = Result(benchmark="file_write", quantity="bandwidth_bytes_per_s", path="memory0>drive?")
     (waived,) = direct_file.measure_test_file(rank, blank, lambda _fd: pytest.fail("there is nothing to measure"))
     assert waived.outcome == "waived"
-    assert waived.reason == f"cannot make a direct test file in {folder}: Invalid argument"
+    assert waived.reason == f"cannot create a test file with O_DIRECT in {folder}: Invalid argument"
     assert list(folder.iterdir()) == []
 
 

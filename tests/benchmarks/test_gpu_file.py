@@ -169,7 +169,10 @@ def test_wrong_data_of_a_thread_s_own_file_is_counted(measure, verb, fault):
 
 def test_blocks_that_are_larger_than_a_thread_s_own_file_are_refused(measure):
     (waived,) = measure("gpu_file_read", ways="bounce", sizes="512K", files="own", **{"io-threads": "3"})
-    assert waived.reason == "blocks of 512 KiB are larger than 3 files of 340 KiB: give a larger file-size"
+    assert (
+        waived.reason
+        == "a block must be at most 340 KiB, the size of each of the 3 files, got 512 KiB: increase file-size"
+    )
 
 
 def test_without_gpudirect_storage_gds_is_waived_in_cufile_s_words_and_the_rest_is_measured(measure):

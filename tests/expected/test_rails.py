@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
+from railwright.expected.rails import ports_expected
 from railwright.explain.table import explain
 from railwright.limits.path import link_limit
 from railwright.results.readers import registry
@@ -131,3 +132,33 @@ def test_a_table_of_many_pairs_is_compared_with_all_ports(rate, state) -> None:
     (file,) = registry.read(text)
     states = [row.verdict.state for row in explain(file, EIGHT).rows if row.quantity == "bandwidth_bytes_per_s"]
     assert states == [state]
+
+
+@pytest.mark.parametrize(
+    ("fields", "variables", "expected"),
+    [
+        ({}, {}, (1, 2)),  # rendezvous: MAX_RNDV_RAILS 2
+        ({"size_bytes": 4096}, {}, (1, 1)),  # eager: MAX_EAGER_RAILS 1
+        ({"size_bytes": 4096}, {"UCX_MAX_EAGER_RAILS": "2"}, (1, 2)),
+        ({"rails": 1}, {}, (1, 1)),  # RMA: MAX_RMA_RAILS 1
+        ({"rails": 1}, {"UCX_MAX_RMA_RAILS": "3"}, (1, 3)),
+        ({"one_sided": True}, {}, (1, 4)),  # NIXL sets 2 or 4
+        ({"one_sided": True}, {"UCX_MAX_RMA_RAILS": "2"}, (1, 2)),
+        ({"one_sided": True}, {"UCX_NET_DEVICES": "mlx5_0:1"}, (1, 1)),
+        ({"one_sided": True, "varied": {"mode": "MG"}}, {}, (8, 8)),
+        ({"pairs": 3}, {}, (3, 4)),
+    ],
+)
+def test_the_band_runs_from_a_port_a_pair_to_the_librarys_rails(fields, variables, expected) -> None:
+    configured = dataclasses.replace(EIGHT, environment=variables)
+    workload = Message(**({"size_bytes": 4 * MIB} | fields))
+    way = configured.between("memory0:memory0@1")
+    assert ports_expected(workload, configured, way) == expected
+
+
+def test_two_rails_of_nixl_are_inside_the_band() -> None:
+    """LMCache pull request 4161: 24.4 GB/s over two ports of 100 Gb/s, 12.2 over one."""
+    two = Machine(cluster=build_cluster(expand("pcie-8gpu", {"nics": "2", "nic-rate": "100G"}), 2))
+    _, band = expect(Message(size_bytes=64 * MIB, one_sided=True), two)
+    assert band.low <= 12.2e9
+    assert band.high >= 24.3e9

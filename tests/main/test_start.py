@@ -13,7 +13,7 @@ from railwright.main import cli
 
 pytestmark = pytest.mark.machine
 
-HEAVY = {"numpy", "rich", "plotly", "jinja2", "mpi4py", "prometheus_client", "msgspec"}
+HEAVY = {"numpy", "rich", "jinja2", "mpi4py", "prometheus_client", "msgspec"}
 
 
 def loaded_by(program: str) -> set[str]:

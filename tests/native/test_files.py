@@ -366,7 +366,7 @@ def test_a_file_system_without_direct_access_is_refused_and_nothing_stays_behind
     """ramfs creates the file and then refuses O_DIRECT, so its name must be removed again."""
     folder = small_disk("disk", kind="ramfs")
     with (
-        pytest.raises(CannotJudge, match="cannot make a direct test file"),
+        pytest.raises(CannotJudge, match="cannot create a test file with O_DIRECT"),
         direct_file.test_file(str(folder), 1 << 20),
     ):
         pass

@@ -59,7 +59,7 @@ def test_a_gateway_that_does_not_answer_and_an_mtu_that_is_too_large(cable: None
     status, lines, _ = check("--to", "10.9.0.1")
     assert (status, lines["mtu"]["state"]) == (1, "bad")
     # A veth accepts its MTU plus the four bytes of a VLAN tag (is_skb_forwardable in Linux).
-    assert lines["mtu"]["says"] == "net1 sends 1500 bytes, and 10.9.0.1 answers none above 1406"
+    assert lines["mtu"]["says"] == "net1 sends packets of 1500 bytes, but 10.9.0.1 answers none above 1406"
     run("ip", "-n", GATEWAY, "address", "del", "10.9.0.1/24", "dev", "net1")
     status, lines, _ = check("--to", "10.9.0.1")
     assert status == 1

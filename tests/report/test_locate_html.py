@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from msgspec.structs import replace
 
 from railwright.diagnosis.localise import trial
@@ -11,6 +12,7 @@ from railwright.diagnosis.localise.latency import HopClass, Latency, PairTime, S
 from railwright.diagnosis.localise.records import Suspect
 from railwright.locate.search import Located, PairSeen
 from railwright.report.pages.locate import render_located_html
+from railwright.report.pictures.locate import shorten
 from railwright.report.pictures.locate_map import build_map, build_matrix, natural_key
 
 HOSTILE = "host1</svg><script>alert(1)</script>"
@@ -95,3 +97,18 @@ def test_the_matrix_of_round_trips_shows_hop_classes_and_marks_the_late_pair() -
     ):
         assert words in drawn, words
     assert "round trip, in" not in render_located_html(located(pair("host0:r0", "host1:r0", 1.0, "leaf0")))
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (("host0:r0", "host12:r0"), ["0", "12"]),
+        (("node090/8:r0", "node099/8:r0"), ["090", "099"]),
+        (("node1.rack17.example.com:r0", "node2.rack17.example.com:r0"), ["1", "2"]),
+        (("leaf0",), ["0"]),
+        (("a", "b"), ["a", "b"]),
+        (("host1:r0", "host1:r1"), ["1", "1"]),
+    ],
+)
+def test_a_short_name_is_the_part_that_distinguishes_it(names: tuple[str, ...], short: list[str]) -> None:
+    assert list(shorten(names).values()) == short

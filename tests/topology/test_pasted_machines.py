@@ -106,7 +106,7 @@ def test_our_own_export_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (DUMP[:-20], "not a whole XML file"),
+        (DUMP[:-20], "not well-formed XML"),
         ('<!DOCTYPE s [<!ENTITY a "b">]>' + DUMP, "declaration"),
         ("<system><cpu numaid='0'/></system>", "neither a GPU nor a NIC"),
         ("<system><cpu>" + "<pci class='0x060400'>" * 40 + "</pci>" * 40 + "</cpu></system>", "more than 24 times"),

@@ -108,7 +108,7 @@ def test_capture_command(tmp_path):  # asks the tools of whatever MPI is install
 
 @pytest.mark.machine
 def test_start_up_loads_nothing_heavy():
-    heavy = ("msgspec", "rich", "jinja2", "plotly")
+    heavy = ("msgspec", "rich", "jinja2")
     code = f"import sys, railwright.verbs.topo; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

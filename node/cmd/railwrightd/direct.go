@@ -52,7 +52,7 @@ func flows(ctx context.Context, arguments []string, out io.Writer) (int, error) 
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	openVSwitch, err := openvswitch.NewReader(ctx, switchSettings(read, log))
 	if err != nil {
-		return 0, misuse{err}
+		return 0, usageError{err}
 	}
 	defer openVSwitch.Close()
 	cached, err := openVSwitch.Datapath(ctx)
@@ -116,7 +116,7 @@ func forget(_ context.Context, arguments []string, out io.Writer) (int, error) {
 		return 0, err
 	}
 	if read.Tenants.Kind != config.Folder {
-		return 0, misuse{fmt.Errorf("forget needs tenants of kind %s, got %s", config.Folder,
+		return 0, usageError{fmt.Errorf("forget needs tenants of kind %s, got %s", config.Folder,
 			read.Tenants.Kind)}
 	}
 	records, err := kinds.Forget(read.Tenants.Folder, operands[0])

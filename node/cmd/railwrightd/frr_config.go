@@ -23,7 +23,7 @@ func frrConfig(_ context.Context, arguments []string, out io.Writer) (int, error
 	}
 	node, err := frrNode(read, opts)
 	if err != nil {
-		return 0, misuse{err}
+		return 0, usageError{err}
 	}
 	_, err = io.WriteString(out, node.Text())
 	return exitOK, err

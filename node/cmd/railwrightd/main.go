@@ -42,8 +42,8 @@ const usage = `railwrightd manages the pods' GPU network of this node
 // verb executes a subcommand and returns the exit status.
 type verb func(ctx context.Context, arguments []string, out io.Writer) (int, error)
 
-// misuse is an error in the arguments or the configuration.
-type misuse struct{ error }
+// usageError is an error in the arguments or the configuration.
+type usageError struct{ error }
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -63,7 +63,7 @@ func run(ctx context.Context, arguments []string) int {
 		chosen, arguments = named, arguments[1:]
 	}
 	code, err := chosen(ctx, arguments, os.Stdout)
-	var wrong misuse
+	var wrong usageError
 	switch {
 	case err == nil:
 		return code
@@ -112,7 +112,7 @@ func parse(verb string, arguments []string, operands int, named ...string) (opti
 			if errors.Is(err, flag.ErrHelp) {
 				return opts, nil, err
 			}
-			return opts, nil, misuse{fmt.Errorf("%w; valid options are --%s", err,
+			return opts, nil, usageError{fmt.Errorf("%w; valid options are --%s", err,
 				strings.Join(slices.Sorted(slices.Values(named)), ", --"))}
 		}
 		if flags.NArg() == 0 {
@@ -121,7 +121,7 @@ func parse(verb string, arguments []string, operands int, named ...string) (opti
 		plain = append(plain, flags.Arg(0))
 	}
 	if len(plain) != operands {
-		return opts, nil, misuse{fmt.Errorf("%s takes %d arguments, got %d: %q", verb, operands, len(plain), plain)}
+		return opts, nil, usageError{fmt.Errorf("%s takes %d arguments, got %d: %q", verb, operands, len(plain), plain)}
 	}
 	return opts, plain, nil
 }

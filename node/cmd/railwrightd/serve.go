@@ -47,7 +47,7 @@ func serve(ctx context.Context, arguments []string, out io.Writer) (int, error) 
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(opts.logLevel)); err != nil {
-		return 0, misuse{fmt.Errorf("--log-level must be debug, info, warn or error, got %.40q", opts.logLevel)}
+		return 0, usageError{fmt.Errorf("--log-level must be debug, info, warn or error, got %.40q", opts.logLevel)}
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("node", read.Node)
 	if failpoint.Armed {
@@ -67,7 +67,7 @@ func readConfig(opts options) (config.Config, error) {
 		err = announceSettings(read).Check()
 	}
 	if err != nil {
-		return config.Config{}, misuse{err}
+		return config.Config{}, usageError{err}
 	}
 	return read, nil
 }
@@ -217,7 +217,7 @@ func openFabric(ctx context.Context, parts *reconcile.Parts, closing func(func()
 	read, log := parts.Config, parts.Log
 	routes, err := openAnnouncer(read)
 	if err != nil {
-		return misuse{err}
+		return usageError{err}
 	}
 	closing(func() {
 		if err := routes.Close(); err != nil {
@@ -227,7 +227,7 @@ func openFabric(ctx context.Context, parts *reconcile.Parts, closing func(func()
 	parts.Announcer = routes
 	openVSwitch, err := openvswitch.New(ctx, switchSettings(read, log))
 	if err != nil {
-		return misuse{err}
+		return usageError{err}
 	}
 	closing(openVSwitch.Close)
 	parts.Switch = openVSwitch
@@ -260,7 +260,7 @@ func openStore(read config.Config, counted *metrics.Metrics, log *slog.Logger) (
 		log.Error("damaged state file; its attachment is not served any more", "kept_as", file.MovedTo,
 			"error", file.Err)
 	}
-	counted.Damaged(len(damaged))
+	counted.SetDamagedFiles(len(damaged))
 	return kept, err
 }
 
@@ -277,7 +277,7 @@ func retire(read config.Config, kept *store.Store, boot string) (config.Config, 
 		return slices.ContainsFunc(kept.All(), func(record store.Record) bool { return record.Rail == rail && record.Boot == boot })
 	})
 	if err != nil {
-		return read, misuse{err}
+		return read, usageError{err}
 	}
 	return read, config.RememberRails(railsFile(read), read.EveryRail())
 }

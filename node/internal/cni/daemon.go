@@ -39,7 +39,8 @@ const (
 	patient patience = true
 )
 
-// connect connects to the daemon. It waits up to ConnectTimeout for a listener, and again for its greeting.
+// connect connects to the daemon. If patient, it waits up to ConnectTimeout for a listener; then it waits up to
+// ConnectTimeout for the gRPC greeting.
 func connect(settings Settings, patience patience) (*daemon, *types.Error) {
 	deadline := time.Now().Add(settings.ConnectTimeout)
 	socket, err := dial(settings, deadline)

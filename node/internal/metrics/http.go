@@ -14,10 +14,10 @@ import (
 
 // Health reports the daemon's problems, a sentence each.
 type Health interface {
-	// Alive returns problems of the daemon's own loops, which a restart cures.
-	Alive() []string
-	// Ready returns what is missing to serve an ADD, which a restart does not cure.
-	Ready() []string
+	// LivenessProblems returns the problems of the daemon's own loops, which a restart cures.
+	LivenessProblems() []string
+	// ReadinessProblems returns what is missing to serve an ADD, which a restart does not cure.
+	ReadinessProblems() []string
 }
 
 // Handler serves /metrics, /healthz and /readyz.
@@ -26,8 +26,8 @@ func (m *Metrics) Handler(health Health) http.Handler {
 	paths.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	}))
-	paths.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, health.Alive()) })
-	paths.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, health.Ready()) })
+	paths.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, health.LivenessProblems()) })
+	paths.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, health.ReadinessProblems()) })
 	return paths
 }
 

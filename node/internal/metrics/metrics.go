@@ -116,11 +116,11 @@ func (m *Metrics) Collected(cause string) { m.garbage.WithLabelValues(cause).Inc
 // Tombstone counts a tombstone by its outcome.
 func (m *Metrics) Tombstone(outcome string) { m.tombstones.WithLabelValues(outcome).Inc() }
 
-// Damaged sets the number of damaged files.
-func (m *Metrics) Damaged(count int) { m.damaged.Set(float64(count)) }
+// SetDamagedFiles sets the number of damaged files.
+func (m *Metrics) SetDamagedFiles(count int) { m.damaged.Set(float64(count)) }
 
-// Unheeded sets the number of ignored tenants, peerings, records and addresses.
-func (m *Metrics) Unheeded(count int) { m.unheeded.Set(float64(count)) }
+// SetIgnored sets the number of ignored tenants, peerings, records and addresses.
+func (m *Metrics) SetIgnored(count int) { m.unheeded.Set(float64(count)) }
 
 // Unconfirmed counts an ADD that succeeded before all nodes had confirmed its addresses.
 func (m *Metrics) Unconfirmed() { m.early.Inc() }

@@ -14,8 +14,8 @@ import (
 
 type health struct{ alive, ready []string }
 
-func (h health) Alive() []string { return h.alive }
-func (h health) Ready() []string { return h.ready }
+func (h health) LivenessProblems() []string  { return h.alive }
+func (h health) ReadinessProblems() []string { return h.ready }
 
 func serve(t *testing.T, metrics *Metrics, health Health) func(path string) (int, string) {
 	t.Helper()
@@ -61,8 +61,8 @@ func TestObservedValuesAreExportedAndOthersAbsent(t *testing.T) {
 	metrics.Repaired("rail0", "flows-lost", 40)
 	metrics.Collected("namespace-gone")
 	metrics.Tombstone("replayed")
-	metrics.Damaged(2)
-	metrics.Unheeded(3)
+	metrics.SetDamagedFiles(2)
+	metrics.SetIgnored(3)
 	metrics.Unconfirmed()
 	status, body := serve(t, metrics, health{})("/metrics")
 	if status != http.StatusOK {

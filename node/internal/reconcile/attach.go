@@ -63,7 +63,7 @@ func (r *Reconciler) Attach(ctx context.Context, want attachment.Attachment) (At
 	if len(missing) > 0 {
 		r.notifyUnconfirmed(record, missing)
 	}
-	bridge := r.rails[record.Rail].lastSeen()
+	bridge := r.rails[record.Rail].lastPass()
 	return Attached{record.Rail, record.Tenant, missing, bridge.bridgeMAC, bridge.userspace}, nil
 }
 

@@ -117,7 +117,7 @@ func (bn *bench) start() *bench {
 		}
 	})
 	bn.t.Cleanup(bn.stop)
-	bn.eventually("both rails ready", func() bool { return len(bn.Ready()) == 0 })
+	bn.eventually("both rails ready", func() bool { return len(bn.ReadinessProblems()) == 0 })
 	return bn
 }
 

@@ -95,7 +95,7 @@ func (r *Reconciler) retain(ctx context.Context) {
 	for pause(ctx, claimsEvery) {
 		programmed := true
 		for _, rail := range r.rails {
-			last := rail.lastSeen().outcome
+			last := rail.lastPass().outcome
 			programmed = programmed && last != nil && last.flows == nil
 		}
 		if programmed && r.retainNow(ctx) {

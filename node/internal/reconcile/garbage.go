@@ -137,7 +137,7 @@ func (r *Reconciler) mayFinish(record store.Record) bool {
 	if rail == nil {
 		return true
 	}
-	last := rail.lastSeen().outcome
+	last := rail.lastPass().outcome
 	return last != nil && last.undone(record)
 }
 
@@ -174,7 +174,7 @@ func (r *Reconciler) portGone(record store.Record) bool {
 	if rail == nil {
 		return false
 	}
-	last := rail.lastSeen().outcome
+	last := rail.lastPass().outcome
 	return last != nil && last.flows == nil && last.unserved[record.Key] != ""
 }
 

@@ -57,9 +57,9 @@ func (r *rail) attachmentProblems() []string {
 	return problems
 }
 
-// Ready implements metrics.Health. It returns the reasons why an ADD could fail on a rail; unknown state counts as not
+// ReadinessProblems implements metrics.Health. It returns the reasons why an ADD could fail on a rail; unknown state counts as not
 // ready.
-func (r *Reconciler) Ready() []string {
+func (r *Reconciler) ReadinessProblems() []string {
 	select {
 	case <-r.started:
 	default:
@@ -92,7 +92,7 @@ func (r *rail) unready(ctx context.Context) []string {
 	problem := func(format string, values ...any) {
 		problems = append(problems, fmt.Sprintf("rail %s: %s", r.Name, fmt.Sprintf(format, values...)))
 	}
-	switch last := r.lastSeen().outcome; {
+	switch last := r.lastPass().outcome; {
 	case last == nil:
 		problem("bridge was not checked yet")
 	case last.flows != nil:
@@ -116,8 +116,8 @@ func (r *rail) unready(ctx context.Context) []string {
 	return problems
 }
 
-// Alive implements metrics.Health. It reports loops that are stuck.
-func (r *Reconciler) Alive() []string {
+// LivenessProblems returns the daemon's stuck loops. It implements metrics.Health.
+func (r *Reconciler) LivenessProblems() []string {
 	var problems []string
 	select {
 	case <-r.started:
@@ -128,7 +128,7 @@ func (r *Reconciler) Alive() []string {
 		problems = append(problems, fmt.Sprintf("housekeeping has not run for %s", since.Round(time.Second)))
 	}
 	for _, rail := range r.rails {
-		if at := rail.lastSeen().at; !at.IsZero() && time.Since(at) > stuckAfter {
+		if at := rail.lastPass().at; !at.IsZero() && time.Since(at) > stuckAfter {
 			problems = append(problems, fmt.Sprintf("rail %s was not checked since %s", rail.Name, at.UTC().Format(time.RFC3339)))
 		}
 	}
@@ -140,7 +140,7 @@ func (r *Reconciler) Alive() []string {
 func (r *Reconciler) keepMetrics(ctx context.Context) {
 	for {
 		r.metrics.SetRails(r.measure(ctx))
-		r.metrics.Unheeded(len(r.Notes()))
+		r.metrics.SetIgnored(len(r.Notes()))
 		if !pause(ctx, metricsEvery) {
 			return
 		}
@@ -160,7 +160,7 @@ func (r *Reconciler) measure(ctx context.Context) map[string]metrics.Rail {
 func (r *rail) measure(ctx context.Context) metrics.Rail {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	last := r.lastSeen()
+	last := r.lastPass()
 	measured := metrics.Rail{FlowsWanted: last.flows, SwitchReady: last.outcome != nil && last.outcome.flows == nil}
 	for _, record := range r.records() {
 		measured.Attachments++

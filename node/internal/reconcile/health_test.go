@@ -15,7 +15,7 @@ func TestUnhealthyOrUnknownIsNotReady(t *testing.T) {
 	bench.rights = func() []string { return lacking }
 	expect := func(want ...string) {
 		t.Helper()
-		problems := bench.Ready()
+		problems := bench.ReadinessProblems()
 		if len(problems) != len(want) {
 			t.Errorf("got %q, want %q", problems, want)
 			return
@@ -70,7 +70,7 @@ func TestHostAddressInPodPrefixesStopsADD(t *testing.T) {
 	if _, err := bench.attach(sampleAttachment(2, bothParts...)); err == nil || !strings.Contains(err.Error(), problem) {
 		t.Errorf("%v", err)
 	}
-	if ready := bench.Ready(); len(ready) == 0 || !strings.Contains(ready[0], problem) {
+	if ready := bench.ReadinessProblems(); len(ready) == 0 || !strings.Contains(ready[0], problem) {
 		t.Errorf("%q", ready)
 	}
 	if problems := bench.Rails(t.Context(), "rail0")[0].Problems; len(problems) != 1 || !strings.Contains(problems[0], problem) {

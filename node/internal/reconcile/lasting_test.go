@@ -236,7 +236,7 @@ func TestDELWorksOnAFullDisk(t *testing.T) {
 	}
 	_, err := bench.attach(sampleAttachment(2, bothParts...))
 	expectKind(t, err, NotStored)
-	if problems := bench.Ready(); len(problems) != 1 || !strings.Contains(problems[0], "no space left") {
+	if problems := bench.ReadinessProblems(); len(problems) != 1 || !strings.Contains(problems[0], "no space left") {
 		t.Error(problems)
 	}
 	bench.mustDetach(1, bothParts...)

@@ -155,7 +155,7 @@ func (r *Reconciler) List(ctx context.Context) []Observed {
 		if rail == nil {
 			return
 		}
-		last := rail.lastSeen()
+		last := rail.lastPass()
 		observed.FlowsWanted, observed.GatewayMAC = last.byNumber[record.Number], last.bridgeMAC
 		observed.Advertised = record.Has(attachment.Routes) && rail.advertised(ctx, record.Prefixes()) == nil
 	})
@@ -285,7 +285,7 @@ func (r *rail) state(ctx context.Context) RailState {
 		state.Problems = append(state.Problems, fmt.Sprintf(format, values...))
 	}
 	facts, err := r.reconciler.openVSwitch.Facts(ctx, r.Rail)
-	last := r.lastSeen().outcome
+	last := r.lastPass().outcome
 	switch {
 	case err != nil:
 		problem("Open vSwitch: %v", err)

@@ -76,7 +76,7 @@ func TestStatusAndListReportTheActualState(t *testing.T) {
 	if state.SessionEstablished || !state.SwitchReady || !strings.Contains(strings.Join(state.Problems, " "), "bgpd is away") {
 		t.Errorf("%+v", state)
 	}
-	if problems := bench.Alive(); len(problems) != 0 {
+	if problems := bench.LivenessProblems(); len(problems) != 0 {
 		t.Error(problems)
 	}
 	rails := bench.measure(context.Background())
@@ -146,7 +146,7 @@ func TestDirectoryChangeIsProgrammedThenConfirmed(t *testing.T) {
 		delete(bench.directory.owners, elsewhere)
 		version = bench.directory.version + 1
 	})
-	bench.eventually("failed pass of the rail", func() bool { return bench.rails["rail0"].lastSeen().outcome.flows != nil })
+	bench.eventually("failed pass of the rail", func() bool { return bench.rails["rail0"].lastPass().outcome.flows != nil })
 	if bench.diary.count(fmt.Sprintf("confirm %d", version)) != 0 {
 		t.Error("confirmed while old flows may remain")
 	}

@@ -20,10 +20,10 @@ var (
 
 // pass makes the rail match the store. It withdraws routes, changes flows, then announces routes: this order never
 // shows the fabric an address that the bridge does not serve.
-func (r *rail) pass(ctx context.Context, todo due) (*outcome, seen) {
+func (r *rail) pass(ctx context.Context, todo due) (*outcome, passResult) {
 	records := r.records()
 	result := newOutcome()
-	looked := seen{outcome: result, at: time.Now(), byNumber: map[uint16]int{}}
+	looked := passResult{outcome: result, at: time.Now(), byNumber: map[uint16]int{}}
 	if r.configured.Retired && len(records) == 0 {
 		r.cleanUp(ctx, result)
 		return result, looked
@@ -59,7 +59,7 @@ type planned struct {
 	noBridge bool
 }
 
-func (s *seen) count(planned planned) {
+func (s *passResult) count(planned planned) {
 	s.flows, s.bridgeMAC, s.userspace = len(planned.flows), planned.bridgeMAC, planned.userspace
 	for _, flow := range planned.flows {
 		number, _, _ := plan.ParseCookie(flow.Cookie)

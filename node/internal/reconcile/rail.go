@@ -45,7 +45,7 @@ type rail struct {
 	waiters []chan *outcome
 	jobs    []func(context.Context)
 	due     due
-	seen    seen
+	result  passResult
 	stopped bool
 
 	// The fields below belong to the worker's goroutine. last and announced are nil if unknown.
@@ -55,8 +55,8 @@ type rail struct {
 	cleaned bool
 }
 
-// seen is the result of a rail's last pass.
-type seen struct {
+// passResult is the result of a rail's last pass.
+type passResult struct {
 	outcome *outcome
 	at      time.Time
 	// flows is the number of wanted flows; byNumber splits it by attachment number.
@@ -179,7 +179,7 @@ func (r *rail) work(ctx context.Context) bool {
 	began := time.Now()
 	result, looked := r.pass(ctx, todo)
 	r.mutex.Lock()
-	r.seen = looked
+	r.result = looked
 	r.mutex.Unlock()
 	for _, waiter := range waiters {
 		waiter <- result
@@ -202,10 +202,10 @@ func (r *rail) stop(ctx context.Context) {
 	}
 }
 
-func (r *rail) lastSeen() seen {
+func (r *rail) lastPass() passResult {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return r.seen
+	return r.result
 }
 
 // records returns the records of this rail.

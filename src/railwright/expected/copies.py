@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.expected import gpu_copies, links
+from railwright.expected import gpu_copies, links, staged
 from railwright.expected.bands import extend_doubt, half_band
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
@@ -25,6 +25,7 @@ WHY_COPIES = (
     "healthy hosts differ as much in their copies over PCIe, and the shape only assumes which GPUs share a"
     " switch unless nvidia-smi topo -m is given"
 )
+_WHY_BOTH_WAYS = "healthy machines differ with both directions busy"
 _NOT_MEASURED = "loads from the GPU's own memory were not measured in this run"
 
 
@@ -43,6 +44,9 @@ def expect_copy(workload: Copy, machine: Machine) -> Bounds:
         limit, band = links.expect_within_gpu(gpu)
         # Half of the memory's rate is the limit of all GPUs; the engines' share of it was measured on Hopper alone.
         return limit, _drop_small(workload, band) if workload.size_bytes is not None else None
+    if staged.is_staged(machine, workload.path, peer_access=workload.peer_access):
+        limit, band = staged.expect_staged(machine, workload.path, both_ways=workload.direction == "both")
+        return limit, _drop_small(workload, band) if workload.engine != "sm" else None
     return _expect_path(workload, machine)
 
 
@@ -78,18 +82,24 @@ def _expect_path(workload: Copy, machine: Machine) -> Bounds:
 def _copy_band(
     workload: Copy, band: Expected | None, *, over_pcie: bool, is_measured_both_ways: bool, is_known: bool
 ) -> Expected | None:
-    """Return the band of a copy by an engine or kernel; None for pageable memory, without peer access, or in both
-    directions at once over links where that was not measured.
+    """Return the band of a copy by an engine or kernel; None for pageable memory, or for two kernels at once over
+    links where that was not measured.
+
+    Two engines at once over such links are doubtful at any lower rate.
     """
-    if band is None or workload.host == "pageable" or not workload.peer_access:
+    if band is None or workload.host == "pageable":
         return None  # the driver copies through its own buffer, so the CPU limits it and not a link
     by_kernel, both_ways = workload.engine == "sm", workload.direction == "both"
-    if both_ways and not is_measured_both_ways:
+    if both_ways and not is_measured_both_ways and by_kernel:
         return None
     if not over_pcie:
-        return gpu_copies.nvlink_band(band, by_kernel=by_kernel, both_ways=both_ways)
+        found = gpu_copies.nvlink_band(band, by_kernel=by_kernel, both_ways=both_ways)
+        lowest = found.low * _COPY_SHARE if is_measured_both_ways else 0.0
+        return extend_doubt(found, lowest, _WHY_BOTH_WAYS) if both_ways and not by_kernel else found
     reads_host = workload.path.startswith("memory")
     found = gpu_copies.pcie_band(band, by_kernel=by_kernel, both_ways=both_ways, reads_host=reads_host)
+    if both_ways and not is_measured_both_ways:
+        return extend_doubt(found, 0.0, _WHY_BOTH_WAYS)
     return extend_doubt(found, found.low * _COPY_SHARE, WHY_COPIES) if is_known and not by_kernel else found
 
 

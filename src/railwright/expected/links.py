@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from railwright.errors import UsageError
 from railwright.expected.machine import Machine
+from railwright.expected.staged import expect_staged, is_staged
 from railwright.limits import memory, pcie
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, bandwidth_band
 from railwright.limits.path import has_unknown_link, limit_host_path, limit_over_nics
@@ -55,6 +56,8 @@ def expect_crossing(workload: Crossing, machine: Machine) -> Bounds:
             if gpu is not None
             else (memory.limit_memory_copy(machine.host, path.devices[0]), None)
         )
+    if is_staged(machine, workload.path):
+        return expect_staged(machine, workload.path)
     if workload.nics > 1:
         return limit_over_nics(path, workload.nics), None
     return expect_narrowest(machine.host, path)

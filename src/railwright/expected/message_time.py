@@ -25,6 +25,7 @@ IN_FLIGHT_BY_VERBS = Constant(0.5e-6, "s per message with many in flight, by ver
 IN_FLIGHT = Constant(1.5e-6, "s per message with many in flight, by MPI or UCX from host memory", _MPI)
 STAGED = Constant(12e-6, "s per small message from or to a GPU, copied by CUDA calls", _STAGED)
 IN_ONE_HOST = Constant(10e-6, "s per message between GPUs of one host, copied by a CUDA call", _STAGED)
+REQUEST_MIN = Constant(7e-6, "s per NIXL request, minimum", _NIXL)
 REQUEST = Constant(15e-6, "s per NIXL request, whatever its number of messages", _NIXL)
 ALONE_BY_VERBS = Constant(4e-6, "s per message that waits for the previous one, by verbs", _VERBS)
 ALONE = Constant(12e-6, "s per message that waits for the previous one, by MPI or UCX", _ALONE)
@@ -47,6 +48,7 @@ class Start(NamedTuple):
     doubtful_s: float
     """The end of the doubtful range: from the expected time up to this one a message may be slow or not."""
     source: Source
+    fastest_s: float = 0.0
 
 
 def find_start(workload: Message, *, in_one_host: bool, over_efa: bool) -> Start:
@@ -55,7 +57,8 @@ def find_start(workload: Message, *, in_one_host: bool, over_efa: bool) -> Start
         return Start(IN_ONE_HOST.value, 2 * IN_ONE_HOST.value, IN_ONE_HOST.source)
     if workload.is_request:
         each_s = IN_FLIGHT.value + REQUEST.value / max(1, workload.batch)
-        return Start(each_s, _REQUEST_DOUBT_FACTOR * each_s, REQUEST.source)
+        fastest_s = REQUEST_MIN.value / max(1, workload.batch) if workload.threads == 1 else 0.0
+        return Start(each_s, _REQUEST_DOUBT_FACTOR * each_s, REQUEST.source, fastest_s)
     is_small = (workload.size_bytes or 0) <= _EAGER_UP_TO_BYTES
     if workload.one_at_a_time or workload.quantity == "latency_s":
         by_library = ALONE_EAGER if is_small and not workload.crosses_gpu else ALONE

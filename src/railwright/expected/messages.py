@@ -14,7 +14,7 @@ from railwright.expected.baselines import Baselines
 from railwright.expected.links import expect_narrowest, expect_within_gpu
 from railwright.expected.machine import Machine
 from railwright.expected.message_time import Start, add_start, find_start
-from railwright.expected.rails import limit_over_ports
+from railwright.expected.rails import limit_over_ports, ports_expected
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.nccl import TCP_BAND
 from railwright.results.declarations import no_limit
@@ -170,7 +170,7 @@ def _expect_transfer(workload: Message, machine: Machine, measured: Baselines) -
 def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     """Return the bounds of a stream over the links of a path, reduced by software and faults.
 
-    The band of one pair is that of one port, even if the library stripes; several pairs are expected to spread.
+    The band of one pair runs from one port to those over which its library stripes; several pairs are expected to spread.
     """
     way = machine.between(path)
     found, band = expect_narrowest(machine.host, way)
@@ -178,8 +178,8 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
         return found, None
     single, band = _apply_assumptions(way, workload, machine, found, band)
     limit = limit_over_ports(single, workload, machine, way)
-    spread = min(float(workload.pairs), limit.value / single.value)
-    band = scale_band(band, spread, spread) if band is not None else None
+    fewest, most = (min(float(ports), limit.value / single.value) for ports in ports_expected(workload, machine, way))
+    band = scale_band(band, fewest, most) if band is not None else None
     if workload.both_ways:
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
         single = replace(single, value=single.value * 2)
@@ -192,7 +192,7 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
         return _bound_message_time(limit, rate, workload, start, _EFA_SHARE if over_efa else _SMALL_SHARE)
     if band is None:
         return limit, half_band(single) if (workload.size_bytes or 0) >= RENDEZVOUS_ENDS else None
-    return limit, _stream_band(band, workload, start, spread, in_one_host=in_one_host)
+    return limit, _stream_band(band, workload, start, fewest, in_one_host=in_one_host)
 
 
 def _bound_message_time(limit: Limit, rate: float, workload: Message, start: Start, share: float) -> Bounds:
@@ -239,6 +239,7 @@ def _stream_band(
     return replace(
         band,
         low=low,
+        high=None if band.high is None else max(low, add_start(size, band.high, start.fastest_s)),
         doubtful_to=min(low, add_start(size, band.low * share, start.doubtful_s)),
         doubt=why,
         because=because,

@@ -18,10 +18,12 @@ from railwright.results.workload import Collective
 
 _LIMIT_SHARE = 0.5
 _DOUBTFUL_TO = 0.1
+_DOUBTFUL_IN_HOST_MEMORY = 0.05
 """osu_alltoall of 8 GPUs reaches 0.35 of the limit over Slingshot, and 0.03 over TCP (CSCS documentation, OpenMPI)."""
+WHY_HOST_MEMORY = "no document says what MPI collectives in host memory should reach"
 _BYTES_DECIDE_S = 50e-6
 """From this minimum time there is a band: the fixed time of a call between hosts is 10 to 50 us."""
-NEEDS_RANKS = "the text lacks the number of ranks and hosts: include its command line"
+NEEDS_RANKS = "the text lacks the number of ranks: include its command line, or give --ranks N"
 WHY_EXCHANGE = "healthy MPI libraries differ by as much, because each chooses its own algorithms"
 
 
@@ -42,13 +44,14 @@ def expect_by_mpi(workload: Collective, machine: Machine) -> Bounds:
     if minimum < _BYTES_DECIDE_S:
         return limit, None
     _, of_nccl, _ = choose_at_size(machine.supposed.cluster, workload.operation, found, None)
+    doubtful = _DOUBTFUL_IN_HOST_MEMORY if workload.in_host_memory else _DOUBTFUL_TO
     low = size / (of_nccl.expected_high or best)
     return limit, Expected(
         quantity="latency_s",
         low=low,
         high=max(low, minimum / _LIMIT_SHARE),
-        doubtful_to=size / min(of_nccl.expected_low or best, _DOUBTFUL_TO * best),
-        doubt=WHY_EXCHANGE,
+        doubtful_to=size / min(of_nccl.expected_low or best, doubtful * best),
+        doubt=WHY_HOST_MEMORY if workload.in_host_memory else WHY_EXCHANGE,
         because="half of the rate that the links allow",
         sources=rate.sources,
     )

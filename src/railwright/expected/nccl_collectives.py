@@ -15,6 +15,7 @@ from railwright.limits import nvlink
 from railwright.limits.choice import build_band, choose_at_size
 from railwright.limits.collectives import build_limit
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
+from railwright.limits.peers import disable_relay
 from railwright.limits.rates import Algorithm, Rate
 from railwright.limits.traffic import ALGORITHMS, disable_nvls, domains
 from railwright.results.declarations import no_limit
@@ -26,6 +27,7 @@ from railwright.topology.gpus import usable_gpus
 from railwright.units import GIB, format_size
 
 NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
+_NVB_VARIABLE = "NCCL_NVB_DISABLE"
 _MIN_RANKS = 2
 _DECIDES_FROM = 0.01
 """Our choice: if the bytes alone take less than this share of the shortest expected time, the start decides, and no
@@ -158,6 +160,7 @@ def _find_algorithms(workload: Collective, machine: Machine, cluster: Cluster) -
         workload.operation,
         case.algorithm,
         nvls_is_off(workload.nvls, machine.environment),
+        _relay_is_off(machine.environment),
     )
     found = machine.algorithms(key, case, workload.operation)
     words = {word.strip().lower() for word in machine.environment.get("NCCL_ALGO", "").split(",")}
@@ -167,6 +170,11 @@ def _find_algorithms(workload: Collective, machine: Machine, cluster: Cluster) -
 def nvls_is_off(recorded: object, environment: Mapping[str, str]) -> bool:
     """Report whether NCCL had to run without NVLS, from the record or else the job's environment."""
     return str(recorded).startswith("off") or environment.get(NVLS_VARIABLE, "").strip() == "0"
+
+
+def _relay_is_off(environment: Mapping[str, str]) -> bool:
+    """Report whether the job forbade NCCL to pass data through a GPU between two NVLinks."""
+    return environment.get(_NVB_VARIABLE, "0").strip() not in ("", "0")
 
 
 def select_gpus(workload: Collective, machine: Machine) -> Cluster:
@@ -186,6 +194,8 @@ def select_gpus(workload: Collective, machine: Machine) -> Cluster:
             raise UsageError(f"the topology has no GPUs {workload.path}")
         host = remove_devices(cluster.host, set(all_gpus) - set(named))
         cluster = build_cluster(host, hosts, cluster.fabric if between else None)
+    if _relay_is_off(machine.environment):
+        cluster = replace(cluster, host=disable_relay(cluster.host))
     if not nvls_is_off(workload.nvls, machine.environment):
         return cluster
     return replace(cluster, host=disable_nvls(cluster.host))

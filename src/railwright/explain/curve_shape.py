@@ -37,7 +37,7 @@ class Fall(NamedTuple):
 
 def find_fall(rows: Sequence[Judged]) -> Fall | None:
     """Return the largest fall between two consecutive sizes; None if there is none."""
-    rates = sorted(_best_rates(rows).items())
+    rates = sorted(best_rates(rows).items())
     found = []
     for place, ((before, high), (size, low)) in enumerate(pairwise(rates)):
         if size >= _ENOUGH // 4 and high >= _FALL_FACTOR * low:
@@ -58,7 +58,7 @@ _BETWEEN_GPUS = re.compile(r"gpu\d+>gpu\d+")
 _MAX_PAIRS = 6
 
 
-def _best_rates(rows: Sequence[Judged]) -> dict[int, float]:
+def best_rates(rows: Sequence[Judged]) -> dict[int, float]:
     """Map each size to the rate of the better placement, in bytes/s."""
     best: dict[int, float] = {}
     for row in rows:
@@ -93,10 +93,24 @@ def shape_notes(rows: Sequence[Judged], call: CallTime | None, *, of_files: bool
     judged = sorted({find_size(row.parameters) or 0 for row in rows if row.verdict.state in ("slow", "ok")})
     if slow and slow != judged and slow[-1] < judged[-1]:
         notes.append(f"slow from {format_size(slow[0])} to {format_size(slow[-1])}; larger sizes are normal")
+    notes += _describe_doubts(rows)
     notes += [
         note for note in (_compare_placements(rows), _describe_plateau(rows, fall), _note_faster_pairs(rows)) if note
     ]
     return tuple(notes)
+
+
+def _describe_doubts(rows: Sequence[Judged]) -> list[str]:
+    """Report the sizes that are below their band for a reason that healthy machines have too."""
+    doubted: dict[str, list[int]] = {}
+    for row in rows:
+        size, (_, _, reason) = find_size(row.parameters), row.verdict.why.partition(", but ")
+        if size and row.verdict.state == "unknown" and reason and any(other.verdict.state == "ok" for other in rows):
+            doubted.setdefault(reason, []).append(size)
+    spans = {reason: (format_size(min(sizes)), format_size(max(sizes))) for reason, sizes in doubted.items()}
+    return [
+        f"{first if first == last else f'{first} to {last}'}: low, but {why}" for why, (first, last) in spans.items()
+    ]
 
 
 def _compare_placements(rows: Sequence[Judged]) -> str:
@@ -131,7 +145,7 @@ def _note_faster_pairs(rows: Sequence[Judged]) -> str:
 
 def _describe_plateau(rows: Sequence[Judged], fall: Fall | None) -> str:
     """Report a slow rate that stays constant over the largest sizes, which is the rate of the narrowest link."""
-    rates = sorted(_best_rates(rows).items())
+    rates = sorted(best_rates(rows).items())
     slow = {find_size(row.parameters) for row in rows if row.verdict.state == "slow"}
     top = max((rate for _, rate in rates), default=0.0)
     flat = [size for size, rate in rates if rate >= _FLAT_SHARE * top]

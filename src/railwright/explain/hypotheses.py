@@ -20,7 +20,7 @@ from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.expected.messages import BYTES_DECIDE, SINGLE_MESSAGES_FROM
 from railwright.expected.mpi_collectives import total_bytes
-from railwright.explain.rows import collective_name, is_collective, row_workload
+from railwright.explain.rows import can_affect, is_collective, row_workload
 from railwright.faults.fault import Hypothesis
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
@@ -137,7 +137,7 @@ def _is_by_mpi(file: ForeignFile) -> bool:
 
 def _list_hypotheses(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Hypothesis]:
     """Yield the hypotheses of all faults that can affect the tool, worded for the tool."""
-    able = (fault for fault in FAULTS if fault.can_affect(file.workload.transport, collective_name(file)))
+    able = (fault for fault in FAULTS if can_affect(fault, file))
     only_slow = _find_slow_gpus(file, machine) if _is_copies(file) else ""
     for supposed in (hypothesis for fault in able for hypothesis in fault.suppose(case)):
         if _is_stream(file) or _is_by_mpi(file):
@@ -199,7 +199,7 @@ def _fit_hypothesis(
 ) -> tuple[Fitted | None, float]:
     """Return the fitted hypothesis, and the table's distance from its band as a logarithm."""
     try:
-        curve = _predict_curve(file, _suppose_case(machine, supposed.case), rows)
+        curve = _predict_curve(file, suppose_case(machine, supposed.case), rows)
     except RailwrightError:
         return None, math.inf  # a machine with this fault cannot run the test, so the fault is excluded
     total = sum(point.weight for point in curve.values())
@@ -217,7 +217,7 @@ def _fit_hypothesis(
     return fitted, math.sqrt(beyond / total)
 
 
-def _suppose_case(machine: Machine, case: Case) -> Machine:
+def suppose_case(machine: Machine, case: Case) -> Machine:
     """Return the machine of a hypothesis, without the job's environment."""
     return dataclasses.replace(machine, cluster=case.cluster, case=case, environment={}, is_explained=False)
 
@@ -282,7 +282,7 @@ def _is_refuted(file: ForeignFile, machine: Machine, case: Case, slow: set[str])
         if row.path in slow and row.summary is not None and _is_one_way(row):
             best[row.path] = max((row, row.summary.median), best.get(row.path, (row, 0.0)), key=lambda pair: pair[1])
     for row, rate in best.values():
-        limit, _ = expect(row_workload(row, file), _suppose_case(machine, replace(case, gpu_cap_bytes_per_s=math.inf)))
+        limit, _ = expect(row_workload(row, file), suppose_case(machine, replace(case, gpu_cap_bytes_per_s=math.inf)))
         if isinstance(limit, Limit) and rate > _MEASURED_ABOVE * limit.value:
             return True
     return False

@@ -14,6 +14,7 @@ from railwright.errors import UsageError
 from railwright.expected.bands import scale_band
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
+from railwright.faults.fault import Fault
 from railwright.limits.limit import Limit
 from railwright.limits.traffic import ALGORITHMS
 from railwright.results.readers.foreign_file import ForeignFile
@@ -153,6 +154,13 @@ def is_collective(file: ForeignFile) -> bool:
 def collective_name(file: ForeignFile) -> str:
     """Return the NCCL name of the table's collective; empty if it is not of a collective."""
     return file.workload.operation if isinstance(file.workload, Collective) else ""
+
+
+def can_affect(fault: Fault, file: ForeignFile) -> bool:
+    """Report whether a fault can affect the table's tool, collective and memory."""
+    workload = file.workload
+    in_host_memory = isinstance(workload, Collective) and workload.in_host_memory
+    return fault.can_affect(workload.transport, collective_name(file), in_host_memory=in_host_memory)
 
 
 def _is_nccl(file: ForeignFile) -> bool:

@@ -12,7 +12,7 @@ from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.workload import Message
 from railwright.topology.cluster import Cluster, ports
 from railwright.topology.devices import EthernetLink, InfinibandLink
-from railwright.topology.gpu_models import is_model, names_a_model
+from railwright.topology.gpu_models import is_model, is_model_of_other_memory, names_a_model
 from railwright.units import format_bandwidth, format_count, format_line_rate
 
 _HCA = "NCCL_IB_HCA"
@@ -37,9 +37,23 @@ def contradictions(file: ForeignFile, machine: Machine, placed: Cluster, around:
 
 
 def _contradict_gpus(file: ForeignFile, given: Cluster) -> Iterator[str]:
-    model = next((gpu.name for gpu in given.host.of_kind("gpu") if names_a_model(gpu.name)), "")
-    if model and file.gpus and not any(is_model(name, model) for name in file.gpus[:_MAX_MODELS]):
+    model, named = _model(given), file.gpus[:_MAX_MODELS]
+    alike = any(is_model(name, model) or is_model_of_other_memory(name, model) for name in named)
+    if model and named and not alike:
         yield f"the table is of {', '.join(file.gpus[:4])}, but the given machine has {model}: is it the right machine?"
+
+
+def _model(given: Cluster) -> str:
+    return next((gpu.name for gpu in given.host.of_kind("gpu") if names_a_model(gpu.name)), "")
+
+
+def note_other_memory(file: ForeignFile, given: Cluster) -> tuple[str, ...]:
+    """Report GPUs that differ from those of the given machine only in their memory."""
+    model = _model(given)
+    others = [name for name in file.gpus[:_MAX_MODELS] if is_model_of_other_memory(name, model)]
+    return (
+        (f"the table's GPUs are {', '.join(others)}, the machine's {model}: their links are alike",) if others else ()
+    )
 
 
 def _contradict_hosts(file: ForeignFile, given: Cluster, placed: Cluster) -> Iterator[str]:
@@ -94,12 +108,17 @@ def suggest_line_rate(file: ForeignFile, rows: Sequence[Judged], given: Cluster)
         or not any(row.verdict.state == "slow" for row in rows)
     ):
         return ()
+    band = next((row.expected for row in rows if row.expected is not None and row.value == max(rates)), None)
     bits = 8 * max(rates) / (2 if file.workload.both_ways else 1)
     fitting = [
         rate
         for rate in _LINE_RATES
         if rate < max(line_rates) and _PAYLOAD_SHARES[0] * rate <= bits <= _PAYLOAD_SHARES[1] * rate
     ]
+    if not fitting and band is not None and band.high and not file.workload.both_ways:
+        share = max(rates) / band.high
+        of_port = f"{share:.2f} of the {format_bandwidth(band.high)} of one port"
+        return (f"{format_bandwidth(max(rates))} is {of_port}",) if share < 1 else ()
     return tuple(
         f"{format_bandwidth(max(rates))} matches a port of {format_line_rate(rate)}: is it such a port, or did the link"
         f" come up at that rate? (nic-rate={rate / 1e9:g}Gb/s)"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from railwright.checks.check import Check, Facts
@@ -13,20 +15,22 @@ from railwright.diagnosis.verdicts.judged import Judged, State, Verdict
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.expected.machine import Machine
+from railwright.explain.cause_doubts import doubt_cause, doubt_filling_rows
 from railwright.explain.corrected_machine import correct_machine, doubt_corrected_rows
 from railwright.explain.curve_findings import find_in_curve
 from railwright.explain.curve_shape import missing_sizes, shape_notes
 from railwright.explain.hypotheses import Fitted, fit
 from railwright.explain.rows import (
     busbw_scale,
-    collective_name,
+    can_affect,
     differences,
     fit_machine,
     is_busbw,
     judge_rows,
 )
-from railwright.explain.stated_machine import contradictions, suggest_line_rate
+from railwright.explain.stated_machine import contradictions, note_other_memory, suggest_line_rate
 from railwright.explain.topology_matrix import Surroundings
+from railwright.explain.wrong_machine import clear_rows, find_wrong_machine
 from railwright.faults.registry import FAULTS
 from railwright.limits.limit import NoLimit
 from railwright.results.readers.foreign_file import ForeignFile
@@ -53,9 +57,13 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     """The tool's own text of each row, with its own unit."""
     headline: int | None = None
     """The index of the row that represents the table: the largest size."""
+    wrong_machine: str = ""
+    """The reason why the table cannot be of the given machine; empty if it can."""
     verdict: Verdict
     hypotheses: tuple[Fitted, ...] = ()
     """The healthy machine first, then the faults whose curves are nearest."""
+    cause_doubt: str = ""
+    """The reason why the nearest fault is not named as the likely cause; empty if it may be."""
     findings: tuple[Finding, ...] = ()
     """Findings from the table's settings (evidence `setting`) and the given machine."""
     contradictions: tuple[str, ...] = ()
@@ -79,16 +87,14 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
     fitting = fit_machine(file, machine) if machine is not None else None
     placed, corrections = correct_machine(file, fitting) if fitting is not None else (None, ())
     rows, headline, call = _judge_table(file, placed, corrections, around.nccl)
-    verdict = _verdict(rows, headline)
-    if verdict.state == "ok" and (missing := missing_sizes(file)):
-        ended = ENDED_BY_ERROR if missing[0].startswith(ENDED_BY_ERROR) else "the text ends before the run does"
-        verdict = Verdict(state="unknown", why=f"{verdict.why}, but {ended}")
-    curves = verdict.state in ("slow", "unknown", "failed")
+    wrong_machine = find_wrong_machine(file, rows, placed.cluster) if placed is not None else ""
+    if wrong_machine:
+        rows, call = clear_rows(rows, wrong_machine), None
+    verdict = _doubt_unfinished(file, _verdict(rows, headline))
+    curves = verdict.state in ("slow", "unknown", "failed") and not wrong_machine
+    fitted = fit(file, placed) if curves and placed is not None and placed.measured is None else ()
     host = fitting.cluster.host if fitting is not None else NO_MACHINE
     findings = (*_find_faults(file, host, verdict.state), *find_in_curve(file, placed, rows), *around.findings)
-    notes: tuple[str, ...] = ()
-    if machine is not None and placed is not None:
-        notes = (*differences(file, machine, placed), *suggest_line_rate(file, rows, placed.cluster))
     return Explained(
         tool=file.tool,
         version=file.version,
@@ -99,16 +105,45 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         rows=rows,
         shown=tuple(str(result.settings.get("shown", "")) for result in file.results),
         headline=headline,
+        wrong_machine=wrong_machine,
         verdict=verdict,
-        hypotheses=fit(file, placed) if curves and placed is not None and placed.measured is None else (),
+        hypotheses=fitted,
+        cause_doubt=doubt_cause(file, rows, fitted, placed.cluster) if placed is not None else "",
         findings=findings,
         contradictions=(
             *(contradictions(file, machine, placed.cluster, around) if machine and placed else ()),
             *missing_sizes(file),
         ),
-        notes=(*notes, *corrections, *shape_notes(rows, call, of_files=isinstance(file.workload, Files)), *file.notes),
+        notes=(
+            *_note_machine(file, machine, placed, rows),
+            *corrections,
+            *shape_notes(rows, call, of_files=isinstance(file.workload, Files)),
+            *file.notes,
+        ),
         bandwidths_are="busbw" if is_busbw(file) else "",
-        status=_exit_status(verdict.state, rows, findings),
+        status=EXIT_SLOW if wrong_machine else _exit_status(verdict.state, rows, findings),
+    )
+
+
+def _doubt_unfinished(file: ForeignFile, verdict: Verdict) -> Verdict:
+    """Turn an ok verdict into unknown if sizes are missing from the text."""
+    missing = missing_sizes(file) if verdict.state == "ok" else ()
+    if not missing:
+        return verdict
+    ended = ENDED_BY_ERROR if missing[0].startswith(ENDED_BY_ERROR) else "the text ends before the run does"
+    return Verdict(state="unknown", why=f"{verdict.why}, but {ended}")
+
+
+def _note_machine(
+    file: ForeignFile, machine: Machine | None, placed: Machine | None, rows: Sequence[Judged]
+) -> tuple[str, ...]:
+    """Return notes on how the table's machine compares with the given one."""
+    if machine is None or placed is None:
+        return ()
+    return (
+        *note_other_memory(file, placed.cluster),
+        *differences(file, machine, placed),
+        *suggest_line_rate(file, rows, placed.cluster),
     )
 
 
@@ -125,6 +160,7 @@ def _judge_table(
         return rows, headline, None
     call = find_call_time(rows, busbw_scale(file))
     known = match_healthy_machines(call, file, placed.cluster)
+    rows = doubt_filling_rows(file, rows, placed.cluster)
     if headline is not None and rows[headline].verdict.state == "slow":
         rows = doubt_old_nccl(rows, headline, placed.cluster.hosts, nccl)
     return doubt_rows(rows, headline, placed.cluster.hosts, known), headline, call
@@ -137,8 +173,7 @@ def _find_faults(file: ForeignFile, host: Topology, state: State) -> tuple[Findi
     reaches the rate of such a machine, the change is not a fault.
     """
     facts = Facts(topology=host, environment=file.environment)
-    operation = collective_name(file)
-    unable = {fault.name for fault in FAULTS if not fault.can_affect(file.workload.transport, operation)}
+    unable = {fault.name for fault in FAULTS if not can_affect(fault, file)}
     looked = (finding for check in _select_checks(facts) if check.name not in unable for finding in check.look(facts))
     found = tuple(finding for finding in looked if finding.certainty != "could not look")
     return tuple(filter(_is_setting, found)) if state in ("ok", "suspicious") and host.source == "shape" else found

@@ -88,5 +88,6 @@ FAULT = Fault(
     needs=(needs.settings, needs.pcie_switch),
     mend=_mend,
     degrade=_degrade,
+    only_gpu_memory=True,
     ways=_hypotheses,
 )

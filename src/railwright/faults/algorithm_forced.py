@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from railwright.checks.check import Facts, Findings
 from railwright.checks.finding import Place
-from railwright.checks.settings import Cause, Settings, is_one_of
+from railwright.checks.settings import Cause, Settings, is_below, is_one_of
 from railwright.errors import RailwrightError
 from railwright.expected.machine import Machine
 from railwright.expected.nccl_collectives import NVLS_VARIABLE, compute_reached, nvls_is_off
@@ -22,9 +22,14 @@ from railwright.results.records import Evidence, Result
 from railwright.results.workload import Collective
 from railwright.topology.devices import Topology
 
+_DEFAULT_THREADS = 256
+"""NCCL uses 512 threads in a block, or 256 on older GPUs (NCCL User Guide, Environment Variables)."""
 _ALGORITHM_CAUSES = {
     "NCCL_ALGO": Cause(lambda value: bool(value.strip()), "restricts NCCL to these algorithms"),
     "NCCL_PROTO": Cause(is_one_of("LL", "LL128", "LL,LL128"), "restricts NCCL to protocols for small sizes"),
+}
+_TUNING_CAUSES = {
+    "NCCL_NTHREADS": Cause(is_below(_DEFAULT_THREADS), "leaves fewer threads per block than NCCL chooses"),
 }
 _NVLS_CAUSES = {
     NVLS_VARIABLE: Cause(is_one_of("0"), "turns NVLink SHARP off"),
@@ -53,7 +58,7 @@ def _signs(facts: Facts) -> Findings:
             " Environment Variables)",
         )
     settings = Settings(
-        _ALGORITHM_CAUSES | (_NVLS_CAUSES if not switched_off and _could_use_nvls(facts) else {}),
+        _ALGORITHM_CAUSES | _TUNING_CAUSES | (_NVLS_CAUSES if not switched_off and _could_use_nvls(facts) else {}),
         costs=f"{_COSTS}; 2 hosts: Ring sends 2(n-1)/n S over the NICs, Tree and NVLSTree S (NCCL issue 812)",
         remedy="unset it; set it only for comparisons, or to switch NVLS off on shared NVSwitches (NCCL User Guide,"
         " Environment Variables)",

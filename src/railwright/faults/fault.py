@@ -42,12 +42,16 @@ class Fault(Check, frozen=True, kw_only=True):
     collectives: frozenset[str] = frozenset()
     """The collectives that the fault can slow, by their NCCL names; empty means all."""
 
-    def can_affect(self, transport: str, operation: str) -> bool:
-        """Report whether the fault can affect a tool with this transport in this collective.
+    only_gpu_memory: bool = False
+    """Whether the fault concerns only data in GPU memory."""
+
+    def can_affect(self, transport: str, operation: str, *, in_host_memory: bool = False) -> bool:
+        """Report whether the fault can affect a tool with this transport in this collective and memory.
 
         Empty or unknown values match: a fault of the machine itself affects every tool.
         """
         known = transport not in EVERY_TRANSPORT or transport in self.transports
+        known = known and not (in_host_memory and self.only_gpu_memory)
         return known and (not self.collectives or not operation or operation in self.collectives)
 
     def suppose(self, case: Case) -> tuple[Hypothesis, ...]:

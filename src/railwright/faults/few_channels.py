@@ -45,7 +45,7 @@ FAULT = Fault(
     name="few_channels",
     summary="fewer NCCL channels than the links need",
     settings=Settings(
-        dict.fromkeys(("NCCL_MAX_NCHANNELS", "NCCL_MAX_NRINGS", "NCCL_MAX_CTAS"), _FEWER),
+        dict.fromkeys(("NCCL_MAX_NCHANNELS", "NCCL_MAX_NRINGS", "NCCL_MAX_CTAS", "NCCL_MAX_P2P_NCHANNELS"), _FEWER),
         costs="at most 20.9 GB/s per channel of a Hopper GPU (measured with NCCL 2.28.9 on 2 H200)",
         remedy="unset it, or raise it until the rate no longer grows (NCCL User Guide, Environment Variables)",
     ),

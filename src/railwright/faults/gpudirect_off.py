@@ -118,5 +118,6 @@ FAULT = Fault(
     mend=_mend,
     transports=NOT_VERBS,
     degrade=_degrade,
+    only_gpu_memory=True,
     ways=_hypotheses,
 )

@@ -99,5 +99,6 @@ FAULT = Fault(
     needs=(needs.nvlink,),
     mend=_mend,
     degrade=_degrade,
+    only_gpu_memory=True,
     ways=_hypotheses,
 )

@@ -112,9 +112,9 @@ def _degrade(topology: Topology, _: str) -> Topology:
 
 
 def _hypotheses(case: Case) -> Hypotheses:
-    """Yield two hypotheses without peer access: over sockets, at a measured rate, and through host memory.
+    """Yield the ways in which GPUs without peer access may communicate: over sockets, and through host memory.
 
-    The rate through host memory is a measured one only if NVLink joins the GPUs.
+    The rate over sockets is measured; the rate through host memory is measured only if NVLink joins the GPUs.
     """
     without = replace_host(case, _degrade(case.cluster.host, "host0"))
     joined = case.cluster.host.joins_gpus
@@ -157,5 +157,6 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.two_gpus,),
     degrade=_degrade,
+    only_gpu_memory=True,
     ways=_hypotheses,
 )

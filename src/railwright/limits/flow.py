@@ -28,6 +28,8 @@ class Commodity(NamedTuple):
     sinks: Mapping[str, float]
     tier: int | None = None
     """The lowest tier that joins both ends; None if the program may choose."""
+    over_gpus: bool = True
+    """Whether it may take the links between GPUs; otherwise only PCIe and the links between sockets."""
 
 
 class Cut(NamedTuple):
@@ -76,11 +78,12 @@ class Flows:
         rate = self._program.add_variable(objective=1)
         self._loads: dict[str, dict[int, float]] = defaultdict(dict)
         crossing: dict[int, list[int]] = defaultdict(list)
-        ways: dict[int | None, _TierArcs] = {}
+        ways: dict[tuple[int | None, bool], _TierArcs] = {}
         for commodity in problem.commodities:
-            if commodity.tier not in ways:
-                ways[commodity.tier] = _find_tier_arcs(problem.graph.arcs, commodity.tier)
-            useful = _find_useful_arcs(commodity, ways[commodity.tier], problem.graph.arcs)
+            allowed = commodity.tier, commodity.over_gpus
+            if allowed not in ways:
+                ways[allowed] = _find_tier_arcs(problem.graph, *allowed)
+            useful = _find_useful_arcs(commodity, ways[allowed], problem.graph.arcs)
             self._add(rate, commodity, useful, problem.graph.arcs, crossing)
         for cut in problem.cuts:
             terms = dict.fromkeys((column for arc in cut.arcs for column in crossing[arc]), 1.0)
@@ -156,8 +159,15 @@ class _TierArcs(NamedTuple):
     behind: dict[str, list[str]]
 
 
-def _find_tier_arcs(arcs: tuple[Arc, ...], tier: int | None) -> _TierArcs:
-    allowed = [number for number, arc in enumerate(arcs) if arc.within is None or tier is None or tier <= arc.within]
+def _find_tier_arcs(graph: FlowGraph, tier: int | None, over_gpus: bool) -> _TierArcs:
+    arcs = graph.arcs
+    between = () if over_gpus else ("NVLink", "Infinity Fabric")
+    allowed = [
+        number
+        for number, arc in enumerate(arcs)
+        if (arc.within is None or tier is None or tier <= arc.within)
+        and (arc.resource is None or graph.resources[arc.resource].kind not in between)
+    ]
     ahead, behind = defaultdict(list), defaultdict(list)
     for number in allowed:
         ahead[arcs[number].tail].append(arcs[number].head)

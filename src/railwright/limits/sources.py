@@ -77,6 +77,10 @@ NVLINK_RINGS = Source(
     "nccl-tests of 4 to 8 H200 and B200, stas00/ml-engineering network/README.md, and of A100",
     "all_reduce ring busbw 363 to 366, 673 to 682 and 231 to 235 GB/s: 0.93 to 0.99 of the planning rate",
 )
+NVLINK_SENDS = Source(
+    "nccl-tests issue 331, two of four A100 with NV4",
+    "send_recv 71 to 73 of 100 GB/s: 0.89 to 0.91 of the planning rate; the low end is 5 % below",
+)
 NCCL_ON_NICS = Source(
     "nccl-tests issues 175 and 152, stas00/ml-engineering network/README.md",
     "all_reduce 86, 93.3 and 92 GB/s over 4x 200 Gb/s: 0.88 to 0.95 of payload;"

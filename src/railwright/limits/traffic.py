@@ -11,13 +11,15 @@ hierarchical  reduce_scatter and all_gather in the domain, all_reduce of S/G bet
 nvls          the NVSwitches add and multiply: a GPU sends S and S/G, and receives as much.
 nvlstree      nvls in the domain, the double tree between domains.
 collnet       nvls in the domain where there is one, and the fabric's switches add: S leaves once.
-direct        all_to_all: S/n from every rank to every other; send_recv: S to the next rank.
+direct        all_to_all: S/n from every rank to every other; send_recv: S to the next rank. Between GPUs that are
+              joined directly, each message takes its own way (`peers`).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 import msgspec
@@ -27,8 +29,9 @@ from railwright.errors import CannotJudge, UsageError, unknown_name
 from railwright.limits import nvlink
 from railwright.limits.cuts import group_cuts
 from railwright.limits.flow import Commodity, Cut, Problem
-from railwright.limits.flow_graph import FlowGraph, Relay, flow_graph
+from railwright.limits.flow_graph import Arc, FlowGraph, Relay, flow_graph
 from railwright.limits.limit import Constant
+from railwright.limits.peers import PeerWay, find_peer_ways
 from railwright.limits.sources import NCCL_TREES, NCCL_TUNING
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
@@ -217,12 +220,7 @@ def build_problem(cluster: Cluster, collective: str, algorithm: str, relay: Rela
         )
     if algorithm == "direct":
         _check_algorithm(collective, algorithm, cluster)
-        pairs = (
-            _all_to_all_commodities(cluster, graph)
-            if collective == "all_to_all"
-            else _send_recv_commodities(cluster, graph)
-        )
-        return Problem(graph, tuple(pairs))
+        return _build_direct_problem(cluster, graph, collective)
     return _build_symmetric_problem(cluster, graph, demands(collective, algorithm, cluster))
 
 
@@ -293,25 +291,74 @@ def _list_places(cluster: Cluster) -> Iterator[tuple[str, int | None, int]]:
         yield "r", None, cluster.hosts - known
 
 
-def _all_to_all_commodities(cluster: Cluster, graph: FlowGraph) -> Iterator[Commodity]:
+Ways = Mapping[tuple[str, str], tuple[PeerWay, ...]]
+
+
+def _build_direct_problem(cluster: Cluster, graph: FlowGraph, collective: str) -> Problem:
+    """Build the program of messages between pairs. GPUs that are joined directly take the ways of `peers`.
+
+    A message takes a single way. Which of several equally wide ones is not known, so the program chooses among them,
+    and none carries more than the narrowest link of one.
+    """
+    ways = find_peer_ways(cluster.host)
+    share = 1 / cluster.ranks if collective == "all_to_all" else 1.0
+    sent = (
+        ways if collective == "all_to_all" else {pair: ways[pair] for pair in _list_followers(cluster) if pair in ways}
+    )
+    loads: dict[str, float] = defaultdict(float)
+    for way in (alike[0] for alike in sent.values() if len(alike) == 1):
+        for hop in way.hops:
+            loads[hop] += share
+    choices = {f"{source}>{target}": alike for (source, target), alike in sent.items() if len(alike) > 1}
+    commodities = _all_to_all_commodities if collective == "all_to_all" else _send_recv_commodities
+    chosen = [Commodity(name, {f"p:{name}.src": share}, {f"p:{name}.dst": share}) for name in choices]
+    return Problem(_add_choices(graph, choices), (*commodities(cluster, graph, ways), *chosen), loads=dict(loads))
+
+
+def _add_choices(graph: FlowGraph, choices: Mapping[str, tuple[PeerWay, ...]]) -> FlowGraph:
+    """Add the ways between two GPUs as arcs of their own, behind one that is as wide as one of them."""
+    arcs, widths = [*graph.arcs], dict(graph.resources)
+    for name, alike in choices.items():
+        narrowest = min((graph.resources[hop] for hop in alike[0].hops), key=lambda found: found.limit_bytes_per_s)
+        widths[name] = narrowest._replace(id=name)
+        arcs.append(Arc(f"p:{name}.src", f"p:{name}", name))
+        for number, way in enumerate(alike):
+            nodes = [f"p:{name}", *(f"p:{name}.{number}.{place}" for place in range(1, len(way.hops))), f"p:{name}.dst"]
+            arcs += [Arc(*ends, hop) for ends, hop in zip(itertools.pairwise(nodes), way.hops, strict=True)]
+    return graph._replace(arcs=tuple(arcs), resources=widths)
+
+
+def _list_followers(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield each GPU of a host with the one that it sends to, as far as that is in the host."""
+    gpus = [gpu.id for gpu in cluster.host.of_kind("gpu")]
+    yield from itertools.pairwise(gpus)
+    if cluster.hosts == 1 and len(gpus) > 1:
+        yield gpus[-1], gpus[0]
+
+
+def _all_to_all_commodities(cluster: Cluster, graph: FlowGraph, ways: Ways) -> Iterator[Commodity]:
     """Yield a commodity for each destination and each distance: S/n from every rank to every other."""
     share = 1 / cluster.ranks
     for target in graph.gpus:
-        others = {f"s:{gpu}.src": share for gpu in graph.gpus if gpu != target}
+        others = {f"s:{gpu}.src": share for gpu in graph.gpus if gpu != target and (gpu, target) not in ways}
         if others:
-            yield Commodity(f"to {target}", others, {f"s:{target}.dst": share * len(others)})
+            sinks = {f"s:{target}.dst": share * len(others)}
+            yield Commodity(f"to {target}", others, sinks, over_gpus=not ways)
         for kind, tier, hosts in _list_places(cluster):
             sources = {f"s:{gpu}.src": share * hosts for gpu in graph.gpus}
             sinks = {f"{kind}:{target}.dst": share * hosts * len(graph.gpus)}
             yield Commodity(f"to {target} of {hosts} hosts, {kind} {tier}", sources, sinks, tier)
 
 
-def _send_recv_commodities(cluster: Cluster, graph: FlowGraph) -> Iterator[Commodity]:
+def _send_recv_commodities(cluster: Cluster, graph: FlowGraph, ways: Ways) -> Iterator[Commodity]:
     """Yield rank i to rank i + 1, and the last GPU of a host to the first of the next."""
-    gpus = graph.gpus
-    for source, target in itertools.pairwise(gpus):
-        yield Commodity(f"{source} to {target}", {f"s:{source}.src": 1.0}, {f"s:{target}.dst": 1.0})
-    kind = "s" if cluster.hosts == 1 else "r" if domains(cluster) > 1 else "d"
-    tier = 0 if kind == "r" else None  # the next host is usually at the same leaf
-    name = f"{gpus[-1]} to {gpus[0]}{'' if kind == 's' else ' of the next host'}"
-    yield Commodity(name, {f"s:{gpus[-1]}.src": 1.0}, {f"{kind}:{gpus[0]}.dst": 1.0}, tier)
+    for source, target in _list_followers(cluster):
+        if (source, target) not in ways:
+            sources, sinks = {f"s:{source}.src": 1.0}, {f"s:{target}.dst": 1.0}
+            yield Commodity(f"{source} to {target}", sources, sinks, over_gpus=not ways)
+    if cluster.hosts > 1:
+        first, last = graph.gpus[0], graph.gpus[-1]
+        kind = "r" if domains(cluster) > 1 else "d"
+        tier = 0 if kind == "r" else None  # the next host is usually at the same leaf
+        sinks = {f"{kind}:{first}.dst": 1.0}
+        yield Commodity(f"{last} to {first} of the next host", {f"s:{last}.src": 1.0}, sinks, tier)

@@ -11,7 +11,8 @@ from ctypes import POINTER, Structure, c_double, c_int, c_int32, c_int64, c_uint
 from railwright.native.library import fields, function
 
 FIELDS, ONE, TWO, SAMPLES = range(4)
-"""The signatures of NVML functions: with fields, with an argument, for two numbers, and for NVML's own samples."""
+"""The call signatures: nvmlDeviceGetFieldValues; f(gpu, argument, &number); f(gpu, numbers), which writes one or two
+numbers; nvmlDeviceGetSamples."""
 RING = 256
 """The number of samples kept. A counter of samples comes first, then pairs of microseconds since 1970 and value."""
 FIRST_PLACE = 2

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from railwright.groups import group_by_key
 from railwright.limits.limit import Quantity
-from railwright.report.pages.offline_page import Figure, plotly_text
 from railwright.report.pictures import axes
+from railwright.report.pictures.chart import Entry, Figure, LaneChart
 from railwright.report.text import wording
 from railwright.results.records import Result, find_size
 from railwright.topology.devices import Scalar
@@ -27,7 +27,6 @@ NOTE = (
 )
 HOST, WITHOUT = "host memory", "bounce"
 _WAYS = (HOST, "bounce", "cufile compat", "gds")
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 _KEY = ("size_bytes", "threads", "depth")
 _NEEDED = {*_KEY, "order"}
 
@@ -155,33 +154,26 @@ def figures(tables: Iterable[WayTable]) -> tuple[Figure, ...]:
 
 
 def _figure(title: str, quantity: Quantity, points: Sequence[WayPoint]) -> Figure:
-    labels = [_label(point) for point in points]
-    rows = [(label, point, row) for label, point in zip(labels, points, strict=True) for row in point.ways]
-    ways = [way for way in _WAYS if any(row.way == way for _, _, row in rows)]
+    """Draw a lane for each point, with a mark for each way."""
+    rows = [(point, row) for point in points for row in point.ways]
+    rates = [row.rate for _, row in rows]
+    ways = sorted({row.way for _, row in rows}, key=_marker)
     title = f"{title}, by each way, {wording.QUANTITY_WORDS[quantity]}"
-    layout = axes.dot_layout(quantity, [row.rate for _, _, row in rows], set(labels))
-    span = f"{wording.quantity(quantity, min(row.rate for _, _, row in rows))} to "
+    span = f"{wording.quantity(quantity, min(rates))} to {wording.quantity(quantity, max(rates))}"
+    lanes = LaneChart(axes.rate_axis(quantity, rates), [", ".join(cells(point, point.ways[0])[:2]) for point in points])
+    for point, middle in zip(points, lanes.middles, strict=True):
+        for row in point.ways:
+            words = "\n".join(cells(point, row)[2:5])
+            lanes.panel.line([(row.rate, middle)], "marks", _marker(row.way), title=words)
+    summary = f"{title}: {span}. Ways: {', '.join(map(wording.escape, ways))}."
     return Figure(
         title=title,
-        summary=f"{title}: {span}{wording.quantity(quantity, max(row.rate for _, _, row in rows))}. "
-        f"Ways: {', '.join(ways)}.",
+        summary=summary,
+        svg=lanes.svg(title, summary),
+        legend=tuple(Entry(words=wording.escape(way), style="marks", marker=_marker(way)) for way in ways),
         caption="Higher is better. Each mark is the median of a way's launches. The table of ways has the numbers.",
-        data=tuple(_marks(way, [(label, point, row) for label, point, row in rows if row.way == way]) for way in ways),
-        layout={**layout, "showlegend": True, "height": layout["height"] + 40},
     )
 
 
-def _label(point: WayPoint) -> str:
-    size, at_once, *_ = cells(point, point.ways[0])
-    return plotly_text(f"{size}, {at_once}"[:22])
-
-
-def _marks(way: str, rows: Sequence[tuple[str, WayPoint, WayRow]]) -> dict[str, Any]:
-    number = _WAYS.index(way)
-    hover = ["<br>".join(map(plotly_text, (way, *cells(point, row)[3:5]))) for _, point, row in rows]
-    return {
-        "type": "scatter", "mode": "markers", "name": plotly_text(way),
-        "x": [row.rate for _, _, row in rows], "y": [label for label, _, _ in rows],
-        "text": hover, "hoverinfo": "text",
-        "marker": {"color": f"--series-{number + 1}", "symbol": _SYMBOLS[number], "size": 11},
-    }  # fmt: skip
+def _marker(way: str) -> str:
+    return f"m{_WAYS.index(way) + 1 if way in _WAYS else len(_WAYS) + 1}"

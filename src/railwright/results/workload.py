@@ -99,6 +99,8 @@ class Collective(Workload, frozen=True):
     rate: str = "algbw"
     hosts_in_one_machine: bool = False
     """Whether the hosts are namespaces of one machine, which its ports do not connect."""
+    in_host_memory: bool = False
+    """Whether the buffers are known to be in host memory, so that no GPU takes part."""
     nvls: str = ""
     """The state of NVLink SHARP. It begins with `off` if NCCL could not use it."""
 
@@ -137,6 +139,8 @@ class Message(Workload, frozen=True):
     batch: int = 1
     """The number of messages in a request."""
     block_bytes: int = 0
+    rails: int = 0
+    """The devices over which the tool's library stripes a message by default; 0 if the kind of message decides."""
     layers: int = 0
     until: str = ""
     """`first layer` if a latency ends when the first layer has arrived."""

@@ -80,10 +80,10 @@ class Proof(PlannedProof):
                 left = left[1:]
 
     def refuse_impossible(self) -> None:
-        """Raise UsageError for a plan that needs too much memory or time, and for an unusable --mpirun.
+        """Raise UsageError for a plan over its limits, or if --mpirun names no program.
 
-        A launch may need 80 % of the available memory. Without `force`, the plan may take four hours. Raises
-        CannotJudge if an mpirun is requested but does not work.
+        A launch may use at most 80 % of the available memory. Without `force`, the plan may take at most four hours.
+        Raises CannotJudge if the MPI of --mpirun is unknown.
         """
         self._measurement.refuse_wrong_mpirun(self.plan)
         available = available_memory_bytes()

@@ -24,6 +24,11 @@ def is_model(seen: str, known: str) -> bool:
     return bool(models) and _parse_model(seen) == _parse_model(known) and _may_have_same_memory(seen, known)
 
 
+def is_model_of_other_memory(seen: str, known: str) -> bool:
+    """Report whether two names are of the same GPU with different memory sizes, whose links are alike."""
+    return bool(_parse_model(known)[0]) and _parse_model(seen) == _parse_model(known) and not is_model(seen, known)
+
+
 def _parse_model(name: str) -> tuple[frozenset[str], frozenset[str]]:
     words = re.findall(r"[A-Z0-9]{1,20}", name[:120].upper())
     models = (word for word in words if _MODEL.fullmatch(word) and not _MEMORY.fullmatch(word))

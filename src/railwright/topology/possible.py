@@ -40,7 +40,10 @@ def _check_link(link: Link, origin: str) -> None:
     for field in link.protocol.__struct_fields__:
         value = getattr(link.protocol, field)
         if isinstance(value, int | float) and not 0 <= value <= _MAX_VALUE:  # NaN is refused too
-            raise UsageError(f"{origin}: {field} of link {link.id} must be positive, got {value}", hint="correct it")
+            raise UsageError(
+                f"{origin}: {field} of link {link.id} must be between 0 and {_MAX_VALUE:g}, got {value}",
+                hint="correct it",
+            )
         if value == 0 and not isinstance(value, bool):
             raise UsageError(
                 f"{origin}: {field} of link {link.id} must be positive, got 0", hint="leave out unknown facts"

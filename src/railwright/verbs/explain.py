@@ -29,6 +29,9 @@ _MAX_SHAPES = 4
 @click.option(
     "--collective", default="", metavar="NAME", help="The collective of a table that does not name it: all_gather."
 )
+@click.option(
+    "--ranks", type=click.IntRange(1), metavar="N", help="The number of ranks of a table that does not print it."
+)
 @click.option("--svg", type=click.Path(), help="Draw the rings of an NCCL log on the machine's topology.")
 @json_option("Print one JSON record for each run in the file.")
 def explain(
@@ -39,6 +42,7 @@ def explain(
     beside: str | None,
     between: str,
     collective: str,
+    ranks: int | None,
     svg: str | None,
     as_json: bool,
 ) -> int:
@@ -69,7 +73,7 @@ def explain(
         _refuse_options(file, "railwright's records have no rings", "--svg", svg is not None)
         return _show_our_own(file, as_json=as_json)
     place = _make_machine(machine, count, cluster_file, beside, normalize_path(between, ":")) if given else None
-    found = read_paste(text, place, collective)
+    found = read_paste(text, place, collective, ranks)
     _show(found, place, files[0] if files else "-", svg, as_json=as_json)
     return found.status
 
@@ -148,12 +152,17 @@ def _show_our_own(file: str, *, as_json: bool) -> int:
 
 
 def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as_json: bool) -> None:
-    """Print the judged NCCL log and then the judged tables. Raises UsageError for --svg without a log."""
+    """Print the errors, the log, the tables and what else was recognised. Raises UsageError for --svg without a log."""
     from functools import partial
 
-    from railwright.report.text.explain import render_explained
+    from railwright.report.text.explain import render_errors, render_explained, render_noted
     from railwright.terminal import escape
 
+    if found.errors:
+        from railwright.explain.noted import Noted
+
+        record = Noted(tool="the job's errors", says=("the lines that tell why a job failed",), findings=found.errors)
+        print_answer([record], lambda: render_errors(found.errors), as_json=as_json)
     if found.log is None:
         _refuse_options(file, "only an NCCL log has rings", "--svg", svg is not None)
     else:
@@ -162,6 +171,11 @@ def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as
         if number and not as_json:
             click.echo()
         print_answer([explained], partial(render_explained, explained), as_json=as_json)
+    for noted in found.noted:
+        print_answer([noted], partial(render_noted, noted), as_json=as_json)
+    if not as_json:
+        for sentence in found.unread:
+            click.echo(escape(sentence))
     if found.files and not any(table.machine for table in found.tables):
         _suggest_machine(found.files[0], file)
     if found.refused is not None:

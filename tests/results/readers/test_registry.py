@@ -8,7 +8,7 @@ import pytest
 
 from railwright.results.readers.registry import FORMATS
 
-NOT_RECORDED = {"linpack.mkl"}
+NOT_RECORDED = {"linpack.mkl", "deepep"}
 EXTERNAL = Path(__file__).parents[3] / "testdata/external"
 
 

@@ -1,9 +1,9 @@
 // Package frrconfig generates the FRR configuration of a node and of its rail leaves, each line with its reason. The
 // daemon never writes it: it is printed for the operator to read, change and keep.
 //
-// Two filters between the daemon and the leaf prevent any of its bugs from announcing a prefix that is no pod's: one
-// where routes enter BGP (a rail's table holds the rail's own pods only) and one where they leave it (a rail's leaf
-// receives the rail's own pods only).
+// Two filters keep a bug in the daemon from announcing a prefix that belongs to no pod: one where routes enter BGP (only
+// prefixes of the rail's own pods), and one where they leave it (a leaf is sent only prefixes of its own rail's pods).
+// With Vty the daemon adds each prefix itself, so that only the second filter is independent of it.
 package frrconfig
 
 import (

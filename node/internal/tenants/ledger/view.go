@@ -58,7 +58,7 @@ func (l *Ledger) refresh(now time.Time) {
 	if count := len(views.issued); count > 0 && equalTenants(views.issued[count-1].tenants, fresh.tenants) {
 		views.issued[count-1].from = fresh.from
 		if views.confirmed == views.version {
-			l.takeOver(fresh.from, now)
+			l.recordConfirmed(fresh.from, now)
 		}
 	} else {
 		views.version++
@@ -212,15 +212,15 @@ func (l *Ledger) Confirm(version uint64, now time.Time) {
 	for _, view := range l.views.issued {
 		if view.version == version && version >= l.views.confirmed {
 			l.views.confirmed = version
-			l.takeOver(view.from, now)
+			l.recordConfirmed(view.from, now)
 		}
 	}
 }
 
-// takeOver takes over the generations that the flows implement, and decides how soon others need to know.
-func (l *Ledger) takeOver(from map[string]int64, now time.Time) {
+// recordConfirmed stores the generations that the installed flows implement, and schedules their publication.
+func (l *Ledger) recordConfirmed(generations map[string]int64, now time.Time) {
 	friends := l.scope(l.localTenants())
-	for id, generation := range from {
+	for id, generation := range generations {
 		before, found := l.seen[id]
 		if found && before == generation {
 			continue
@@ -241,11 +241,11 @@ func (l *Ledger) takeOver(from map[string]int64, now time.Time) {
 		}
 	}
 	for id := range l.seen {
-		if _, still := from[id]; !still {
+		if _, still := generations[id]; !still {
 			l.want(now.Add(soon))
 		}
 	}
-	l.seen = maps.Clone(from)
+	l.seen = maps.Clone(generations)
 }
 
 func releasedSince(record *tenants.Record, generation int64) bool {

@@ -89,7 +89,7 @@ def test_file(folder: str, size: int, start: int = 0) -> Iterator[int]:  # noqa:
         fd = open_nameless(folder)
     except OSError as error:
         kind = NoDirectFile if error.errno in _CANNOT else CannotJudge
-        reason = f"cannot make a direct test file in {folder}: {error.strerror}"
+        reason = f"cannot create a test file with O_DIRECT in {folder}: {error.strerror}"
         raise kind(reason, hint="choose another directory=...") from error
     try:
         write_pattern(fd, SEED, size, start)

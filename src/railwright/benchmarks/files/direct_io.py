@@ -124,7 +124,7 @@ def plan_passes(
     size = options.file_size
     per_pass = sum(point.blocks(size) * point.size_bytes for point in every)
     wear = format_size(size + written * per_pass)
-    again = f", and over it again: {wear} of wear on the drive in each launch" if written else ""
+    again = f", then overwrites it: {wear} written to the drive in each launch" if written else ""
     return Plan(
         path=path,
         seconds=start_s + passes * sum(point.planned_s(size) for point in every),

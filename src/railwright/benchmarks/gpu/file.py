@@ -122,8 +122,8 @@ def _find_part_problem(job: GpuFileJob) -> str:
     options = job.options
     for point in list_points(job):
         if point.size_bytes > part_bytes(options, point.threads):
-            own = f"{point.threads} files of {format_size(part_bytes(options, point.threads))}"
-            return f"blocks of {format_size(point.size_bytes)} are larger than {own}: give a larger file-size"
+            own = f"{format_size(part_bytes(options, point.threads))}, the size of each of the {point.threads} files"
+            return f"a block must be at most {own}, got {format_size(point.size_bytes)}: increase file-size"
     return direct_file.room_problem(options.directory, len(options.io_threads) * options.file_size)
 
 

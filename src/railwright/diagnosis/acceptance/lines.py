@@ -211,7 +211,7 @@ def _check_bound(bound: Bound, result: Candidate, value: float) -> tuple[LineSta
         share = fraction_of_limit(value, result.limit)
         return "met" if share >= bound.value else "not met", f"{share:.3f} of its limit"
     if bound.quantity != result.quantity:
-        return "not judged", f"{bound} is of another quantity than the measurement"
+        return "not judged", f"the bound is {bound}, but the measurement is of another quantity: {result.quantity}"
     is_met = value >= bound.value if bound.is_least else value <= bound.value
     return "met" if is_met else "not met", f"{value / bound.value:.3f} of the bound"
 

@@ -35,7 +35,7 @@ class Confirm:
         self._parts = parts_of_nic(evidence.fabric)
         self._tries = _TRIES * (_RAIL_FACTOR if any(evidence.fabric.nic_rail) or evidence.fabric.ways else 1)
         self._load: dict[int, float] = {}
-        """The load of this round's flows on each class, in rates of a NIC port."""
+        """The load of this round's flows on each class, in units of a NIC port's rate."""
         self._flows: list[Flow] = []
         self._one_host: dict[int, bool] = {}
 

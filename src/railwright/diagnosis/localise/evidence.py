@@ -56,7 +56,7 @@ class Evidence:
     filled: list[float] = field(default_factory=list)
     """The largest part of each class that any round filled."""
     carried: list[float] = field(default_factory=list)
-    """The highest total rate of each class in one round, in rates of a NIC port: a lower bound of its capacity."""
+    """Each class's highest total rate in one round, in units of a NIC port's rate: a lower bound of its capacity."""
     starts: list[int] = field(default_factory=list)
     """The index of the first flow of each round."""
 

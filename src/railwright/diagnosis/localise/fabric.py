@@ -5,7 +5,7 @@ leaf are one class in each direction; so is each cable between two switches. Cla
 hosts), class `2 * cable + 1` leads down.
 
 Nodes are numbered: NIC ports first, then switches from the lowest tier to the highest. The capacity of a cable is that
-of one direction, in rates of one NIC port.
+of one direction, in units of a NIC port's rate.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CableSpec(NamedTuple):
 
 @dataclass(frozen=True)
 class Fabric:
-    """An immutable fabric, built by `build_fabric` and its callers."""
+    """The immutable graph of hosts, NIC ports, switches and cables that a search runs on; `build_fabric` creates it."""
 
     hosts: tuple[str, ...]
     nic_host: tuple[int, ...]

@@ -20,7 +20,7 @@ class Flow(NamedTuple):
     path: Path
     """The classes on its path, according to the path map."""
     share: float
-    """The rate on a healthy fabric, in rates of a NIC port."""
+    """The rate on a healthy fabric, in units of a NIC port's rate."""
 
 
 @dataclass

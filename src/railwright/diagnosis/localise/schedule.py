@@ -41,7 +41,7 @@ def lanes(capacity: float, parts: int) -> int:
 
 
 def compute_share(fabric: Fabric, path: Sequence[int], parts: int) -> float:
-    """Return the rate of a flow on fully loaded links, in rates of a NIC port."""
+    """Return the rate of a flow on fully loaded links, in units of a NIC port's rate."""
     narrowest = min(fabric.capacity[one // 2] / lanes(fabric.capacity[one // 2], parts) for one in path)
     return min(1.0 / parts, narrowest)
 

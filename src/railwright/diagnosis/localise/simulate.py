@@ -42,7 +42,7 @@ class Simulator:
         self.fabric, self._truth, self._weather = fabric, truth, weather
         self._random = Random(seed)
         self.bytes_per_rate = 0.0
-        """The sum of all flows' rates, in rates of a NIC port; times rate and seconds it gives the bytes sent."""
+        """The sum of flow rates, in units of a NIC port's rate. Times rate and seconds it gives the bytes sent."""
 
     def measure_all(self, rounds: Sequence[Round]) -> None:
         """Measure the rounds of a phase."""

@@ -20,6 +20,7 @@ from railwright.diagnosis.nccl.networks import (
 )
 from railwright.diagnosis.nccl.paths import ConnectionPaths
 from railwright.diagnosis.nccl.settings import costly_settings, differing_settings
+from railwright.diagnosis.nccl.warnings import explain_warnings
 from railwright.results.readers.nccl_log.model import Communicator, NcclLog, Ring
 from railwright.results.readers.nccl_log.summary import Wiring
 from railwright.topology.devices import Topology
@@ -34,6 +35,7 @@ def contradictions(log: NcclLog, topology: Topology | None) -> tuple[Finding, ..
 
 
 def _list_contradictions(log: NcclLog, topology: Topology | None) -> Iterator[Finding]:
+    yield from explain_warnings(log)
     yield from _check_versions(log)
     yield from differing_settings(log)
     yield from costly_settings(log)
@@ -76,15 +78,21 @@ def _check_versions(log: NcclLog) -> Iterator[Finding]:
 
 
 def _check_ranks(log: NcclLog, main: Communicator) -> Iterator[Finding]:
-    """Report ranks that never finished initialization, and ranks without a line, which cannot be checked."""
+    """Report ranks that never finished initialization, and ranks without a line, which cannot be checked.
+
+    That they hung is known only if something ended the run; otherwise the text may lack their lines.
+    """
     stuck = [rank for rank in main.ranks if not rank.complete]
-    if stuck and len(stuck) < len(main.ranks) and any(rank.bus_id for rank in stuck):
+    is_some = log.unread_completes < len(stuck) < len(main.ranks)
+    if is_some and any(rank.bus_id for rank in stuck):
+        hung = f"; line {log.ended_at} tells of a time-out or an abort: they hung there" if log.ended_at else ""
         yield Finding(
             fault="nccl_init_incomplete",
             where=tuple(LogPlace(f"rank {rank.rank}") for rank in stuck[:MAX_WHERE]),
-            certainty="likely",
-            says=f"{len(stuck)} of {main.size} ranks have no Init COMPLETE line, the first is rank {stuck[0].rank}",
-            remedy="check the last lines of these ranks: the run hung there, or the log was cut",
+            certainty="likely" if hung else "possible",
+            says=f"{len(stuck)} of {main.size} ranks have no Init COMPLETE line in the text, the first is rank"
+            f" {stuck[0].rank}{hung}",
+            remedy="check the last lines of these ranks, in the whole output",
             evidence=log_lines(log, (rank.line for rank in stuck)),
         )
     missing = main.size - len(main.ranks)

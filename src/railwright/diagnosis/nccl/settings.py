@@ -116,7 +116,7 @@ def differing_settings(log: NcclLog) -> Iterator[Finding]:
                 f"{value} on {setting.host or 'the log'}" for value, setting in sorted(values.items())[:6]
             )
             yield _build_difference(found, "seen", f"{name} differs between processes: {listed}", list(values.values()))
-        elif missing:
+        elif missing and any(setting.host for setting in found):  # the command's settings have no host
             says = f"{name}={found[0].value} is not logged by {', '.join(missing[:6])}"
             yield _build_difference(found, "possible", says, found[:1])
 

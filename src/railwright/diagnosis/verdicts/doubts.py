@@ -18,6 +18,9 @@ from railwright.units import format_duration
 _SWITCH_SHARE = 0.5
 """The share of the band at which NCCL changes protocol: eight A100 reach 0.67 of the band at 8 MiB, 0.45 to 0.7
 around it, and all of it above (SuperBench, recorded outputs, nccl_reducescatter.log)."""
+_MOST_SWITCH_SIZES = 3
+_SWITCH_UP_TO = 16 * 2**20
+"""The number of sizes and the largest of them that a change of protocol may slow."""
 _OLD_SHARE = 0.8
 """The share of the low end that NCCL of 2020 reaches: 0.91 at 1 GiB on p4d with 2.8.3, 0.99 and less below
 (AWS, Getting started with EFA on EKS)."""
@@ -33,7 +36,8 @@ _WHY_CALLS = (
     "at these sizes the call decides, and its time varies as much between healthy hosts, versions and containers"
 )
 _WHY_SWITCH = (
-    "NCCL changes its protocol around this size, and some versions do so too early or too late, and larger sizes"
+    "NCCL changes its protocol around these sizes, and some versions do so too early or too late (8 A100: 0.45 to 0.7"
+    " of the band, SuperBench's recorded outputs), and larger sizes"
 )
 
 
@@ -93,7 +97,10 @@ def doubt_rows(rows: Sequence[Judged], headline: int | None, hosts: int, call: C
         for row in rows
     )
     still = {_size(row) for row in found if _is_slow(row)}
-    if len(still) == 1 and best[min(still)] >= _SWITCH_SHARE:
+    near = len(still) == 1 or (
+        len(still) <= _MOST_SWITCH_SIZES and max(still, default=0) <= _SWITCH_UP_TO and hosts == 1
+    )
+    if still and near and min(best[size] for size in still) >= _SWITCH_SHARE:
         return tuple(_doubt_others_in_band(row, _WHY_SWITCH) if _is_slow(row) else row for row in found)
     return found
 

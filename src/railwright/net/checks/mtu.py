@@ -23,7 +23,8 @@ def _judge(view: View, note: Note) -> str:
         worst = min(narrow, key=lambda one: one.largest_bytes)
         if not worst.largest_bytes:
             raise Bad(f"{worst.target} answers no packet of any size", "see the check reach")
-        says = f"{port.name} sends {port.mtu_bytes} bytes, and {worst.target} answers none above {worst.largest_bytes}"
+        sends = f"{port.name} sends packets of {port.mtu_bytes} bytes"
+        says = f"{sends}, but {worst.target} answers none above {worst.largest_bytes}"
         lower = view.inside(f"ip link set {shlex.quote(port.name)} mtu {worst.largest_bytes}")
         raise Bad(says, f"{lower}; or raise the MTU of the path")
     return f"packets of {port.mtu_bytes} bytes arrive and come back"

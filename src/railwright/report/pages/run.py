@@ -12,6 +12,7 @@ from railwright.errors import RailwrightError
 from railwright.groups import group_by_key
 from railwright.report import storage_ways
 from railwright.report.pages.offline_page import mark_safe, render_page
+from railwright.report.pages.path_groups import Sources, group_paths
 from railwright.report.pictures.figures import figures
 from railwright.report.pictures.machine import draw_machine
 from railwright.report.pictures.topology import render_topology_svg
@@ -42,6 +43,10 @@ def render_html(view: View) -> str:
         "view": view,
         "methods": group_by_key(measured, lambda result: (result.benchmark, result.method, result.ranks, result.hosts)),
         "storage_ways": storage_ways,
+        "path_groups": group_paths(view.rows),
+        "reference_groups": group_paths(view.references),
+        "cited": Sources(),
+        "same": group_by_key,
         "settings_of": _settings_words,
         "check_of": _verification_words,
     }

@@ -6,10 +6,11 @@ The page shares its policy and its figures with the report of a run (`offline_pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from railwright.diagnosis.iterations.samples import Curve
-from railwright.report.pages.offline_page import Figure, render_page
+from railwright.report.pages.offline_page import render_page
+from railwright.report.pictures.axes import Axis, linear_axis, rate_axis
+from railwright.report.pictures.chart import WIDTH, Figure, Panel, chart, label, plot_box
 from railwright.report.text.watch import source_lines, watched_lines
 from railwright.units import format_count, format_duration
 from railwright.watch.seen import Watched
@@ -17,12 +18,16 @@ from railwright.watch.seen import Watched
 _MAX_POINTS = 20_000
 """The limit on points of a curve; a longer curve is drawn as means of neighbours."""
 _MAX_MARKS = 2_000
-AXIS = {"gridcolor": "--line", "zeroline": False, "rangemode": "tozero"}
-_AXES = {"compute": ("y", "cores in user mode", "--series-1"), "traffic": ("y2", "GB/s", "--series-3")}
+_STYLES = {"compute": "s1", "traffic": "s3"}
+_HEIGHT = 300.0
+_LEAST_TRAFFIC = 1e6
+"""The end of the axis in bytes/s if nothing moved."""
+BOTTOM_PX = 30.0
+"""The height of the words of the time axis."""
 
 
 def render_watched_html(found: Watched, curves: Sequence[Curve]) -> str:
-    """Render the whole page. Raises RailwrightError if plotly.js cannot be embedded."""
+    """Render the whole page."""
     sources = list(source_lines(found))
     lines = [line for line in watched_lines(found) if line and line not in sources]
     estimate = found.estimates[0] if found.estimates else None
@@ -36,50 +41,66 @@ def render_watched_html(found: Watched, curves: Sequence[Curve]) -> str:
 
 
 def _figure(found: Watched, curves: Sequence[Curve], title: str) -> Figure:
-    """Draw both curves over a common time axis: dragging zooms in both, a double click zooms out."""
+    """Draw both curves over a common time axis."""
     begins = [begin for source in found.estimates for begin in source.begins_s][:_MAX_MARKS]
-    units = {source.unit for source in found.sources if source.stands_for == "compute"}
-    computing = "W of the GPUs" if "W" in units else _AXES["compute"][1]
-    layout = {
-        **frame(520, 60), "shapes": marks(begins, 0, 1),
-        "xaxis": {**AXIS, "title": {"text": "seconds"}, "anchor": "y2"},
-        "yaxis": {**AXIS, "title": {"text": computing}, "domain": [0.54, 1]},
-        "yaxis2": {**AXIS, "title": {"text": _AXES["traffic"][1]}, "domain": [0, 0.46]},
-    }  # fmt: skip
-    traces = tuple(trace(curve, _AXES[curve.role][0]) for curve in curves)
-    return Figure(title=title, summary="Activity above traffic, over time", data=traces, layout=layout)
+    panels, labels = host_panels(curves, time_axis(curves), begins, top=0, height=_HEIGHT, watts=is_in_watts(found))
+    summary = "Activity above traffic, over time"
+    drawn = chart(title, summary, _HEIGHT + BOTTOM_PX, panels, labels + seconds_label(_HEIGHT))
+    return Figure(title=title, summary=summary, svg=drawn)
 
 
-def frame(height: int, left: int) -> dict[str, Any]:
-    """Return the layout that all figures over time share."""
-    return {
-        "height": height, "margin": {"l": left, "r": 20, "t": 20, "b": 45}, "font": {"color": "--ink", "size": 12},
-        "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
-    }  # fmt: skip
+def is_in_watts(found: Watched) -> bool:
+    """Report whether the power of the GPUs stands for computing."""
+    return any(source.unit == "W" for source in found.sources if source.stands_for == "compute")
 
 
-def marks(begins_s: Iterable[float], low: float, high: float) -> list[dict[str, Any]]:
-    """Return vertical lines at the start of iterations, over a part of the figure's height."""
-    return [
-        {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": low, "y1": high,
-         "line": {"color": "--muted", "width": 0.5}} for at in begins_s
-    ]  # fmt: skip
+def time_axis(curves: Iterable[Curve]) -> Axis:
+    """Return the axis from 0 to the end of the last curve."""
+    end_s = max((curve.ends_s[-1] for curve in curves if curve.ends_s), default=0.0)
+    return linear_axis(end_s or 1.0, "plain s", lambda value: f"{value:g} s", room=1.0)
 
 
-def trace(curve: Curve, axis: str) -> dict[str, Any]:
-    """Return the trace of a curve on a vertical axis of the figure."""
-    colour = _AXES[curve.role][2]
-    scale = 1e-9 if curve.role == "traffic" else 1.0
+def seconds_label(height: float) -> str:
+    """Return the title of the time axis."""
+    return label(WIDTH / 2, height + BOTTOM_PX - 4, "time", anchor="middle")
+
+
+def host_panels(
+    curves: Sequence[Curve], time: Axis, begins_s: Sequence[float], *, top: float, height: float, watts: bool
+) -> tuple[list[Panel], str]:
+    """Draw the activity of a host above its traffic, with the starts of its iterations; also return their titles."""
+    panels, labels = [], []
+    each = height / 2
+    for place, role in enumerate(("compute", "traffic")):
+        shown = [(curve, _points(curve)) for curve in curves if curve.role == role and curve.ends_s]
+        highest = max((value for _, points in shown for _, value in points), default=0.0) or 1.0
+        words, axis = _activity_axis(role, highest, watts=watts)
+        left, _, width, _ = plot_box(each)
+        panel = Panel((left, top + each * place + 20, width, each - 24), time, axis, decimals=2)
+        panel.verticals([begin_s for begin_s in begins_s if time.low <= begin_s <= time.high], "begins")
+        for _, points in shown:
+            panel.steps(points, f"steps {_STYLES[role]}", words)
+        panels.append(panel)
+        labels.append(label(panel.left, panel.top - 5, words))
+    return panels, "".join(labels)
+
+
+def _activity_axis(role: str, highest: float, *, watts: bool) -> tuple[str, Axis]:
+    if role == "traffic":
+        return "traffic", rate_axis("bandwidth_bytes_per_s", [max(highest, _LEAST_TRAFFIC)])
+    if watts:
+        return "power of the GPUs", linear_axis(highest, "plain W", lambda value: f"{value:g} W")
+    return "cores in user mode", linear_axis(highest, "plain ", lambda value: f"{value:g}")
+
+
+def _points(curve: Curve) -> list[tuple[float, float]]:
+    """Return the start and the value of each interval and the end of the last, of a long curve the means."""
     begins = [curve.begin_s, *curve.ends_s[:-1]]
     step = max(1, -(-len(begins) // _MAX_POINTS))
-    times, values = [], []
+    points = []
     for first in range(0, len(begins), step):
         last = min(first + step, len(begins))
         whole_s = curve.ends_s[last - 1] - begins[first]
         total = sum(curve.values[at] * (curve.ends_s[at] - begins[at]) for at in range(first, last))
-        times.append(round(begins[first], 5))
-        values.append(float(f"{total / whole_s * scale:.5g}") if whole_s > 0 else 0.0)
-    return {
-        "type": "scatter", "mode": "lines", "x": times, "y": values, "yaxis": axis, "xaxis": "x",
-        "line": {"color": colour, "width": 1, "shape": "hv"}, "hoverinfo": "x+y",
-    }  # fmt: skip
+        points.append((begins[first], total / whole_s if whole_s > 0 else 0.0))
+    return [*points, (curve.ends_s[-1], points[-1][1])]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from railwright.diagnosis.iterations.samples import Curve
-from railwright.report.pages.offline_page import Figure, plotly_text, render_page
-from railwright.report.pages.watch import AXIS, frame, marks, trace
+from railwright.report.pages.offline_page import render_page
+from railwright.report.pages.watch import BOTTOM_PX, host_panels, is_in_watts, seconds_label, time_axis
+from railwright.report.pictures.chart import Figure, Panel, chart, label
 from railwright.report.text.watch import source_lines
 from railwright.report.text.watch_hosts import watched_hosts_lines
 from railwright.report.text.wording import escape
@@ -16,14 +16,12 @@ from railwright.watch.seen_hosts import SeenHost, WatchedHosts
 
 _MAX_HOSTS = 16
 """The limit on drawn hosts; stragglers come first."""
-_HOST_PIXELS = 190
+_HOST_PX = 190.0
 _MAX_MARKS = 400
-_COMPUTE_PART, _TRAFFIC_PART = 0.48, 0.36
-"""The shares of a host's height."""
 
 
 def render_watched_hosts_html(found: WatchedHosts, curves: Mapping[str, Sequence[Curve]]) -> str:
-    """Render the whole page; `curves` by host use the common time axis. Raises RailwrightError."""
+    """Render the whole page; `curves` by host use the common time axis."""
     unlike = [host.host for host in found.stragglers]
     drawable = sorted((host for host in found.hosts if curves.get(host.host)), key=lambda host: host.host not in unlike)
     shown = drawable[:_MAX_HOSTS]
@@ -40,33 +38,21 @@ def render_watched_hosts_html(found: WatchedHosts, curves: Mapping[str, Sequence
 
 
 def _figure(shown: Sequence[SeenHost], curves: Mapping[str, Sequence[Curve]], title: str) -> Figure:
-    """Draw activity above traffic for each host; dragging zooms in all of them."""
-    axis, room = {**AXIS, "nticks": 4}, 1 / len(shown)
-    layout: dict[str, Any] = {
-        **frame(60 + _HOST_PIXELS * len(shown), 70), "shapes": [], "annotations": [],
-        "xaxis": {**axis, "nticks": 12, "title": {"text": "seconds"}, "anchor": f"y{2 * len(shown)}"},
-    }  # fmt: skip
-    traces = []
+    """Draw activity above traffic for each host over a common time axis."""
+    time = time_axis(curve for host in shown for curve in curves[host.host])
+    panels: list[Panel] = []
+    labels: list[str] = []
     for number, host in enumerate(shown):
-        top = 1 - number / len(shown)
-        axes = {"compute": 2 * number + 1, "traffic": 2 * number + 2}
-        middle = top - room * _COMPUTE_PART
-        layout[_axis("yaxis", axes["compute"])] = {**axis, "title": {"text": "cores"}, "domain": [middle, top]}
-        layout[_axis("yaxis", axes["traffic"])] = {
-            **axis, "title": {"text": "GB/s"}, "domain": [middle - room * _TRAFFIC_PART, middle - 0.02 * room],
-        }  # fmt: skip
-        layout["annotations"].append({
-            "text": plotly_text(host.host), "xref": "paper", "yref": "paper", "x": 0, "y": top, "showarrow": False,
-            "xanchor": "left", "yanchor": "bottom",
-        })  # fmt: skip
+        top = _HOST_PX * number
         estimates = host.watched.estimates if host.watched is not None else ()
         begins = estimates[0].begins_s[:_MAX_MARKS] if estimates else ()
-        begins_s = (begin_s + (host.begins_s or 0.0) for begin_s in begins)
-        layout["shapes"] += marks(begins_s, middle - room * _TRAFFIC_PART, top)
-        traces += [trace(curve, _axis("y", axes[curve.role])) for curve in curves[host.host]]
+        begins_s = [begin_s + (host.begins_s or 0.0) for begin_s in begins]
+        watts = host.watched is not None and is_in_watts(host.watched)
+        box = {"top": top + 16, "height": _HOST_PX - 20}
+        of_host, words = host_panels(curves[host.host], time, begins_s, **box, watts=watts)
+        panels += of_host
+        labels += [label(2, top + 14, escape(host.host), "host"), words]
+    height = _HOST_PX * len(shown)
     summary = "Activity above traffic of each host, over a common time axis"
-    return Figure(title=title, summary=summary, data=tuple(traces), layout=layout)
-
-
-def _axis(name: str, number: int) -> str:
-    return name if number == 1 else f"{name}{number}"
+    drawn = chart(title, summary, height + BOTTOM_PX, panels, "".join(labels) + seconds_label(height))
+    return Figure(title=title, summary=summary, svg=drawn)

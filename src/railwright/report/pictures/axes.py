@@ -1,83 +1,85 @@
-"""The frames of a report's figures: axes, ticks with units, and margins that suit a phone."""
+"""The axes of charts: their range, their ticks with units, and the place of a value between their ends."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from railwright.limits.limit import Quantity
 from railwright.report.text import wording
 
-_SIZE_TICKS = 6
 _MAX_DECADES = 12
 _SMALLEST, _LARGEST = 1e-300, 1e300
 """The bounds of an axis: between them, a margin and the next power of ten are still finite."""
 _ROOM_FOR_BAND = 3.0
 """A band may exceed all medians and limits by this factor; a single bad sample must not flatten the curves."""
-
-_LINE_PX = 16
-"""The height of a line of a label in `_FRAME`'s font."""
-
-AXIS = {
-    "gridcolor": "--line",
-    "linecolor": "--muted",
-    "tickcolor": "--muted",
-    "tickfont": {"color": "--muted"},
-    "zeroline": False,
-}
-_FRAME: dict[str, Any] = {
-    "paper_bgcolor": "rgba(0,0,0,0)",
-    "plot_bgcolor": "rgba(0,0,0,0)",
-    "font": {"color": "--ink", "size": 12},
-    "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.12, "yanchor": "top", "font": {"color": "--ink"}},
-    "hoverlabel": {"bgcolor": "--surface", "bordercolor": "--muted", "font": {"color": "--ink"}, "align": "left"},
-    "hovermode": "closest",
-}
+_ROOM = 1.08
+"""The end of a linear axis, as a multiple of the largest value."""
+_OUTSIDE = 2.0
+"""The distance to which a value beyond an end is drawn, in lengths of the axis."""
 
 
-def curve_layout(
-    quantity: Quantity, sizes: Sequence[float], values: Sequence[float], bands: Sequence[float]
-) -> dict[str, Any]:
-    """Build the frame of values over sizes, both logarithmic. All values must be above 0."""
-    low, high = min(values), max(values)
-    low = _drawable(max(min((*bands, low)), low / _ROOM_FOR_BAND) / 1.3)
-    high = _drawable(min(max((*bands, high)), high * _ROOM_FOR_BAND) * 1.3)
-    ticks = _ticks(quantity, _logarithmic_ticks(low, high))
-    return {
-        **_FRAME,
-        "xaxis": {**AXIS, **_size_ticks(sizes), "type": "log"},
-        "yaxis": {**AXIS, **ticks, "type": "log", "range": [math.log10(low), math.log10(high)]},
-        "height": 380,
-        "margin": {"l": 68, "r": 14, "t": 12, "b": 40},
-    }
+class Axis(NamedTuple):
+    """An axis from `low` to `high`, both above 0 if it is logarithmic.
 
-
-def dot_layout(quantity: Quantity, values: Sequence[float], labels: Collection[str]) -> dict[str, Any]:
-    """Build the frame of a row of marks for each label, the first on top; values start at 0.
-
-    Lines of a label are separated by <br>.
+    `report.js` reads its ends and its unit to draw the ticks of a part of it.
     """
-    rows, most_lines = len(labels), max(label.count("<br>") + 1 for label in labels)
-    high = _drawable(max(values))
-    names = {"automargin": True, "type": "category", "showgrid": False, "range": [rows - 0.4, -0.6]}
-    return {
-        **_FRAME,
-        "xaxis": {**AXIS, **_ticks(quantity, linear_ticks(high, room=1.08)), "range": [0, high * 1.08]},
-        "yaxis": {**AXIS, **names},
-        "height": 70 + rows * max(56, 10 + _LINE_PX * most_lines),
-        "margin": {"l": 8, "r": 14, "t": 12, "b": 40},
-    }
+
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    unit: str
+    """A quantity, `size_bytes`, `plain UNIT`, or `short UNIT` for numbers like 4 M."""
+    is_log: bool = False
+    title: str = ""
+
+    def place(self, value: float) -> float:
+        """Return the position of a value: 0 at the low end and 1 at the high end."""
+        low, high = self.low, self.high
+        if self.is_log:
+            value, low, high = (math.log10(number) for number in (_drawable(value), low, high))
+        return min(max((value - low) / (high - low), -_OUTSIDE), 1 + _OUTSIDE)
+
+    @property
+    def json(self) -> str:
+        """Return the ends, the kind and the unit for `report.js`."""
+        return json.dumps([self.low, self.high, int(self.is_log), self.unit], separators=(",", ":"))
 
 
 def _drawable(value: float) -> float:
     return min(max(value, _SMALLEST), _LARGEST)
 
 
-def _size_ticks(sizes: Sequence[float]) -> dict[str, Any]:
-    step = max(1, math.ceil(len(sizes) / _SIZE_TICKS))
-    shown = sizes[::-step][::-1]  # the largest size always has a tick, because most headlines are there
-    return {"tickvals": list(shown), "ticktext": [wording.scalar("size_bytes", size) for size in shown]}
+def size_axis(sizes: Sequence[float]) -> Axis:
+    """Return a logarithmic axis of sizes in bytes, with a little room at both ends."""
+    room = max((max(sizes) / min(sizes)) ** 0.02, 1.01)
+    ticks = tuple((size, wording.scalar("size_bytes", size)) for size in sorted(sizes, reverse=True))
+    return Axis(min(sizes) / room, max(sizes) * room, ticks, "size_bytes", is_log=True, title="size")
+
+
+def value_axis(quantity: Quantity, values: Sequence[float], bands: Sequence[float]) -> Axis:
+    """Return a logarithmic axis that shows all values, and bands as far as they do not flatten them.
+
+    All values must be above 0.
+    """
+    low, high = min(values), max(values)
+    low = _drawable(max(min((*bands, low)), low / _ROOM_FOR_BAND) / 1.3)
+    high = max(_drawable(min(max((*bands, high)), high * _ROOM_FOR_BAND) * 1.3), 1.3 * low)
+    words = [(value, _tick_words(quantity, value)) for value in _logarithmic_ticks(low, high)]
+    return Axis(low, high, tuple(words), quantity, is_log=True)
+
+
+def rate_axis(quantity: Quantity, values: Sequence[float]) -> Axis:
+    """Return an axis of values from 0."""
+    return linear_axis(max(values), quantity, lambda value: _tick_words(quantity, value))
+
+
+def linear_axis(high: float, unit: str, words: Callable[[float], str], *, room: float = _ROOM) -> Axis:
+    """Return an axis from 0 with the ticks' words."""
+    high = _drawable(high)
+    return Axis(0.0, high * room, tuple((value, words(value)) for value in linear_ticks(high, room=room)), unit)
 
 
 def _logarithmic_ticks(low: float, high: float) -> list[float]:
@@ -89,7 +91,7 @@ def _logarithmic_ticks(low: float, high: float) -> list[float]:
     decades = decades[:: max(1, len(decades) // _MAX_DECADES)]
     steps = (1, 2, 5) if high / low < 200 else (1,)
     ticks = [step * 10.0**decade for decade in decades for step in steps]
-    return [tick for tick in ticks if low / 3 <= tick <= high * 3]
+    return [tick for tick in ticks if low <= tick <= high]
 
 
 def linear_ticks(high: float, *, room: float) -> list[float]:
@@ -99,9 +101,6 @@ def linear_ticks(high: float, *, room: float) -> list[float]:
     return [step * place for place in range(math.floor(high * room / step) + 1)]
 
 
-def _ticks(quantity: Quantity, values: list[float]) -> dict[str, Any]:
-    words = []
-    for value in values:
-        number, _, unit = wording.quantity(quantity, value).partition(" ")
-        words.append(f"{float(number):g} {unit}" if value else "0")  # `10 GB/s` for `10.0 GB/s`: a tick is exact
-    return {"tickvals": values, "ticktext": words}
+def _tick_words(quantity: Quantity, value: float) -> str:
+    number, _, unit = wording.quantity(quantity, value).partition(" ")
+    return f"{float(number):g} {unit}" if value else "0"  # `10 GB/s` for `10.0 GB/s`: a tick is exact

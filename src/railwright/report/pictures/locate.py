@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from os.path import commonprefix
+from string import digits
 from typing import NamedTuple
 
 from railwright.diagnosis.localise.records import Suspect
@@ -50,8 +52,8 @@ def fabric_svg(found: Located) -> str:
             sheet.text(min(max(x, 40), WIDTH - 40), y, words, "halo", 24, anchor="middle")
     for row, level in enumerate(reversed(shown)):
         room = (WIDTH - 2 * MARGIN) / max(len(level), 1)
-        for name in level:
-            _box(sheet, name, places[name], room, suspects)
+        for name, short in shorten(level).items():
+            _box(sheet, (name, short), places[name], room, suspects)
         sheet.y = max(sheet.y, 20 + row * _ROW + _BOX_HEIGHT)
     left_out = sum(len(level) for level in there.levels) - sum(map(len, shown))
     sheet.note("heavy: suspected, with its direction; dashed: no flow ran there")
@@ -70,21 +72,25 @@ def _select_nodes(level: tuple[str, ...], suspects: dict[str, Suspect]) -> tuple
     return tuple(name for name in level if name in chosen)
 
 
-def _box(sheet: Sheet, name: str, place: tuple[float, float], room: float, suspects: dict[str, Suspect]) -> None:
-    x, y = place
+def _box(
+    sheet: Sheet, names: tuple[str, str], place: tuple[float, float], room: float, suspects: dict[str, Suspect]
+) -> None:
+    (x, y), (name, short) = place, names
     suspect = suspects.get(name) or suspects.get(name.partition(":")[0])
     width = min(room - 2, 64.0)
     sheet.box(x - width / 2, y - _BOX_HEIGHT / 2, width, _BOX_HEIGHT, "badbox" if suspect else "box", title=name)
     letters = int(width / _LETTER)
-    words = name if len(name) <= letters else _short(name)
+    words = name if len(name) <= letters else short
     if len(words) <= letters:
         sheet.text(x, y + 3.5, words, "s", letters, anchor="middle")
 
 
-def _short(name: str) -> str:
-    """Return the number that ends a host's or switch's name and distinguishes it, or the name without one."""
-    host = name.partition(":")[0]
-    return host[len(host.rstrip("0123456789")) :] or host
+def shorten(names: Sequence[str]) -> dict[str, str]:
+    """Map each name to the part of its host or switch that distinguishes it, such as its number."""
+    hosts = {name: name.partition(":")[0] for name in names}
+    start = len(commonprefix(list(hosts.values())).rstrip(digits))  # noqa: RUF071  # of letters, not of folders
+    end = len(commonprefix([host[:start:-1] for host in hosts.values()]).rstrip(digits))  # noqa: RUF071
+    return {name: host[start : len(host) - end] or host for name, host in hosts.items()}
 
 
 class _Grid(NamedTuple):
@@ -115,10 +121,10 @@ def _grid(names: tuple[str, ...], what: str) -> _Grid:
     sheet = Sheet("locate")
     side = min((WIDTH - 2 * MARGIN - _NAMES) / max(len(names), 1), 26.0)
     sheet.text(MARGIN, 12, f"row: sending {what}; column: receiving {what}", "s", 80)
-    for number, name in enumerate(names):
+    for number, (name, short) in enumerate(shorten(names).items()):
         x, y = MARGIN + _NAMES + number * side, _TOP + number * side
         if side >= 10 or number % 4 == 0:
-            sheet.text(x + side / 2, _TOP - 4, _short(name), "s", 5, anchor="middle")
+            sheet.text(x + side / 2, _TOP - 4, short, "s", 5, anchor="middle")
         if side >= 7 or number % 4 == 0:
             sheet.text(MARGIN + _NAMES - 4, y + side / 2 + 3, name, "s", 12, anchor="end")
     sheet.y = _TOP + len(names) * side

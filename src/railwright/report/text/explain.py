@@ -12,12 +12,15 @@ from itertools import pairwise
 from railwright.checks.finding import Finding
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import format_quantity
+from railwright.explain.cause_doubts import ALIKE
 from railwright.explain.hypotheses import Fitted
+from railwright.explain.noted import Noted
 from railwright.explain.table import Explained
 from railwright.explain.topology_matrix import SOURCE
 from railwright.limits.limit import Limit, NoLimit
 from railwright.report.text import wording
 from railwright.report.text.collectives import labelled
+from railwright.report.text.nccl import failure_lines
 from railwright.results.records import find_size
 from railwright.terminal import text_width
 from railwright.units import format_count, format_size
@@ -28,10 +31,14 @@ _COLUMNS_WITHOUT_NAME = 44
 """The minimum width of a row in characters, without the name."""
 _WIDEST_SHOWN = 23
 _MAX_SETTINGS = 3
+_MAX_NEXT = 2
+_MORE_SIZES = (
+    "the same test with more and larger sizes, to 1 GiB or more (nccl-tests: -b 1M -e 4G -f 2; OSU: -m 1:1073741824)"
+)
 _OPEN_BAND = "{} and up"
 _CLEARLY = 1.1
 """A fault is named as the cause only if the healthy machine is farther from the table by this factor.
-It is named alone only if the other faults are farther by the same factor."""
+Faults that are no farther than this factor beyond the nearest one are told apart together with it."""
 _NEAR = 2.0
 """Beyond this factor between curve and table, a fault explains little of the table."""
 
@@ -41,7 +48,25 @@ def render_explained(found: Explained) -> str:
     return "\n".join(_lines(found))
 
 
+def render_errors(errors: Sequence[Finding]) -> str:
+    """Render the errors of a job, each with its line and the next step."""
+    return "\n".join(failure_lines(errors))
+
+
+def render_noted(noted: Noted) -> str:
+    """Render a text that has nothing to judge: why, what it tells, and the next step."""
+    lines = [wording.escape(noted.tool), ""]
+    lines += labelled("verdict", f"unknown: {noted.says[0]}")
+    lines += labelled("note", *noted.says[1:]) if noted.says[1:] else []
+    lines += _findings("findings on this machine", noted.findings)
+    lines += labelled("next", noted.remedy) if noted.remedy else []
+    return "\n".join([*lines, ""])
+
+
 def _lines(found: Explained) -> Iterator[str]:
+    if found.wrong_machine:
+        yield from textwrap.wrap(wording.escape(found.wrong_machine), text_width(), break_long_words=False)
+        yield ""
     yield from textwrap.wrap(_title(found), text_width(), break_long_words=False, break_on_hyphens=False)
     yield ""
     if found.contradictions:
@@ -95,7 +120,8 @@ def _cause(found: Explained) -> Iterator[str]:
         return
     seen = [finding for finding in found.findings if finding.certainty == "seen" and _is_setting(finding)]
     if seen:
-        yield from labelled("seen", "; ".join(f"{finding.fault}: {finding.says}" for finding in seen[:_MAX_SETTINGS]))
+        words = "; ".join(f"{finding.fault}: {finding.says}" for finding in seen[:_MAX_SETTINGS])
+        yield from labelled("seen", f"forced setting, {words}")
         yield from labelled("next", "; ".join(dict.fromkeys(finding.remedy for finding in seen[:_MAX_SETTINGS])))
     elif shown := [
         finding for finding in found.findings if any(seen.claim in ("curve", SOURCE) for seen in finding.evidence)
@@ -106,16 +132,24 @@ def _cause(found: Explained) -> Iterator[str]:
         healthy, nearest = found.hypotheses[:2]
         if healthy.distance < _CLEARLY * nearest.distance:
             return
+        if found.cause_doubt:
+            yield from labelled("cause", f"not known: {found.cause_doubt}")
+            yield from labelled("next", *_list_next(found))
+            return
         # A doubtful verdict has no likely cause.
         label = "likely" if nearest.distance <= _NEAR and found.verdict.state == "slow" else "perhaps"
         near = f"within a factor of {nearest.distance:.2f}, a healthy machine {healthy.distance:.2f}"
-        rivals = {
-            finding.fault: None for finding in found.hypotheses[2:] if finding.distance <= _CLEARLY * nearest.distance
-        }
-        rivals.pop(nearest.fault, None)
-        others = f"; about equally near: {', '.join(rivals)}" if rivals else ""
-        yield from labelled(label, f"{nearest.fault}: {nearest.says} ({near}){others}")
+        yield from labelled(label, f"{nearest.fault}: {nearest.says} ({near})")
         yield from labelled("next", nearest.tell_apart)
+
+
+def _list_next(found: Explained) -> tuple[str, ...]:
+    """Return the commands that would tell the nearest hypotheses apart."""
+    nearest = found.hypotheses[1]
+    if not found.cause_doubt.startswith(ALIKE):
+        return (_MORE_SIZES, nearest.tell_apart)
+    near = (other for other in found.hypotheses[1:] if other.distance <= _CLEARLY * nearest.distance)
+    return tuple(dict.fromkeys(other.tell_apart for other in near if other.tell_apart))[:_MAX_NEXT]
 
 
 def _is_setting(finding: Finding) -> bool:

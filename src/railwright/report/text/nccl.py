@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from railwright.checks.finding import Finding
+from railwright.diagnosis.nccl.warnings import is_warning
 from railwright.groups import group_by_key
 from railwright.report.text.findings import finding_lines
 from railwright.report.text.wording import ABSENT, escape, join_first
@@ -17,6 +18,7 @@ from railwright.topology.devices import Topology
 from railwright.units import format_bandwidth, format_count, format_size
 
 _MAX_LISTED = 8
+_MAX_FAILURES = 8
 _MAX_RANKS = 64
 _LABEL = 12
 _WIDTH = 120
@@ -25,10 +27,29 @@ _SUBSYSTEM = {"coll": "collective", "p2p": "send and receive", "nvls": "NVLS"}
 
 def render_nccl_log(log: NcclLog, findings: Sequence[Finding], topology: Topology | None) -> str:
     """Render the page, with the control characters of the log escaped."""
-    lines = ["NCCL log", "", *_head(log)]
+    warnings = [finding for finding in findings if is_warning(finding)]
+    failures = [finding for finding in warnings if finding.certainty == "seen"]
+    hints = [finding for finding in warnings if finding not in failures]
+    lines = [*failure_lines(failures), "NCCL log", "", *_head(log)]
+    if hints:
+        lines += ("Warnings that did not end the run", *(f"  {line}".rstrip() for line in failure_lines(hints)))
     if log.communicators:
         lines += (*_built_lines(log.main), *_connection_lines(log.main))
-    return "\n".join([*lines, *_choice_lines(log), *_contradiction_lines(findings, topology)]) + "\n"
+    others = [finding for finding in findings if finding not in warnings]
+    return "\n".join([*lines, *_choice_lines(log), *_contradiction_lines(others, topology)]) + "\n"
+
+
+def failure_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield what failed, with its line and the next step, as the first lines of a page."""
+    for finding in findings[:_MAX_FAILURES]:
+        yield from _wrap(escape(finding.says), 2)
+        for seen in finding.evidence:
+            yield from _wrap(f"  seen    {escape(f'{seen.seen}: {seen.value}')}", 10)
+        yield from _wrap(f"  next    {escape(finding.remedy)}", 10)
+    if len(findings) > _MAX_FAILURES:
+        yield f"and {len(findings) - _MAX_FAILURES} more warnings: --json prints all"
+    if findings:
+        yield ""
 
 
 def _wrap(line: str, hang: int) -> list[str]:
@@ -83,6 +104,7 @@ def _head(log: NcclLog) -> Iterator[str]:
         for host, entries in nics
     )
     yield from _rows("NICs", _merge_hosts(listed))
+    yield from _rows("torn", [f"line {line}, read as {fact}" for line, fact in log.torn.items()])
     yield from _rows("settings", _merge_hosts((f"{entry.name}={entry.value}", entry.host) for entry in log.settings))
     yield ""
 

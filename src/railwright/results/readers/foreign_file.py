@@ -96,6 +96,10 @@ def operations(rate: Number, unit: str = "IOPS") -> MeasuredValue:
     return MeasuredValue("operations_per_s", rate.value, f"{rate.text} {unit}")
 
 
+class NoRows(UsageError):
+    """The text has a tool's words and none of its rows."""
+
+
 class Draft(msgspec.Struct, kw_only=True):
     """A `ForeignFile` while its text is read. Every reader builds its results here."""
 
@@ -225,14 +229,14 @@ def mpi_collective(name: str) -> Collective | None:
 
 
 def collect_files(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[ForeignFile, ...]:
-    """Return the runs that have results, in the order of the text. Raises UsageError with `nothing` if none has."""
+    """Return the runs that have results, in the order of the text. Raises NoRows with `nothing` if none has."""
     found: list[Draft] = []
     for draft in drafts:
         found += [draft] if draft.results else []
         refuse_too_many(len(found))
     found.sort(key=lambda draft: draft.line)
     if not found:
-        raise UsageError(nothing, hint=hint)
+        raise NoRows(nothing, hint=hint)
     return tuple(draft.file() for draft in found)
 
 

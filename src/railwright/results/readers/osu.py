@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.results.readers.foreign_file import (
@@ -48,7 +50,8 @@ _COLUMN = re.compile(
     r"|(?:Overall|Compute|Coll\. Init|MPI_Test|MPI_Wait|(?:Pure|Min|Max) Comm\.) ?\(us\)|Overlap ?\(%\)"
 )
 _HEADER = re.compile(
-    r"\bSize(?: \(B\))?\s{1,40}(Bandwidth \(MB/s\)|(?:Avg )?Lat(?:ency)? ?\(us\)|MB/s\s{1,40}Messages/s)"
+    r"\bSize(?: \(B\))?\s{1,40}(Bandwidth \(MB/s\)|(?:Avg )?Lat(?:ency)? ?\(us\)|MB/s\s{1,40}Messages/s"
+    r"|Overall ?\(us\)(?=\s{1,40}Compute))"
 )
 _PROGRAM = re.compile(r"\bosu_[a-z_]{2,24}\b")
 _UNTITLED = {"Bandwidth (MB/s)": "osu_bw", "Latency (us)": "osu_latency", "MB/s": "osu_mbw_mr"}
@@ -76,6 +79,7 @@ _COLLECTIVES = (
     "gatherv", "reduce", "reduce_scatter", "scatter", "scatterv",
 )  # fmt: skip
 _BUFFER_OPTIONS = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s([DHM]) ([DHM])(?:\s|$)")
+_ACCELERATOR_OPTION = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s(?:-d|--accelerator)[ =]?(?:cuda|rocm|openacc|managed)")
 _SIZE_OPTION = re.compile(r"\bosu_\w{2,20}\b.{0,200}?\s(?:-m|--message-size)[ =](?:\d{1,12}:)?(\d{1,12})(?:\s|$)")
 _PAIRWISE = ("osu_bw", "osu_bibw", "osu_latency", "osu_latency_mt", *_ONE_SIDED.values())
 _BETWEEN_TWO = ("osu_bw", "osu_bibw", "osu_latency", "osu_mbw_mr")
@@ -94,6 +98,8 @@ _VALUES: tuple[tuple[tuple[str, ...], Quantity, float, str], ...] = (
 class _Test(Draft, kw_only=True):
     parallel_runs: int = 0
     """The number of runs that were manually set side by side, each as a column; 0 for a table as OSU prints it."""
+    in_host_memory: bool = False
+    """Whether title and command name no accelerator. A table without a title does not tell."""
 
 
 def recognises(text: str) -> bool:
@@ -105,7 +111,8 @@ def recognises(text: str) -> bool:
 def _workload(test: _Test) -> Workload | None:
     """Return the workload of messages between processes, or of an MPI collective."""
     if test.test not in _BETWEEN_TWO:
-        return mpi_collective(test.test.removeprefix("osu_"))
+        found = mpi_collective(test.test.removeprefix("osu_"))
+        return replace(found, in_host_memory=test.in_host_memory) if found is not None else None
     from_gpu, to_gpu = (is_gpu_memory(test.parameters.get(end)) for end in ("send_buffer", "receive_buffer"))
     return Message(
         both_ways=test.test == "osu_bibw",
@@ -153,7 +160,8 @@ def _read_untitled(part: list[Line]) -> Iterator[_Test]:
         if table and (header := _HEADER.search(table[0].text)):
             programs = [found[0] for line in above for found in _PROGRAM.finditer(line.text)]
             name = programs[-1] if programs else _UNTITLED.get(" ".join(header[1].split()[:2]), "")
-            test = _Test(tool="OSU", test=name or "osu collective", line=table[0].number)
+            kind = "nonblocking collective" if header[1].startswith("Overall") else "collective"
+            test = _Test(tool="OSU", test=name or f"osu {kind}", line=table[0].number)
             test.ranks = 2 if name in _PAIRWISE else None
             if not programs:
                 test.notes.append("the text lacks the title: the test is inferred from the columns")
@@ -177,6 +185,7 @@ def _begin_test(line: Line) -> tuple[_Test, str]:
     if library not in ("MPI", None):  # the same format over another library
         name = name and name.replace("osu_", f"osu_{library.lower()}_", 1)
     test = _Test(tool="OSU", version=version or "", test=name or f"osu {title.lower()}", line=line.number)
+    test.in_host_memory = accelerator is None
     if accelerator:
         test.settings["accelerator"] = accelerator.lower()
     if name in _PAIRWISE or one_sided is not None:
@@ -223,6 +232,7 @@ def _read_launch_command(test: _Test, above: list[str]) -> None:
     if (ends := _BUFFER_OPTIONS.search(f"{command.words} ")) and test.test in _PAIRWISE:
         memories = {"D": "device", "H": "host", "M": "managed"}
         test.parameters |= {"send_buffer": memories[ends[1]], "receive_buffer": memories[ends[2]]}
+    test.in_host_memory &= _ACCELERATOR_OPTION.search(command.words) is None
     if to := _SIZE_OPTION.search(f"{command.words} "):
         test.settings |= {"last_size_bytes": int(to[1]), "step_factor": 2}
 
@@ -335,4 +345,4 @@ def _notes(test: _Test) -> Iterator[str]:
     if "Validation" not in columns:
         yield "the data was not checked"
     if test.ranks is None:
-        yield "OSU does not print the number of ranks"
+        yield "OSU does not print the number of ranks: give --ranks N"

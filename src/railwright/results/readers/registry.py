@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import NamedTuple, cast
 
@@ -68,14 +69,21 @@ FORMATS = (
     Format("Intel LINPACK", "linpack.mkl", ("LDA",)),
     Format("HPCG", "hpcg", ("HPCG result is", "GFLOP/s Summary::Raw Total=", "GF_per")),
     Format("rocm_bandwidth_test", "rocm_bandwidth_test", ("copy peak bandwidth GB/s",)),
+    Format("DeepEP", "deepep", ("[tuning]", "ombine bandwidth: ")),
 )
+_OWN_TABLE = Format("a script's own table", "own_table", ("/s", "ps"))
+"""The format of last resort: any table of sizes and rates with a unit."""
+
+
+class UnknownText(UsageError):
+    """The text matches no known tool."""
 
 
 def recognise(text: str) -> tuple[Format, ...]:
     """Return the formats whose fixed words are in the text. Raises UsageError if there is none."""
     if found := tuple(_find_formats(check_length(text))):
         return found
-    raise UsageError(
+    raise UnknownText(
         f"the text matches no known tool; looked for {', '.join(known.tool for known in FORMATS)}",
         hint="give the output starting with the tool's first line, header included",
     )
@@ -98,8 +106,8 @@ def _find_formats(text: str) -> Iterator[Format]:
 
 
 def has_table(text: str) -> bool:
-    """Report whether a text has the words or the rows of a tool's table."""
-    return next(_find_formats(text), None) is not None
+    """Report whether a text has the words or the rows of a tool's table, or a script's own."""
+    return next(_find_formats(text), None) is not None or _OWN_TABLE.is_in(text)
 
 
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
@@ -107,19 +115,20 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
 
     `collective` is the operation of nccl-tests tables that do not name theirs.
 
-    If the text is unreadable, it is read again without the prefix that all lines share. Raises UsageError, about the
-    text as given, if neither is readable.
+    If the text is unreadable, it is read again without the prefix that all lines share, then as a script's own table
+    if it has no format. Raises UsageError, about the text as given, if none is readable.
     """
     try:
         return _read(text, collective)
     except UsageError:
         bare = remove_common_prefix(text)
-        if bare == text:
-            raise
-        try:
-            return _read(bare, collective)
-        except UsageError:
-            pass  # the first error describes the text as given
+        is_known = any(next(_find_formats(part), None) is not None for part in {text, bare})
+        with suppress(UsageError):  # the first error describes the text as given
+            if bare != text:
+                return _read(bare, collective)
+        for part in (text, bare) if not is_known and _OWN_TABLE.is_in(text) else ():
+            with suppress(UsageError):
+                return _OWN_TABLE.reader.read(part)
         raise
 
 

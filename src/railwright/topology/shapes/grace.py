@@ -12,7 +12,7 @@ _GB200 = Shape(
     aliases=("gb200", "gb200-nvl", "dgx-gb200"),
     layout=Layout(gpus=4, gpus_per_switch=0, nics=4, drives=4),
     layout_source="NVIDIA DGX GB200 User Guide, Hardware (a compute tray: 2 Grace, 4 GPUs, 4 single-port"
-    " ConnectX-7); two NICs a Grace: NVIDIA/NVSentinel pull request 1221 and Mellanox/ngc_multinode_perf pull"
+    " ConnectX-7); two NICs per Grace: NVIDIA/NVSentinel pull request 1221 and Mellanox/ngc_multinode_perf pull"
     " request 129; four drives: NVIDIA NVL72 AI Factory reference architecture, compute tray",
     cpu=cpus.GRACE,
     gpu=gpus.GB200,
@@ -51,7 +51,7 @@ SHAPES: dict[str, Shape] = {
         title="GB300 NVL72: one of 18 compute trays, two Grace and four Blackwell Ultra GPUs; NVLink reaches 72 GPUs",
         aliases=("gb300", "gb300-nvl", "dgx-gb300"),
         layout_source="MLPerf Inference v5.1, NVIDIA, systems/GB300-NVL72_GB300-288GB_aarch64x72_TRT.json (2 Grace, 4"
-        " GPUs, 4 ConnectX-8); two NICs a Grace and four drives assumed, as GB200 trays have",
+        " GPUs, 4 ConnectX-8); two NICs per Grace and four drives assumed, as in GB200 trays",
         gpu=gpus.GB300,
         nic=nics.GB300_CONNECTX8,
     ),

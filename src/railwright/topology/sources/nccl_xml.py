@@ -58,7 +58,7 @@ def parse_topology_xml(text: str, name: str) -> Topology:
     try:
         system = ET.fromstring(text[text.index("<system") :])  # noqa: S314 - without declarations there are no entities
     except ET.ParseError as error:
-        raise UsageError(f"{name} is not a whole XML file: {error}", hint=_HINT) from error
+        raise UsageError(f"{name} is not well-formed XML: {error}", hint=_HINT) from error
     if sum(1 for _ in system.iter()) > _MAX_ELEMENTS:
         raise UsageError(f"{name} must have at most {_MAX_ELEMENTS} elements", hint=_HINT)
     found = _Machine(system).topology(name)

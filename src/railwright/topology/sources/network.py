@@ -56,7 +56,7 @@ def _list_ports(root: Root, path: str, entries: frozenset[str]) -> list[NicPort]
 
 
 def _find_netdevs(root: Root, path: str) -> tuple[dict[int, str], int]:
-    """Return port number to the path of its netdev, and the number of representors."""
+    """Return the path of each port's netdev by port number, and the number of representors."""
     found: dict[int, str] = {}
     representors = 0
     for name in root.names(f"{path}/net"):
@@ -72,7 +72,7 @@ def _find_netdevs(root: Root, path: str) -> tuple[dict[int, str], int]:
 
 
 def _find_rdma_ports(root: Root, path: str) -> dict[int, str]:
-    """Return port number to the path of that port of the RDMA device."""
+    """Return the path of each port of the RDMA devices by port number."""
     found: dict[int, str] = {}
     for device in root.names(f"{path}/infiniband"):
         if not _SANE_NAME.fullmatch(device):

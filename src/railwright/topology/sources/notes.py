@@ -9,7 +9,7 @@ _MAX_NAMED = 4
 
 
 class Notes:
-    """A collector of missing facts while the sources read."""
+    """Collects the facts that the sources could not read, each with the reason."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[str, str], list[str]] = {}

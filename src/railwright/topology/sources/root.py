@@ -70,7 +70,7 @@ class Root(ABC):
         self.name = name
 
     def read(self, path: str) -> str | Unreadable:
-        """Return the text of a file without its last newline; unprintable bytes become `?`."""
+        """Return the text of a file without trailing newlines, made safe by `printable`."""
         raw = self.read_bytes(path)
         return raw if isinstance(raw, Unreadable) else printable(raw)
 
@@ -94,7 +94,10 @@ class Root(ABC):
 
 
 def printable(raw: bytes) -> str:
-    """Return text that is safe to show on a terminal: a file's content may hold escape sequences."""
+    """Return text that is safe to show on a terminal: a file's content may hold escape sequences.
+
+    Invalid UTF-8 becomes U+FFFD. Unprintable characters other than newline and tab become `?`.
+    """
     text = raw.decode("utf-8", errors="replace").rstrip("\n")
     if text.isprintable():
         return text

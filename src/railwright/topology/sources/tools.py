@@ -26,7 +26,7 @@ TIMEOUT_S = 10.0
 _MAX_LINES = 50_000
 """A bound on the lines of a program; `ompi_info --all` prints 12,000."""
 _OFI_NCCL = ("/opt/amazon/aws-ofi-nccl", "/opt/amazon/ofi-nccl", "/opt/aws-ofi-nccl")
-"""The paths of AWS's images and its installer (aws-ofi-nccl, README; EFA installer 1.3x)."""
+"""The install folders of aws-ofi-nccl in AWS images and by the EFA installer (aws-ofi-nccl README; EFA 1.3x)."""
 _NAME = re.compile(r"[\w.:+-]{1,64}", re.ASCII)
 _VERSION = re.compile(r"[\w.+-]{1,40}", re.ASCII)
 _LINES = {"transports": re.compile(r"(?m)^#?\s+Transport:\s+(\S{1,64})\s*$"),

@@ -18,11 +18,15 @@ from railwright.results.readers.nccl_log import messages as nccl_log_messages
 from railwright.results.readers.nccl_log import model
 from railwright.results.readers.nccl_log.drafts import Drafts
 from railwright.results.readers.nccl_log.lines import Message, read_messages
-from railwright.results.readers.nccl_log.messages import CommunicatorFact, Driver, Fact
+from railwright.results.readers.nccl_log.messages import CommunicatorFact, Driver, Fact, Init
 
 MAX_FACTS = 200_000
 MAX_EXCERPTS = 20_000
 _MAX_EXCERPT = 300
+_MAX_TORN = 100
+_COMPLETE = "Init COMPLETE"
+_ENDS = ("atchdog", "imed out", "imeout", "Abort", "abort")
+"""Words of lines by which a program or NCCL ends a run that does not progress."""
 _HINT = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,NET,COLL and give its output"
 _SAME: dict[type, tuple[str, Callable[[Any], object]]] = {
     model.Version: ("versions", attrgetter("nccl", "cuda", "host")),
@@ -71,11 +75,17 @@ class _Reader:
         self.tuning = nccl_log_graph.TuningTable()
         self.warnings: list[model.LoggedWarning] = []
         self.excerpts: dict[int, str] = {}
+        self.torn: dict[int, str] = {}
         self.lines = self.messages = 0
+        self.completes = self.ended_at = 0
 
     def count_lines(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         """Yield the lines and keep the number of the last one."""
         for self.lines, line in lines:
+            if _COMPLETE in line:
+                self.completes += line.count(_COMPLETE)
+            elif not self.ended_at and any(word in line for word in _ENDS):
+                self.ended_at = self.lines
             yield self.lines, line
 
     def take(self, message: Message) -> None:
@@ -84,7 +94,10 @@ class _Reader:
         plain = message._replace(text=message.text.lstrip()) if message.text[:1].isspace() else message
         if message.warn:
             if len(self.warnings) < MAX_FACTS:
-                self.warnings.append(model.LoggedWarning(host=message.host, says=plain.text, line=message.line))
+                warning = model.LoggedWarning(
+                    host=message.host, says=plain.text, line=message.line, pid=message.pid, cuda_dev=message.device
+                )
+                self.warnings.append(warning)
             return
         found = nccl_log_messages.parse_facts(plain)
         kept = [self._keep(fact, plain) for fact in found] if found else [self._take_row(message)]
@@ -108,6 +121,9 @@ class _Reader:
             tuning=tuple(self.tuning.estimates),
             warnings=tuple(self.warnings),
             excerpts=self.excerpts,
+            torn=self.torn,
+            unread_completes=max(0, self.completes),
+            ended_at=self.ended_at,
             **{name: tuple(kept.values()) for name, kept in self.kept.items()},
         )
 
@@ -116,6 +132,10 @@ class _Reader:
         if isinstance(fact, Driver):
             self.driver = self.driver or fact.version
             return True
+        if isinstance(fact, Init):
+            self.completes -= fact.complete
+            if fact.is_torn and len(self.torn) < _MAX_TORN:
+                self.torn[message.line] = f"rank {fact.rank}'s Init {'COMPLETE' if fact.complete else 'START'}"
         if isinstance(fact, CommunicatorFact):
             return self.drafts.take(fact, message)
         name, same = _SAME[type(fact)]

@@ -21,9 +21,10 @@ _ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTre
 PROTOCOLS = ("LL", "LL128", "Simple")
 _SPELLING = {name.replace("_", "").casefold(): name for name in (*_ALGORITHMS, *PROTOCOLS)}
 
-# comm 0x.. rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x.. - Init START; a function name may precede it
+# comm 0x.. rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x.. - Init START; a function name may precede it, of
+# which another process's output may have overwritten the beginning
 _INIT = re.compile(
-    r"(?:nccl\w{0,36} )?comm 0x[0-9a-f]{1,16} rank (?P<rank>\d{1,7}) n[rR]anks (?P<size>\d{1,7})"
+    r"(?:(?P<function>\S{1,48}) )?comm 0x[0-9a-f]{1,16} rank (?P<rank>\d{1,7}) n[rR]anks (?P<size>\d{1,7})"
     r"(?: cudaDev (?P<cuda_dev>-?\d{1,4}))?(?: nvmlDev (?P<nvml_dev>-?\d{1,4}))?"
     r"(?: busId (?P<bus_id>[0-9a-f]{1,16}))?(?P<rest>.{0,200}?)- ?Init (?:START|(?P<complete>COMPLETE))"
 )
@@ -114,6 +115,8 @@ class Init(NamedTuple):
     cuda_dev: int | None = None
     nvml_dev: int | None = None
     bus_id: str | None = None
+    is_torn: bool = False
+    """Whether output of another process overwrote the beginning of the line."""
 
 
 class Nodes(NamedTuple):
@@ -254,7 +257,8 @@ def _init(found: re.Match[str], message: Message) -> Sequence[Init]:
     """
     comm, split = _COMM_ID.search(found["rest"]), _SPLIT.search(found["rest"])
     name = comm[1] if comm else f"split {split[1] or 0} color {split[2]}" if split else ""
-    return [_fact(Init, message, found, comm=name)]
+    is_torn = found["function"] is not None and not found["function"].startswith("nccl")
+    return [_fact(Init, message, found, comm=name, is_torn=is_torn)]
 
 
 def _ring(found: re.Match[str], message: Message) -> Sequence[model.Ring]:
@@ -347,7 +351,7 @@ _KINDS: dict[str, list[tuple[re.Pattern[str], _Reading]]] = {
     "Connected": [(_PXN, _read_one(Pxn))],
 }
 """The kinds of messages by their first word. The first matching pattern counts."""
-_MAY_BE_OTHER = re.compile(r"(?:nccl\w{0,36} )?comm 0x|NCCL_|\d{1,4} coll |(?:\w{1,30}: )?\d{1,19} Bytes -> Algo ")
+_MAY_BE_OTHER = re.compile(r"(?:\S{1,48} )?comm 0x|NCCL_|\d{1,4} coll |(?:\w{1,30}: )?\d{1,19} Bytes -> Algo ")
 """The beginnings of `_OTHERS`. Most messages match none of them, and a log may have millions."""
 _OTHERS = [
     (_INIT, _init),

@@ -196,12 +196,15 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     line: int = 0
 
 
-class LoggedWarning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LoggedWarning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A WARN line."""
 
     host: str
     says: str
     line: int
+    pid: int = 0
+    cuda_dev: int | None = None
+    """The GPU of the process that wrote it."""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -274,6 +277,12 @@ class NcclLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     warnings: tuple[LoggedWarning, ...] = ()
     excerpts: dict[int, str] = {}
     """The text of the lines with these facts, by line number."""
+    torn: dict[int, str] = {}
+    """The lines that output of another process tore, with the fact that was read from each."""
+    unread_completes: int = 0
+    """The number of `Init COMPLETE` lines that were torn too far to be read."""
+    ended_at: int = 0
+    """The first line that tells of a time-out, an abort or a watchdog; 0 if there is none."""
 
     @property
     def main(self) -> Communicator:

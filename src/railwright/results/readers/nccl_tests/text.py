@@ -19,7 +19,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
-from railwright.results.readers.foreign_file import MAX_VALUES, ForeignFile, refuse_too_many, too_many_rows
+from railwright.results.readers.foreign_file import MAX_VALUES, ForeignFile, NoRows, refuse_too_many, too_many_rows
 from railwright.results.readers.nccl_tests import json as nccl_tests_json
 from railwright.results.readers.nccl_tests.rows import (
     OPERATION_OF,
@@ -43,16 +43,17 @@ from railwright.results.readers.pasted.log_lines import (
 )
 from railwright.results.readers.pasted.printed_numbers import number, parse_integer
 
-_PARAMETERS = re.compile(
+PARAMETERS = re.compile(
     r"# nThread:? +(?P<threads>\d{1,6}) nGpus:? +(?P<gpus_per_thread>\d{1,6})"
     r" minBytes:? +(?P<first_size_bytes>\d{1,19}) maxBytes:? +(?P<last_size_bytes>\d{1,19})\b(?P<rest>.{0,200})"
 )
 _PARAMETER = re.compile(r"([a-z][a-z ]{1,16}?): ?(\d{1,9})(?:\((\w{1,8})\))?")
+_HEADER = re.compile(r"\bsize\b[^\n]{0,120}?\b(?:cpu)?time\b[^\n]{0,40}?\balgbw\b[^\n]{0,20}?\bbusbw\b")
 _VERSION = re.compile(r"nccl-tests version (\S{1,32})(?: nccl-headers=\S{1,16} nccl-library=(\d{1,8}))?")
 _PROGRAM = re.compile(r"\b(" + "|".join(OPERATION_OF) + r")_perf(?:_mpi)?\b")
 _NAMED = re.compile(r"(?:^|\s)(?:-t|--test|--collective)[ =](" + "|".join(OPERATION_OF) + r")(?:_perf)?(?![\w-])")
 """The option that names the test in wrapper scripts, such as Google's `run_nccl_tests.sh -t all_gather`."""
-_RANK = re.compile(
+RANK_LINE = re.compile(
     r"# {1,4}Rank +(\d{1,7})(?: +Group +(\d{1,7}))? +Pid +(\d{1,10}) on +(\S{1,255}) device +\d{1,4} "
     r"\[[0-9A-Fa-fx:.]{1,20}\] ?(.{0,80})"
 )
@@ -67,8 +68,9 @@ _MAX_VARIABLES = 64
 
 
 def recognises(text: str) -> bool:
-    """Report whether the text has both bandwidth columns, or is a `-J` file."""
-    return ("algbw" in text and "busbw" in text) or nccl_tests_json.recognises(text)
+    """Report whether the text has a header with its columns, or is a `-J` file."""
+    is_table = "algbw" in text and "busbw" in text and _HEADER.search(text) is not None
+    return is_table or nccl_tests_json.recognises(text)
 
 
 def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
@@ -91,7 +93,7 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
         around, above = lines[previous_end : section.end], lines[previous_end : section.rows[0].line]
         previous_end = section.end
         for part in _split_processes(section):
-            part.test = part.test or _find_operation(above) or collective
+            part.test = part.test or find_operation(above) or collective
             _finish(part, around)
             files.append(part.file())
     return tuple(files)
@@ -102,12 +104,12 @@ def _no_row_error(sections: Iterable[_Section]) -> UsageError:
     for section in sections:
         if section.columns and section.devices and not section.closing_line:
             hosts = len({host for host, _ in section.devices.values()})
-            return UsageError(
+            return NoRows(
                 f"the run printed its header for {len(section.devices)} ranks on {hosts} hosts and no row: it hung or"
                 " died before it completed its first size",
                 hint="run it with NCCL_DEBUG=INFO and give that log, which names the network that NCCL chose",
             )
-    return UsageError(
+    return NoRows(
         "the output of nccl-tests must contain a row (size, count, type, ... time, algbw, busbw), got none",
         hint="give the output from the line '# nThread' to '# Avg bus bandwidth'",
     )
@@ -253,9 +255,9 @@ def _read_comment(section: _Section, text: str, line: int) -> None:
     elif "Collective test starting" in text:
         program = _PROGRAM.search(text)
         section.test = OPERATION_OF[program[1]] if program else ""
-    elif found := _PARAMETERS.match(text):
+    elif found := PARAMETERS.match(text):
         _parameters(section, found)
-    elif found := _RANK.match(text):
+    elif found := RANK_LINE.match(text):
         section.devices[(int(found[2] or 0), int(found[1]))] = (found[4], found[5].strip())
     elif found := _OUT_OF_BOUNDS.match(text):
         section.out_of_bounds, section.closing_line = int(found[1]), section.closing_line or line
@@ -353,7 +355,7 @@ def _finish(section: _Section, around: list[Line]) -> None:
     section.finish(logged_ranks)
 
 
-def _find_operation(lines: Iterable[Line]) -> str:
+def find_operation(lines: Iterable[Line]) -> str:
     """Return the operation of the last program that the lines name."""
     names = [
         name

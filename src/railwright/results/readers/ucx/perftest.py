@@ -98,7 +98,8 @@ def _read_run(part: list[Line], above: list[Line], is_csv: bool) -> _Run:
             _read_description(run, line.text)
     _add_results(run)
     from_gpu, to_gpu = (is_gpu_memory(run.settings.get(end)) for end in ("send_memory", "receive_memory"))
-    run.workload = Message(from_gpu=from_gpu, to_gpu=to_gpu)
+    rails = int("put_" in run.test or "get_" in run.test)  # UCX has two rails for messages, but one for these
+    run.workload = Message(from_gpu=from_gpu, to_gpu=to_gpu, rails=rails)
     return run
 
 

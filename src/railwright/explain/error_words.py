@@ -1,0 +1,13 @@
+"""Words that every error line of a job has: a table without them needs none of what reads such lines."""
+
+from __future__ import annotations
+
+_WORDS = (
+    "atchdog", "nccl", "ailure", "Xid", "AER:", "Timeout", "imed out", "MPI_ABORT", "on signal", "for clients",
+    "ast error",
+)  # fmt: skip
+
+
+def may_have_errors(text: str) -> bool:
+    """Report whether a text has one of the words."""
+    return any(word in text for word in _WORDS)

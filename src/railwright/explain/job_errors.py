@@ -1,0 +1,121 @@
+"""Errors of a job in lines that NCCL did not write: watchdogs, frameworks that quote NCCL, drivers and the kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from railwright.checks.finding import Finding, Place
+from railwright.diagnosis.nccl.failure_texts import explain_failure
+from railwright.diagnosis.nccl.warnings import CLAIM
+from railwright.explain.error_words import may_have_errors
+from railwright.results.records import Evidence
+from railwright.units import format_duration
+
+_WATCHDOG = re.compile(
+    r"(?:\[?[Rr]ank ?(?P<rank>\d{1,7})\]?.{0,60})?Watchdog caught collective operation timeout:"
+    r" WorkNCCL\(SeqNum=(?P<number>\d{1,12}), OpType=(?P<operation>\w{1,40})(?P<rest>.{0,400})"
+)
+_TIMEOUT = re.compile(r"Timeout\(ms\)=(\d{1,12})")
+_LAST_ERROR = re.compile(r"Last error: ?(.{0,600})")
+_RESULT = re.compile(r"\b(nccl(?:System|Remote|Internal|UnhandledCuda)Error|ncclInvalidUsage)\b:?(.{0,200})")
+_TEST_FAILURE = re.compile(r"Test (NCCL|CUDA|Cuda) failure (\S{1,80}) '?(.{1,200}?)'?\s*$")
+_XID = re.compile(r"NVRM: Xid \((PCI:[0-9a-fA-F:.]{4,20})[^)]{0,40}\): (\d{1,4})\b(.{0,200})")
+_AER = re.compile(r"AER: .{0,40}?(Corrected|Uncorrected|Multiple Corrected|Multiple Uncorrected)\b.{0,40}error.{0,60}")
+_STORE = re.compile(r"(?:Timed out after|Socket Timeout|store.{0,20}timed? ?out|waiting for clients).{0,160}")
+_MPI_ABORT = re.compile(r"MPI_ABORT was invoked on rank (\d{1,7})|exited on signal (\d{1,3}) \(([^)]{1,40})\)")
+_XIDS = {
+    13: "a graphics engine exception: usually a fault of the program",
+    31: "a GPU memory page fault: usually an illegal address of the program",
+    43: "the GPU stopped processing: a fault of the program",
+    45: "work was removed after another error: look for the Xid before it",
+    48: "a double-bit ECC error of GPU memory",
+    61: "an internal error of the GPU's microcontroller",
+    63: "a row of GPU memory was remapped",
+    64: "a row of GPU memory could not be remapped",
+    74: "an NVLink error: the link between GPUs or to the NVSwitch failed",
+    79: "the GPU fell off the bus: power, cooling or its PCIe link",
+    92: "many single-bit ECC errors",
+    94: "a contained ECC error: only its program must end",
+    95: "an uncontained ECC error: the GPU must be reset",
+    119: "the GPU's firmware (GSP) did not answer",
+    120: "the GPU's firmware (GSP) failed",
+    149: "an NVLink error",
+}  # fmt: skip
+_RESULTS = {
+    "ncclSystemError": "a system call, a socket or the NIC failed",
+    "ncclRemoteError": "a remote process exited, or the network to it failed",
+    "ncclInternalError": "NCCL met an inconsistency, often between ranks with unlike versions or environments",
+    "ncclUnhandledCudaError": "a CUDA call failed",
+    "ncclInvalidUsage": "NCCL was called wrongly, for example by two ranks on one GPU",
+}
+_NCCL_LOG = "NCCL_DEBUG=INFO on every rank, then railwright explain LOG...: its first WARN line names the cause"
+_MAX_FOUND = 8
+_MAX_LINES = 200_000
+_MAX_LINE = 1000
+
+
+def find_job_errors(text: str) -> tuple[Finding, ...]:
+    """Return what the error lines of a job tell, without lines that NCCL wrote; equal statements once."""
+    found: dict[str, Finding] = {}
+    lines = text.split("\n")[:_MAX_LINES]
+    for number, line in enumerate(lines, 1):
+        if len(found) < _MAX_FOUND and "NCCL WARN" not in line and may_have_errors(line):
+            following = lines[number] if number < len(lines) else ""
+            for finding in _read_line(number, line[:_MAX_LINE], following[:_MAX_LINE]):
+                found.setdefault(finding.says, finding)
+    return tuple(found.values())
+
+
+def _read_line(number: int, line: str, following: str) -> Iterator[Finding]:
+    if watchdog := _WATCHDOG.search(line):
+        timeout = _TIMEOUT.search(watchdog["rest"])
+        within = f" within {format_duration(int(timeout[1]) / 1e3)}" if timeout else ""
+        who = f"rank {watchdog['rank']}: " if watchdog["rank"] else ""
+        says = f"{who}{watchdog['operation']} number {watchdog['number']} did not finish{within}: another rank did not"
+        yield _finding(
+            "watchdog", f"{says} arrive, or the network stopped", number, line,
+            "the rank that prints no time-out, or a lower number, is the one to look at: py-spy dump there;"
+            " TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 record the operations of all",
+        )  # fmt: skip
+    elif quoted := _LAST_ERROR.search(line):
+        cause = quoted[1].strip() or following.strip()
+        known = explain_failure(cause)
+        if known is not None:
+            yield _finding(known.fault, known.says, number, cause, known.remedy)
+        elif cause:
+            yield _finding("nccl_error", f"NCCL's last error: {cause[:200]}", number, cause, _NCCL_LOG)
+    elif result := _RESULT.search(line):
+        yield _finding("nccl_error", f"{result[1]}: {_RESULTS[result[1]]}", number, line, _NCCL_LOG)
+    elif failure := _TEST_FAILURE.search(line):
+        yield _finding("test_failure", f"nccl-tests ended: {failure[1]} failure, {failure[3]}", number, line, _NCCL_LOG)
+    elif xid := _XID.search(line):
+        code = int(xid[2])
+        means = _XIDS.get(code, "NVIDIA's list of Xid errors explains it")
+        says = f"Xid {code} of {xid[1]}: {means}"
+        yield _finding("gpu_error", says, number, line, "nvidia-smi -q on that host, dcgmi diag -r 3; drain the host")
+    elif aer := _AER.search(line):
+        says = f"PCIe reported {aer[1].lower()} errors"
+        yield _finding(
+            "pcie_errors", says, number, line, "lspci -vv -s ADDRESS | grep -E 'LnkSta|DevSta'; reseat the card"
+        )
+    elif abort := _MPI_ABORT.search(line):
+        says = f"rank {abort[1]} called MPI_ABORT" if abort[1] else f"a process ended by signal {abort[2]} ({abort[3]})"
+        yield _finding("process_ended", says, number, line, "the lines of that process above this one")
+    elif store := _STORE.search(line):
+        says = f"the job's start-up timed out: {store[0].strip()[:120]}"
+        remedy = (
+            "check that every process started, and that MASTER_ADDR and its port are reachable: nc -zv ADDRESS PORT"
+        )
+        yield _finding("startup_timeout", says, number, line, remedy)
+
+
+def _finding(fault: str, says: str, number: int, line: str, remedy: str) -> Finding:
+    return Finding(
+        fault=fault,
+        where=(Place("job"),),
+        certainty="seen",
+        says=says,
+        remedy=remedy,
+        evidence=(Evidence(claim=CLAIM, value=line.strip()[:300], seen=f"line {number} of the text"),),
+    )

@@ -1,0 +1,69 @@
+"""The description of a text that no reader recognises, and the supported tools that come nearest to it."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+_UNITS = re.compile(
+    r"\b(?:[KMGT]i?B/s(?:ec)?|[KMGT]i?Bps|[KMGT]bps|[KMGT]b(?:it)?s?/s(?:ec)?|IOPS|[KMGT]FLOPS?|usec|us|ms|Mpps|GB/sec)\b",
+    re.IGNORECASE,
+)
+_TOOLS: tuple[tuple[str, str, str], ...] = (
+    ("nccl-tests", r"nccl|all_?reduce|all_?gather|busbw|algbw|collective|rank|gpu|nvlink",
+     "all_reduce_perf -b 1M -e 4G -f 2 -g GPUS on that host settles it: give its whole output"),
+    ("NCCL's log", r"nccl|hang|timeout|watchdog|communicator|rank|socket",
+     "NCCL_DEBUG=INFO on every rank settles it: give the log"),
+    ("perftest", r"ib_|rdma|mlx5|roce|infiniband|qp\b|gid|verbs|mtu|port|link",
+     "ib_write_bw -d DEVICE --report_gbits between two hosts settles it: give the client's whole output"),
+    ("OSU Micro-Benchmarks", r"mpi|osu|latency|ucx|openmpi|mpich|slurm|srun",
+     "osu_bw and osu_latency between two hosts settle it: give their whole output"),
+    ("iperf3", r"tcp|udp|iperf|bits/sec|mbps|gbps|retr|socket|ethernet|pod|bandwidth",
+     "iperf3 -c HOST -P 8 settles it: give the client's whole output"),
+    ("fio", r"iops|nvme|disk|read|write|randread|ssd|drive|volume|block|ceph",
+     "fio --direct=1 --rw=read --bs=1M --iodepth=32 --name=x --filename=FILE settles it: give its whole output"),
+    ("nvbandwidth", r"cuda|memcpy|pcie|h2d|d2h|device|host|gpu|copy|pinned",
+     "nvbandwidth settles it: give its whole output"),
+    ("gdsio", r"gds|cufile|gpudirect|storage", "gdsio -x 0 and -x 1 on that file system settle it"),
+    ("nixlbench", r"nixl|kv|prefill|decode|vllm|disagg|transfer", "nixlbench between the two hosts settles it"),
+    ("ucx_perftest", r"ucx|ucp|uct|rndv|cuda_ipc", "ucx_perftest -t tag_bw HOST settles it: give the client's output"),
+    ("STREAM or HPL", r"stream|hpl|linpack|gflops|triad|flops|numa|memory bandwidth", "stream_c or xhpl settles it"),
+)  # fmt: skip
+_MARKS = tuple((tool, re.compile(mark, re.IGNORECASE), settles) for tool, mark, settles in _TOOLS)
+_SEARCHED = 200_000
+_MAX_UNITS = 4
+_NEAREST = 3
+
+
+def describe_text(text: str) -> str:
+    """Return the number of lines, the units and the column names that the text has."""
+    begin = text[:_SEARCHED]
+    units = list(dict.fromkeys(found[0] for found in _UNITS.finditer(begin)))[:_MAX_UNITS]
+    parts = [f"{text.count(chr(10)) + 1} lines"]
+    parts += [f"the units {', '.join(units)}"] if units else ["no unit of a rate or a time"]
+    if columns := _find_columns(begin):
+        parts.append(f"the columns {', '.join(columns)}")
+    return ", ".join(parts)
+
+
+def _find_columns(text: str) -> list[str]:
+    """Return the words of the first line that stands above a line of numbers and has as many words."""
+    lines = [line.strip("|# \t").replace("|", " ").split() for line in text.split("\n")[:2000]]
+    for above, below in pairwise(lines):
+        numbers = sum(word[:1].isdigit() for word in below)
+        if len(above) == len(below) > 1 and numbers * 2 > len(below) and not any(word[:1].isdigit() for word in above):
+            return [word[:20] for word in above[:6]]
+    return []
+
+
+def find_nearest(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the nearest tools by the words of the text, each with the command that would settle a question.
+
+    Nothing is near a text without any of their words.
+    """
+    begin = text[:_SEARCHED]
+    scores = [
+        (len({found[0].lower() for found in mark.finditer(begin)}), tool, settles) for tool, mark, settles in _MARKS
+    ]
+    scores.sort(key=lambda score: -score[0])
+    return tuple((tool, settles) for _, tool, settles in scores[:_NEAREST]) if scores[0][0] else ()

@@ -1,0 +1,132 @@
+"""Texts without a result that can be judged: what was recognised in them, what it tells, and the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from railwright.checks.finding import Finding
+from railwright.diagnosis.nccl.settings import COSTLY
+from railwright.errors import UsageError
+from railwright.explain.nearest_tools import describe_text, find_nearest
+from railwright.explain.topology_matrix import SOURCE, Surroundings
+from railwright.results.readers.known_lines import KnownLines, find_known_lines
+from railwright.results.readers.pasted.command_line import parse_environment
+from railwright.results.readers.unfinished import find_unfinished
+from railwright.topology.matrix import Matrix
+from railwright.units import format_count, format_list
+
+_MAX_NAMED = 3
+_MAX_DEVICES = 16
+
+
+class Noted(msgspec.Struct, frozen=True, kw_only=True, tag="noted", tag_field="record", omit_defaults=True,
+            forbid_unknown_fields=True):  # fmt: skip
+    """A recognised text that has nothing to judge, as printed by `railwright explain --json`."""
+
+    tool: str
+    says: tuple[str, ...]
+    """The reason why nothing is judged, then the facts in the text."""
+    findings: tuple[Finding, ...] = ()
+    remedy: str = ""
+    """The command or the file that would settle a question."""
+
+
+def note_unfinished(text: str) -> tuple[Noted, ...]:
+    """Return the known tools that began in a text without any result."""
+    settings = tuple(describe_settings(parse_environment(text.splitlines())))
+    return tuple(
+        Noted(tool=found.tool, says=(*found.says, *settings), remedy=found.remedy) for found in find_unfinished(text)
+    )
+
+
+def note_matrix(around: Surroundings) -> tuple[Noted, ...]:
+    """Describe the machine in an `nvidia-smi topo -m`, and what is wrong in it; nothing without one."""
+    if around.matrix is None:
+        return ()
+    unequal = tuple(_find_unequal_links(around.matrix))
+    fine = () if around.findings or unequal else ("nothing wrong is visible in a matrix",)
+    return (
+        Noted(
+            tool=SOURCE,
+            says=(*_describe_matrix(around.matrix), *unequal, *fine),
+            findings=around.findings,
+            remedy="use it as `--host FILE gpu=... nic-rate=...` beside the table of a tool, such as nccl-tests",
+        ),
+    )
+
+
+def note_known_lines(text: str) -> tuple[Noted, ...]:
+    """Describe the lines of tools that no reader supports."""
+    return tuple(
+        Noted(
+            tool=known.tool,
+            says=(f"{_describe(known)}, which no reader supports: it is about {known.is_about}",),
+            remedy=known.settles,
+        )
+        for known in find_known_lines(text)[:_MAX_NAMED]
+    )
+
+
+def list_unread(text: str) -> tuple[str, ...]:
+    """Return a sentence for each tool whose lines stand beside those that were read."""
+    return tuple(f"{_describe(known)} were not read" for known in find_known_lines(text)[:_MAX_NAMED])
+
+
+def _describe(known: KnownLines) -> str:
+    return f"{format_count(known.lines, 'line')} of {known.tool}"
+
+
+def describe_settings(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each setting of the command that slows NCCL."""
+    off = [f"{name}=1" for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE") if environment.get(name) == "1"]
+    if len(off) > 1:
+        yield f"forced setting: {format_list(off)} send traffic between GPUs of a host through the network transport"
+    for name, value in environment.items():
+        if name in COSTLY and COSTLY[name].when(value) and not (len(off) > 1 and f"{name}=1" in off):
+            yield f"forced setting: {name}={value} {COSTLY[name].does}"
+
+
+def refuse(text: str) -> UsageError:
+    """Return the error for a text in which nothing is recognised: what it has, and the nearest tools."""
+    nearest = find_nearest(text)
+    return UsageError(
+        f"the text matches no known tool; it has {describe_text(text)}",
+        hint=f"nearest are {format_list([tool for tool, _ in nearest])}; {nearest[0][1]}"
+        if nearest
+        else "give the output of a benchmark, such as nccl-tests, perftest, OSU or iperf3, from its first line",
+    )
+
+
+def _describe_matrix(matrix: Matrix) -> Iterator[str]:
+    links = {int(word[2:]) for pair, word in matrix.cells.items() if word.startswith("NV")}
+    joined = f", {format_list([str(count) for count in sorted(links)])} NVLinks between them" if links else ""
+    joined = joined or (", no NVLink between them" if len(matrix.gpus) > 1 else "")
+    models = f" ({format_list(matrix.models)})" if matrix.models else ""
+    yield f"{format_count(len(matrix.gpus), 'GPU')}{joined}{models}"
+    near = [text for nic in matrix.nics[:_MAX_DEVICES] if (text := _describe_nic(matrix, nic))]
+    if near:
+        yield "; ".join(near)
+
+
+def _describe_nic(matrix: Matrix, nic: str) -> str:
+    """Name the GPUs that are nearest to a NIC; empty for a NIC that is near none."""
+    order = ("PIX", "PXB", "PHB", "NODE")
+    words = {gpu: matrix.between(gpu, nic) for gpu in matrix.gpus}
+    best = next((word for word in order if word in words.values()), "")
+    gpus = [gpu for gpu, word in words.items() if word == best]
+    name = matrix.legend.get(nic, "")
+    shown = f"{nic} ({name})" if name else nic
+    return f"{shown} near {format_list(gpus)} ({best})" if best else ""
+
+
+def _find_unequal_links(matrix: Matrix) -> Iterator[str]:
+    """Yield a sentence if GPUs have different numbers of NVLinks to the others of the host."""
+    counts: dict[int, list[str]] = {}
+    for gpu in matrix.gpus:
+        words = [matrix.between(gpu, other) for other in matrix.gpus if other != gpu]
+        counts.setdefault(sum(int(word[2:]) for word in words if word.startswith("NV")), []).append(gpu)
+    if len(counts) > 1:
+        parts = [f"{format_list(gpus[:_MAX_DEVICES])} {count}" for count, gpus in sorted(counts.items())]
+        yield f"wrong: the GPUs have different numbers of NVLinks to the others: {'; '.join(parts)}"

@@ -1,0 +1,273 @@
+"""Lines of tools that no reader supports. They are named, so that an answer tells what was not read and what helps."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class KnownLines(NamedTuple):
+    """The lines of an unsupported tool in a text."""
+
+    tool: str
+    lines: int
+    is_about: str
+    """The subject of the tool's output."""
+    settles: str
+    """The command or the file that would settle a question about that subject."""
+
+
+class _Tool(NamedTuple):
+    """An unsupported tool: its name, a pattern of its lines, its subject, and what would settle a question."""
+
+    tool: str
+    mark: str
+    is_about: str
+    settles: str
+
+
+_HOST = "railwright audit and railwright topo on that host"
+_TOOLS = (
+    _Tool(
+        "torch.distributed",
+        r"ProcessGroupNCCL|Watchdog caught|torch\.distributed|torchrun|DistBackendError",
+        "a training job",
+        "the log of every rank with NCCL_DEBUG=INFO: railwright explain LOG...",
+    ),
+    _Tool(
+        "lspci",
+        r"^\s*(?:LnkSta|LnkCap|LnkCtl|ACSCtl|ACSCap|DevCtl|DevSta|Kernel driver in use)\d?:"
+        r"|^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z]",
+        "PCIe devices and their links",
+        _HOST,
+    ),
+    _Tool(
+        "lspci -t",
+        r"^\s*[|+\\-]+-\[?[0-9a-f]{2,4}[\].:-]",
+        "the PCIe tree",
+        _HOST,
+    ),
+    _Tool(
+        "nvidia-smi nvlink",
+        r"^\s*Link \d+: .{0,12}(?:GB/s|inActive|<inactive>)|^\s*Link \d+, P2P is supported",
+        "the state of each NVLink",
+        "nvidia-smi topo -m, and p2pBandwidthLatencyTest or nvbandwidth for the rates",
+    ),
+    _Tool(
+        "nvidia-smi topo -p2p",
+        r"^\s*GPU\d+(?:\s+(?:X|OK|CNS|NS|GNS|TNS|DR|U))+\s*$",
+        "peer access between GPUs",
+        "every pair must be OK; p2pBandwidthLatencyTest or nvbandwidth gives the rates",
+    ),
+    _Tool(
+        "nvidia-smi",
+        r"NVIDIA-SMI \d|^\|\s+\d+\s+(?:NVIDIA|Tesla|GeForce|Quadro|A100|H100)",
+        "GPUs, their use and their driver",
+        "nvidia-smi topo -m for the paths; nvidia-smi -q -d PERFORMANCE for throttling",
+    ),
+    _Tool(
+        "dmesg",
+        r"NVRM: Xid|pcieport .{0,40}AER:|AER: (?:Corrected|Uncorrected|Multiple)|PCIe Bus Error",
+        "errors that the kernel logged",
+        "all lines with Xid and AER of that boot: dmesg -T | grep -iE 'xid|aer'",
+    ),
+    _Tool(
+        "dcgmi",
+        r"dcgmi|DCGM_FI_|^\|\s*(?:Deployment|Hardware|Integration|Stress|PCIe|Memory Bandwidth"
+        r"|Denylist)\b.{0,60}(?:Pass|Fail|Skip|Warn)",
+        "DCGM's diagnosis",
+        "the failed line with its Info text: dcgmi diag -r 3 -v",
+    ),
+    _Tool(
+        "ibstat",
+        r"^\s*(?:CA '\S+'|CA type:|Port GUID:|Base lid:|Link layer:|Physical state:)|^\s*Rate: \d+$",
+        "RDMA ports",
+        "ib_write_bw -d DEVICE --report_gbits between two hosts: railwright explain FILE --host SHAPE --count 2",
+    ),
+    _Tool(
+        "ibv_devinfo",
+        r"^\s*(?:hca_id:|phys_port_cnt:|active_mtu:|max_mtu:|port_lid:|active_width:|active_speed:)",
+        "RDMA devices",
+        "ib_write_bw -d DEVICE --report_gbits between two hosts: railwright explain FILE --host SHAPE --count 2",
+    ),
+    _Tool(
+        "iblinkinfo",
+        r"==\(\s*\d+X .{0,30}\)==>",
+        "links of the InfiniBand fabric",
+        "ibnetdiscover > FILE, then railwright cabling or locate",
+    ),
+    _Tool(
+        "perfquery",
+        r"^(?:PortXmitData|PortRcvData|SymbolErrorCounter|PortXmitWait|LinkDownedCounter):\.+\d",
+        "counters of a port",
+        "the same counters a minute later, under load",
+    ),
+    _Tool(
+        "rdma link",
+        r"^link \S+/\d+ (?:state|subnet_prefix)",
+        "RDMA links",
+        "ib_write_bw -d DEVICE --report_gbits",
+    ),
+    _Tool(
+        "show_gids",
+        r"^\s*DEV\s+PORT\s+INDEX\s+GID|^\S+\s+\d\s+\d+\s+[0-9a-f:]{39}\s",
+        "GID tables",
+        "NCCL_IB_GID_INDEX and the log of a run with NCCL_DEBUG=INFO",
+    ),
+    _Tool(
+        "mlxlink",
+        r"^(?:Operational Info|Troubleshooting Info|Supported Info)|^(?:Effective Physical Errors"
+        r"|Raw Physical BER)",
+        "a port's optics and errors",
+        "mlxlink -d DEVICE -c of both ends",
+    ),
+    _Tool(
+        "ucx_info",
+        r"^#\s+(?:Transport|Device|System device|Memory domain|capabilities|bandwidth|max_eps):"
+        r"|^# UCT version=",
+        "UCX's devices and transports",
+        "UCX_PROTO_INFO=y of the run itself, and its osu_bw or ucx_perftest",
+    ),
+    _Tool(
+        "UCX log",
+        r"\bUCX\s{1,4}(?:ERROR|WARN|INFO|DEBUG)\b",
+        "UCX's log",
+        "UCX_PROTO_INFO=y and the benchmark's table of the same run",
+    ),
+    _Tool(
+        "fi_info",
+        r"^provider: \S+|^\s+fabric: \S+$",
+        "libfabric's providers",
+        "FI_LOG_LEVEL=info of the run, and its table",
+    ),
+    _Tool(
+        "vLLM",
+        r"KV cache (?:usage|hit)|Avg (?:prompt|generation) throughput|External prefix cache hit"
+        r"|KV Transfer metrics",
+        "an inference server",
+        "nixlbench between the two hosts, whose output is read",
+    ),
+    _Tool(
+        "SGLang",
+        r"(?:Prefill|Decode) batch[.,]? .{0,20}#(?:new-seq|running-req)",
+        "an inference server",
+        "nixlbench between the two hosts, whose output is read",
+    ),
+    _Tool(
+        "netperf",
+        r"MIGRATED (?:TCP|UDP)_|Throughput\s{0,8}\n?.{0,20}10\^6bits/sec|Send\s+Socket\s+Send\s+Send",
+        "TCP or UDP between hosts",
+        "iperf3 -c HOST -P 8, whose output is read",
+    ),
+    _Tool(
+        "k8s-netperf",
+        r"Stream Benchmark|k8s-netperf|HOST NETWORK\s*\|",
+        "TCP between pods",
+        "iperf3 -c POD -P 8 between the same pods, whose output is read",
+    ),
+    _Tool(
+        "sockperf",
+        r"sockperf: ",
+        "latency of sockets",
+        "iperf3 for the rate, osu_latency for MPI",
+    ),
+    _Tool(
+        "qperf",
+        r"^(?:tcp|rc|ud|uc|conf|quit)_?\w*:\s*$",
+        "RDMA or TCP between two hosts",
+        "ib_write_bw or iperf3, which are read",
+    ),
+    _Tool(
+        "ethtool",
+        r"^\s+(?:Speed: \d+Mb/s|Auto-negotiation: |Link detected: |Supported link modes:)|^\s+(?:rx"
+        r"|tx)_\w+: \d+$",
+        "a port's settings or counters",
+        "iperf3 -c HOST -P 8, or ib_write_bw for RDMA",
+    ),
+    _Tool(
+        "sar or iostat",
+        r"^(?:Device|avg-cpu)\b.{0,20}(?:r/s|%user|tps)|%idle|rxkB/s",
+        "load of CPUs, drives or ports",
+        "the benchmark's own table of the same time",
+    ),
+    _Tool(
+        "dd",
+        r"bytes \(.{1,24}\) copied, ",
+        "a single stream to one file",
+        "fio with direct=1 and iodepth, whose output is read",
+    ),
+    _Tool(
+        "hdparm",
+        r"Timing (?:buffered|cached)",
+        "one drive",
+        "fio with direct=1, whose output is read",
+    ),
+    _Tool(
+        "ping",
+        r"bytes from .{1,60}icmp_seq=|rtt min/avg/max",
+        "round trips of small packets",
+        "iperf3 for the rate",
+    ),
+    _Tool(
+        "numactl or lstopo",
+        r"^node \d+ (?:cpus|size|free):|^(?:Machine|  NUMANode|    Package) L?#?\d*",
+        "NUMA nodes",
+        _HOST,
+    ),
+    _Tool(
+        "gdscheck",
+        r"^\s*(?:NVMe|NVMeOF|WekaFS|Lustre|BeeGFS|GPFS)\s+: (?:Supported|Unsupported)",
+        "GPUDirect Storage",
+        "gdsio with -x 0 and -x 1 on that file system, whose output is read",
+    ),
+    _Tool(
+        "pip or conda",
+        r"^(?:Collecting|Requirement already satisfied|Successfully installed|nvidia-nccl-cu\d+==)",
+        "installed packages",
+        "the output of the run itself",
+    ),
+    _Tool(
+        "a Python traceback",
+        r"^\s*Traceback \(most recent call last\)|^\s+File .\S+., line \d+, in ",
+        "a program that failed",
+        "the lines above it with NCCL_DEBUG=INFO on every rank",
+    ),
+    _Tool(
+        "a training log",
+        r"(?i:samples|tokens|it)(?:/s\b|/sec|/second)|(?:iter(?:ation)?|step)\s*[=:]?\s*\d+.{0,80}(?:loss"
+        r"|elapsed time)|samples per second|TFLOPs?/GPU|elapsed time per iteration",
+        "iterations of a training job",
+        "railwright watch beside the job, or nccl-tests on the same hosts",
+    ),
+    _Tool(
+        "NCCL topology XML",
+        r"<(?:system version|pci busid|nvlink target|net name)=",
+        "NCCL's topology file",
+        "the log of the run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH",
+    ),
+    _Tool(
+        "rocm-smi",
+        r"ROCm System Management|=+ (?:Hops|Link Type|Weight) between two GPUs",
+        "AMD GPUs and their links",
+        "rccl-tests or rocm_bandwidth_test, whose output is read",
+    ),
+    _Tool(
+        "Slurm or Kubernetes configuration",
+        r"^(?:apiVersion|kind|metadata|spec):|^#SBATCH ",
+        "a job's description",
+        "the output of the job itself",
+    ),
+)
+_KNOWN = tuple((known, re.compile(known.mark)) for known in _TOOLS)
+_MAX_LINES = 5000
+_MAX_LINE = 300
+
+
+def find_known_lines(text: str) -> tuple[KnownLines, ...]:
+    """Return the unsupported tools in a text, the one with the most lines first."""
+    lines = [line[:_MAX_LINE] for line in text.split("\n")[:_MAX_LINES]]
+    counts = [
+        KnownLines(known.tool, sum(mark.search(line) is not None for line in lines), known.is_about, known.settles)
+        for known, mark in _KNOWN
+    ]
+    return tuple(sorted((found for found in counts if found.lines), key=lambda found: -found.lines))

@@ -1,0 +1,231 @@
+"""Reader of a script's own table of sizes and rates, whose columns or cells name the unit.
+
+    | payload |    busbw   |    algbw   |
+    |    1MiB |  15.02GBps |   7.75GBps |
+
+    Size (Bytes)   Duration    Throughput (Gbps)   BusBW (Gbps)
+    1048576        120.5 us    69.60               130.50
+
+The ratio of busbw to algbw is 2(n-1)/n for an all_reduce and (n-1)/n for the collectives that are divided, which gives
+the number of ranks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files
+from railwright.results.readers.pasted.log_lines import Line, split_lines
+from railwright.results.readers.pasted.printed_numbers import Number, number
+from railwright.results.workload import Collective, Unlimited, Workload
+
+_UNIT_WORDS = r"(?:[KMGT]i?(?:B/s(?:ec)?|Bps|bps|bit/s|bits/s(?:ec)?|b/s(?:ec)?))"
+_UNIT = re.compile(_UNIT_WORDS)
+_RATE_COLUMN = re.compile(
+    r"bus[ _-]?(?:bw|bandwidth)|alg(?:o)?[ _-]?(?:bw|bandwidth)|bandwidth|throughput|\bbw\b", re.IGNORECASE
+)
+_SIZE_COLUMN = re.compile(r"\b(?:size|payload|bytes|message|msg|data|buffer|tensor|nbytes|length)", re.IGNORECASE)
+_MARKS = re.compile(
+    r"(?im)^[^\n]{0,120}\b(?:size|payload|bytes|msg|message|nbytes|length)\b[^\n]{0,200}"
+    r"(?:bus ?_?(?:bw|bandwidth)|alg(?:o)?_?bw|bandwidth|throughput|" + _UNIT_WORDS + r")"
+)
+_SIZE = re.compile(r"(\d[\d.,_]{0,20})\s?([KMGT]?)(i?)(?:B(?:ytes)?)?", re.IGNORECASE)
+_VALUE = re.compile(r"(\d[\d.,]{0,20}(?:e[+-]?\d{1,3})?)\s?(" + _UNIT_WORDS + r")?")
+_BETWEEN = re.compile(r"\s{2,}|\t|(?<=\d)\s(?=\d)")
+_STEPS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_MIN_CELLS = 2
+_MOST_RANKS = 100_000
+_COLLECTIVES = re.compile(
+    r"\b(all[_-]?reduce|all[_-]?gather|reduce[_-]?scatter|all[_-]?to[_-]?all|broadcast|send[_-]?recv)\b", re.IGNORECASE
+)
+_NAMES = {
+    "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
+    "broadcast": "broadcast", "sendrecv": "send_recv",
+}  # fmt: skip
+_DIVIDED = ("all_gather", "reduce_scatter", "all_to_all")
+
+
+class _Column(NamedTuple):
+    place: int
+    name: str
+    unit: str
+
+
+class _Row(NamedTuple):
+    line: int
+    size_bytes: int
+    rates: dict[str, tuple[Number, str]]
+    """The rates with their units by column: `busbw`, `algbw`, or the column's own name."""
+
+
+class Ratio(NamedTuple):
+    """The ratio of busbw to algbw, with the collective and the range of ranks that have it."""
+
+    value: float
+    operation: str
+    low: int
+    high: int
+
+
+def recognises(text: str) -> bool:
+    """Report whether a line names a size and a rate, and a unit stands somewhere in the text."""
+    return _UNIT.search(text) is not None and _MARKS.search(text) is not None
+
+
+def read(text: str) -> tuple[ForeignFile, ...]:
+    """Read every table. Raises UsageError if no row has a rate with a unit."""
+    lines = split_lines(text)
+    drafts = []
+    for place, line in enumerate(lines):
+        columns = _parse_header(line.text)
+        rows = list(_read_rows(columns, lines[place + 1 :])) if columns else []
+        if rows:
+            above = " ".join(other.text for other in lines[max(0, place - 30) : place + 1])
+            drafts.append(_build_draft(rows, above))
+    return collect_files(
+        drafts,
+        "a table of sizes and rates must name the unit of its rates (GB/s, Gbps, GiB/s), got none",
+        "give the header with its units and at least one row",
+    )
+
+
+def _parse_header(text: str) -> list[_Column]:
+    """Return the columns of a header with a size and a rate; empty for another line."""
+    cells = _split_cells(text)
+    if len(cells) < _MIN_CELLS or not _SIZE_COLUMN.search(cells[0]) or _VALUE.match(cells[0]):
+        return []
+    columns = []
+    for place, cell in enumerate(cells):
+        unit = _UNIT.search(cell)
+        if place and (_RATE_COLUMN.search(cell) or unit):
+            columns.append(_Column(place, _normalize_name(cell), unit[0] if unit else ""))
+    return [_Column(0, cells[0], ""), *columns] if columns else []
+
+
+def _split_cells(text: str) -> list[str]:
+    """Return the cells of a line between bars, commas, tabs or several spaces."""
+    text = text.strip().strip("#").strip()
+    if "|" in text:
+        return [cell.strip() for cell in text.strip("|").split("|")]
+    if text.count(",") >= _MIN_CELLS - 1 and not re.search(r"\d,\d{3}\b", text):
+        return [cell.strip() for cell in text.split(",")]
+    return [cell.strip() for cell in _BETWEEN.split(text) if cell.strip()]
+
+
+def _normalize_name(cell: str) -> str:
+    word = cell.lower().replace(" ", "").replace("_", "").replace("-", "")
+    return "busbw" if word.startswith("bus") else "algbw" if word.startswith("alg") else cell[:40]
+
+
+def _read_rows(columns: Sequence[_Column], lines: Sequence[Line]) -> Iterator[_Row]:
+    """Yield the rows below a header, up to the first other line after them."""
+    seen = False
+    for line in lines:
+        cells = _split_cells(line.text)
+        row = _read_row(columns, cells, line.number)
+        if row is not None:
+            seen = True
+            yield row
+        elif (seen and cells and not set(line.text) <= set("|-:=+ \t")) or (not seen and _parse_header(line.text)):
+            return
+
+
+def _read_row(columns: Sequence[_Column], cells: Sequence[str], line: int) -> _Row | None:
+    size = _parse_size(cells[0], columns[0].name) if cells else None
+    if size is None or len(cells) <= max(column.place for column in columns):
+        return None
+    rates = {}
+    for column in columns[1:]:
+        found = _VALUE.fullmatch(cells[column.place])
+        unit = (found[2] or column.unit) if found else ""
+        if found and unit:
+            rates[column.name] = number(found[1].replace(",", ""), column.name, line), unit
+    return _Row(line, size, rates) if rates else None
+
+
+def _parse_size(cell: str, header: str) -> int | None:
+    """Return the bytes of a size such as `1MiB`, `4.0GB` or `1048576`; its unit may stand in the header."""
+    found = _SIZE.fullmatch(cell.strip())
+    if found is None:
+        return None
+    unit = found[2].upper()
+    if not unit and (of_header := re.search(r"\(([KMG])i?B\)", header)):
+        unit = of_header[1]
+    try:
+        return int(float(found[1].replace(",", "").replace("_", "")) * _STEPS[unit])
+    except ValueError:
+        return None
+
+
+def _bytes_per_s(unit: str) -> float:
+    """Return the bytes/s of a unit: 10^9 bytes for GB/s and GBps, 2^30 for GiB/s, 10^9 bits for Gbps and Gb/s."""
+    power = "KMGT".index(unit[0]) + 1
+    step = 1024.0**power if unit[1] == "i" else 1000.0**power
+    rest = unit.removeprefix(unit[0]).removeprefix("i")
+    return step if rest.startswith("B") else step / 8
+
+
+def _build_draft(rows: Sequence[_Row], above: str) -> Draft:
+    named = _COLLECTIVES.findall(above)
+    operation = _NAMES[named[-1].lower().replace("_", "").replace("-", "")] if named else ""
+    ratio = _find_ratio(rows)
+    ranks = ratio.low if ratio is not None and ratio.low == ratio.high else None
+    if ratio is not None and not operation:
+        operation = ratio.operation
+    names = dict.fromkeys(name for row in rows for name in row.rates)
+    main = next((name for name in ("algbw", "busbw") if name in names), next(iter(names)))
+    is_judged = main == "algbw" and bool(operation)
+    draft = Draft(tool="a script's own table", test=operation if is_judged else main, ranks=ranks)
+    draft.workload = (
+        _workload(operation) if is_judged else Unlimited(why=f"the table does not say what its {main} is of")
+    )
+    for row in rows:
+        rate, unit = row.rates.get(main) or next(iter(row.rates.values()))
+        draft.add(row.line, [bandwidth(rate, _bytes_per_s(unit), unit)], {"size_bytes": row.size_bytes})
+    units = dict.fromkeys(unit for row in rows for _, unit in row.rates.values())
+    draft.notes = [f"the unit {unit} stands in the table: {_describe_unit(unit)}" for unit in units]
+    draft.notes += _describe_ratio(ratio) if ratio is not None else []
+    draft.notes.append("the data was not checked, and how the times were taken is not known")
+    return draft
+
+
+def _workload(operation: str) -> Workload:
+    return Collective(operation=operation)
+
+
+def _describe_unit(unit: str) -> str:
+    factor = _bytes_per_s(unit)
+    return f"{factor:.4g} bytes/s"
+
+
+def _find_ratio(rows: Sequence[_Row]) -> Ratio | None:
+    """Return the ratio of the row that gives it most precisely, with the number of ranks."""
+    pairs = [(row.rates["busbw"][0], row.rates["algbw"][0]) for row in rows if {"busbw", "algbw"} <= row.rates.keys()]
+    pairs = [(bus, alg) for bus, alg in pairs if bus.value > 0 and alg.value > 0]
+    if not pairs:
+        return None
+    bus, alg = min(pairs, key=lambda pair: pair[0].half / pair[0].value + pair[1].half / pair[1].value)
+    value, error = bus.value / alg.value, bus.half / bus.value + alg.half / alg.value
+    low, high = value * (1 - error), value * (1 + error)
+    if low > 1.0 and value < 2.0:
+        return Ratio(value, "all_reduce", *_rank_range(2.0, low, high))
+    if high < 1.0:
+        return Ratio(value, "", *_rank_range(1.0, low, high))
+    return None
+
+
+def _rank_range(factor: float, low: float, high: float) -> tuple[int, int]:
+    """Return the numbers of ranks n for which factor x (n-1)/n lies in the range."""
+    first = factor / (factor - low)
+    last = factor / (factor - high) if high < factor else _MOST_RANKS
+    nearest = round(2 / (1 / first + 1 / last))
+    return (nearest, nearest) if last - first < 1 else (max(2, round(first)), min(_MOST_RANKS, round(last)))
+
+
+def _describe_ratio(ratio: Ratio) -> list[str]:
+    ranks = f"{ratio.low}" if ratio.low == ratio.high else f"{ratio.low} to {ratio.high}"
+    factor = "2(n-1)/n" if ratio.operation else "(n-1)/n"
+    kind = "an all_reduce" if ratio.operation else f"one of {', '.join(_DIVIDED)}"
+    return [f"busbw/algbw = {ratio.value:.3f} = {factor} for n = {ranks}, so {kind} over about {ranks} ranks"]

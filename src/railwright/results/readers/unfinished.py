@@ -1,0 +1,133 @@
+"""The output of a known tool without a result: of the side that prints none, or of a run that ended before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from railwright.results.readers.nccl_tests.text import PARAMETERS, RANK_LINE, find_operation
+from railwright.results.readers.pasted.log_lines import Line, split_lines
+from railwright.units import format_count, format_list, format_size
+
+_ENDED = "it ended, hangs, or the text was cut there"
+_RUN_TO_END = "run it again to its end and give the whole output; NCCL_DEBUG=INFO shows where it stops"
+
+
+class Unfinished(NamedTuple):
+    """The part of a tool's output that precedes its results."""
+
+    tool: str
+    says: tuple[str, ...]
+    """The reason why there is no result, then what the output tells."""
+    remedy: str
+
+
+def find_unfinished(text: str) -> tuple[Unfinished, ...]:
+    """Return the known tools that began in the text. The caller knows that none of their results is in it."""
+    lines = split_lines(text)
+    found = [unfinished for mark, describe in _TOOLS if mark.search(text) for unfinished in describe(text, lines)]
+    return tuple(found) or tuple(_find_starts(lines))
+
+
+def _describe_nccl_tests(_text: str, lines: list[Line]) -> Iterator[Unfinished]:
+    devices = [found for line in lines if (found := RANK_LINE.match(line.text.strip()))]
+    parameters = next((found for line in lines if (found := PARAMETERS.match(line.text.strip()))), None)
+    if not devices and parameters is None:
+        return
+    operation = find_operation(lines)
+    hosts = dict.fromkeys(found[4] for found in devices)
+    gpus = dict.fromkeys(found[5].strip() for found in devices if found[5].strip())
+    says = [f"the text has the header of {f'the {operation}' if operation else 'a'} run and no row: {_ENDED}"]
+    if devices:
+        on = f"{format_count(len(devices), 'rank')} on {format_count(len(hosts), 'host')}"
+        says.append(f"{on}{f', {format_list(list(gpus)[:4])}' if gpus else ''}")
+    if parameters is not None:
+        first, last = (format_size(int(parameters[name])) for name in ("first_size_bytes", "last_size_bytes"))
+        says.append(f"sizes from {first} to {last} were asked for")
+    yield Unfinished(f"nccl-tests {operation}".rstrip(), tuple(says), _RUN_TO_END)
+
+
+_PERFTEST_TITLE = re.compile(
+    r"(Send|RDMA_Write|RDMA_Read|Atomic)\S{0,12}(?: FETCH_AND_ADD| CMP_AND_SWAP)?(?: Bidirectional)?(?: Post List)?"
+    r" (BW|Latency)\b.{0,24} Test"
+)
+_PERFTEST_VERB = {"Send": "send", "RDMA_Write": "write", "RDMA_Read": "read", "Atomic": "atomic"}
+_PERFTEST_SETTING = re.compile(r"(Device|Number of qps|Mtu|Link type)\s{0,16}: ?(\w{1,32})")
+
+
+def _describe_perftest(text: str, _lines: list[Line]) -> Iterator[Unfinished]:
+    title = _PERFTEST_TITLE.search(text)
+    if title is None:
+        return
+    program = f"ib_{_PERFTEST_VERB[title[1]]}_{'bw' if title[2] == 'BW' else 'lat'}"
+    settings = dict(_PERFTEST_SETTING.findall(text))
+    is_server, has_peer = "Waiting for client" in text, "remote address" in text
+    says = [f"{f'the server side of {program}' if is_server else program}, without a row: {_ENDED}"]
+    if not has_peer:
+        says.append("no remote address is in the text: it was cut, or the client died before it connected")
+    links = {"Ethernet": "RoCE", "IB": "InfiniBand", "InfiniBand": "InfiniBand"}
+    facts = [settings["Device"]] if "Device" in settings else []
+    facts += [links.get(settings.get("Link type", ""), "")]
+    facts += [f"MTU {settings['Mtu']}"] if "Mtu" in settings else []
+    facts += [format_count(int(settings["Number of qps"]), "QP")] if settings.get("Number of qps", "").isdigit() else []
+    says += [", ".join(filter(None, facts))] if any(facts) else []
+    one_way = title[1] != "Atomic" and title[2] == "BW"
+    side = "perftest prints the result of a one-way test on the client: " if one_way and is_server else ""
+    yield Unfinished("perftest", tuple(says), f"{side}give the output of the client ({program} ... SERVER), to its end")
+
+
+_UCX_BOX = re.compile(r"\| (API|Test|Send memory|Recv memory|Message size):\s{1,20}(\S.{0,80}?)\s{1,100}\|")
+
+
+def _describe_ucx_perftest(text: str, _lines: list[Line]) -> Iterator[Unfinished]:
+    box = dict(_UCX_BOX.findall(text))
+    if "Test" not in box:
+        return
+    is_server = "Waiting for connection" in text or "Accepted connection" in text
+    side = "the server side of ucx_perftest, without a row" if is_server else f"ucx_perftest without a row: {_ENDED}"
+    memory = f", {box.get('Send memory', '?')} to {box.get('Recv memory', '?')}" if "Send memory" in box else ""
+    size = f", messages of {box['Message size']} bytes" if "Message size" in box else ""
+    says = (side, f"{box['Test']}{memory}{size}")
+    remedy = "the client prints the results: give the output of ucx_perftest SERVER ..., to its line Final"
+    yield Unfinished("ucx_perftest", says, remedy)
+
+
+_OSU_TITLE = re.compile(r"# ?(OSU \S.{2,80} Test\b.{0,20})")
+
+
+def _describe_osu(_text: str, lines: list[Line]) -> Iterator[Unfinished]:
+    title = next((found[1] for line in lines if (found := _OSU_TITLE.match(line.text.strip()))), "")
+    if title:
+        yield Unfinished(
+            "OSU", (f"the title of {title} and no row: {_ENDED}",), "run it again to its end, with all ranks"
+        )
+
+
+_TOOLS: tuple[tuple[re.Pattern[str], Callable[[str, list[Line]], Iterator[Unfinished]]], ...] = (
+    (re.compile(r"# {1,4}Rank +\d+ .{0,60}Pid|# nThread|_perf\b.{0,200}\n#"), _describe_nccl_tests),
+    (re.compile(r"(?:BW|Latency)\b.{0,24} Test"), _describe_perftest),
+    (re.compile(r"\| Test: "), _describe_ucx_perftest),
+    (re.compile(r"# ?OSU "), _describe_osu),
+)
+_STARTS = (
+    ("iperf3", r"Server listening on (?:TCP )?(?:port )?\d+|Connecting to host \S+, port", "give the client's output"),
+    ("nvbandwidth", r"^nvbandwidth Version", "give the output with its matrices"),
+    ("p2pBandwidthLatencyTest", r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]", "give it with its matrices"),
+    ("bandwidthTest", r"\[CUDA Bandwidth Test\]", "give it with its transfers"),
+    ("fio", r"^fio-\d|: \(g=\d+\): rw=", "give the output to 'Run status group'"),
+    ("HPL", r"HPLinpack \d|^T/V +N +NB", "give the output to the line with Gflops"),
+    ("STREAM", r"STREAM version", "give the output to 'Triad'"),
+    ("IMB", r"Intel\(R\) MPI Benchmarks|# Benchmarking ", "give the output with the rows of a benchmark"),
+    ("nixlbench", r"nixlbench|NIXLBench", "give the output to its table"),
+    ("IOR", r"^IOR-\d", "give the output to 'Max Write'"),
+    ("elbencho", r"^OPERATION +RESULT TYPE", "give the output with its phases"),
+)
+"""The first lines of other tools, and the part of the output that has the results."""
+
+
+def _find_starts(lines: list[Line]) -> Iterator[Unfinished]:
+    for tool, mark, remedy in _STARTS:
+        pattern = re.compile(mark)
+        if any(pattern.search(line.text[:300]) for line in lines):
+            yield Unfinished(tool, (f"{tool} began, and no result is in the text: {_ENDED}",), remedy)

@@ -1,0 +1,53 @@
+"""Copies between GPUs that may not access each other's memory, and copies in both directions at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.expected.expect import expect
+from railwright.expected.machine import Machine
+from railwright.results.workload import Copy, Crossing
+from railwright.topology.cluster import build_cluster
+from railwright.topology.expand import expand
+
+MIB = 2**20
+
+
+def machine(name: str, **changes: str) -> Machine:
+    return Machine(cluster=build_cluster(expand(name, changes), 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "slot", "measured"),
+    # issue 51: 17.8 GB/s of 28.7 between A100, 29 to 35 of 57.5 between B300
+    [("hgx-a100", 28.7e9, (17.8e9,)), ("hgx-b300", 57.5e9, (29e9, 35e9))],
+)
+def test_without_peer_access_a_path_is_half_to_all_of_a_copy_over_the_gpus_slot(name, slot, measured) -> None:
+    limit, band = expect(Crossing(path="gpu0>gpu1"), machine(name, p2p="off"))
+    assert limit.value == pytest.approx(slot, rel=0.01)
+    assert band.low == pytest.approx(0.45 * limit.value)
+    assert all(band.low <= value <= band.high for value in measured)
+    assert band.high == pytest.approx(2 * band.low)
+
+
+def test_a_copy_of_a_program_without_peer_access_leaves_nvlink() -> None:
+    alone = Copy(path="gpu0>gpu1", peer_access=False)
+    assert expect(alone, machine("hgx-a100"))[0].value < 29e9
+    assert expect(Copy(path="gpu0>gpu1"), machine("hgx-a100"))[0].value == 300e9
+    assert expect(alone, machine("hgx-a100")) == expect(alone, machine("hgx-a100", p2p="off"))
+    both = expect(Copy(path="gpu0>gpu1", peer_access=False, direction="both"), machine("hgx-a100"))[1]
+    assert both.doubtful_to == 0.0
+
+
+def test_kernels_and_small_copies_without_peer_access_have_no_band() -> None:
+    for copy in (Copy(engine="sm"), Copy(size_bytes=MIB)):
+        given = {name: getattr(copy, name) for name in ("engine", "size_bytes")}
+        limit, band = expect(Copy(path="gpu0>gpu1", peer_access=False, **given), machine("hgx-a100"))
+        assert (limit.value < 29e9, band) == (True, None)
+
+
+@pytest.mark.parametrize(("name", "is_doubtful_at_all"), [("hgx-h100", False), ("h100-pcie-8gpu-nvlink", True)])
+def test_both_directions_at_once_are_doubtful_where_they_were_not_measured(name, is_doubtful_at_all) -> None:
+    _, band = expect(Copy(path="gpu0>gpu1", direction="both"), machine(name))
+    assert (band.doubtful_to == 0.0) == is_doubtful_at_all
+    assert band.doubtful_to < band.low
