@@ -125,6 +125,8 @@ def measure(
     if isinstance(hosts, PendingJob):
         plan = PlannedProof(topology, chosen, arguments.launches, hosts.hosts, screens, place)
         show_plan(plan, ceilings)
+        if any(benchmark.rank_for_each_gpu for benchmark, _ in chosen) and not usable_gpus(topology):
+            note("  the GPUs of the job's hosts are not known here, and decide there: --cluster FILE plans with them")
         return hosts.submit(plan.seconds)
     command = ("railwright", *sys.argv[1:])
     proof = Proof(topology, chosen, arguments.launches, hosts=hosts, screens=screens, place=place, command=command,
