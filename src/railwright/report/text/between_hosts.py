@@ -87,6 +87,12 @@ def format_collective(path: JudgedPath) -> tuple[str, str, str, State]:
     return name, value, limit, path.verdict.state
 
 
+def list_collectives(found: BetweenHostsResult) -> list[tuple[str, str, str, State]]:
+    """Return the collectives in words, without the algbw of those that also have a busbw."""
+    paths = found.collectives.paths if found.collectives is not None else ()
+    return [format_collective(path) for path in paths if path.parameters.get("rate") != "algbw"]
+
+
 def rows(found: BetweenHostsResult) -> Iterator[tuple[str, str]]:
     """Yield cost, limits and gaps of the measurement as pairs of label and text."""
     summary = found.said
@@ -120,8 +126,7 @@ def format_between_hosts(found: BetweenHostsResult) -> Iterator[str]:
         yield f"  {format_pair(pair)}"
     if len(notable) > _MAX_PAIRS:
         yield f"  and {format_count(len(notable) - _MAX_PAIRS, 'pair')} more: --json prints all"
-    for path in found.collectives.paths if found.collectives is not None else ():
-        name, value, limit, state = format_collective(path)
+    for name, value, limit, state in list_collectives(found):
         yield f"  {name:<44}  {value:>10}  of {limit:>10}  {wording.state_word(state)}"
     for line in scaling_lines(found.collectives.points if found.collectives is not None else ()):
         yield f"  {line}"
