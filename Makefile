@@ -8,7 +8,7 @@ GO ?= go
 BIN := .venv/bin
 PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps --only-binary :all:
 NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
-DEBIAN_PACKAGES := fio chromium chromium-driver etcd-server \
+DEBIAN_PACKAGES := g++ fio chromium chromium-driver etcd-server \
 	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server \
 	slurmctld slurmd slurm-client munge libpmix-dev \
 	protobuf-compiler busybox-static cpio debootstrap e2fsprogs kmod xz-utils zstd
@@ -111,7 +111,16 @@ check-node: debian-packages .cache/golangci-lint
 	cd node/lint && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: check
-check: check-python check-node ## Lint, format, types, layers, schemas: of Python and of Go
+check: check-python check-node check-prose ## Lint, format, types, layers, schemas: of Python and of Go; prose
+
+.PHONY: check-prose
+check-prose: .cache/vale ## Lint the pages by the rules in scripts/prose
+	.cache/vale --config scripts/prose/vale.ini --output line *.md docs node testdata
+
+# Parsers in C of the languages whose comments Vale can lint take half of the build: unused here, so not optimised.
+.cache/vale: scripts/prose/go.mod scripts/prose/go.sum | debian-packages
+	@command -v $(GO) >/dev/null || { echo "Go is needed for the linter of prose: the version is in scripts/prose/go.mod"; exit 1; }
+	cd scripts/prose && CGO_CFLAGS='-O0 -w' CGO_CXXFLAGS='-O0 -w' $(GO) build -trimpath -ldflags '-s -w' -o ../../$@ github.com/vale-cli/vale/v3/cmd/vale
 
 .PHONY: check-python
 check-python: .venv/dev-ready
@@ -120,14 +129,21 @@ check-python: .venv/dev-ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/write-schemas --check
+	$(BIN)/python scripts/write-readme --check
 	$(BIN)/python scripts/check-house
+
+SITE := out/site
+PAGES := .
+.PHONY: docs
+docs: .venv-docs/ready ## Build the site with its search into out/site: open out/site/index.html
+	.venv-docs/bin/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going -j auto -c docs $(PAGES) $(SITE)
 
 .PHONY: go-modules
 go-modules: # Workers of the tests have no network: what they build must be here before
 	$(GO) -C node mod download
 
 .PHONY: test-deps
-test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
+test-deps: .venv/dev-ready .venv-mpich/ready .venv-moto/ready .venv-host/ready .venv-wheels/ready .venv-docs/ready .cache/vale debian-packages cni-plugins go-modules ## Install what the tests need besides: Debian packages, MPICH beside Open MPI, an S3 server, FRR 10
 	@scripts/unpack-frr10 || echo "FRR 10 cannot be had here: the tests that need it are waived"
 
 # Tests that use them are in namespaces without a network by then. What was built once is there at once.
@@ -161,6 +177,27 @@ debian-packages:
 	.venv-moto/bin/python $(PIP) --no-compile -r requirements/moto.txt
 	@touch $@
 
+.venv-docs/ready: requirements/docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python $(PIP) -r requirements/docs.txt
+	@touch $@
+
+.venv-wheels/ready: requirements/wheels.txt
+	$(PYTHON) -m venv .venv-wheels
+	@# Nearly all of it is Zig, which needs no compiled Python.
+	.venv-wheels/bin/python $(PIP) --no-compile -r requirements/wheels.txt
+	@touch $@
+
+# A host that has only what the wheel requires.
+.venv-host/ready: requirements/base.txt
+	$(PYTHON) -m venv .venv-host
+	.venv-host/bin/python $(PIP) -r requirements/base.txt
+	@touch $@
+
+.PHONY: wheels
+wheels: .venv-wheels/ready ## Build dist/: a wheel for x86-64, one for aarch64, and the source archive
+	scripts/build-wheels
+
 .venv-mutants/ready: requirements/mutants.txt
 	$(PYTHON) -m venv .venv-mutants
 	.venv-mutants/bin/python $(PIP) -r requirements/mutants.txt
@@ -184,6 +221,11 @@ schemas: .venv/dev-ready ## Write schema/*.json from the models, and railwrightd
 	$(BIN)/python scripts/write-schemas
 	cd node && $(GO) test -count 1 -run Schemas ./cmd/railwrightd -write
 
+.PHONY: readme
+readme: .venv/dev-ready ## Explain all public outputs again, and write README.md's samples and record
+	$(BIN)/python scripts/measured/limits/hold-against-threads --write
+	$(BIN)/python scripts/write-readme
+
 .PHONY: measure-overhead
 measure-overhead: test-deps ## Our timed loops against plain C and fio, in interleaved pairs; writes out/measured/overhead
 	$(BIN)/python scripts/measured/host-paths/measure-overhead
@@ -198,4 +240,4 @@ lock: .venv/dev-ready ## Write the locked requirements anew (needs `uv`)
 
 .PHONY: clean
 clean: ## Remove what was built and measured
-	rm -rf .venv .venv-mpich .venv-moto .venv-mutants out dist .cache
+	rm -rf .venv .venv-docs .venv-host .venv-moto .venv-mpich .venv-mutants .venv-wheels out dist .cache

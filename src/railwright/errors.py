@@ -3,13 +3,14 @@
     RailwrightError               status 2  usage error or internal error
     ├── UsageError                status 2  the command line or an input file is wrong
     └── CannotJudge               status 3  something needed could not be read or measured
+        └── UnreachableHosts      status 3  hosts cannot be reached
 
 An error states the exact cause once, if it is known, with the value seen. It ends with the next step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 EXIT_OK = 0
 EXIT_SLOW = 1
@@ -41,6 +42,21 @@ class CannotJudge(RailwrightError):
     """A required value could not be read, or not be measured now, so no verdict is possible."""
 
     exit_status = EXIT_UNJUDGED
+
+
+class UnreachableHosts(CannotJudge):
+    """Hosts that cannot be reached or used: a text for each, with the cause. The command line prints one a line."""
+
+    def __init__(self, troubles: Sequence[str], *, of: str = "", hint: str = "") -> None:
+        super().__init__(": ".join(filter(None, (of, "; ".join(troubles)))), hint=hint)
+        self.troubles = tuple(troubles)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The message in lines, one for each host if there are several."""
+        if len(self.troubles) < 2:
+            return (self.message,)
+        return (f"{len(self.troubles)} hosts cannot be used", *(f"  {trouble}" for trouble in self.troubles))
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -10,31 +10,44 @@ import sys
 import click
 
 from railwright import __version__
-from railwright.errors import EXIT_USAGE, RailwrightError
+from railwright.errors import EXIT_USAGE, RailwrightError, UnreachableHosts
 from railwright.options.group import Group
+from railwright.options.version import version_option
 from railwright.terminal import ascii_stream, drop_output, escape, wants_ascii
 
-VERBS = {
-    "prove": "Measure this machine and compare every path with its limit.",
-    "topo": "Show, capture, load and export a machine's topology.",
-    "shapes": "List the machines that are known by name.",
-    "limits": "Derive the limit of each path and collective, with the reason, without measuring.",
-    "whatif": "Compare cluster designs: limits, bill of network parts, cost.",
-    "audit": "Find settings that keep paths from their limit, with evidence and remedy.",
-    "explain": "Judge the output of a known tool: normal for its machine or not, why, and the next command.",
-    "run": "Run single benchmarks with all their options.",
-    "judge": "Judge a results file again and write its reports.",
-    "compare": "Compare two runs, taking noise into account.",
-    "locate": "Find the slow host, link or route between hosts or in a lab, in few rounds.",
-    "simulate": "Run the same search in a simulated fabric with known faults.",
-    "cabling": "Compare the cables of a fabric with those planned.",
-    "watch": "Watch a running job from outside: iterations, communication share, best possible gain.",
-    "lab": "Emulate a fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
-    "net": "Check a pod's GPU network with real packets: address, route, BGP, flows, offload, isolation.",
-    "storage": "Write cuFile's configuration for this machine: the NICs that GPUDirect Storage may use.",
-    "setup": "Install optional parts (NIXL).",
+SECTIONS = {
+    "Judge without measuring": {
+        "explain": "Judge the output of a known tool: normal for its machine or not, why, and the next command.",
+        "limits": "Derive the limit of each path and collective, with the reason, without measuring.",
+        "whatif": "Compare cluster designs: limits, bill of network parts, cost.",
+        "shapes": "List the machines that are known by name.",
+        "topo": "Show, capture, load and export a machine's topology.",
+    },
+    "Measure": {
+        "prove": "Measure this machine and compare every path with its limit.",
+        "run": "Run single benchmarks with all their options.",
+        "audit": "Find settings that keep paths from their limit, with evidence and remedy.",
+        "judge": "Judge a results file again and write its reports.",
+        "compare": "Compare two runs, taking noise into account.",
+        "watch": "Watch a running job from outside: iterations, communication share, best possible gain.",
+    },
+    "Fabrics and pods": {
+        "locate": "Find the slow host, link or route between hosts or in a lab, in few rounds.",
+        "simulate": "Run the same search in a simulated fabric with known faults.",
+        "cabling": "Compare the cables of a fabric with those planned.",
+        "lab": "Emulate a fabric on this machine: hosts, leaves, spines, BGP, rates, faults.",
+        "net": "Check a pod's GPU network with real packets: address, route, BGP, flows, offload, isolation.",
+    },
+    "Set up": {
+        "storage": "Write cuFile's configuration for this machine: the NICs that GPUDirect Storage may use.",
+        "setup": "Install optional parts (NIXL).",
+        "completion": "Print the script that completes railwright's words in bash, zsh or fish.",
+        "man": "Print the manual page of a verb, or write those of all.",
+    },
 }
-"""The help line of each verb, in the order of use. `load_command` returns its command."""
+"""The sections of the help, with the help line of each verb, in the order of use."""
+VERBS = {verb: text for verbs in SECTIONS.values() for verb, text in verbs.items()}
+"""The help line of each verb. `load_command` returns its command."""
 
 
 def load_command(verb: str) -> click.Command | None:  # noqa: C901 - a table
@@ -77,6 +90,10 @@ def load_command(verb: str) -> click.Command | None:  # noqa: C901 - a table
             from railwright.verbs.storage import storage as command
         case "setup":
             from railwright.verbs.setup import setup as command
+        case "completion":
+            from railwright.verbs.completion import completion as command
+        case "man":
+            from railwright.verbs.man import man as command
         case _:
             return None
     return command
@@ -105,6 +122,10 @@ def _suggest_option(error: click.NoSuchOption) -> str:
     return words if named in known else f"see {error.ctx.command_path} --help"
 
 
+_COMPLETION = "_RAILWRIGHT_COMPLETE"
+"""Set by the script of `railwright completion` when it asks for completions."""
+
+
 class Verbs(Group):
     """The group of all verbs. It imports the module of a verb on demand."""
 
@@ -114,7 +135,12 @@ class Verbs(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Return the click command of a verb."""
-        return load_command(cmd_name)
+        command = load_command(cmd_name)
+        if command is not None and _COMPLETION in os.environ:
+            from railwright.options.completion import complete_files
+
+            complete_files(command)
+        return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Treat `help VERB` as `VERB --help`."""
@@ -122,14 +148,21 @@ class Verbs(Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of verbs without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        widest = max(map(len, VERBS))
+        for section, verbs in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(verb.ljust(widest), text) for verb, text in verbs.items()])
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, "-V", "--version", prog_name="railwright")
+@version_option(__version__)
 def cli() -> None:
     """Measure every data path of this machine and compare it with the limit that its hardware sets.
+
+    \b
+    railwright explain all_reduce.txt --host hgx-h100 --count 2
+    railwright prove
+    railwright limits --host gb200-nvl72 --gpus 72 --collective all_reduce
 
     Exit status: 0 all ok, 1 something is slow or misconfigured, 2 usage or internal error, 3 something could not be
     judged.
@@ -152,6 +185,9 @@ def run_command(words: list[str]) -> int:
         status = cli.main(words, "railwright", standalone_mode=False)
         click.echo(nl=False)  # flushes, so that a full disk or a closed pipe is detected here
         return status if isinstance(status, int) else 0
+    except UnreachableHosts as error:
+        _print_error("\n".join([f"railwright: {error.lines[0]}", *error.lines[1:]]), error.hint)
+        return error.exit_status
     except RailwrightError as error:
         _print_error(f"railwright: {error.message}", error.hint)
         return error.exit_status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Mapping
@@ -14,6 +15,8 @@ _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 _MAX_WIDTH, _MIN_WIDTH = 110, 60
+_LABEL = re.compile(r" *\S+(?: \S+)? {2,}")
+"""A word or two at the beginning of a line, separated from its text by at least two spaces."""
 _IN_ASCII = str.maketrans({
     "│": "|", "├": "|", "└": "`", "─": "-", "┌": "+", "┐": "+", "┘": "+", "┤": "|", "┬": "+", "┴": "+",
     "┼": "+", "→": "->", "←": "<-", "↔": "<->", "\u00d7": "x", "µ": "u", "…": "...", "\u2013": "-",
@@ -29,6 +32,32 @@ def text_width() -> int:
     is_known = os.environ.get("COLUMNS", "").isdecimal() or (sys.stdout is not None and sys.stdout.isatty())
     columns = shutil.get_terminal_size((_MAX_WIDTH, 24)).columns if is_known else _MAX_WIDTH
     return max(_MIN_WIDTH, min(_MAX_WIDTH, columns))
+
+
+def fit(line: str) -> str:
+    """Wrap a line at the width of the terminal or COLUMNS, between words, below its label or its own indent.
+
+    Without either, as in a pipe, the line stays whole.
+    """
+    import shutil
+    import textwrap
+
+    is_known = os.environ.get("COLUMNS", "").isdecimal() or (sys.stdout is not None and sys.stdout.isatty())
+    width = max(_MIN_WIDTH // 2, shutil.get_terminal_size((_MAX_WIDTH, 24)).columns)
+    if not is_known or len(line) <= width:
+        return line
+    label = _LABEL.match(line)
+    indent = len(label[0]) if label is not None else 0
+    if not 0 < indent <= width // 2:
+        indent = len(line) - len(line.lstrip()) + 2
+    return textwrap.fill(line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
+                         replace_whitespace=False, expand_tabs=False)  # fmt: skip
+
+
+def wants_colour() -> bool:
+    """Report whether standard output shows colours and the user wants them (no-color.org)."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def wants_ascii(environment: Mapping[str, str]) -> bool:

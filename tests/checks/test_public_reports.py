@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import lzma
 import re
-import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.checks.machines import tuned, with_facts
@@ -24,7 +24,7 @@ from railwright.topology.sources.tools import parse_ucx
 
 REPORTS = Path(__file__).parents[2] / "testdata/external/reports"
 LSPCI = [json.loads(line) for line in lzma.decompress((REPORTS / "lspci.jsonl.xz").read_bytes()).splitlines()]
-UCX = tomllib.loads((REPORTS / "ucx.toml").read_text(encoding="utf-8"))["report"]
+UCX = msgspec.toml.decode((REPORTS / "ucx.toml").read_text(encoding="utf-8"))["report"]
 SAME = {"NODE": "PHB"}
 """Through the CPU, either way."""
 PORT_TYPES = {

@@ -51,3 +51,18 @@ def test_both_directions_at_once_are_doubtful_where_they_were_not_measured(name,
     _, band = expect(Copy(path="gpu0>gpu1", direction="both"), machine(name))
     assert (band.doubtful_to == 0.0) == is_doubtful_at_all
     assert band.doubtful_to < band.low
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "limit", "measured"),
+    [  # nvbandwidth of issue 51: GH200 377 to 380 GB/s to the GPU, 297 back; a GPU of GB200 201 and 193
+        ("gh200", "memory0>gpu0", 450e9, 378e9),
+        ("gh200", "gpu0>memory0", 450e9, 297e9),
+        ("gb200", "memory0>gpu0", 225e9, 201e9),
+        ("gb200", "gpu0>memory0", 225e9, 193e9),
+    ],
+)
+def test_copies_over_c2c_have_a_band_in_each_direction(name, path, limit, measured) -> None:
+    found, band = expect(Copy(path=path), machine(name))
+    assert found.value == limit
+    assert band.low < measured < band.high

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from railwright.main import run_command
 
 FOLDER = Path(__file__).parents[2] / "testdata/explain/pastes"
-PASTES = tomllib.loads((FOLDER / "answers.toml").read_text(encoding="utf-8"))["paste"]
+PASTES = msgspec.toml.decode((FOLDER / "answers.toml").read_text(encoding="utf-8"))["paste"]
 
 
 def explain(paste: dict) -> tuple[int, str]:

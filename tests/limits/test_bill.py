@@ -10,7 +10,7 @@ import pytest
 
 from railwright.errors import UsageError
 from railwright.expected.designs import Design, Question, compare_designs, evaluate_design, find_front, list_cautions
-from railwright.limits.bill import Prices, check_prices, compute_cost, count_parts
+from railwright.limits.bill import Prices, check_prices, compute_cost, count_parts, find_kinds
 from railwright.limits.switches import count_described, count_non_blocking
 from railwright.topology.cluster import Cluster, Fabric, Tier, build_cluster
 from railwright.topology.devices import EthernetLink
@@ -19,6 +19,7 @@ from railwright.topology.sources.load import load
 RADIX = 64
 PRICES = Prices(title="a test", currency="EUR", gpu_host=1000.0, nic=10.0, cable=1.0, optic=2.0, leaf_port=3.0,
                 spine_port=5.0)  # fmt: skip
+KINDS = find_kinds(load("hgx-h100"))
 ASKED = Question(collectives=("all_reduce", "all_to_all"))
 
 
@@ -121,7 +122,7 @@ def test_a_described_fabric_has_the_files_switches_and_oversubscription() -> Non
         rail_optimised=True,
         tiers=(Tier(hosts=16, oversubscription=2.0), Tier(name="spine", hosts=64, switches=4)),
     )
-    leaf, spine = count_described(fabric, 64, 8)
+    leaf, spine = count_described(fabric, 64, 8, RADIX)
     assert (leaf.switches, leaf.ports_down, leaf.ports_up) == (32, 512, 256)
     assert (spine.switches, spine.ports_down, spine.ports_up) == (4, 256, 0)
 
@@ -129,15 +130,32 @@ def test_a_described_fabric_has_the_files_switches_and_oversubscription() -> Non
 def test_a_last_group_that_is_not_full_rounds_up_rail_by_rail() -> None:
     """10 hosts of 2 rails, groups of 4 + 4 + 2, 3:1: each rail of 4 has ceil(4/3) = 2 up, each of 2 has 1: 4+4+2."""
     fabric = Fabric(rail_optimised=True, tiers=(Tier(hosts=4, oversubscription=3.0), Tier(name="spine", hosts=12)))
-    leaf, spine = count_described(fabric, 10, 2)
+    leaf, spine = count_described(fabric, 10, 2, RADIX)
     assert (leaf.switches, leaf.ports_down, leaf.ports_up) == (6, 20, 10)
     assert (spine.switches, spine.ports_down) == (1, 10)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "radix", "leaves", "spines"),
+    [
+        (128, 64, 32, 16),  # 32 down and 32 up on each leaf; 1024 ports of 64
+        (96, 64, 24, 16),  # 12 switches have the ports, and 16 divide the 32 uplinks of a leaf
+        (128, 32, 64, 32),  # a rail of 32 hosts needs two leaves of 32 ports
+    ],
+)
+def test_a_tier_without_switches_has_as_many_as_its_ports_need(
+    hosts: int, radix: int, leaves: int, spines: int
+) -> None:
+    fabric = Fabric(rail_optimised=True, tiers=(Tier(hosts=32), Tier(name="spine", hosts=128)))
+    tiers = count_described(fabric, hosts, 8, radix)
+    assert [tier.switches for tier in tiers] == [leaves, spines]
+    assert all(tier.ports_down + tier.ports_up <= tier.switches * radix for tier in tiers)
 
 
 def test_an_oversubscription_that_a_float_cannot_hold_is_not_rounded_up() -> None:
     """11 ports at 1.1 are 10; in binary 11 / 1.1 is a little above."""
     fabric = Fabric(tiers=(Tier(hosts=11, oversubscription=1.1), Tier(name="spine", hosts=11)))
-    assert count_described(fabric, 11, 1)[0].ports_up == 10
+    assert count_described(fabric, 11, 1, RADIX)[0].ports_up == 10
 
 
 def test_two_ports_of_one_card_are_one_nic() -> None:
@@ -162,7 +180,7 @@ def test_nics_of_several_rates_cannot_be_counted() -> None:
 
 def test_cost_is_number_times_price() -> None:
     """16 x 1000 + 128 x 10 + 256 x 1 + 512 x 2 + (128 + 128) x 3 + 128 x 5 = 19968."""
-    cost = compute_cost(count_parts(cluster("hgx-h100"), RADIX), PRICES)
+    cost = compute_cost(count_parts(cluster("hgx-h100"), RADIX), PRICES, KINDS)
     assert cost.total == 16000 + 1280 + 256 + 1024 + 768 + 640 == 19968
     assert cost.by_part["leaf_port"] == 768
 
@@ -170,9 +188,24 @@ def test_cost_is_number_times_price() -> None:
 def test_every_missing_price_of_a_needed_part_is_named() -> None:
     without = msgspec.structs.replace(PRICES, optic=None, spine_port=None)
     with pytest.raises(UsageError, match="no optic, spine_port"):
-        compute_cost(count_parts(cluster("hgx-h100"), RADIX), without)
+        compute_cost(count_parts(cluster("hgx-h100"), RADIX), without, KINDS)
     small = count_parts(cluster("hgx-h100 nics=2"), RADIX, "none")
-    assert compute_cost(small, without).total == 16000 + 320 + 32 + 96
+    assert compute_cost(small, without, KINDS).total == 16000 + 320 + 32 + 96
+
+
+def test_a_price_of_a_kind_is_found_by_shape_rate_and_protocol() -> None:
+    tables = msgspec.structs.replace(
+        PRICES,
+        gpu_host={"DGX H100": 9.0, "p5.48xlarge": 2000.0, "H100": 1000.0},
+        nic={"200G": 1.0, "400Gb/s Ethernet": 2.0, "400Gb/s InfiniBand": 10.0},
+    )
+    parts = count_parts(cluster("hgx-h100"), RADIX)
+    assert compute_cost(parts, tables, KINDS) == compute_cost(parts, PRICES, KINDS)
+    other = find_kinds(load("hgx-b300"))
+    with pytest.raises(UsageError, match="no gpu_host of hgx-b300, nic of 800 Gb/s InfiniBand"):
+        compute_cost(parts, tables, other)
+    with pytest.raises(UsageError, match="fast"):
+        check_prices(msgspec.structs.replace(PRICES, cable={"fast": 1.0}))
 
 
 @pytest.mark.parametrize("price", [-1.0, math.nan, math.inf, 1e10])

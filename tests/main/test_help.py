@@ -45,3 +45,22 @@ def test_each_example_stands_on_a_line_of_its_own(verb: str) -> None:
     examples = [line for line in lines if line.startswith(f"  railwright {verb} ")]
     assert len(examples) >= 2
     assert all(line.count("railwright") == 1 for line in examples)
+
+
+@pytest.mark.parametrize("words", [*commands(cli)], ids=" ".join)
+def test_examples_come_first_and_every_option_stands_once(words: tuple[str, ...]) -> None:
+    output = CliRunner().invoke(cli, [*words, "--help"]).output
+    options = output.index("--help ")
+    if "Examples:" in output:
+        assert output.index("Examples:") < output.index("\nOptions:") < options
+    shown = [line for line in output.splitlines() if line.startswith("  -")]
+    assert len(shown) == len(set(shown))
+
+
+def test_options_are_in_sections_and_output_is_the_last() -> None:
+    output = CliRunner().invoke(cli, ["prove", "--help"]).output
+    sections = [line[:-1] for line in output.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert sections[:2] == ["Examples", "Options"]
+    assert {"Measuring", "Hosts", "Verdict", "Kubernetes", "Containers"} <= set(sections)
+    assert sections[-1] == "Output"
+    assert len(sections) == len(set(sections))

@@ -132,3 +132,13 @@ def test_the_command_refuses_unknown_parameters_and_files(tmp_path: Path) -> Non
         CliRunner().invoke(verb.compare, [here, here, "--across", "transprot"], catch_exceptions=False)
     with pytest.raises(UsageError, match="cannot read"):
         CliRunner().invoke(verb.compare, [here, str(tmp_path / "nowhere")], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("width", [54, 60, 64, 78, 120])
+def test_a_statement_is_never_cut(width: int) -> None:
+    text = rendered(compare(*pair(0.8)), width)
+    rows = [line for line in text.splitlines() if line.strip().startswith("2 MiB")]
+    assert rows
+    assert all(row.split()[-1] == "slower" for row in rows)
+    assert ("spread" in text) == (width >= 78)
+    assert max(cell_len(line) for line in text.splitlines()) <= width

@@ -9,7 +9,7 @@ from railwright.diagnosis.verdicts.judged import Diagnosis, Judged
 from railwright.errors import EXIT_OK
 from railwright.limits.limit import Expected, Limit, Source
 from railwright.report.pages.run import render_html
-from railwright.report.pictures.figures import _limit_value
+from railwright.report.pictures.series import limit_value
 from railwright.report.text import wording
 from railwright.report.view import build_view
 
@@ -32,7 +32,7 @@ def point(floor_s: float) -> Judged:
 def test_a_floor_far_below_the_band_is_not_shown(floor_s: float, limit: str, share: str) -> None:
     head = point(floor_s)
     assert wording.limit_and_share(head) == (limit, share)
-    assert (not _limit_value(head)) == (limit == wording.ABSENT)
+    assert (not limit_value(head)) == (limit == wording.ABSENT)
     path = replace(sample.diagnosis().paths[0], quantity="latency_s", headline=head)
     judged = Diagnosis(points=(head,), paths=(path,), findings=(), exit_status=EXIT_OK)
     shown = wording.quantity("latency_s", floor_s)

@@ -14,6 +14,7 @@ from railwright.locate.search import Located, PairSeen
 from railwright.report.pages.locate import render_located_html
 from railwright.report.pictures.locate import shorten
 from railwright.report.pictures.locate_map import build_map, build_matrix, natural_key
+from railwright.report.text import locate as locate_text
 
 HOSTILE = "host1</svg><script>alert(1)</script>"
 
@@ -46,7 +47,15 @@ def test_the_page_names_each_suspect_with_its_next_step_and_the_untested_links()
             suspects=(SLOW,),
         )
     )
-    for words in ("1 suspect", "link leaf0-spine1 up", "reseat leaf0 port u1", "railwright locate again", "2 link"):
+    for words in (
+        "1 suspect",
+        "link leaf0-spine1 up (from leaf0 to spine1)",
+        "carries 70% of its rate",
+        "almost certain",
+        "reseat leaf0 port u1",
+        "railwright locate again",
+        "2 link",
+    ):
         assert words in page
     assert "<script" not in page
     assert "https://" not in page
@@ -54,6 +63,26 @@ def test_the_page_names_each_suspect_with_its_next_step_and_the_untested_links()
     assert "host0:r0 to host2:r0: 70%" in page
     assert "did not run" in page
     assert "host2:r0 to host0:r0: not tested" in page
+
+
+def test_a_suspect_says_direction_share_and_confidence_in_words() -> None:
+    def line(**changes: object) -> str:
+        return next(iter(locate_text.suspect_lines([replace(SLOW, **changes)]))).partition("  ")[2].strip()
+
+    assert line() == "link leaf0-spine1 up (from leaf0 to spine1): carries 70% of its rate, almost certain (99%)"
+    assert "down (from spine1 to leaf0): carries 10% of its rate, a candidate, no more likely than not (50%)" in line(
+        direction="down", capacity=0.1, confidence=0.5
+    )
+    assert line(kind="nic", id="host3:nic0", confidence=1.0).startswith(
+        "nic host3:nic0 up (what the host sends): carries 70% of its rate, almost certain"
+    )
+    assert "leaf-a-spine-b up (away from the hosts)" in line(id="leaf-a-spine-b")
+    assert line(kind="host", id="host3", direction="both").startswith("host host3: carries")
+
+
+def test_coverage_does_not_read_as_the_rates_that_were_reached() -> None:
+    rows = dict(locate_text.tested_rows(trial.Tested(links=32, links_filled=32, links_untested=0, links_partly=0)))
+    assert rows == {"tested": "all 32 link directions, each with enough traffic to fill it"}
 
 
 def test_levels_follow_the_paths_and_a_cell_keeps_the_lowest_rate() -> None:

@@ -81,7 +81,7 @@ def test_orders_and_file_layouts_have_their_own_tables() -> None:
 
 def test_the_figure_has_a_mark_for_each_way_at_each_point() -> None:
     (figure,) = storage_ways.figures(storage_ways.way_tables(records()))
-    marks = re.findall(r'url\(#(m\d)\)" d="[^"]+"><title>([^<]+)</title>', figure.svg)
+    marks = re.findall(r'(m\d)" d="[^"]+"><title>([^<]+)</title>', figure.svg)
     assert marks == [("m1", "host memory\n5.00 GB/s\n1.00 ms"), ("m2", "bounce\n3.00 GB/s\n1.00 ms"),
                      ("m4", "gds\n6.00 GB/s\n1.00 ms"), ("m2", "bounce\n1.00 GB/s\n1.00 ms")]  # fmt: skip
     assert [label in figure.svg for label in ("1 MiB, 1 x 4", "64 KiB, 2 x 4")] == [True, True]

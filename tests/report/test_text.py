@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.peers.gpu_health import format_samples
 from railwright.diagnosis.verdicts.judged import Diagnosis, Verdict
 from railwright.errors import EXIT_UNJUDGED, UsageError
+from railwright.limits.limit import NoLimit
 from railwright.report.formats.records import json_lines
 from railwright.report.pages.page import standard_output
 from railwright.report.pages.run import render_html
@@ -22,6 +24,7 @@ from railwright.report.text.run import render
 from railwright.report.view import build_view
 from railwright.results.records import End
 from railwright.topology.expand import expand
+from railwright.units import format_duration
 
 from . import sample
 from .records_again import read_json_lines
@@ -106,8 +109,8 @@ def test_causes_reasons_and_counters_are_shown() -> None:
 def test_the_last_sentence_counts_the_verdicts_and_explains_the_exit_status() -> None:
     text = " ".join(rendered().split())
     assert text.endswith(
-        "12 paths: 1 slow, 1 suspicious, 1 failed, 2 unknown, 6 ok, 1 not run."
-        " Exit status 1: something is slow or misconfigured."
+        "12 paths: 1 slow, 1 suspicious, 1 failed, 2 unknown, 6 ok, 1 not run;"
+        " 71 of 101 points could not be judged. Exit status 1: something is slow or misconfigured."
     )
 
 
@@ -180,7 +183,7 @@ def test_a_path_with_more_than_two_ranks_shows_their_number(ranks: int, words: s
     title = next(line for line in rendered(diagnosis=collective(ranks)).splitlines() if "nccl_all_reduce" in line)
     assert title.split("  ") == [part for part in ("nccl_all_reduce", "gpu0>gpu7", "NVL", words) if part]
     page = render_html(build_view(sample.run(), collective(ranks), sample.end(), ()))
-    shown = page[page.index('<span class="way">gpu0&gt;gpu7') :].partition("</summary>")[0]
+    shown = page[page.index('<span class="whole">gpu0&gt;gpu7') :].partition("</summary>")[0]
     assert ("ranks" in shown) == bool(words)
     assert words in shown
 
@@ -205,13 +208,56 @@ def test_the_header_shows_the_state_of_watched_gpus() -> None:
 
 def test_the_answer_comes_first_and_names_its_baselines() -> None:
     slow, *_ = rendered(140).splitlines()
-    assert slow == "1 of 11 paths is slow: mpi_latency cpu0>cpu0."
+    assert slow == "1 of 11 paths is slow: mpi_latency cpu0>cpu0; 4 could not be judged (71 of 101 points)."
     fine = tuple(path for path in sample.diagnosis().paths if path.verdict.state == "ok")
     other = replace(fine[0], benchmark="a_reference", verdict=Verdict(state="reference", why="nothing above it"))
     judged = Diagnosis(points=(), paths=(*fine, other), findings=(), exit_status=0)
-    answer, relative, *_ = rendered(140, diagnosis=judged).splitlines()
+    answer, basis, *_ = rendered(200, diagnosis=judged).splitlines()
     assert answer == "All 6 paths that can be judged are as fast as expected."
-    assert relative.startswith("These verdicts use this machine's own a_reference as baselines.")
+    kinds = Counter(path.headline.limit.kind for path in fine)
+    assert basis.startswith(
+        f"{kinds['derived']} verdicts rest on the rates of the hardware, {kinds['measured_ceiling']} on simpler"
+        " measurements of this machine (a reference)."
+    )
+
+
+def test_baselines_are_one_table_below_the_verdicts_and_each_reason_is_printed_once() -> None:
+    path = sample.diagnosis().paths[0]
+    bare = replace(path.headline, limit=NoLimit(quantity=path.quantity, why="a reason of theirs"))
+    verdict = Verdict(state="reference", why="nothing above it")
+    baselines = tuple(
+        replace(path, benchmark=name, parameters={"threads": n}, headline=bare, verdict=verdict)
+        for name in ("first", "second")
+        for n in (1, 2)
+    )
+    ok = next(path for path in sample.diagnosis().paths if path.verdict.state == "ok")
+    text = rendered(100, diagnosis=Diagnosis(points=(), paths=(*baselines, ok), findings=(), exit_status=0))
+    verdicts, _, table = text.partition("\nBaselines, which the other paths are compared with\n")
+    assert ok.benchmark in verdicts
+    assert "a reason of theirs" not in verdicts
+    lines = table.split("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines] == ["benchmark", "first", "threads", "second", "threads", "first,"]
+    assert lines[-1].strip() == "first, second: no limit: a reason of theirs"
+
+
+def test_a_latency_is_shown_by_its_band_and_a_wide_spread_in_words() -> None:
+    path = next(
+        path for path in sample.diagnosis().paths if path.quantity == "latency_s" and path.verdict.state == "ok"
+    )
+    assert path.headline is not None
+    assert path.headline.expected is not None
+    launches = tuple(replace(launch, median=n * launch.median) for n, launch in enumerate(path.headline.launches, 1))
+    head = replace(path.headline, launches=launches, launch_spread=2.0)
+    view = build_view(
+        sample.run(), Diagnosis(points=(), paths=(replace(path, headline=head),), findings=(), exit_status=0), None
+    )
+    (row,) = view.rows
+    assert row.limit == f"\u2264 {format_duration(path.headline.expected.high)}"
+    assert row.share == "-"
+    assert row.meter is not None
+    assert row.meter.reached == pytest.approx(head.value / head.expected.high * row.meter.limit, abs=0.01)
+    assert "differ by a factor of" in row.wide
+    assert row.wide in " ".join(rendered(140, diagnosis=view.diagnosis).split())
 
 
 def test_paths_without_a_verdict_are_grouped_by_reason_with_the_next_step() -> None:
@@ -237,7 +283,7 @@ def test_the_answer_covers_the_required_paths() -> None:
     met = replace(sample.diagnosis(), required=("memory_copy",), exit_status=0)
     text = rendered(140, diagnosis=met)
     assert text.startswith("All required paths are ok: memory_copy.")
-    assert text.rstrip().endswith("Exit status 0: all required paths are ok.")
+    assert " ".join(text.split()).endswith("Exit status 0: all required paths are ok.")
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
@@ -270,3 +316,12 @@ def test_slow_paths_of_one_cause_are_limited_to_three_without_verbose() -> None:
     page = render_html(build_view(sample.run(), diagnosis, sample.end(), ()))
     assert f"and 15 more of {slow.benchmark}" in page
     assert all(f"gpu{n}&gt;memory0" in page for n in range(20, 40))
+
+
+@pytest.mark.parametrize("width", [50, 60, 70, 80, 120])
+def test_no_word_of_a_table_is_cut(width: int) -> None:
+    text = rendered(width)
+    words = set(text.split())
+    assert {"varied", "measured", "limit", "verdict", "suspicious"} <= words
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    assert ("spread" in words) == (width >= 70)

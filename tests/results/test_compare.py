@@ -112,10 +112,58 @@ def test_a_real_but_tiny_difference_is_not_claimed() -> None:
 
 
 def test_noise_that_hides_a_difference_is_not_called_sameness() -> None:
-    comparison = compare(a_file(point((80, 100, 125))), a_file(point((90, 110, 140))))
-    assert only(comparison).statement == "cannot tell"
-    assert only(comparison).reason == "noise"
+    comparison = compare(a_file(point((60, 100, 125))), a_file(point((90, 150, 200))))
+    found = only(comparison)
+    assert (found.statement, found.reason) == ("cannot tell", "noise")
     assert comparison.exit_status == EXIT_UNJUDGED
+    assert f"about {found.launches_needed} launches of each would decide" in found.why
+
+
+@pytest.mark.parametrize("values", [(100,), (60, 100, 125), STEADY])
+def test_identical_launches_are_within_noise(values: Sequence[float]) -> None:
+    comparison = compare(a_file(point(values)), a_file(point(values)))
+    assert (only(comparison).statement, comparison.exit_status) == ("within noise", EXIT_OK)
+
+
+def test_few_noisy_launches_of_an_unchanged_machine_are_within_noise_four_times_in_five() -> None:
+    chance = random.Random(1)
+    runs = [
+        [
+            result
+            for size in range(1, 201)
+            for result in point([math.exp(chance.gauss(0, 0.15)) for _ in range(3)], size_bytes=size)
+        ]
+        for _ in "ab"
+    ]
+    statements = [found.statement for found in compare(*map(a_file, runs)).points]
+    assert statements.count("cannot tell") <= 0.2 * len(statements)
+    assert statements.count("slower") <= 0.05 * len(statements)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.02])
+def test_a_slowdown_of_a_tenth_is_found(noise: float) -> None:
+    chance = random.Random(2)
+    a, b = ([factor * math.exp(chance.uniform(-noise, noise)) for _ in range(3)] for factor in (1, 0.9))
+    assert only(compare(a_file(point(a)), a_file(point(b)))).statement == "slower"
+
+
+def test_the_launches_that_are_estimated_decide() -> None:
+    """Twice the estimate decides nine of ten points that three launches do not decide."""
+    chance = random.Random(3)
+
+    def launches(count: int, factor: float) -> Sequence[Result]:
+        return point([factor * math.exp(chance.gauss(0, 0.5)) for _ in range(count)])
+
+    asked, decided = 0, 0
+    for _ in range(200):
+        needed = only(compare(a_file(launches(3, 1)), a_file(launches(3, 1.2)))).launches_needed
+        if not 0 < needed <= 200:
+            continue
+        asked += 1
+        again = compare(a_file(launches(2 * needed, 1)), a_file(launches(2 * needed, 1.2)))
+        decided += only(again).statement != "cannot tell"
+    assert asked > 20
+    assert decided > 0.9 * asked
 
 
 def test_three_launches_need_a_difference_beyond_what_both_spread_over() -> None:

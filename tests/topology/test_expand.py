@@ -137,6 +137,29 @@ def test_a_change_without_its_name_its_value_or_its_sign_is_refused_as_such(word
         load(f"hgx-h100 {word}")
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("hgx b300 cx8", "not a change: 'cx8'", "nic-rate=800Gb/s"),
+        ("hgx-h100 BlueField-3", "not a change: 'BlueField-3'", "nic-rate=400Gb/s"),
+        ("hgx-h100 rail_optimized", "not a change: 'rail_optimized'", "rail_optimised is a key of a cluster file"),
+        ("hgx-h100 nic foo", "not a change: 'nic', 'foo'", "did you mean nics=VALUE?"),
+        ("hgx-h100 all_reduce", "not a change: 'all_reduce'", "--collective all_reduce"),
+        ("hgx-h100 qwerty", "not a change: 'qwerty'", "changes are gpus, "),
+        ("Dell XE9680", "named 'Dell XE9680'", "hgx-h100, hgx-h200"),
+        ("Dell XE9680 nics=4 rail", "named 'Dell XE9680 rail'", "hgx-h100, hgx-h200"),
+        ("rubin", "named 'rubin'", "gb300-nvl72"),
+        ("qwertyuiop", "named 'qwertyuiop'", "railwright shapes"),
+    ],
+)
+def test_unknown_words_are_named_with_the_nearest_known(text: str, message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        load(text)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert len(caught.value.hint) < 300
+
+
 def test_near_names_are_offered():
     with pytest.raises(UsageError, match="hgx-h100"):
         load("hgx-h10O")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from railwright.checks.roce_gids import gids
@@ -22,7 +22,7 @@ from railwright.topology.sources.port_settings import (
 from .machines import files_of, write_archive
 
 FILE = Path(__file__).parents[2] / "testdata/external/reports/ports.toml"
-REPORTS = tomllib.loads(FILE.read_text(encoding="utf-8"))
+REPORTS = msgspec.toml.decode(FILE.read_text(encoding="utf-8"))
 MACHINE = "8gpu-pcie"
 PORT = min(path.rpartition("/")[0] for path in files_of(MACHINE) if path.endswith("/link_layer"))
 DEVICE = PORT.rpartition("/ports/")[0]

@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import msgspec
 import pytest
 from click.testing import CliRunner
+from tests.conftest import InProcess
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.options.machine import join_changes
@@ -70,6 +72,24 @@ def test_changes_need_no_quotes():
 )
 def test_words_are_joined_only_after_from(given, joined):
     assert join_changes(given) == joined
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("limits", "--host", "hgx", "b300", "cx8"),
+        ("limits", "hgx-b300", "cx8", "gpu0>nic0"),
+        ("whatif", "--count", "2", "--host", "hgx", "b300", "cx8", "--host", "hgx-h100"),
+        ("explain", "table.txt", "--host", "hgx", "b300", "cx8"),
+        ("topo", "--host", "hgx", "b300", "cx8"),
+        ("storage", "cufile-json", "--host=hgx", "b300", "cx8"),
+    ],
+)
+def test_every_verb_names_the_unknown_word_of_a_machine(answer: InProcess, tmp_path: Path, words) -> None:
+    table = tmp_path / "table.txt"
+    table.write_text("# nThread 1 nGpus 1\n")
+    done = answer(*(str(table) if word == "table.txt" else word for word in words))
+    assert (done.status, "not a change: 'cx8'" in done.err) == (2, True), done.err
 
 
 def test_json_is_the_record_that_the_text_is_made_from():

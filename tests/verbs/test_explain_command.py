@@ -135,7 +135,7 @@ def test_the_first_lines_answer_what_is_asked_first(railwright) -> None:
     assert done.status == 1
     assert done.err == ""
     title, _, verdict, likely, following, *_ = done.out.splitlines()
-    assert title == "nccl-tests 2.19.6 all_reduce, 2 ranks on 1 host, compared with hgx-h200"
+    assert title == "nccl-tests 2.19.6 all_reduce, 2 ranks on 1 host, compared with hgx-h200, 2 GPUs"
     assert re.match(r"verdict   slow: 1 GiB in place: 41\.7 GB/s is below the expected \d", verdict)
     assert likely.startswith("likely    few_channels: NCCL has 2 channels (within a factor of 1.")
     assert following.startswith("next      NCCL_DEBUG=INFO")
@@ -148,6 +148,12 @@ def test_a_healthy_table_ends_with_status_0_and_names_no_fault(answer) -> None:
     assert "likely" not in done.out
     assert "what would give" not in done.out
     assert not re.search(r" (slow|suspicious|failed)$", done.out, re.MULTILINE)
+
+
+def test_the_machine_is_asked_for_before_the_rows_that_need_it() -> None:
+    done = CliRunner().invoke(cli, ["explain", str(SLOW)], standalone_mode=False)
+    assert done.output.index("which one is it?") < done.output.index("--host hgx-h200") < done.output.index("verdict")
+    assert done.return_value == 3
 
 
 def test_without_a_machine_the_next_command_is_said_with_the_shapes_of_that_gpu(answer) -> None:
@@ -194,7 +200,7 @@ def test_a_log_with_a_table_in_it_shows_both(answer) -> None:
     done = answer("explain", str(TABLE_IN_LOG), "--host", "aws-p4d", "--count", "2")
     assert done.status in (0, 1, 3)
     assert done.out.startswith("NCCL log\n")
-    assert "nccl-tests all_reduce, 16 ranks on 2 hosts, compared with aws-p4d" in done.out
+    assert "nccl-tests all_reduce, 16 ranks on 2 hosts, compared with aws-p4d, 16 GPUs" in done.out
     records = [json.loads(line) for line in explained(TABLE_IN_LOG, "--json")[1].stdout.splitlines()]
     assert [record["record"] for record in records] == ["nccl_log", "explained"]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 from tests.schemas import fits
 
 from railwright.busbw import busbw_factor
@@ -89,10 +91,83 @@ def test_the_text_fits_a_terminal_and_begins_with_the_answer(railwright) -> None
     done = railwright("limits", "--host", "hgx-h100", "nics=4", "--count", "16", "--collective", "all_to_all")
     assert done.status == 0
     lines = done.out.splitlines()
-    assert lines[0] == "all_to_all on 16 hosts of hgx-h100 nics=4, 128 ranks, large sizes"
+    assert lines[0] == "all_to_all on 16 hosts of hgx-h100 nics=4, 128 GPUs, large sizes"
     assert lines[3].startswith("busbw ")
     assert lines[4].startswith("algbw ")
     assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize(
+    ("arguments", "scale"),
+    [
+        (("GB200 NVL72",), "1 host of gb200-nvl72, 4 GPUs of a rack of 72 (--gpus 72)"),
+        (("GB200 NVL72", "--gpus", 72), "18 hosts of gb200-nvl72, 72 GPUs (1 rack)"),
+        (("gb200-nvl72", "--count", 20), "20 hosts of gb200-nvl72, 80 GPUs (2 racks, the last with 2 hosts)"),
+        (
+            ("gb200-nvl72", "--gpus", 100_000),
+            "25000 hosts of gb200-nvl72, 100000 GPUs (1389 racks, the last with 16 hosts)",
+        ),
+        (("hgx-h100", "--gpus", 128), "16 hosts of hgx-h100, 128 GPUs"),
+        (("hgx-h100", "--gpus", 4), "1 host of hgx-h100 gpus=4, 4 GPUs"),
+        (("hgx-h100", "gpus=4", "--gpus", 8), "2 hosts of hgx-h100 gpus=4, 8 GPUs"),
+    ],
+)
+def test_the_first_line_says_hosts_gpus_and_racks(arguments: tuple[object, ...], scale: str) -> None:
+    _, done = limits("--host", *arguments, "-c", "all_reduce")
+    assert f"all_reduce on {scale}, large sizes" == done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize("shape", ["hgx-h100", "gb200-nvl72", "aws-p5", "mi300x", "laptop"])
+def test_equal_paths_share_a_row_and_every_source_has_one_line(shape: str) -> None:
+    _, done = limits("--host", shape)
+    paths = [json.loads(line) for line in limits("--host", shape, "--json")[1].stdout.splitlines()]
+    lines = done.stdout.splitlines()
+    counted = [int(found[1]) for line in lines if (found := re.search(r", (\d+) paths  ", line))]
+    alone = [line for line in lines if re.match(r"\S+>\S+  [A-Z0-9]+ ", line)]
+    assert sum(counted) + len(alone) == len(paths)
+    assert len(lines) <= 60
+    titles = {str(source["title"]) for path in paths for source in path["limit"].get("sources", ())}
+    assert all(done.stdout.count(title) >= 1 for title in titles)
+    numbers = re.findall(r"^\[(\d+)\] ", done.stdout, re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+    assert set(re.findall(r"\[(\d+)\]", done.stdout)) == set(numbers)
+
+
+def test_unlike_paths_keep_rows_of_their_own(tmp_path: Path) -> None:
+    host = load("hgx-h100 gpus=2 nics=2 drives=0")
+    links = tuple(
+        replace(link, protocol=replace(link.protocol, width=8)) if link.b == "gpu1" and link.a == "switch1" else link
+        for link in host.links
+    )
+    file = tmp_path / "ours.json"
+    file.write_bytes(encode_topology(replace(host, links=links)))
+    text = limits("--host", file)[1].stdout
+    assert "gpu0>nic0  " in text
+    assert "gpu1>nic1  " in text
+
+
+def test_gpus_of_a_cluster_file_take_its_first_hosts() -> None:
+    _, done = limits("--cluster", ROOT / "examples/clusters/rail-optimised.toml", "--gpus", 64, "-c", "all_reduce")
+    assert done.stdout.splitlines()[0] == "all_reduce on 8 hosts of 128x hgx-h100, 64 GPUs, large sizes"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (("hgx-h100", "--gpus", 100), "--gpus 100 does not fill hosts of 8 GPUs", "--gpus 96 or --gpus 104"),
+        (("hgx-h100", "--gpus", 0), "--gpus 0 does not fill", "--gpus 8"),
+        (("hgx-h100", "--gpus", -8), "--gpus -8 does not fill", "--gpus 8"),
+        (("hgx-h100", "--gpus", 8, "--count", 2), "--count and --gpus exclude each other", "--gpus of GPUs"),
+        (("laptop", "--gpus", 8), "laptop has no GPUs", "--count"),
+        (("gb200-nvl72", "gpus=72"), "gpus must be 0 to 16 in one host, got 72", "--gpus 72"),
+    ],
+)
+def test_gpus_that_no_hosts_have_are_refused(arguments: tuple[object, ...], message: str, hint: str) -> None:
+    status, done = limits("--host", *arguments, "-c", "all_reduce")
+    assert status == 2
+    assert isinstance(done.exception, RailwrightError)
+    assert message in done.exception.message
+    assert hint in done.exception.hint
 
 
 def test_a_collective_without_a_band_could_not_be_judged() -> None:

@@ -70,7 +70,7 @@ def test_text_is_at_most_100_columns_with_long_names_and_prices() -> None:
     text = whatif(*SIXTEEN, *vary, "--prices", str(EXAMPLE), "-c", "all_reduce")
     assert max(map(len, text.splitlines())) <= 100
     assert "  design 8  hgx-h100 nics=8 nic-rate=400Gb/s pcie=5, 128 GPUs, 4 leaf and 2 spine switches" in text
-    assert "one radix and one price are used for all" in text
+    assert "not compared with each other, because the price list has one price for" in text
 
 
 def test_the_examples_prices_say_that_they_are_made_up() -> None:
@@ -92,12 +92,71 @@ def test_one_design_has_no_comparison() -> None:
     assert (design.saving, design.pareto) == (None, None)
 
 
+def test_designs_of_as_many_gpus_have_hosts_of_their_own_number() -> None:
+    text = whatif("--gpus", "72", "--host", "gb200-nvl72", "--host", "hgx-h200", "-c", "all_gather")
+    assert text.splitlines()[0] == "2 designs of 72 GPUs"
+    assert "18 hosts, 72 GPUs (1 rack)" in text
+    assert "9 hosts, 72 GPUs" in text
+    assert whatif(*SIXTEEN, "-c", "all_gather").splitlines()[0] == "1 design of 16 hosts, 128 GPUs"
+
+
 def test_hosts_can_be_given_one_by_one() -> None:
     found = records(*SIXTEEN, "nics=4", "--host", "hgx-h100", "nics=8", "nic-rate=200Gb/s", "-c", "all_gather")
     assert [design.name for design in found] == ["hgx-h100 nics=4", "hgx-h100 nics=8 nic-rate=200Gb/s"]
     four, eight = found
     assert four.collectives[0].busbw_bytes_per_s.limit == pytest.approx(eight.collectives[0].busbw_bytes_per_s.limit)
-    assert (four.pareto, eight.pareto, eight.beaten_by) == (True, False, ("hgx-h100 nics=4",))
+    assert (four.pareto, eight.pareto) == (None, None), "ports of 400 Gb/s are not counted against those of 200"
+
+
+UNLIKE = ("--count", "16", "--host", "hgx-h100", "--host", "hgx-b300", "-c", "all_reduce")
+TABLES = """
+title = "a test"
+currency = "EUR"
+gpu_host = { hgx-h100 = 1000, "B300" = 2000 }
+nic = { "400Gb/s" = 10, "800Gb/s" = 20 }
+cable = { "400Gb/s" = 1, "800Gb/s" = 2 }
+optic = { "400Gb/s" = 2, "800Gb/s" = 4 }
+leaf_port = { "400Gb/s" = 3, "800Gb/s" = 6 }
+spine_port = { "400Gb/s" = 5, "800Gb/s" = 10 }
+"""
+
+
+@pytest.mark.parametrize("prices", [(), ("--prices", str(EXAMPLE))])
+def test_unlike_parts_are_not_compared(prices: tuple[str, ...]) -> None:
+    text = whatif(*UNLIKE, *prices)
+    for word in ("beaten by", "same", "Pareto", "against", "4,755,200"):
+        assert word not in text
+    assert text.count("not compared: its parts are unlike") == 2
+    both = " ".join(text.split())
+    assert "parts of 400 Gb/s InfiniBand" in both or "ports of 400 Gb/s InfiniBand" in both
+
+
+def test_unlike_parts_with_a_price_for_each_kind_are_compared(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text(TABLES)
+    slow, fast = records(*UNLIKE, "--prices", str(file))
+    assert slow.cost is not None
+    assert fast.cost is not None
+    assert fast.cost.total == 2 * slow.cost.total == 2 * 19968
+    assert (slow.pareto, fast.pareto) == (True, True)
+    assert "as many network parts; other hosts; other NICs; other ports" in whatif(*UNLIKE, "--prices", str(file))
+
+
+def test_the_page_draws_only_designs_that_can_be_compared(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    whatif(*UNLIKE, "--output", str(page))
+    assert 'id="pictures"' not in page.read_text()
+    whatif(*UNLIKE, "--host", "hgx-h200", "--output", str(page))
+    pictures = page.read_text().partition('id="pictures"')[2].partition('id="collectives"')[0]
+    assert "hgx-h200" in pictures
+    assert "hgx-b300" not in pictures
+
+
+def test_designs_of_like_parts_are_compared_beside_an_unlike_design() -> None:
+    text = whatif(*UNLIKE, "--host", "hgx-h200")
+    assert "against hgx-h100, the one with the most switch ports" in text
+    assert "as many network parts; other hosts" in text
+    assert text.count("not compared: its parts are unlike") == 1
 
 
 def test_several_varies_multiply_and_replace_what_the_host_says() -> None:
@@ -136,7 +195,7 @@ def test_records_are_what_their_schema_says() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--host", "hgx-h100"), "whatif requires --count or --cluster"),
+        (("--host", "hgx-h100"), "whatif requires --count, --gpus or --cluster"),
         (("--count", "16"), "whatif requires a host"),
         (("--count", "1", "--host", "hgx-h100"), "a design must have at least 2 hosts, got 1"),
         (("--count", "0", "--host", "hgx-h100"), "hosts must be 1 to 1000000, got 0"),
@@ -197,16 +256,16 @@ def test_a_price_list_that_makes_no_sense_is_refused(tmp_path: Path, text: str, 
     assert message in refused(*SIXTEEN, "-c", "all_gather", "--prices", str(file)).message
 
 
-def test_a_radix_beside_a_described_fabric_is_refused(tmp_path: Path) -> None:
+def test_a_radix_beside_a_file_that_gives_all_switches_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "cluster.toml"
-    file.write_text(CLUSTER)
-    assert "--radix" in refused("--cluster", str(file), "--radix", "64").message
+    file.write_text(CLUSTER.replace("hosts = 16\n", "hosts = 16\nswitches = 8\n"))
+    assert "--radix has no effect" in refused("--cluster", str(file), "--radix", "64").message
 
 
 @pytest.fixture(scope="module")
 def designs() -> tuple[Design, ...]:
-    names = ("</script><b>\x1b[31m", "hgx-h100 nics=8", "hgx-h100 nics=8 nic-rate=200Gb/s")
-    hosts = ("hgx-h100 nics=2", "hgx-h100 nics=8", "hgx-h100 nics=8 nic-rate=200Gb/s")
+    names = ("</script><b>\x1b[31m", "hgx-h100 nics=8", "hgx-h100 nics=8 pcie=4")
+    hosts = ("hgx-h100 nics=2", "hgx-h100 nics=8", "hgx-h100 nics=8 pcie=4")
     asked = Question(collectives=("all_reduce", "all_to_all"))
     return compare_designs(
         [evaluate_design(name, build_cluster(load(host), 16), asked) for name, host in zip(names, hosts, strict=True)]
@@ -230,7 +289,7 @@ def test_the_pictures_have_each_design_by_its_cost_and_its_limit(designs: tuple[
     page = render_designs_html(designs, Question(collectives=("all_reduce", "all_to_all")))
     pictures = re.findall(r'<svg class="chart".*?</svg></g></svg>', page, re.DOTALL)
     assert len(pictures) == 2
-    marks = re.findall(r'url\(#(m\w+)\)" d="M([\d.]+) ([\d.]+)"><title>([^<]+)', pictures[0])
+    marks = re.findall(r'(m\w+)" d="M([\d.]+) ([\d.]+)"><title>([^<]+)', pictures[0])
     assert [name for name, *_ in marks] == ["m1", "m1", "m3o"]
     (cheap, _, low, _), (_, dear, high, words), (_, beaten, _, _) = ((m, float(x), float(y), t) for m, x, y, t in marks)
     assert cheap

@@ -9,6 +9,7 @@ import pytest
 
 from railwright.benchmarks.benchmark import Plan
 from railwright.workflows.measuring import _Display
+from railwright.workflows.time_left import TimeLeft
 
 
 def launch(seconds: float, waived: str = "", name: str = "memory_copy") -> SimpleNamespace:
@@ -38,3 +39,31 @@ def test_without_a_terminal_each_benchmark_is_a_line_when_its_last_launch_is_ove
         for one in plan:
             proof.on_done(one)
     assert capsys.readouterr().err.splitlines() == ["not run: gpu_copy", "done: memory_copy (3 launches)"]
+
+
+def test_a_line_says_the_time_left_while_other_benchmarks_remain(capsys: pytest.CaptureFixture) -> None:
+    plan = [launch(4.0), launch(6.0, name="gpu_copy")]
+    proof = SimpleNamespace(seconds=10.0, launches=1, plan=plan)
+    with _Display(proof):
+        for one in plan:
+            proof.on_done(one)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("done: memory_copy (1 launch), about ")
+    assert first.endswith(" left")
+    assert last == "done: gpu_copy (1 launch)"
+
+
+def test_time_left_follows_the_pace_so_far_and_never_goes_below_zero() -> None:
+    now = [0.0]
+    left = TimeLeft(100.0, clock=lambda: now[0])
+    assert left.estimate() == 100
+    now[0] = 30.0
+    assert left.estimate() == 70, "the first launch is under way"
+    now[0] = 100.0
+    left.advance(50.0)  # twice as slow as planned
+    assert left.estimate() == pytest.approx(50 * 110 / 60)
+    now[0] = 500.0
+    assert left.estimate() == 0
+    left.advance(50.0)
+    assert left.estimate() == 0
+    assert TimeLeft(0.0).estimate() == 0

@@ -26,7 +26,7 @@ func (c *cluster) restarts(t *testing.T) {
 		do   func(t *testing.T)
 		// stops reports that packets may be lost until shortly after the component is back. An unnumbered session ends
 		// with the bridge's interface; the leaf keeps its routes, because only the node opens the session again
-		// (docs/network.md, "When ovs-vswitchd ends").
+		// (docs/guarantees.md, "When ovs-vswitchd ends").
 		stops bool
 	}{
 		{name: "kubelet", do: node.killKubelet},

@@ -30,6 +30,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="addresses_several",
     summary="an interface of the fabric has several addresses",
+    right="every interface of the fabric has one address",
     certainty="possible",
     costs="traffic may use the source address of another subnet, or not arrive",
     remedy="keep one address on each interface of the fabric, or select the subnet with NCCL_IB_ADDR_RANGE=SUBNET/BITS",

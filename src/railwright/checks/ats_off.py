@@ -36,6 +36,7 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="ats_off",
     summary="in a guest, NICs cannot reach GPUs without the root complex",
+    right="NICs of this guest reach GPUs without the root complex (ATS is on)",
     certainty="likely",
     costs="most of GPU-NIC bandwidth under one switch (NCCL User Guide, Troubleshooting)",
     remedy=IN_A_GUEST,

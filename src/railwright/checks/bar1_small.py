@@ -44,6 +44,7 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="bar1_small",
     summary="NICs and drives see only part of a GPU's memory",
+    right="NICs and drives see all of each GPU's memory",
     costs="GPUDirect RDMA and GPUDirect Storage can pin at most the size of BAR1, and beyond that fail or copy"
     " through the host (NVIDIA GPUDirect RDMA, PCI BAR sizes)",
     remedy="enable above 4G decoding and resizable BAR in the BIOS and reboot; nvidia-smi -q -d MEMORY shows BAR1",

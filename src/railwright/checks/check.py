@@ -42,6 +42,16 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     files: str
     """The files that hold the setting, relative to `/`; `*` matches part of a name."""
     value: str
+    beside: str = ""
+    """A file with a number beside each of the files; only files where it is at least `least` change."""
+    least: int = 0
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that fixes the finding until the next reboot, and the command that undoes it."""
+
+    words: tuple[str, ...]
+    undo: tuple[str, ...]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +75,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     summary: str
+    """The misconfiguration as a clause."""
+    right: str
+    """The statement that holds without the misconfiguration: `io_uring is available`."""
     certainty: Certainty = "seen"
     """The default certainty of its findings; `costs` and `remedy` are their default cost and remedy."""
     costs: str = ""
@@ -83,13 +96,19 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Lists the ways that avoid the misconfiguration, each with its prerequisites."""
     mend: Callable[[Topology], tuple[Topology, Topology]] | None = None
     """Returns two topologies for the limits: the machine with the fault, and the machine without it."""
-    change: Callable[[Topology], Change] | None = None
-    """Returns the change that fixes the finding; None if no single kernel setting does."""
+    change: Callable[[Topology], Change | tuple[Command, ...]] | None = None
+    """Returns the kernel setting or the commands that fix the finding; no commands if this machine's cannot be fixed
+    from here. None if nothing that can be undone fixes it.
+    """
 
     def look(self, facts: Facts) -> tuple[Finding, ...]:
         """Return the findings, including those for facts that could not be read."""
         from_settings = self.setting_findings(self.settings, facts) if self.settings is not None else ()
         return merge_findings((*from_settings, *(self.signs(facts) if self.signs is not None else ())))
+
+    def can_fix(self, topology: Topology) -> bool:
+        """Report whether `change` fixes the finding on this machine."""
+        return self.change is not None and self.change(topology) != ()
 
     def lacks(self, topology: Topology) -> str:
         """Return the reason why the check does not apply, or an empty string if it does."""

@@ -28,6 +28,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="cpu_quota_set",
     summary="a CPU quota is set",
+    right="no CPU quota is set",
     certainty="possible",
     costs="polling threads are stopped for the rest of each period, which takes tens of milliseconds",
     remedy="remove the limit, and request whole CPUs (Kubernetes: static CPU manager, no CPU limit);"

@@ -40,6 +40,7 @@ CHECK = Check(
     summary="a process runs on isolated CPUs",
     # Isolated CPUs are meant for threads that are pinned one by one.
     certainty="possible",
+    right="processes run on CPUs that are not isolated",
     costs="threads that are not pinned individually share a single CPU, among them those of NCCL, MPI and UCX",
     remedy="pin every thread to a CPU of its own, or give the process other CPUs: taskset -pc PID shows its"
     " CPUs; isolcpus= on the kernel's command line and cpuset partitions isolate CPUs",

@@ -50,6 +50,7 @@ CHECK = Check(
     summary="a process may not run near a GPU or a NIC",
     # A process per GPU is meant to see only a part of the CPUs.
     certainty="possible",
+    right="processes may run near every GPU and NIC",
     costs="copies, interrupts and small messages of these devices cross sockets",
     remedy="give the container or the rank CPUs of their node: docker run --cpuset-cpus, numactl --cpunodebind,"
     " mpirun --map-by ppr:1:numa; taskset -pc PID shows its CPUs",

@@ -31,6 +31,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="driver_polled",
     summary="programs poll the GPU driver",
+    right="no program polls the GPU driver",
     certainty="possible",
     costs="one operator of GPU clusters lost 2 to 4 % of Linpack to nvidia-smi; measure the cost here",
     remedy="railwright watch --cost-of 'nvidia-smi -l 1' measures the cost; poll less often, or through DCGM",

@@ -19,6 +19,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="ecc_off",
     summary="a GPU's memory errors are not corrected",
+    right="ECC corrects the memory errors of every GPU",
     certainty="likely",
     costs="no loss of speed; results are not comparable with those of GPUs with ECC, and memory errors go unnoticed",
     remedy="nvidia-smi -e 1 as root, then reset the GPUs",

@@ -143,6 +143,7 @@ _RULES: tuple[Callable[[Environment, Topology], Contradictions], ...] = (
 CHECK = Check(
     name="environment_contradicts",
     summary="environment variables contradict each other or the machine",
+    right="environment variables agree with each other and with the machine",
     certainty="likely",
     remedy="remove the unintended variable: unset NAME, or leave it out of the job's environment",
     signs=_signs,

@@ -56,6 +56,7 @@ def _build_finding(name: str, environment: dict[str, str], does: str) -> Finding
 CHECK = Check(
     name="environment_slows",
     summary="environment variables meant for debugging or for another machine slow a job down",
+    right="no environment variable slows jobs down",
     certainty="likely",
     costs="the difference between RDMA and TCP, or between direct copies and copies through the host",
     remedy="unset it, so that the library makes its own choice",

@@ -31,6 +31,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="fabric_ipv6_only",
     summary="RDMA ports have only IPv6 addresses, and tools look for IPv4",
+    right="RDMA ports have the addresses that tools look for",
     costs="NCCL finds no IPv4 GID; tools that support only IPv4 do not connect, or use another network",
     remedy=f"set {_FAMILY}=AF_INET6 and NCCL_SOCKET_FAMILY=AF_INET6 for jobs; use ib_write_bw --ipv6-addr",
     signs=_signs,

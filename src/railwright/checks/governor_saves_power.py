@@ -44,6 +44,7 @@ def _build_change(topology: Topology) -> Change:
 CHECK = Check(
     name="governor_saves_power",
     summary="CPU clocks follow the load",
+    right="CPU clocks stay high (governor performance)",
     certainty="possible",
     costs="the latency of small messages and kernel launches, which wait for a core to speed up",
     remedy="cpupower frequency-set -g performance, or tuned-adm profile hpc-compute; compare latencies before and"

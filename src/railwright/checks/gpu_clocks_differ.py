@@ -55,6 +55,7 @@ def _lacks_siblings(topology: Topology) -> str:
 CHECK = Check(
     name="gpu_clocks_differ",
     summary="GPUs of one model have different clocks",
+    right="GPUs of one model have the same clocks",
     remedy="nvidia-smi -q -d CLOCK; nvidia-smi -rgc, -rmc and -rac reset the clocks",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, _lacks_siblings),

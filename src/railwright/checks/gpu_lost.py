@@ -46,6 +46,7 @@ def _loss_certainty(gpu: Device) -> Certainty | None:
 CHECK = Check(
     name="gpu_lost",
     summary="a GPU on the PCI bus is missing from NVIDIA's driver",
+    right="the driver lists every GPU on the PCI bus",
     costs="the whole GPU: jobs run with fewer GPUs, or do not start",
     remedy="dmesg | grep -e Xid -e NVRM: Xid 79 is a GPU that fell off the bus (NVIDIA Xid Errors); look for"
     " NVreg_ExcludedGpus in /proc/driver/nvidia/params; drain the host, power-cycle it, then reseat or replace the GPU",

@@ -57,6 +57,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="gpu_memory_errors",
     summary="a GPU's memory has uncorrected errors",
+    right="no GPU has uncorrected memory errors",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
     asks=(needs.nvml_reports_gpus,),

@@ -29,6 +29,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="gpu_throttled",
     summary="heat or power lowers a GPU's clocks",
+    right="neither heat nor power lowers a GPU's clocks",
     costs="lower clocks; a hardware slowdown at least halves them (nvml.h, nvmlClocksEventReasons)",
     remedy="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; then check cooling, power supplies and the BMC's event log",
     signs=_signs,

@@ -34,6 +34,7 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="gpudirect_storage_off",
     summary="drives do not reach GPU memory directly",
+    right="drives can reach GPU memory directly (GPUDirect Storage)",
     certainty="possible",
     costs="reads into GPU memory cross host memory and use its bandwidth and CPU time",
     remedy="install nvidia-fs (nvidia-gds), or set up P2PDMA; then run gdscheck -p, and compare gdsio -x 0 with -x 2",

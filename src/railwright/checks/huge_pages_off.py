@@ -29,6 +29,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="huge_pages_off",
     summary="memory uses only small pages",
+    right="programs can use huge pages",
     certainty="possible",
     costs="slower copies and registration of large buffers; railwright prove compares huge and small pages",
     remedy=f"echo madvise > {_FILE}: programs that request huge pages get them, others do not",

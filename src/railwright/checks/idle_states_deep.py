@@ -7,11 +7,12 @@ as NCCL's proxy and MPI, seldom let their own core enter them.
 from __future__ import annotations
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Change, Check, Facts, Findings
 from railwright.checks.host_settings import require_read, setting
 from railwright.topology.settings import NONE
 
-_LONG_S = 50e-6
+_LONG_US = 50
+_LONG_S = _LONG_US * 1e-6
 """This is more than ten times the latency of a message between hosts; C1E takes 2 to 10 us, C6 100 to 300."""
 
 
@@ -29,10 +30,14 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="idle_states_deep",
     summary="idle cores enter states that are slow to leave",
+    right="idle cores wake quickly",
     certainty="possible",
     remedy="cpupower idle-set -D 20 switches off states that take more than 20 us; permanently: tuned-adm profile"
     " latency-performance",
     signs=_signs,
     needs=(needs.settings, needs.nic, needs.unless_none("idle_state", "no CPU idle states")),
     asks=(require_read("idle_state", "idle_exit_s"),),
+    change=lambda _: Change(
+        files="sys/devices/system/cpu/cpu*/cpuidle/state*/disable", value="1", beside="latency", least=_LONG_US
+    ),
 )

@@ -7,8 +7,9 @@ A seccomp filter may block it as well: newer container runtimes do so by default
 from __future__ import annotations
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Change, Check, Command, Facts, Findings
 from railwright.checks.host_settings import nonnegative_integer, require_read, setting
+from railwright.topology.devices import Topology
 
 _FACT, _FILTER = "io_uring_disabled", "seccomp"
 
@@ -23,9 +24,16 @@ def _signs(facts: Facts) -> Findings:
         yield CHECK.host_finding(facts, says, ("seccomp", "filter", "/proc/self/status"))
 
 
+def _build_change(topology: Topology) -> Change | tuple[Command, ...]:
+    """Return the kernel setting; a seccomp filter cannot be lifted from inside."""
+    is_off = nonnegative_integer(setting(topology, _FACT))
+    return Change(files="proc/sys/kernel/io_uring_disabled", value="0") if is_off else ()
+
+
 CHECK = Check(
     name="io_uring_off",
     summary="programs cannot use io_uring",
+    right="io_uring is available",
     certainty="possible",
     costs="files are read with one system call per block: more CPU time, and a lower rate of small blocks",
     remedy="sysctl kernel.io_uring_disabled=0; in a container use a seccomp profile that allows io_uring_setup,"
@@ -33,4 +41,5 @@ CHECK = Check(
     signs=_signs,
     needs=(needs.settings,),
     asks=(require_read(_FACT, _FILTER),),
+    change=_build_change,
 )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Annotated, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from railwright.checks.finding import Finding, PartPlace
 from railwright.checks.outcome import CheckOutcome, State
@@ -95,7 +96,7 @@ def check_known_bad(entry: KnownBad, topology: Topology) -> CheckOutcome:
     matching = {name: value for name, value in values.items() if value.startswith(entry.line)}
     found = tuple(_build_findings(entry, matching))
     if found:
-        return CheckOutcome(fault=_fault_name(entry), summary=entry.says, state="found", findings=found)
+        return replace(_build_outcome(entry, "found", ""), findings=found)
     blind = [device.id for device in devices if device.id not in values]
     blind += [name for name, value in matching.items() if _is_bad(entry, value) is None]
     if blind:
@@ -112,7 +113,8 @@ def _fault_name(entry: KnownBad) -> str:
 
 
 def _build_outcome(entry: KnownBad, state: State, because: str) -> CheckOutcome:
-    return CheckOutcome(fault=_fault_name(entry), summary=entry.says, state=state, because=because)
+    right = f"no {entry.of} has a {entry.fact} of the list"
+    return CheckOutcome(fault=_fault_name(entry), summary=entry.says, right=right, state=state, because=because)
 
 
 def _build_findings(entry: KnownBad, values: dict[str, str]) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="memlock_low",
     summary="RDMA cannot lock enough memory",
+    right="RDMA can lock enough memory",
     costs="registration fails with ENOMEM: NCCL ends, UCX falls back to TCP or copies",
     remedy="ulimit -l unlimited; permanently, set LimitMEMLOCK=infinity in the service that starts jobs, or docker run"
     " --ulimit memlock=-1",

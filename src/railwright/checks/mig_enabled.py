@@ -15,6 +15,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="mig_enabled",
     summary="a GPU is divided into MIG instances",
+    right="every GPU is whole (MIG is off)",
     costs="a program gets a slice of the GPU, without NVLink and PCIe peer-to-peer (NVIDIA MIG User Guide,"
     " Application Considerations)",
     remedy="nvidia-smi -i GPU -mig 0 as root, if the instances are not needed",

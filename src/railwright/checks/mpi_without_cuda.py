@@ -23,6 +23,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="mpi_without_cuda",
     summary="MPI does not support buffers in GPU memory",
+    right="MPI supports buffers in GPU memory",
     certainty="possible",
     costs="a job whose ranks pass GPU buffers crashes, or copies each message through host memory",
     remedy="use an Open MPI and a UCX that are built with --with-cuda; not needed if MPI moves only host memory",

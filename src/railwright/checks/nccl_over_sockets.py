@@ -42,6 +42,7 @@ CHECK = Check(
     costs="all_reduce fell from 340 to 4 GB/s on machines with 8 NICs (GKE), from 123 to 5 at 128 MiB elsewhere (Alps)",
     remedy="`ibv_devices` on every host, and in the job's container, must list the NICs: mount /dev/infiniband, install"
     " libibverbs, unset NCCL_IB_DISABLE and NCCL_NET, and check that the network plugin loads",
+    right="NCCL's log names NET/IB or a plugin for every connection between hosts that have RDMA devices",
     signs=_signs,
     needs_results=True,
 )

@@ -70,6 +70,7 @@ def _find_longer_paths(topology: Topology, usable: set[str], taken: set[str]) ->
 CHECK = Check(
     name="nic_choice_far",
     summary="the selected NICs exclude those near GPUs",
+    right="the selected NICs include those near GPUs",
     certainty="likely",
     costs="their traffic takes a longer path and shares the remaining NICs",
     signs=_signs,

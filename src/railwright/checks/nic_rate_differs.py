@@ -63,6 +63,7 @@ CHECK = Check(
     summary="a port runs slower than others of its model",
     # Cards with one chip are sold in several rates, and storage cards are often slower.
     certainty="possible",
+    right="ports of one model run at the same rate",
     remedy="mlxlink -d DEVICE shows the capabilities of both ends; check the cable, the optics and the switch port",
     signs=_signs,
     needs=(needs.settings, needs.nic, _lacks_siblings),

@@ -26,6 +26,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="numa_balancing_on",
     summary="the kernel migrates pages between NUMA nodes",
+    right="the kernel leaves pages on their NUMA node",
     certainty="possible",
     costs="run times vary (RCCL src/init.cc)",
     remedy="sysctl kernel.numa_balancing=0; permanently, numa_balancing=disable on the kernel's command line",

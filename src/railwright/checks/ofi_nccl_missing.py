@@ -25,6 +25,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="ofi_nccl_missing",
     summary="NCCL has no library for EFA",
+    right="NCCL has a library for EFA",
     certainty="possible",
     costs="sockets instead of EFA, as with tcp_fallback",
     remedy="install aws-ofi-nccl (part of the EFA installer); with NCCL_DEBUG=INFO a working container logs NET/OFI",

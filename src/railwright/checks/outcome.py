@@ -28,12 +28,16 @@ class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_f
     fault: str
     """The name of the check."""
     summary: str
+    right: str
+    """The statement that holds if the state is `fine`."""
     state: State
     because: str = ""
     """The reason why the check does not apply or could not look; findings carry their own reason."""
     findings: tuple[Finding, ...] = ()
     checklist: tuple[Way, ...] = ()
     slows: tuple[Slowed, ...] = ()
+    fix: str = ""
+    """The command that fixes the finding on the machine itself; empty if only the remedy does."""
 
 
 def look_for(check: Check, facts: Facts) -> CheckOutcome:
@@ -49,6 +53,14 @@ def look_for(check: Check, facts: Facts) -> CheckOutcome:
     elif because := next((why for ask in check.asks if (why := ask(facts.topology))), ""):
         state = "could not look"
     ways = check.checklist(facts.topology) if check.checklist is not None and state != "does not apply" else ()
+    fix = f"railwright audit --fix {check.name} --apply" if state == "found" and check.can_fix(facts.topology) else ""
     return CheckOutcome(
-        fault=check.name, summary=check.summary, state=state, because=because, findings=findings, checklist=ways
+        fault=check.name,
+        summary=check.summary,
+        right=check.right,
+        state=state,
+        because=because,
+        findings=findings,
+        checklist=ways,
+        fix=fix,
     )

@@ -46,6 +46,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="ovs_offload_off",
     summary="Open vSwitch forwards packets of VFs on the CPU",
+    right="NICs forward packets of VFs (Open vSwitch is offloaded)",
     certainty="likely",
     costs="the forwarding rate of a few cores instead of the port's line rate",
     signs=_signs,

@@ -34,6 +34,7 @@ def _unread(topology: Topology) -> str:
 CHECK = Check(
     name="port_errors",
     summary="a port counted errors",
+    right="no port counted errors",
     certainty="possible",
     costs="each error causes retransmissions and delays; past errors cost nothing now",
     remedy="check again under load: counters that still increase point to the cable or optics (mlxlink -d DEVICE -c)",

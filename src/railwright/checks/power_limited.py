@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Check, Command, Facts, Findings
+from railwright.checks.commands import nvidia_smi
 from railwright.checks.parts import group_ids
-from railwright.topology.devices import Device
+from railwright.topology.devices import Device, Topology
 
 _DELIBERATE_BELOW = 0.995
 """Limits are set in whole watts; a limit below this share of the default is deliberate."""
@@ -30,11 +31,18 @@ def _lowered_limit(gpu: Device) -> tuple[float, float] | None:
     return None
 
 
+def _build_commands(topology: Topology) -> tuple[Command, ...]:
+    found = ((gpu, _lowered_limit(gpu)) for gpu in topology.of_kind("gpu"))
+    return tuple(nvidia_smi(gpu, "-pl", f"{watts[1]:.0f}", f"{watts[0]:.0f}") for gpu, watts in found if watts)
+
+
 CHECK = Check(
     name="power_limited",
     summary="a GPU's power limit is below its default",
+    right="every GPU has its default power limit",
     costs="compute under load runs at lower clocks; copies and collectives seldom need the full power",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
     asks=(needs.nvml_reports_gpus,),
+    change=_build_commands,
 )

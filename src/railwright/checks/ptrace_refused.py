@@ -7,8 +7,9 @@ process can admit its peers itself (PR_SET_PTRACER); from 2 on a process needs C
 from __future__ import annotations
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Change, Check, Command, Facts, Findings
 from railwright.checks.host_settings import nonnegative_integer, require_read, setting
+from railwright.topology.devices import Topology
 
 _SCOPE, _MAY = "ptrace_scope", "may_trace"
 _ADMIN_ONLY = 2
@@ -25,13 +26,21 @@ def _signs(facts: Facts) -> Findings:
     )
 
 
+def _build_change(topology: Topology) -> Change | tuple[Command, ...]:
+    """Return the kernel setting; scope 3 stays until the next reboot."""
+    is_fixed = nonnegative_integer(setting(topology, _SCOPE)) != _ADMIN_ONLY
+    return () if is_fixed else Change(files="proc/sys/kernel/yama/ptrace_scope", value="1")
+
+
 CHECK = Check(
     name="ptrace_refused",
     summary="processes of a host may not read each other's memory",
+    right="processes of this host may read each other's memory",
     certainty="likely",
     costs="large messages between processes of a host are copied twice, through a shared buffer, or use XPMEM",
     remedy="sysctl kernel.yama.ptrace_scope=1; in a container --cap-add=SYS_PTRACE",
     signs=_signs,
     needs=(needs.settings,),
     asks=(require_read(_SCOPE, _MAY),),
+    change=_build_change,
 )

@@ -32,6 +32,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="rdma_devices_missing",
     summary="RDMA devices are missing from /dev",
+    right="every RDMA device is in /dev",
     costs="the difference between RDMA and TCP, without an error: NCCL and UCX use the devices that they find",
     remedy="docker run --device=/dev/infiniband --ulimit memlock=-1; in Kubernetes use the RDMA device plugin; on"
     " hosts modprobe ib_uverbs",

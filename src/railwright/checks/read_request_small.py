@@ -7,7 +7,8 @@ it sends. GPUs and drives keep many requests in flight, so their request size ha
 from __future__ import annotations
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Check, Command, Facts, Findings
+from railwright.checks.commands import set_pcie_control
 from railwright.checks.parts import find_uplink, group_ids
 from railwright.topology.cluster import ports
 from railwright.topology.devices import Device, Link, NetworkLink, PcieLink, Topology
@@ -15,6 +16,7 @@ from railwright.topology.gpus import format_runs
 
 _BEST_BYTES = 4096
 _CERTAIN_BYTES = 256
+_SIZE_BITS = 0x7000
 """Firmware sets 512 and many machines run well with it; a smaller value is a mistake."""
 _FAST_BITS_PER_S = 100e9
 
@@ -52,9 +54,24 @@ def _unread(topology: Topology) -> str:
     return f"MaxReadRequest of {format_runs(blind)} cannot be read (root may read it)" if blind else ""
 
 
+def _build_commands(topology: Topology) -> tuple[Command, ...]:
+    """Return the writes to bits 14:12 of the register, which hold the power of two above 128 bytes."""
+    found = ((nic, _request_bytes(topology, nic)) for nic in _fast_nics(topology) if nic.address)
+    return tuple(
+        set_pcie_control(nic, _SIZE_BITS, _encode_size(_BEST_BYTES), _encode_size(size))
+        for nic, size in found
+        if size is not None and size < _BEST_BYTES
+    )
+
+
+def _encode_size(size_bytes: int) -> int:
+    return (size_bytes // 128).bit_length() - 1 << 12
+
+
 CHECK = Check(
     name="read_request_small",
     summary="a NIC's PCIe read requests are smaller than possible",
+    right="the PCIe read requests of NICs are large",
     costs="unknown from settings alone: measure with ib_write_bw or nccl-tests before and after"
     " (Mellanox, Understanding PCIe Configuration)",
     remedy="lspci -vv -s ADDRESS | grep MaxReadReq; setpci -s ADDRESS CAP_EXP+8.w shows the register: the"
@@ -62,4 +79,5 @@ CHECK = Check(
     signs=_signs,
     needs=(needs.settings, needs.nic, needs.some(_fast_nics, "no NIC of 100 Gb/s or more")),
     asks=(_unread,),
+    change=_build_commands,
 )

@@ -8,13 +8,16 @@ NCCL, UCX and perftest mark their writes themselves unless configured otherwise.
 from __future__ import annotations
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Check, Command, Facts, Findings
+from railwright.checks.commands import set_pcie_control
 from railwright.checks.host_settings import is_virtual
 from railwright.checks.parts import blind, rdma_nics
 from railwright.checks.settings import Cause, Settings, is_one_of
+from railwright.topology.devices import Device, Topology
 from railwright.topology.gpus import format_runs
 
 _COSTS = "writes wait for each other, especially in virtual machines (NCCL, NCCL_IB_PCI_RELAXED_ORDERING)"
+_ENABLE_BIT = 0x10
 _SETTINGS = Settings(
     {
         "NCCL_IB_PCI_RELAXED_ORDERING": Cause(is_one_of("0"), "keeps NCCL's writes in order"),
@@ -26,7 +29,7 @@ _SETTINGS = Settings(
 
 
 def _signs(facts: Facts) -> Findings:
-    off = [nic.id for nic in rdma_nics(facts.topology) if nic.facts.get("relaxed_ordering") is False]
+    off = [nic.id for nic in _find_off(facts.topology)]
     if off and not facts.topology.is_described:
         yield CHECK.finding(
             off,
@@ -39,9 +42,22 @@ def _signs(facts: Facts) -> Findings:
 
 _UNREAD = "the PCIe Device Control register of {} cannot be read (root may read it)"
 
+
+def _find_off(topology: Topology) -> list[Device]:
+    return [nic for nic in rdma_nics(topology) if nic.facts.get("relaxed_ordering") is False]
+
+
+def _build_commands(topology: Topology) -> tuple[Command, ...]:
+    """Return the writes to the register; a hypervisor presents a virtual one."""
+    if is_virtual(topology):
+        return ()
+    return tuple(set_pcie_control(nic, _ENABLE_BIT, _ENABLE_BIT, 0) for nic in _find_off(topology) if nic.address)
+
+
 CHECK = Check(
     name="relaxed_ordering_off",
     summary="a NIC's writes must stay in order",
+    right="NICs may use relaxed ordering",
     costs=_COSTS,
     remedy="enable it in the BIOS and with mlxconfig -d DEVICE set PCI_WR_ORDERING=1, and reboot; then lspci"
     " -vv -s ADDRESS | grep RlxdOrd shows RlxdOrd+",
@@ -49,4 +65,5 @@ CHECK = Check(
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic),
     asks=(blind(rdma_nics, "relaxed_ordering", _UNREAD),),
+    change=_build_commands,
 )

@@ -25,6 +25,7 @@ def _format_table(value: str) -> str:
 CHECK = make_check(
     "roce_dscp_unlike",
     "RoCE ports of a host map a DSCP to different priorities",
+    "RoCE ports map each DSCP to the same priority",
     "dscp_priorities",
     says=_format_difference,
     seen=("DSCP:priority", "dcb app show"),

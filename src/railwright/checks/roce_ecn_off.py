@@ -29,6 +29,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="roce_ecn_off",
     summary="RoCE ports do not use congestion notification (ECN)",
+    right="RoCE ports use congestion notification (ECN)",
     certainty="possible",
     costs="under congestion packets are lost, or flow control spreads the congestion; no cost on an idle fabric",
     remedy="for the fabric's priority, such as 3: echo 1 | tee /sys/class/net/NETDEV/ecn/roce_np/enable/3"

@@ -47,6 +47,7 @@ def _find_problem(table: tuple[Gid, ...], index: int) -> str:
 CHECK = Check(
     name="roce_gid_index_wrong",
     summary="a configured GID index selects the wrong GID",
+    right="configured GID indices select the right GIDs",
     certainty="likely",
     costs="connections fail, or do not leave the subnet",
     signs=_signs,

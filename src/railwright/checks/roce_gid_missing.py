@@ -27,6 +27,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="roce_gid_missing",
     summary="a RoCE port has no routable address",
+    right="every RoCE port has a routable address",
     costs="RDMA through routers does not work, and libraries that look for an IPv4 GID use TCP or fail",
     remedy="assign the netdev its address: ip address add ADDRESS dev NETDEV; then check with show_gids",
     signs=_signs,

@@ -26,6 +26,7 @@ def _format_difference(names: list[str], value: str, usual: str) -> str:
 CHECK = make_check(
     "roce_pause_unlike",
     "RoCE ports of a host have different link-level pause settings",
+    "RoCE ports have the same link-level pause settings",
     "pause",
     says=_format_difference,
     seen=("link-level pause", "ethtool -a"),

@@ -23,6 +23,7 @@ def _format_priorities(value: str) -> str:
 CHECK = make_check(
     "roce_pfc_unlike",
     "RoCE ports of a host have different lossless priorities",
+    "RoCE ports have the same lossless priorities",
     "lossless_priorities",
     says=_format_difference,
     seen=("lossless priorities", "dcb pfc show"),

@@ -17,6 +17,7 @@ LOOK_WITH = "; check with mlnx_qos -i NETDEV"
 def make_check(
     name: str,
     summary: str,
+    right: str,
     fact: str,
     *,
     says: Callable[[list[str], str, str], str],
@@ -38,6 +39,7 @@ def make_check(
     check = Check(
         name=name,
         summary=summary,
+        right=right,
         certainty="likely",
         costs=costs,
         remedy=remedy,

@@ -6,8 +6,9 @@ Docker's default is 64 MiB. NCCL's User Guide (Troubleshooting, Docker) recommen
 from __future__ import annotations
 
 from railwright.checks import needs
-from railwright.checks.check import Check, Facts, Findings
+from railwright.checks.check import Check, Command, Facts, Findings
 from railwright.checks.host_settings import nonnegative_integer, require_read, setting
+from railwright.topology.devices import Topology
 from railwright.topology.settings import NONE
 
 _FACT = "dev_shm_bytes"
@@ -27,13 +28,27 @@ def _signs(facts: Facts) -> Findings:
     )
 
 
+def _build_commands(topology: Topology) -> tuple[Command, ...]:
+    """Return the command that enlarges a mounted /dev/shm."""
+    size_bytes = nonnegative_integer(setting(topology, _FACT))
+    if not size_bytes:
+        return ()
+    return (Command(words=_remount(_ENOUGH_BYTES), undo=_remount(size_bytes)),)
+
+
+def _remount(size_bytes: int) -> tuple[str, ...]:
+    return "mount", "-o", f"remount,size={size_bytes}", "/dev/shm"  # noqa: S108 - no file is made there
+
+
 CHECK = Check(
     name="shared_memory_small",
     summary="shared memory (/dev/shm) is too small",
+    right="shared memory (/dev/shm) is large enough",
     certainty="likely",
     costs="NCCL fails with `No space left on device`, or ranks use sockets (NCCL User Guide, Troubleshooting)",
     remedy="docker run --shm-size=1g or --ipc=host; in Kubernetes mount an emptyDir of medium Memory at /dev/shm",
     signs=_signs,
     needs=(needs.settings, needs.two_gpus),
     asks=(require_read(_FACT),),
+    change=_build_commands,
 )

@@ -101,6 +101,7 @@ def _median(result: Result) -> float:
 CHECK = Check(
     name="symmetric_without_nvls",
     summary="symmetric buffers are used where NVLS is off",
+    right="symmetric buffers are used only where NVLS is on",
     costs=_COSTS,
     remedy="register large buffers with ncclCommRegister or leave them plain if NVLS is off; use symmetric buffers"
     " below 16 MiB",

@@ -31,6 +31,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="ucx_without_cuda",
     summary="UCX does not support GPU memory",
+    right="UCX supports GPU memory",
     certainty="likely",
     costs="transfers of GPU memory by UCX, NIXL or MPI fail or cross host memory",
     remedy="use a UCX built with --with-cuda, with its cuda modules installed; in a container, pass the GPUs as well",

@@ -38,6 +38,7 @@ def _signs(facts: Facts) -> Findings:
 CHECK = Check(
     name="ucx_without_rdma",
     summary="UCX does not use all RDMA ports",
+    right="UCX uses all RDMA ports",
     certainty="likely",
     costs="TCP as with tcp_fallback, or the NIC of another GPU",
     remedy="use a UCX built with --with-verbs; pass /dev/infiniband to the container; UCX_LOG_LEVEL=info shows its log",

@@ -18,7 +18,7 @@ from railwright.limits.software import software_limits
 from railwright.limits.sources import NCCL_TOPO, NCCL_TUNING, RING_SEEN
 from railwright.limits.traffic import collective_name
 from railwright.results.workload import Collective
-from railwright.topology.cluster import Cluster
+from railwright.topology.cluster import Cluster, describe_gpus
 
 
 class CollectiveLimit(msgspec.Struct, frozen=True, kw_only=True, tag="collective", tag_field="record",
@@ -29,6 +29,8 @@ class CollectiveLimit(msgspec.Struct, frozen=True, kw_only=True, tag="collective
     cluster: str
     hosts: int
     ranks: int
+    scale: str
+    """GPUs and racks in words."""
     algorithm: str
     """The requested algorithm, or `auto` for the best that NCCL has there."""
     size_bytes: int | None = None
@@ -62,6 +64,7 @@ def collective_row(
         cluster=cluster.name,
         hosts=cluster.hosts,
         ranks=cluster.ranks,
+        scale=describe_gpus(cluster),
         algorithm=algorithm,
         size_bytes=size_bytes,
         algbw_bytes_per_s=found.rate,

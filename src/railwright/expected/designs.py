@@ -4,11 +4,15 @@ loss      1 - limit / the best limit of that collective among the designs, as bu
 saving    1 - cost / the cost of the dearest design; without prices, the same for the switch ports in use.
 Pareto    no other design costs at most as much and is at least as fast in the first collective, with one of the two
           strictly better.
+
+Designs whose parts are unlike, but counted or priced as if they were alike, have neither saving nor Pareto mark: a
+switch port of 800 Gb/s is not one of 400 Gb/s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,11 +20,11 @@ from railwright.errors import UsageError
 from railwright.expected.collective_rows import collective_row
 from railwright.expected.machine import Machine
 from railwright.expected.path_rows import PathLimit, list_network_rows
-from railwright.limits.bill import Cost, Optics, Parts, Prices, compute_cost, count_parts, port_rate_bits_per_s
+from railwright.limits.bill import Cost, Kinds, Optics, Parts, Prices, compute_cost, count_parts, find_kinds
 from railwright.limits.rates import Rate
 from railwright.limits.software import far_gpus
 from railwright.limits.switches import RADIX
-from railwright.topology.cluster import Cluster
+from railwright.topology.cluster import Cluster, describe_gpus, ports
 from railwright.units import format_line_rate
 
 _SAME = 1 / 1e6
@@ -65,6 +69,8 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     spine_ports: int
     share: float
     """The saved share of the cost, or of switch ports without prices."""
+    unlike: tuple[str, ...] = ()
+    """The kinds of part that differ from the dearest design's, however many there are: `NICs`, `hosts`."""
     cost: float | None = None
 
 
@@ -75,8 +81,15 @@ class Design(msgspec.Struct, frozen=True, kw_only=True, tag="design", tag_field=
     name: str
     hosts: int
     gpus: int
+    scale: str
+    """GPUs and racks in words."""
     port_rate_bits_per_s: float | None
     """The rate of a NIC port, and so of every switch port."""
+    kinds: Kinds
+    nic: str
+    """The NICs' models."""
+    compared_by: tuple[str, ...]
+    """The kinds of part that cost or ports do not distinguish; only designs with the same are compared by cost."""
     fabric: str
     """A description of the fabric whose switches were counted."""
     collectives: tuple[Reach, ...]
@@ -105,18 +118,22 @@ def evaluate_design(name: str, cluster: Cluster, question: Question) -> Design:
     if cluster.hosts < 2:
         raise UsageError(f"a design must have at least 2 hosts, got {cluster.hosts}", hint="give --count 2 or more")
     parts = count_parts(cluster, question.radix, question.optics)
-    machine = Machine(cluster=cluster)
+    machine, kinds = Machine(cluster=cluster), find_kinds(cluster.host)
     return Design(
         name=name,
         hosts=cluster.hosts,
         gpus=cluster.ranks,
-        port_rate_bits_per_s=port_rate_bits_per_s(cluster.host),
+        scale=describe_gpus(cluster),
+        port_rate_bits_per_s=kinds.rate_bits_per_s,
+        kinds=kinds,
+        nic=", ".join(sorted({nic.name for nic, _ in ports(cluster.host)})),
+        compared_by=kinds.list_shared(parts, question.prices),
         fabric=_describe_fabric(cluster, question.radix),
         collectives=tuple(_compute_reach(cluster, collective) for collective in question.collectives),
         paths=tuple(row for path in _list_kv_paths(cluster) for row in list_network_rows(machine, path)),
         far_gpu=_find_far_gpu(cluster),
         parts=parts,
-        cost=compute_cost(parts, question.prices) if question.prices is not None else None,
+        cost=compute_cost(parts, question.prices, kinds) if question.prices is not None else None,
     )
 
 
@@ -135,7 +152,9 @@ def _compute_reach(cluster: Cluster, collective: str) -> Reach:
 def _describe_fabric(cluster: Cluster, radix: int) -> str:
     if cluster.fabric.tiers:
         rails = "rail-optimised, " if cluster.fabric.rail_optimised else ""
-        return f"{rails}{len(cluster.fabric.tiers)} tiers from the cluster file"
+        derived = not all(tier.switches for tier in cluster.fabric.tiers)
+        switches = f"; where it gives no switches, as many of {radix} ports as needed" if derived else ""
+        return f"{rails}{len(cluster.fabric.tiers)} tiers from the cluster file{switches}"
     return f"non-blocking, rail-optimised leaves, switches of {radix} ports at the NIC ports' rate"
 
 
@@ -165,7 +184,6 @@ def compare_designs(designs: Sequence[Design]) -> tuple[Design, ...]:
         max(design.collectives[place].busbw_bytes_per_s.limit for design in designs)
         for place in range(len(designs[0].collectives))
     ]
-    dearest = max(designs, key=find_price)
     return tuple(
         msgspec.structs.replace(
             design,
@@ -173,12 +191,18 @@ def compare_designs(designs: Sequence[Design]) -> tuple[Design, ...]:
                 msgspec.structs.replace(reach, loss=_loss(reach.busbw_bytes_per_s.limit, best_limit))
                 for reach, best_limit in zip(design.collectives, best, strict=True)
             ),
-            saving=_saving(design, dearest),
-            pareto=not _list_dominating(design, designs),
-            beaten_by=_list_dominating(design, designs),
+            **_compare_cost(design, [other for other in designs if other.compared_by == design.compared_by]),
         )
         for design in designs
     )
+
+
+def _compare_cost(design: Design, alike: Sequence[Design]) -> dict[str, Any]:
+    """Return saving and Pareto mark among designs with the same kinds of part, or nothing if there is no other."""
+    if len(alike) < 2:
+        return {}
+    beaten_by = _list_dominating(design, alike)
+    return {"saving": _saving(design, max(alike, key=find_price)), "pareto": not beaten_by, "beaten_by": beaten_by}
 
 
 def find_price(design: Design) -> float:
@@ -207,6 +231,8 @@ def _loss(limit: float, best: float) -> float:
 def _list_dominating(design: Design, designs: Iterable[Design], place: int = 0) -> tuple[str, ...]:
     found = []
     for other in designs:
+        if other.compared_by != design.compared_by:
+            continue
         faster = busbw_limit(other, place) > busbw_limit(design, place) * (1 + _SAME)
         as_fast = busbw_limit(other, place) >= busbw_limit(design, place) * (1 - _SAME)
         cheaper, no_dearer = find_price(other) < find_price(design), find_price(other) <= find_price(design)
@@ -226,6 +252,15 @@ def _saving(design: Design, dearest: Design) -> Saving:
         uplink_ports=dearest_parts.leaf_uplink_ports - parts.leaf_uplink_ports,
         spine_ports=dearest_parts.spine_ports - parts.spine_ports,
         share=1 - find_price(design) / find_price(dearest) if find_price(dearest) else 0.0,
+        unlike=tuple(
+            part
+            for part, own, other in (
+                ("hosts", design.kinds.host, dearest.kinds.host),
+                ("NICs", design.nic, dearest.nic),
+                ("ports", design.kinds.port, dearest.kinds.port),
+            )
+            if own != other
+        ),
         cost=find_price(dearest) - find_price(design) if design.cost is not None else None,
     )
 
@@ -236,14 +271,8 @@ def list_cautions(designs: Sequence[Design], prices: Prices | None) -> tuple[str
     rates = sorted({design.port_rate_bits_per_s or 0.0 for design in designs})
     if len(rates) > 1:
         words = " and ".join(format_line_rate(rate) if rate else "an unknown rate" for rate in rates)
-        found.append(
-            f"the designs have ports of {words}, but one radix"
-            + (" and one price are" if prices else " is")
-            + " used for all"
-        )
-    shapes = {design.name.partition(" ")[0] for design in designs}
-    if prices is not None and len(shapes) > 1:
-        found.append("the hosts differ, but the price list has one price for a GPU host")
+        found.append(f"the designs have ports of {words}, but one radix is used for all")
+    found += list(_explain_uncompared(designs, prices))
     if len({design.gpus for design in designs}) > 1:
         found.append("the designs have different numbers of GPUs")
     if any(design.far_gpu for design in designs):
@@ -252,3 +281,17 @@ def list_cautions(designs: Sequence[Design], prices: Prices | None) -> tuple[str
             " gets no help from PXN: expect less than its limit"
         )
     return tuple(found)
+
+
+def _explain_uncompared(designs: Sequence[Design], prices: Prices | None) -> Iterator[str]:
+    """Yield the reason why some designs are not compared by cost, with the remedy."""
+    kinds = list(dict.fromkeys(kind for design in designs for kind in design.compared_by))
+    unlike = [kind for kind in kinds if not all(kind in design.compared_by for design in designs)]
+    if not unlike:
+        return
+    listed = f"{', '.join(unlike[:-1])} and {unlike[-1]}"
+    if prices is None:
+        yield f"not compared with each other: {listed}; a price list with a price for each kind compares their cost"
+        return
+    yield f"not compared with each other, because the price list has one price for {listed}"
+    yield 'a price for each kind compares them: gpu_host = {"hgx-h100" = 1000}, nic = {"400Gb/s" = 10, "800Gb/s" = 20}'

@@ -1,7 +1,7 @@
 """The bands of links and of paths over them on healthy systems, for large transfers one way.
 
-Infinity Fabric and NVLink-C2C have no band: their overhead is not published, and there are no figures of healthy
-machines. TCP has none because the host's cores limit it, and memory has none either.
+Infinity Fabric has no band: its overhead is not published, and there are no figures of healthy machines. TCP has none
+because the host's cores limit it, and memory has none either.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from railwright.limits import memory, pcie
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, bandwidth_band
 from railwright.limits.path import has_unknown_link, limit_host_path, limit_over_nics
 from railwright.limits.sources import (
+    C2C_COPIES,
     EFA_MEASURED,
     H200_MEASURED,
     NCCL_TESTS_212,
@@ -23,6 +24,7 @@ from railwright.limits.sources import (
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Crossing
 from railwright.topology.devices import (
+    C2cLink,
     Device,
     EfaLink,
     EthernetLink,
@@ -38,6 +40,10 @@ from railwright.units import BITS_PER_BYTE
 _NVLINK_SHARE = Constant(0.8, "of links x rate, large copies", NCCL_TESTS_212)
 _RDMA_SHARE = Constant(0.95, "of the payload rate, large messages", RDMA_MEASURED)
 _EFA_SHARE = Constant(0.96, "of the line rate, large transfers over SRD", EFA_MEASURED)
+_C2C_SHARES = {
+    "to the GPU": Constant(0.75, "of NVLink-C2C's rate, copies of host memory to the GPU", C2C_COPIES),
+    "back": Constant(0.6, "of NVLink-C2C's rate, copies of a GPU's memory to the host", C2C_COPIES),
+}
 _LOCAL_SHARE = Constant(0.8, "of half the memory's rate, copies within one GPU", NVBANDWIDTH_H200)
 
 
@@ -71,7 +77,12 @@ def expect_narrowest(host: Topology, path: Path) -> Bounds:
     limit = limit_host_path(host, path)
     if isinstance(limit, NoLimit) or has_unknown_link(path):
         return limit, None
-    return limit, find_band(next(link for link in path.links if link.id == limit.bottleneck), limit)
+    narrowest = next(link for link in path.links if link.id == limit.bottleneck)
+    if isinstance(narrowest.protocol, C2cLink):
+        share = _C2C_SHARES["to the GPU" if path.devices[-1].startswith("gpu") else "back"]
+        because = "copies over NVLink-C2C reach less of its rate back to the host than to the GPU"
+        return limit, bandwidth_band(share.value * limit.value, limit.value, because, share.source)
+    return limit, find_band(narrowest, limit)
 
 
 def expect_within_gpu(gpu: Device) -> Bounds:

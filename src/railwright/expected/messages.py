@@ -20,7 +20,7 @@ from railwright.limits.nccl import TCP_BAND
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Message
 from railwright.topology.changes import change_links, convert_to_tcp
-from railwright.topology.devices import EfaLink, EthernetLink, Path
+from railwright.topology.devices import Device, EfaLink, EthernetLink, Path
 from railwright.topology.routes import find_network_path
 from railwright.units import KIB, MIB, format_duration, format_size
 
@@ -30,6 +30,8 @@ BYTES_DECIDE = 64 * KIB
 """From this size a stream of messages between two hosts by verbs is expected to reach the link's rate (perftest's own
 default).
 """
+_BYTES_DECIDE_AT_BYTES_PER_S = 12.5e9
+"""The rate of the ports of 100 Gb/s on which that size suffices; a faster port needs a larger one for the same time."""
 RENDEZVOUS_ENDS = 1024 * 1024
 """Up to this size a message over MPI or UCX may pay a handshake that it cannot hide."""
 _BOTH_WAYS_SHARE = 0.95
@@ -170,8 +172,10 @@ def _expect_transfer(workload: Message, machine: Machine, measured: Baselines) -
 def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     """Return the bounds of a stream over the links of a path, reduced by software and faults.
 
-    The band of one pair runs from one port to those over which its library stripes; several pairs are expected to spread.
+    The band of one pair runs from one port to the ports over which its library stripes; several pairs should spread.
     """
+    if (gpu := _find_shared_gpu(path, machine)) is not None:
+        return _expect_within_gpu(workload, gpu)
     way = machine.between(path)
     found, band = expect_narrowest(machine.host, way)
     if isinstance(found, NoLimit):
@@ -191,8 +195,28 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
         rate = band.low if band is not None else single.value
         return _bound_message_time(limit, rate, workload, start, _EFA_SHARE if over_efa else _SMALL_SHARE)
     if band is None:
-        return limit, half_band(single) if (workload.size_bytes or 0) >= RENDEZVOUS_ENDS else None
+        half = half_band(single)
+        if half is not None and in_one_host and workload.by == "library":
+            return limit, _stream_band(half, workload, start, 1.0, in_one_host=True)
+        return limit, half if (workload.size_bytes or 0) >= RENDEZVOUS_ENDS else None
     return limit, _stream_band(band, workload, start, fewest, in_one_host=in_one_host)
+
+
+def _find_shared_gpu(path: str, machine: Machine) -> Device | None:
+    """Return the GPU that both ends of a path inside one host share; None if they are different devices."""
+    (first, _, first_host), (last, _, second_host) = (end.partition("@") for end in path.partition(":")[::2])
+    return machine.gpu(first) if first == last and (first_host or "0") == (second_host or "0") else None
+
+
+def _expect_within_gpu(workload: Message, gpu: Device) -> Bounds:
+    """Return the bounds of messages between two processes on one GPU: a copy in its memory."""
+    limit, band = expect_within_gpu(gpu)
+    if isinstance(limit, NoLimit) or band is None:
+        return limit, None
+    start = find_start(workload, in_one_host=True, over_efa=False)
+    if workload.quantity == "latency_s":
+        return _bound_message_time(limit, band.low, workload, start, _SMALL_SHARE)
+    return limit, _stream_band(band, workload, start, 1.0, in_one_host=True)
 
 
 def _bound_message_time(limit: Limit, rate: float, workload: Message, start: Start, share: float) -> Bounds:
@@ -226,7 +250,8 @@ def _stream_band(
     """
     size = workload.size_bytes or 0
     is_copied = in_one_host and workload.by == "library"
-    decided_from = BYTES_DECIDE if workload.by == "verbs" else RENDEZVOUS_ENDS
+    by_verbs = BYTES_DECIDE * max(1.0, band.low / _BYTES_DECIDE_AT_BYTES_PER_S)
+    decided_from = by_verbs if workload.by == "verbs" else RENDEZVOUS_ENDS
     has_start = workload.is_request or workload.one_at_a_time or is_copied or size < decided_from
     if size < 1:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from railwright.busbw import busbw_factor
 from railwright.errors import RailwrightError, UsageError
 from railwright.expected.bands import extend_doubt
+from railwright.expected.evidence import add_evidence
 from railwright.expected.machine import Machine
 from railwright.limits import nvlink
 from railwright.limits.choice import build_band, choose_at_size
@@ -95,7 +97,7 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
         missing = tuple(f"{gpu}: NVLink" for gpu in nvlink.find_unknown_gpus(cluster.host))
         return NoLimit(quantity=workload.quantity, why=error.message, missing=missing), None
     scale = float(busbw_factor(workload.operation, cluster.ranks)) if workload.rate == "busbw" else 1.0
-    limit = build_limit(found, rate.limit * scale)
+    limit = _mark_assumed(build_limit(found, rate.limit * scale), cluster)
     is_forced = workload.protocol.lower() not in ("free", "simple")
     if workload.quantity == "latency_s" and time is not None:
         floor = replace(limit, quantity="latency_s", value=time.limit)
@@ -109,6 +111,14 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
         _, of_ring, _ = choose_at_size(cluster, workload.operation, ring, size)
         band = extend_doubt(band, scale * (of_ring.expected_low or band.low), _WHY_RING)
     return limit, _add_doubts(band, cluster)
+
+
+def _mark_assumed(limit: Limit, cluster: Cluster) -> Limit:
+    """Return the limit with the option that gives the rate of its bottleneck, if a shape assumes that."""
+    name = re.sub("@[0-9]+", "", limit.bottleneck).partition(":")[0]
+    protocols = (link.protocol for link in cluster.host.links if link.id == name)
+    assumed = next((protocol.assumed for protocol in protocols if isinstance(protocol, PcieLink)), "")
+    return replace(limit, assumed=assumed) if assumed else limit
 
 
 def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
@@ -125,6 +135,7 @@ def has_unknown_fabric(cluster: Cluster) -> bool:
 
 def _add_doubts(band: Expected, cluster: Cluster) -> Expected:
     """Return the band with the doubtful range below it in which healthy machines of this kind differ."""
+    band = add_evidence(band, cluster)
     if has_unknown_fabric(cluster):
         band = extend_doubt(band, band.low * _TAPER, _WHY_FABRIC)
     if _is_over_tcp(cluster):

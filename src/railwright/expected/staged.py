@@ -27,14 +27,14 @@ def is_staged(machine: Machine, path: str, *, peer_access: bool = True) -> bool:
 def expect_staged(machine: Machine, path: str, *, both_ways: bool = False) -> Bounds:
     """Return the limit and band of a copy of `source>target` through host memory.
 
-    Its halves take turns or overlap, as the driver chooses. In both directions at once each link also loses what copies
-    between a GPU and memory lose, and no value is too low for certain.
+    Its halves take turns or overlap, as the driver chooses. In both directions at once each loses what copies between a
+    GPU and memory lose, and no value is too low for certain.
     """
     limit = _limit_staged(machine, path)
     if isinstance(limit, NoLimit):
         return limit, None
-    high = _COPY_SHARE.value * limit.value
-    low = _IN_TURN_SHARE.value * high * (BOTH_WAYS_MIN_SHARE.value if both_ways else 1)
+    high = _COPY_SHARE.value * limit.value * (BOTH_WAYS_MIN_SHARE.value if both_ways else 1)
+    low = _IN_TURN_SHARE.value * high
     because = "the two halves of a copy through host memory take turns or overlap"
     band = bandwidth_band(low, high, because, _IN_TURN_SHARE.source, _COPY_SHARE.source)
     return limit, extend_doubt(band, 0.0 if both_ways else _DOUBTFUL_SHARE * low, _WHY_DOUBTFUL)

@@ -20,8 +20,9 @@ from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.expected.messages import BYTES_DECIDE, SINGLE_MESSAGES_FROM
 from railwright.expected.mpi_collectives import total_bytes
+from railwright.explain.next_commands import word_for_tool
 from railwright.explain.rows import can_affect, is_collective, row_workload
-from railwright.faults.fault import Hypothesis
+from railwright.faults.fault import EVERY_TRANSPORT, Hypothesis
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
 from railwright.limits.limit import Limit
@@ -49,17 +50,6 @@ _ALL_BYTES = 2**40
 """A size at which only bytes decide the rate."""
 _BYTES_DECIDE = 0.5
 """Share of that rate: a stream of messages that is predicted to stay below it reveals nothing about links."""
-_STREAM_TEXTS = {
-    "tcp_fallback": (
-        "the data goes over TCP sockets instead of RDMA",
-        "rdma link and ibv_devices in the job's container; UCX_LOG_LEVEL=info, or FI_LOG_LEVEL=info and fi_info",
-    ),
-    "p2p_disabled": (
-        "the data does not go directly from GPU to GPU over NVLink, but through host memory or the NICs",
-        "nvidia-smi topo -p2p r; UCX_PROTO_INFO=y (should list cuda_ipc), or FI_PROVIDER (should include shm or lnx)",
-    ),
-}
-"""Maps a fault to its hypothesis and its command, for messages and MPI collectives, which do not use NCCL."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -137,16 +127,13 @@ def _is_by_mpi(file: ForeignFile) -> bool:
 
 def _list_hypotheses(file: ForeignFile, machine: Machine, case: Case) -> Iterator[Hypothesis]:
     """Yield the hypotheses of all faults that can affect the tool, worded for the tool."""
-    able = (fault for fault in FAULTS if can_affect(fault, file))
+    able = [fault for fault in FAULTS if can_affect(fault, file)]
+    if _is_copies(file):  # copies have no transport, so only a fault of the machine itself slows them
+        able = [fault for fault in able if fault.transports == EVERY_TRANSPORT]
     only_slow = _find_slow_gpus(file, machine) if _is_copies(file) else ""
     for supposed in (hypothesis for fault in able for hypothesis in fault.suppose(case)):
-        if _is_stream(file) or _is_by_mpi(file):
-            says, tell_apart = _STREAM_TEXTS.get(supposed.fault, (supposed.says, supposed.tell_apart))
-            yield replace(supposed, says=says, tell_apart=tell_apart)
-        elif only_slow:
-            yield replace(supposed, says=f"{supposed.says} (here only {only_slow})")
-        else:
-            yield supposed
+        worded = word_for_tool(supposed, file, machine.cluster.host)
+        yield replace(worded, says=f"{worded.says} (here only {only_slow})") if only_slow else worded
 
 
 def _merge_variants(found: list[Fitted]) -> list[Fitted]:

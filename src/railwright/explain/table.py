@@ -20,6 +20,7 @@ from railwright.explain.corrected_machine import correct_machine, doubt_correcte
 from railwright.explain.curve_findings import find_in_curve
 from railwright.explain.curve_shape import missing_sizes, shape_notes
 from railwright.explain.hypotheses import Fitted, fit
+from railwright.explain.next_commands import suggest_command
 from railwright.explain.rows import (
     busbw_scale,
     can_affect,
@@ -37,8 +38,9 @@ from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.readers.pasted.log_lines import ENDED_BY_ERROR
 from railwright.results.records import Verification, find_size
 from railwright.results.workload import Collective, Files, Message
+from railwright.topology.cluster import Cluster, describe_gpus
 from railwright.topology.devices import Topology
-from railwright.units import format_size
+from railwright.units import format_count, format_size
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_field="record", omit_defaults=True,
@@ -52,6 +54,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     hosts: int | None = None
     machine: str = ""
     """Empty if no machine was given, so that no row could be judged."""
+    scale: str = ""
+    """The machine's GPUs and racks in words, with its hosts if the table does not give them."""
     rows: tuple[Judged, ...]
     shown: tuple[str, ...]
     """The tool's own text of each row, with its own unit."""
@@ -62,6 +66,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     verdict: Verdict
     hypotheses: tuple[Fitted, ...] = ()
     """The healthy machine first, then the faults whose curves are nearest."""
+    next_command: str = ""
+    """The command to look further, for a slow table whose cause nothing shows."""
     cause_doubt: str = ""
     """The reason why the nearest fault is not named as the likely cause; empty if it may be."""
     findings: tuple[Finding, ...] = ()
@@ -102,6 +108,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         ranks=file.ranks,
         hosts=placed.cluster.hosts if placed is not None and file.ranks is not None else file.hosts,
         machine=placed.cluster.name if placed is not None else "",
+        scale=_describe_scale(file, placed.cluster) if placed is not None else "",
         rows=rows,
         shown=tuple(str(result.settings.get("shown", "")) for result in file.results),
         headline=headline,
@@ -109,6 +116,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         verdict=verdict,
         hypotheses=fitted,
         cause_doubt=doubt_cause(file, rows, fitted, placed.cluster) if placed is not None else "",
+        next_command=suggest_command(file, host) if verdict.state == "slow" else "",
         findings=findings,
         contradictions=(
             *(contradictions(file, machine, placed.cluster, around) if machine and placed else ()),
@@ -145,6 +153,11 @@ def _note_machine(
         *differences(file, machine, placed),
         *suggest_line_rate(file, rows, placed.cluster),
     )
+
+
+def _describe_scale(file: ForeignFile, cluster: Cluster) -> str:
+    hosts = "" if file.ranks is not None else f"{format_count(cluster.hosts, 'host')}, "
+    return f"{hosts}{describe_gpus(cluster)}"
 
 
 def _judge_table(

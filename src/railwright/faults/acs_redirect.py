@@ -83,6 +83,7 @@ def _hypotheses(case: Case) -> Hypotheses:
 FAULT = Fault(
     name="acs_redirect",
     summary="ACS redirects peer-to-peer traffic through the root complex",
+    right="peer-to-peer traffic stays below its PCIe switch (ACS does not redirect it)",
     costs="most of GPU-NIC and GPU-GPU bandwidth under one switch (nccl-tests issue 112: 9.84 GB/s)",
     signs=_signs,
     needs=(needs.settings, needs.pcie_switch),

@@ -118,6 +118,7 @@ def _format_hypothesis(name: str, best: str) -> str:
 FAULT = Fault(
     name="algorithm_forced",
     summary="a setting keeps NCCL from its best algorithm",
+    right="NCCL may choose its best algorithm",
     signs=_signs,
     needs_results=True,
     transports=ONLY_NCCL,

@@ -45,6 +45,7 @@ def _link_rate(link: Link) -> float:
 FAULT = Fault(
     name="connection_ceiling",
     summary="too few bytes in flight for the line rate",
+    right="enough bytes are in flight for the line rate",
     settings=Settings(
         {
             "NCCL_BUFFSIZE": Cause(

@@ -44,6 +44,7 @@ def _hypotheses(case: Case) -> Hypotheses:
 FAULT = Fault(
     name="few_channels",
     summary="fewer NCCL channels than the links need",
+    right="NCCL has enough channels for the links",
     settings=Settings(
         dict.fromkeys(("NCCL_MAX_NCHANNELS", "NCCL_MAX_NRINGS", "NCCL_MAX_CTAS", "NCCL_MAX_P2P_NCHANNELS"), _FEWER),
         costs="at most 20.9 GB/s per channel of a Hopper GPU (measured with NCCL 2.28.9 on 2 H200)",

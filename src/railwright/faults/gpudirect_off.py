@@ -28,10 +28,7 @@ _COSTS = (
     "data crosses PCIe and host memory twice: 79.7 GB/s instead of 96.1 on GH200 (NCCL issues), 16 GB/s per NIC through"
     " the CPU of older machines (NCCL issue 412)"
 )
-_REMEDY = (
-    "load nvidia-peermem, or use the open kernel modules with Linux 5.12 or later (dma-buf); then check for"
-    " /GDRDMA in NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET"
-)
+_REMEDY = "load nvidia-peermem, or use the open kernel modules with Linux 5.12 or later (dma-buf)"
 _SETTINGS = Settings(
     {
         # A NIC and a GPU are never closer than PIX; 0 is the old number for LOC (ncclGetLevel).
@@ -110,6 +107,7 @@ def _hypotheses(case: Case) -> Hypotheses:
 FAULT = Fault(
     name="gpudirect_off",
     summary="data between NIC and GPU goes through host memory",
+    right="NICs reach GPU memory directly (GPUDirect RDMA)",
     costs=_COSTS,
     remedy=_REMEDY,
     signs=_signs,

@@ -75,6 +75,7 @@ def _hypotheses(case: Case) -> Hypotheses:
 FAULT = Fault(
     name="iommu_translates",
     summary="the IOMMU translates every address of a GPU, NIC or drive",
+    right="the IOMMU does not translate addresses of GPUs, NICs and drives",
     costs="peer-to-peer traffic crosses the root complex, and may hang (NCCL User Guide, Troubleshooting)",
     signs=_signs,
     needs=(needs.settings, _no_pci_device),

@@ -94,6 +94,7 @@ def _hypotheses(case: Case) -> Hypotheses:
 FAULT = Fault(
     name="max_payload_small",
     summary="PCIe packets are smaller than all ports on the path support",
+    right="PCIe packets are as large as all ports on the path support",
     remedy="pci=pcie_bus_perf on the kernel's command line, or MaxPayload in the BIOS; check with lspci -vv -s"
     " ADDRESS | grep -A1 DevCtl",
     signs=_signs,

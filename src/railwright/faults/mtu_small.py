@@ -153,6 +153,7 @@ def _hypotheses(case: Case) -> Hypotheses:
 FAULT = Fault(
     name="mtu_small",
     summary="an MTU too small for RDMA's largest packets",
+    right="the MTU fits RDMA's largest packets",
     signs=_signs,
     needs=(needs.rdma_nic,),
     mend=_mend,

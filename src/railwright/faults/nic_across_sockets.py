@@ -133,6 +133,7 @@ def _hypotheses(case: Case) -> Hypotheses:
 FAULT = Fault(
     name="nic_across_sockets",
     summary="GPUs reach their NICs only across sockets",
+    right="every GPU has a NIC on its own socket",
     costs=_COSTS,
     remedy="give each pod or VM NICs of the sockets of its GPUs, or move a card; nvidia-smi topo -m shows SYS"
     " for pairs that cross sockets",

@@ -90,6 +90,7 @@ def _list_fastest_nics(host: Topology) -> list[str]:
 FAULT = Fault(
     name="nic_unused",
     summary="a NIC that could carry data carries none",
+    right="every NIC that could carry data is up",
     costs="the NIC's share: large collectives over N equal NICs lose 1/N for each idle one (NCCL issue 687)",
     remedy="check the cable, optics and switch port (rdma link, ibstat, mlxlink -d mlx5_N), then bring the link up",
     signs=_signs,

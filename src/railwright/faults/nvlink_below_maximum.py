@@ -95,6 +95,7 @@ def _hypotheses(case: Case) -> Hypotheses:
 FAULT = Fault(
     name="nvlink_below_maximum",
     summary="a GPU has fewer active NVLinks than its maximum",
+    right="every GPU has all of its NVLinks",
     signs=_signs,
     needs=(needs.nvlink,),
     mend=_mend,

@@ -144,6 +144,7 @@ def _hypotheses(case: Case) -> Hypotheses:
 FAULT = Fault(
     name="p2p_disabled",
     summary="GPUs of one host have no peer-to-peer access",
+    right="GPUs of this host have peer-to-peer access",
     settings=Settings(
         {
             "NCCL_P2P_DISABLE": Cause(is_one_of("1"), "keeps NCCL from using NVLink and PCIe peer-to-peer"),

@@ -121,6 +121,7 @@ def _lower_generation(link: PcieLink, *, by: int) -> PcieLink:
 FAULT = Fault(
     name="pcie_below_maximum",
     summary="a PCIe link trained below the maximum of both its ends",
+    right="every PCIe link runs at the maximum of both its ends",
     remedy="reseat the card or cable, check slot and BIOS, then compare current_link_speed and "
     "current_link_width with their maximum under load",
     signs=_signs,

@@ -47,6 +47,7 @@ def _expected_rate(case: Case) -> float:
 FAULT = Fault(
     name="pxn_off",
     summary="GPUs may not send through their peers' NICs",
+    right="GPUs may send through their peers' NICs",
     settings=Settings(
         {
             "NCCL_PXN_DISABLE": Cause(is_one_of("1"), "makes each GPU send only through its own NIC"),

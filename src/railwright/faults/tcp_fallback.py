@@ -68,6 +68,7 @@ def _hypotheses(case: Case) -> Hypotheses:
 FAULT = Fault(
     name="tcp_fallback",
     summary="data moves over TCP although a better transport is available",
+    right="data moves over the best transport, not over TCP",
     costs="about ten times the latency of CMA, and a third of its bandwidth at large blocks",
     remedy="give the processes ptrace rights towards each other (container capability SYS_PTRACE, or"
     " kernel.yama.ptrace_scope=0), or check UCX_TLS; `ucx_info -d | grep cma` shows whether CMA is available",

@@ -51,6 +51,7 @@ def _share_uplinks(cluster: Cluster) -> Fabric | None:
 FAULT = Fault(
     name="uplinks_shared",
     summary="flows collide on the uplinks of switches",
+    right="flows do not collide on the uplinks of switches",
     needs_results=True,
     ways=_hypotheses,
 )

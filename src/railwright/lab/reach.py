@@ -12,16 +12,19 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from railwright.errors import CannotJudge, UsageError
+from railwright.errors import UnreachableHosts, UsageError
 from railwright.lab.fabric import build_fabric
 from railwright.lab.faults import cpu
 from railwright.lab.state import ENTER, NETNS, Lab
 from railwright.lab.traffic import Ends, Route, route, send_packets, source_ports
 from railwright.results.records import Fabric
+
+if TYPE_CHECKING:
+    from typing import Self  # there since Python 3.11
 
 _PACKETS, _INTERVAL_S = 10, 0.02
 _HOSTS_FILE = "namespaces.json"
@@ -57,14 +60,14 @@ class NamespaceReach(ABC):
         return ()
 
     def _check(self, hint: str) -> None:
-        """Send packets from the first host to every other. Raises CannotJudge, naming hosts that received none."""
+        """Send packets from the first host to every other. Raises UnreachableHosts, naming those that received none."""
         others = self.hosts[1:]
         if not others:
             return
         with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
             troubles = list(filter(None, executor.map(self._trouble, others, source_ports(len(others)))))
         if troubles:
-            raise CannotJudge("; ".join(troubles), hint=hint)
+            raise UnreachableHosts(troubles, hint=hint)
 
     @abstractmethod
     def _trouble(self, host: str, port: int) -> str:
@@ -141,7 +144,7 @@ class LabReach(NamespaceReach):
         return tuple(port.addresses[0] for port in ports)
 
     def check(self) -> None:
-        """Send packets from the first host to every other. Raises CannotJudge, naming hosts that received none."""
+        """Send packets from the first host to every other. Raises UnreachableHosts, naming those that received none."""
         self._check(f"see railwright lab status and railwright lab fault --name {self.lab.name}")
 
     def _trouble(self, host: str, port: int) -> str:

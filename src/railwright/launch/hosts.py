@@ -10,10 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from railwright.errors import UsageError
 from railwright.results.records import Fabric
+
+if TYPE_CHECKING:
+    from typing import Self  # there since Python 3.11
 
 MAX_HOSTS = 512
 """The maximum number of hosts, since `stream` can serve this number of connections, one per host."""

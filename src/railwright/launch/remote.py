@@ -9,12 +9,15 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from railwright import __version__
 from railwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing import Self  # there since Python 3.11
 
 _MARK = "railwright:"
 _PROGRAM = (

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from railwright.errors import CannotJudge, UsageError
+from railwright.errors import UnreachableHosts, UsageError
 from railwright.launch.remote import PROBE_COMMAND, Answer, RemoteReach, parse_answers
 from railwright.process import ChildResult, run
 
@@ -67,14 +67,14 @@ class SshReach(RemoteReach):
         )
 
     def check(self) -> None:
-        """Probe every host. Raises CannotJudge, which names each host without a valid answer, with the cause."""
+        """Probe every host. Raises UnreachableHosts with each host that gives no valid answer."""
         with ThreadPoolExecutor(min(_ASKED_AT_ONCE, len(self.hosts))) as executor:
             answers = dict(zip(self.hosts, executor.map(self._ask, self.hosts), strict=True))
         troubles = [f"{host}: {answer}" for host, answer in answers.items() if isinstance(answer, str)]
         self._answers = {host: answer for host, answer in answers.items() if isinstance(answer, Answer)}
         if troubles:
-            hint = f"try: {shlex.join([*self.agent()[:1], *self.agent()[1:3], troubles[0].partition(': ')[0], 'true'])}"
-            raise CannotJudge("; ".join(troubles), hint=hint)
+            hint = f"try: {shlex.join([*self.agent()[:3], troubles[0].partition(': ')[0], 'true'])}"
+            raise UnreachableHosts(troubles, hint=hint)
 
     def _ask(self, host: str) -> Answer | str:
         """Return the answer of a host, or the reason why there is none."""

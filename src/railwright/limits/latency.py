@@ -12,6 +12,7 @@ from typing import NamedTuple
 from railwright.limits import rccl, tuning
 from railwright.limits.limit import Constant
 from railwright.limits.sources import (
+    A100_SMALL,
     HOST_SMALL_MEASURED,
     NCCL_BUFFSIZE,
     NCCL_LATENCY,
@@ -24,12 +25,15 @@ from railwright.topology.cluster import Cluster
 
 US = 1e-6
 WITH_PROTOCOLS = ("ring", "tree", "nvls", "nvlstree")
+_PIPELINED = ("broadcast", "reduce")
+"""The collectives whose data passes a ring once, chunk by chunk, so that the last rank waits for the first chunk."""
 _PEER_US = Constant(14.0, "us for one message between a pair over the network", NCCL_TUNING)
 _START_US = Constant(8.4, "us, start of a kernel with Simple", NCCL_TUNING)
 _MAX_PEERS_IN_FLIGHT = Constant(8, "pairs in flight per rank", NCCL_LATENCY)
 _CHUNK_BYTES = Constant(4 * 1024 * 1024 / 8, "bytes of a step: NCCL_BUFFSIZE / 8 steps", NCCL_BUFFSIZE)
 _LAUNCH_US = Constant(12.0, "us from one operation's start to the next, besides its latency", HOST_SMALL_MEASURED)
 _MODEL_SHARE = Constant(0.35, "of NCCL's latency, in one host", HOST_SMALL_MEASURED)
+_OLDER_SHARE = Constant(0.7, "of NCCL's latency, in one host of Ampere or older", A100_SMALL)
 _RAMP = Constant(0.036, "of the bandwidth, the maximum loss per halving below 8 GiB", RAMP_MEASURED)
 _RAMP_PCIE = Constant(0.01, "of the bandwidth, the maximum loss per halving, PCIe alone", PCIE_RAMP_MEASURED)
 _RAMP_FROM_BYTES = Constant(8 * 2**30, "bytes", RAMP_MEASURED)
@@ -129,15 +133,39 @@ def _time_s(
         # Filling depends on the rate alone, so the spread of the latency does not apply to it.
         filling = _filling_s(cluster, collective, size_bytes, large)
         return end.times * _direct_latency_s(cluster, collective) + filling + size_bytes / large
-    share = 1.0 if cluster.hosts > 1 or algorithm == "nvls" else _MODEL_SHARE.value  # measured for rings only
-    times = []
+    share = 1.0 if cluster.hosts > 1 or algorithm == "nvls" else _model_share(cluster)  # measured for rings only
+    times: list[tuple[float, str]] = []
     for name in tuning.protocols(cluster, algorithm):
         if protocol not in ("", name):
             continue
         steps_us = tuning.latency_us(cluster, collective, algorithm, name, size_bytes, end.plugin_us)
         rate = tuning.algbw(cluster, collective, algorithm, name, size_bytes, large, end.passed)
-        times.append(end.times * (_LAUNCH_US.value + share * steps_us) * US + size_bytes / rate)
-    return min(times)
+        times.append((end.times * (_LAUNCH_US.value + share * steps_us) * US + size_bytes / rate, name))
+    # NCCL's choice ignores the filling.
+    time, chosen = min(times)
+    is_filled = chosen == "Simple" and algorithm == "ring" and collective in _PIPELINED
+    return time + (_pipeline_filling_s(cluster, size_bytes, large, end) if is_filled else 0.0)
+
+
+def _pipeline_filling_s(cluster: Cluster, size_bytes: float, algbw_bytes_per_s: float, end: _BandEnd) -> float:
+    """Return the time until the last rank of a ring has the first chunk: each hop passes a whole chunk of every channel
+    with Simple; LL and LL128 pass on each line.
+
+    The fast end counts only the hops between domains, because NVLink may be far faster. Inside one domain DGX-2 shows
+    no such time.
+    """
+    count = domains(cluster)
+    if count == 1:
+        return 0.0
+    hops = count - 1 if end.passed > 0 else cluster.ranks - 1
+    in_flight = min(tuning.channels(cluster) * _CHUNK_BYTES.value, size_bytes)
+    return hops * in_flight / algbw_bytes_per_s
+
+
+def _model_share(cluster: Cluster) -> float:
+    """Return the share of NCCL's latency that one host needs. NVIDIA measured NCCL's own figures on older GPUs."""
+    is_older = not rccl.is_used(cluster) and tuning.is_ampere_or_older(cluster.host) and cluster.host.joins_gpus
+    return (_OLDER_SHARE if is_older else _MODEL_SHARE).value
 
 
 def _direct_latency_s(cluster: Cluster, collective: str) -> float:
@@ -146,7 +174,7 @@ def _direct_latency_s(cluster: Cluster, collective: str) -> float:
     steps = (
         0.0 if one_host else math.ceil(_count_peers(cluster, collective) / _MAX_PEERS_IN_FLIGHT.value) * _PEER_US.value
     )
-    start = _START_US.value * (_MODEL_SHARE.value if one_host else 1.0)
+    start = _START_US.value * (_model_share(cluster) if one_host else 1.0)
     return (_LAUNCH_US.value + start + steps) * US
 
 

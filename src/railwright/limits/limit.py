@@ -58,6 +58,8 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     least 1.
     """
     derivation: tuple[Step, ...] = ()
+    assumed: str = ""
+    """The option that gives the rate on which the limit rests, such as `drive-pcie=5`, if a shape assumes it."""
     sources: tuple[Source, ...] = ()
 
 
@@ -81,6 +83,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """The reason for the doubt; empty if it is that the ceiling varies."""
     ways: tuple[AlgorithmBand, ...] = ()
     """The bands of the algorithms that may have been taken, if several; a value between two bands is healthy too."""
+    systems: int | None = None
+    """The independent systems on this kind of fabric on which a collective's band rests; None if not counted."""
     because: str
     sources: tuple[Source, ...]
 

@@ -43,7 +43,7 @@ def limit(link: Link) -> Limit | NoLimit:
     """Return the limit of the links between two devices, in each direction."""
     protocol = link.protocol
     if isinstance(protocol, C2cLink):
-        return _limit(link, C2C_RATE.value, "NVLink-C2C", C2C_RATE)
+        return _limit(link, protocol.bytes_per_s or C2C_RATE.value, "NVLink-C2C", C2C_RATE)
     assert isinstance(protocol, NvlinkLink | XgmiLink)
     family, rates = ("NVLink", LINK_RATE) if isinstance(protocol, NvlinkLink) else ("Infinity Fabric", XGMI_RATE)
     rate = rates.get(protocol.generation)
@@ -54,5 +54,6 @@ def limit(link: Link) -> Limit | NoLimit:
 
 
 def _limit(link: Link, value: float, name: str, constant: Constant) -> Limit:
-    step = rate_step(f"{name} at {format_bandwidth(constant.value)} each", value)
+    each = value if isinstance(link.protocol, C2cLink) else constant.value
+    step = rate_step(f"{name} at {format_bandwidth(each)} each", value)
     return bandwidth_limit(value, f"{name}, between {link.a} and {link.b}", link.id, [step], (constant.source,))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from railwright.limits.limit import Constant, Limit, NoLimit, bandwidth_limit, no_bandwidth, rate_step
 from railwright.limits.sources import INTEL_AN708, PCIE_BENCH, PCIE_SPEC
 from railwright.topology.devices import Link, PcieLink
@@ -107,8 +109,10 @@ def limit(link: Link) -> Limit | NoLimit:
         rate_step(f"payload {found.payload_bytes} B of {whole} B a transaction, less SKIP", found.payload),
         rate_step("less ACK and flow control at the specified rate", found.with_dllps),
     )
-    because = f"{describe(protocol)}, between {link.a} and {link.b}"
-    return bandwidth_limit(found.payload, because, link.id, steps, (PCIE_SPEC, INTEL_AN708, PCIE_BENCH))
+    assumed = " (assumed by the shape)" if protocol.assumed else ""
+    because = f"{describe(protocol)}{assumed}, between {link.a} and {link.b}"
+    found_limit = bandwidth_limit(found.payload, because, link.id, steps, (PCIE_SPEC, INTEL_AN708, PCIE_BENCH))
+    return replace(found_limit, assumed=protocol.assumed) if assumed else found_limit
 
 
 def _specified_payload(max_payload_bytes: int) -> int:

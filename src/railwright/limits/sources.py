@@ -112,6 +112,15 @@ AMD_XGMI = Source(
 P2C_MEASURED = Source(
     "Measured on GH200 (NCCL issues)", "96.1 GB/s of 100 through the Grace CPU with GPUDirect, 79.7 without"
 )
+A100_SMALL = Source(
+    "nccl-tests in public notes, 8 A100 of one host",
+    "all_reduce of 1 MiB: 37.9 us by eight processes, 52.6 by one, of which bytes take 7.6; 12 + 0.7 x 40.6 us are"
+    " between them; with H200 12 + 0.35 x 40.6",
+)
+C2C_COPIES = Source(
+    "nvbandwidth in public threads, GH200 and GB200",
+    "GH200: 377 to 380 GB/s to the GPU and 297 back, of 450; a GPU of GB200 alone: 201 and 193, of 225",
+)
 NCCL_2409 = Source("NCCL issue 2409", "128 KiB chunks, 10 to 12 us a step: 13 GB/s per NIC, whatever its line rate")
 NCCL_PXN = Source(_NCCL, "src/transport/net.cc, recvSetup: PXN is not used on receive")
 NCCL_BUFFSIZE = Source("NCCL user guide, Environment Variables", "NCCL_BUFFSIZE, 4 MiB by default, in 8 steps")

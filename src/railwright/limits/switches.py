@@ -132,27 +132,46 @@ def _build_tiers(*counts: tuple[int, int, int]) -> tuple[SwitchTier, ...]:
     )
 
 
-def count_described(fabric: Fabric, hosts: int, rails: int) -> tuple[SwitchTier, ...]:
+def count_described(fabric: Fabric, hosts: int, rails: int, radix: int) -> tuple[SwitchTier, ...]:
     """Return the tiers of a cluster file for `hosts` of `rails` NIC ports each.
 
-    Each group has the switches that its tier gives, else one leaf for each rail if rail-optimised, else one. Its
-    uplinks are its ports down over the oversubscription, rounded up, rail by rail in rail-optimised leaves; the highest
-    tier has none.
+    The uplinks of a group are its ports down over the oversubscription, rounded up, rail by rail in rail-optimised
+    leaves; the highest tier has none. A tier that does not give its switches has as many in each group as its ports
+    need, of `radix` ports each: leaves rail by rail if rail-optimised, higher tiers so that the uplinks of every switch
+    below spread evenly over them, where a number of that kind exists.
     """
-    found = []
+    found: list[SwitchTier] = []
+    uplinks = 0  # of a switch of the tier below, in a full group
     for level, tier in enumerate(fabric.tiers):
-        groups, rest = divmod(hosts, tier.hosts)
-        sizes = [(tier.hosts, groups), (rest, 1 if rest else 0)]
-        each = tier.switches or (rails if fabric.rail_optimised and level == 0 else 1)
+        full, rest = divmod(hosts, tier.hosts)
+        groups = [(tier.hosts, full)] * bool(full) + [(rest, 1)] * bool(rest)
+        counted = [
+            (
+                number,
+                _count_ports_down(fabric, level, size, rails),
+                _count_ports_up(fabric, level, size, rails),
+            )
+            for size, number in groups
+        ]
+        by_rail = rails if fabric.rail_optimised and level == 0 else 1
+        switches = [tier.switches or by_rail * _count_needed((down + up) // by_rail, uplinks, radix)
+                    for _, down, up in counted]  # fmt: skip
+        uplinks = ceil(Fraction(counted[0][2], switches[0]))
         found.append(
             SwitchTier(
                 name=tier.name,
-                switches=(groups + (rest > 0)) * each,
-                ports_down=sum(number * _count_ports_down(fabric, level, size, rails) for size, number in sizes),
-                ports_up=sum(number * _count_ports_up(fabric, level, size, rails) for size, number in sizes),
+                switches=sum(each * number for each, (number, _, _) in zip(switches, counted, strict=True)),
+                ports_down=sum(number * down for number, down, _ in counted),
+                ports_up=sum(number * up for number, _, up in counted),
             )
         )
     return tuple(found)
+
+
+def _count_needed(ports: int, uplinks: int, radix: int) -> int:
+    """Return the least number of switches with those ports, or a number up to twice that if it divides `uplinks`."""
+    least = max(1, ceil(Fraction(ports, radix)))
+    return next((number for number in range(least, min(uplinks, 2 * least) + 1) if uplinks % number == 0), least)
 
 
 def _count_ports_down(fabric: Fabric, level: int, hosts: int, rails: int) -> int:

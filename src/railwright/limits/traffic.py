@@ -33,7 +33,7 @@ from railwright.limits.flow_graph import Arc, FlowGraph, Relay, flow_graph
 from railwright.limits.limit import Constant
 from railwright.limits.peers import PeerWay, find_peer_ways
 from railwright.limits.sources import NCCL_TREES, NCCL_TUNING
-from railwright.topology.cluster import Cluster
+from railwright.topology.cluster import Cluster, find_rack_hosts
 from railwright.topology.devices import Topology
 
 ALGORITHMS: dict[str, tuple[str, ...]] = {
@@ -76,10 +76,7 @@ def collective_name(written: str) -> str:
 
 def domain_hosts(cluster: Cluster) -> int:
     """Return the number of hosts that share their NVSwitches; 1 if each has its own or none."""
-    host = cluster.host.device("host0")
-    size = host.facts.get("nvlink_domain_hosts", 1) if host else 1
-    maximum = size if isinstance(size, int) and size > 0 else 1
-    return min(maximum, cluster.hosts)
+    return min(find_rack_hosts(cluster.host), cluster.hosts)
 
 
 def find_protocol(cluster: Cluster) -> str:

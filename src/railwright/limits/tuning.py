@@ -286,6 +286,11 @@ def _medium(cluster: Cluster, algorithm: str) -> str:
     return "NVLink" if cluster.host.joins_gpus or algorithm in ("nvls", "nvlstree") else "PCIe"
 
 
+def is_ampere_or_older(host: Topology) -> bool:
+    """Report whether the GPUs are Ampere, Volta or Pascal, on which NCCL's own latencies were measured."""
+    return 0 < compute_major(host) <= _AMPERE.value
+
+
 def _has_amd_cpu(host: Topology) -> bool:
     return any(cpu.facts.get("vendor") == "AuthenticAMD" for cpu in host.of_kind("cpu"))
 

@@ -6,6 +6,7 @@ A host whose rank dies or keeps the others waiting is set aside, and the phase i
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, nan
@@ -57,6 +58,9 @@ class FlowResult(msgspec.Struct, kw_only=True):
     def sign(self, flow: Flow) -> Sign:
         """Return the signs of the flow besides its rate."""
         return Sign(flow, self.trouble not in (NO_WAY, NOT_ASKED), self.sent, self.received, self.long_lost)
+
+
+_ROUND = re.compile(r"round (\d{1,6})")
 
 
 class PhaseResult(msgspec.Struct, kw_only=True):
@@ -178,7 +182,7 @@ class RankProbes:
             launcher=self.way.launcher(ranks),
             base_environment=dict(self.environment),
             silence_s=_SILENCE_S,
-            on_step=_suppress_repeats(self.tell),
+            on_step=_suppress_repeats(lambda text: self.tell(self._number_round(text, phase))),
         )
         results, why = [], ""
         for result in session.results():
@@ -188,6 +192,14 @@ class RankProbes:
         if not why:
             self._read(results, rounds, found)
         return found, tuple(dict.fromkeys(ranks[number // each] for number in sorted(session.blamed))), why
+
+    def _number_round(self, step: str, phase: Phase) -> str:
+        """Rewrite a rank's `round 1: packets`, counted in its launch, as `round 5 (confirm): packets` of the search."""
+        found = _ROUND.match(step)
+        if found is None:
+            return step
+        purpose = "" if phase[0].purpose == "screen" else f" ({phase[0].purpose})"
+        return f"round {len(self.rounds) + int(found[1])}{purpose}{step[found.end() :]}"
 
     def _request_flows(self, one: Round, place_of: dict[int, int]) -> list[FlowRequest]:
         fabric, addresses = self.place.fabric, self.place.addresses

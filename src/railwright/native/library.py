@@ -8,9 +8,12 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from railwright.errors import CannotJudge
+
+if TYPE_CHECKING:
+    from typing import Self  # there since Python 3.11
 
 LOOPS = Path(__file__).with_name("_loops.so")
 

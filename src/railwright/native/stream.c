@@ -21,7 +21,11 @@ struct streamer {
 };
 
 /* The compiler may use wide stores but not turn a loop into memcpy: the kernels are what is measured. */
+#ifdef __clang__
+#define KERNEL __attribute__((noinline, no_builtin("memcpy", "memmove")))
+#else
 #define KERNEL __attribute__((noinline, optimize("O3", "no-tree-loop-distribute-patterns")))
+#endif
 
 KERNEL static void run_kernel(int kernel, double *restrict a, double *restrict b, double *restrict c, size_t n) {
   switch (kernel) {

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 import click
 
 from railwright.errors import unknown_name
+from railwright.options.help import Command
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class Group(click.Group):
+class Group(Command, click.Group):
     """A group that keeps its commands in the given order and suggests the nearest name for an unknown one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
@@ -29,12 +30,15 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def combine(*options: Callable[[Any], Any]) -> Callable[[_Function], _Function]:
-    """Combine several of click's decorators into one, in this order."""
+def combine(*options: Callable[[Any], Any], section: str = "") -> Callable[[_Function], _Function]:
+    """Combine several of click's decorators into one, in this order, as a section of the help."""
 
     def decorate(function: _Function) -> _Function:
+        before = len(getattr(function, "__click_params__", ()))
         for option in reversed(options):
             function = option(function)
+        for parameter in getattr(function, "__click_params__", ())[before:] if section else ():
+            vars(parameter).setdefault("section", section)
         return function
 
     return decorate

@@ -12,6 +12,7 @@ job_options = combine(
     click.option("--time", "limit", metavar="MIN|H:MM:SS",
                  help="Time limit of the job.  [three times the plan, at least 10 min]"),
     click.option("--gpus-per-node", type=click.IntRange(1, 64), help="GPUs that the job requests on each node."),
+    section="Job",
 )  # fmt: skip
 """The options that Slurm and Kubernetes share."""
 
@@ -25,6 +26,7 @@ slurm_options = combine(
     click.option("--start-by", type=click.Choice(["auto", "srun", "mpirun"]), default="auto", show_default=True,
                  help="The launcher of the job's ranks."),
     click.option("--no-wait", is_flag=True, help="Submit the job and return at once."),
+    section="Slurm",
 )  # fmt: skip
 
 kubernetes_options = combine(
@@ -41,4 +43,5 @@ kubernetes_options = combine(
                  help="Remove the job and give up if its pods do not run by then."),
     click.option("--job-kind", type=click.Choice(["auto", "mpijob", "job"]), default="auto", show_default=True,
                  help="An MPIJob of mpi-operator, or an Indexed Job. auto prefers an MPIJob if the cluster serves it."),
+    section="Kubernetes",
 )  # fmt: skip

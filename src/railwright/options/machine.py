@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from railwright.errors import UsageError
+from railwright.options.completion import complete_shape
 from railwright.options.group import Group, combine
+from railwright.options.help import Command
 
 if TYPE_CHECKING:
     from railwright.topology.cluster import Cluster
@@ -23,36 +26,40 @@ _BARE = re.compile(
     re.IGNORECASE,
 )
 """Words that belong to a shape's name or change it. No other argument has this form."""
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,60}")
+_DEVICE = re.compile(r"(gpu|nic|cpu|memory|switch|nvswitch|fabric|card|root_port|host|nvme|sd)\w{0,20}\d")
 _PAIR = r"([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)\s?(?:->|=>|>|:|→|,)\s?([a-z][a-z0-9]{0,40}(?:@\d{1,7})?)"
 
 
-def _complete_shape(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    """List the shape names that begin with a word, for shell completion."""
-    from railwright.topology.shapes import ALIASES, SHAPES
-
-    return [name for name in (*SHAPES, *ALIASES) if name.lower().startswith(begun.lower())]
-
-
-machine_option = click.option(
-    *FROM_FLAGS,
-    "machine",
-    metavar="DIR|FILE|SHAPE",
-    shell_complete=_complete_shape,
-    help="A captured directory or .jsonl, a saved .json, NCCL's topology XML, the output of nvidia-smi topo -m"
-    " (with gpu=H100 nic-rate=400Gb/s), or a shape with changes, like hgx-h100 nics=2. Default: this machine.",
+machine_option = combine(
+    click.option(
+        *FROM_FLAGS,
+        "machine",
+        metavar="DIR|FILE|SHAPE",
+        shell_complete=complete_shape,
+        help="A captured directory or .jsonl, a saved .json, NCCL's topology XML, the output of nvidia-smi topo -m"
+        " (with gpu=H100 nic-rate=400Gb/s), or a shape with changes, like hgx-h100 nics=2. Default: this machine.",
+    ),
+    section="Machine",
 )
 """Sets `machine`, which `load_machine` takes."""
 
+gpus_option = click.option("--gpus", type=int, metavar="N", help="Number of GPUs, from which follows that of hosts.")
 cluster_options = combine(
     machine_option,
     click.option("--count", "--nodes", "-k", "count", type=int, help="Number of such hosts, on a non-blocking fabric."),
+    gpus_option,
     click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML) that describes the fabric."),
+    section="Machine",
 )
-"""Sets `machine`, `count` and `cluster_file` for `resolve_cluster`."""
+"""Sets `machine`, `count`, `gpus` and `cluster_file` for `resolve_cluster`."""
 
 
-def join_changes(args: list[str]) -> list[str]:
-    """Join the words after `--from SHAPE` into one argument, so that `--from hgx-h100 nics=2` needs no quotes."""
+def join_changes(args: list[str], may_belong: Callable[[str], bool] = lambda _: False) -> list[str]:
+    """Join the words after `--from SHAPE` into one argument, so that `--from hgx-h100 nics=2` needs no quotes.
+
+    `may_belong` tells which unknown words belong to the machine, so that an error about the machine names them.
+    """
     joined: list[str] = []
     position = 0
     while position < len(args):
@@ -66,7 +73,7 @@ def join_changes(args: list[str]) -> list[str]:
             position += 1
         elif not word.startswith(tuple(f"{flag}=" for flag in FROM_FLAGS)):
             continue
-        while position < len(args) and _belongs_to_machine(args[position]):
+        while position < len(args) and (_belongs_to_machine(args[position]) or may_belong(args[position])):
             joined[-1] += f" {args[position]}"
             position += 1
     return joined + args[position:]
@@ -79,12 +86,31 @@ def _belongs_to_machine(word: str) -> bool:
     return _BARE.fullmatch(word) is not None and not os.path.exists(word)  # noqa: PTH110 - without pathlib
 
 
-class MachineCommand(click.Command):
+def _is_word(word: str) -> bool:
+    return not word.startswith("-")
+
+
+def is_device(word: str) -> bool:
+    """Report whether a word is the id of a device, like `gpu0`."""
+    return _DEVICE.fullmatch(word) is not None
+
+
+def _may_be_name(word: str) -> bool:
+    """Report whether a word may be a misspelt part of a machine's name: not a file, a shape, a path or a device."""
+    if _WORD.fullmatch(word) is None or is_device(word) or os.path.exists(word):  # noqa: PTH110 - without pathlib
+        return False
+    from railwright.topology.shapes import canonical_name
+
+    return canonical_name(word) is None
+
+
+class MachineCommand(Command):
     """A command with `--from` and changes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Join the changes before click parses them."""
-        return super().parse_args(ctx, join_changes(args))
+        """Join the changes before click parses them. Without arguments of its own, every word is the machine's."""
+        takes_words = any(isinstance(parameter, click.Argument) for parameter in self.params)
+        return super().parse_args(ctx, join_changes(args, _may_be_name if takes_words else _is_word))
 
 
 class MachineGroup(Group):
@@ -92,7 +118,7 @@ class MachineGroup(Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Join the changes before click parses them."""
-        return super().parse_args(ctx, join_changes(args))
+        return super().parse_args(ctx, join_changes(args, lambda word: _is_word(word) and word not in self.commands))
 
 
 def load_machine(text: str | None) -> Topology:
@@ -112,21 +138,51 @@ def warn_of_damage(topology: Topology) -> Topology:
     return topology
 
 
-def resolve_cluster(machine: str | None, count: int | None, cluster_file: str | None) -> Cluster:
+def resolve_cluster(
+    machine: str | None, count: int | None, cluster_file: str | None, gpus: int | None = None
+) -> Cluster:
     """Build the cluster that the options describe. A single host is a cluster of one.
 
     Raises UsageError for conflicting options and for files that cannot be loaded.
     """
     from railwright.topology.cluster import build_cluster
 
+    refuse_both(count, gpus)
     if cluster_file is None:
-        return build_cluster(load_machine(machine), 1 if count is None else count)
+        host, hosts = load_hosts(machine, count, gpus)
+        return build_cluster(host, 1 if hosts is None else hosts)
     if machine is not None:
         raise UsageError("--cluster and --host exclude each other", hint="give one of the two")
     found = load_planned_cluster(cluster_file)
-    if count is None:
+    hosts = derive_count(found.host, count, gpus)
+    if hosts is None:
         return found
-    return build_cluster(found.host, count, found.fabric, found.storage, found.name)
+    return build_cluster(found.host, hosts, found.fabric, found.storage, found.name)
+
+
+def refuse_both(count: int | None, gpus: int | None) -> None:
+    """Raise UsageError if both hosts and GPUs are counted."""
+    if count is not None and gpus is not None:
+        raise UsageError("--count and --gpus exclude each other", hint="--count is a number of hosts, --gpus of GPUs")
+
+
+def load_hosts(machine: str | None, count: int | None, gpus: int | None) -> tuple[Topology, int | None]:
+    """Load the machine, and return it with the number of hosts; None if neither hosts nor GPUs were counted.
+
+    Fewer GPUs than a shape has are one host with so many. Raises UsageError for GPUs that do not fill whole hosts.
+    """
+    host = load_machine(machine)
+    is_whole = machine is None or host.source != "shape" or any(word.startswith("gpus=") for word in machine.split())
+    if gpus is not None and not is_whole and 0 < gpus < len(host.of_kind("gpu")):
+        return load_machine(f"{machine} gpus={gpus}"), 1
+    return host, derive_count(host, count, gpus)
+
+
+def derive_count(host: Topology, count: int | None, gpus: int | None) -> int | None:
+    """Return the number of hosts, from that of GPUs if it was given. Raises UsageError."""
+    from railwright.topology.cluster import count_hosts
+
+    return count if gpus is None else count_hosts(host, gpus)
 
 
 def load_planned_cluster(file: str) -> Cluster:

@@ -35,4 +35,5 @@ search_options = combine(
         show_default=True,
         help="Maximum number of rounds of a route cover.",
     ),
+    section="Search",
 )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from railwright.checks.finding import Finding
 from railwright.diagnosis.peers.gpu_health import format_samples
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
-from railwright.expected.nccl_collectives import decides_nothing
+from railwright.diagnosis.verdicts.policy import UNJUDGED
 from railwright.groups import group_by_key
 from railwright.limits.limit import Limit
 from railwright.report.nccl_choice import cost_lines
@@ -51,6 +51,8 @@ class Row(NamedTuple):
     """The parameters shared with others of the same benchmark and path."""
     measured: str
     spread: str
+    wide: str
+    """A sentence on launches that differ widely; empty for others."""
     limit: str
     share: str
     because: str
@@ -107,7 +109,7 @@ class View(NamedTuple):
     """The worst verdict, which the answer states."""
     answer: str
     relative: str
-    """A note on the baselines behind the answer; empty if there are none."""
+    """A sentence on what the verdicts rest on; empty without verdicts."""
     counts: tuple[tuple[State, int], ...]
     closing: str
     slow_groups: tuple[Group, ...]
@@ -161,7 +163,7 @@ def build_view(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequenc
         diagnosis=diagnosis,
         state=_find_worst(dict(counts), diagnosis),
         answer=_answer(dict(counts), slow, diagnosis),
-        relative=_baseline_words(references),
+        relative=_basis_words(measured, references),
         counts=counts,
         closing=wording.closing_words(diagnosis),
         slow_groups=_slow_groups(slow),
@@ -205,7 +207,7 @@ def _find_shared(paths: Sequence[JudgedPath]) -> dict[tuple[str, str], dict[str,
 def _row(number: int, path: JudgedPath, shared: dict[tuple[str, str], dict[str, Scalar]]) -> Row:
     common = shared[path.benchmark, path.path]
     head = path.headline
-    limit, share = wording.limit_and_share(head)
+    limit, share = wording.bound_and_share(head)
     size = wording.size_words(head.parameters) if head else ""
     varied = ", ".join(
         filter(None, (wording.parameter_words(path.parameters, without=tuple(common)), f"at {size}" if size else ""))
@@ -221,9 +223,10 @@ def _row(number: int, path: JudgedPath, shared: dict[tuple[str, str], dict[str, 
         common=wording.parameter_words({key: path.parameters[key] for key in path.parameters if key in common}),
         measured=wording.quantity(path.quantity, head.value if head else None),
         spread=wording.percent(head.launch_spread if head else None),
+        wide=wording.wide_spread_words(head),
         limit=limit,
         share=share,
-        because=wording.because(head.limit) if head else "",
+        because=wording.because_of(head) if head else "",
         expected=f"expected {wording.band_words(head.expected)}" if head and head.expected else "",
         why=wording.why_words(path),
         needs=wording.escape(path.verdict.needs),
@@ -233,15 +236,22 @@ def _row(number: int, path: JudgedPath, shared: dict[tuple[str, str], dict[str, 
 
 
 def _meter(head: Judged | None) -> Meter | None:
-    if head is None or head.fraction_of_limit is None or not head.fraction_of_limit >= 0:
+    """Return the bar of a point: its share of the limit, or of a latency its share of the end of its band."""
+    if head is None or not head.value or head.value < 0:
         return None
-    if decides_nothing(head.limit, head.expected):
+    band = head.expected
+    if head.quantity == "latency_s":
+        if band is None or not band.high:
+            return None
+        return Meter(reached=_on_bar(head.value / band.high), band_from=_on_bar(min(band.low / band.high, 1.0)))
+    if head.fraction_of_limit is None or not isinstance(head.limit, Limit) or not head.limit.value > 0:
         return None
-    edge, band_from = slow_edge(head), None
-    if edge and isinstance(head.limit, Limit) and head.limit.value > 0:
-        share = head.limit.value / edge if head.quantity == "latency_s" else edge / head.limit.value
-        band_from = round(min(share, 1.0) * METER_LIMIT, 2)
-    return Meter(reached=round(min(head.fraction_of_limit * METER_LIMIT, 100.0), 2), band_from=band_from)
+    band_from = _on_bar(min(band.low / head.limit.value, 1.0)) if band is not None and band.low else None
+    return Meter(reached=_on_bar(head.fraction_of_limit), band_from=band_from)
+
+
+def _on_bar(share: float) -> float:
+    return round(min(share * METER_LIMIT, 100.0), 2)
 
 
 def _find_worst(counts: dict[State, int], diagnosis: Diagnosis) -> State:
@@ -257,15 +267,17 @@ def _answer(counts: dict[State, int], slow: Sequence[Row], diagnosis: Diagnosis)
     """Summarize in one sentence the paths that were judged or should have been."""
     if diagnosis.required:
         return _answer_of_required(diagnosis)
-    fine, not_judged = counts.get("ok", 0), sum(counts.get(state, 0) for state in ("suspicious", "failed", "unknown"))
+    fine, not_judged = counts.get("ok", 0), sum(counts.get(state, 0) for state in UNJUDGED)
     total = format_count(len(slow) + fine + not_judged, "path")
+    points = f" ({wording.unjudged_points(diagnosis)})" if not_judged else ""
     if slow:
         first = f"{slow[0].benchmark} {slow[0].path}"
         more = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
-        return f"{len(slow)} of {total} {'is' if len(slow) == 1 else 'are'} slow: {first}{more}"
+        unknown = f"; {not_judged} could not be judged{points}" if not_judged else ""
+        return f"{len(slow)} of {total} {'is' if len(slow) == 1 else 'are'} slow: {first}{more}{unknown}"
     sure = [finding for finding in diagnosis.findings if finding.certainty in ("seen", "likely")]
     if not_judged:
-        return f"{not_judged} of {total} could not be judged, and nothing is slow"
+        return f"{not_judged} of {total} could not be judged{points}, and nothing is slow"
     if sure:
         return f"No path is slow, and the machine is misconfigured: {wording.escape(sure[0].fault)}"
     if fine == 1:
@@ -283,14 +295,19 @@ def _answer_of_required(diagnosis: Diagnosis) -> str:
 _MAX_NAMED = 3
 
 
-def _baseline_words(references: Sequence[Row]) -> str:
-    if not references:
-        return ""
-    names = ", ".join(dict.fromkeys(row.benchmark for row in references))
-    known = any(row.limit != wording.ABSENT for row in references)
-    judge = "They were compared with their own limits only" if known else (
-        "Nothing outside the machine says whether those are good")  # fmt: skip
-    return f"These verdicts use this machine's own {names} as baselines. {judge}"
+def _basis_words(rows: Sequence[Row], references: Sequence[Row]) -> str:
+    """Explain in one sentence the measurements and facts that the verdicts rest on."""
+    kinds = [row.head.limit.kind for row in rows if row.state in ("ok", "slow") and row.head is not None
+             and isinstance(row.head.limit, Limit)]  # fmt: skip
+    by_kind = {kind: kinds.count(kind) for kind in ("measured_ceiling", "derived")}
+    names = ", ".join(dict.fromkeys(row.benchmark.replace("_", " ") for row in references))
+    measured = f"simpler measurements of this machine{f' ({names})' if names else ''}"
+    if not by_kind["measured_ceiling"]:
+        return "The verdicts rest on the rates of the hardware" if kinds else ""
+    if by_kind["derived"]:
+        facts = "the rates of the hardware"
+        return f"{by_kind['derived']} verdicts rest on {facts}, {by_kind['measured_ceiling']} on {measured}"
+    return f"The verdicts rest on {measured}: they do not show whether the machine as a whole is slow"
 
 
 def _slow_groups(rows: Sequence[Row]) -> tuple[Group, ...]:
@@ -306,7 +323,7 @@ def _slow_groups(rows: Sequence[Row]) -> tuple[Group, ...]:
 
 def _group_unjudged(rows: Sequence[Row]) -> tuple[Group, ...]:
     """Group the paths without a verdict by reason, the worst first."""
-    found = [row for row in rows if row.state in ("suspicious", "failed", "unknown")]
+    found = [row for row in rows if row.state in UNJUDGED]
     groups = [
         Group(state, reason, needs, tuple(group))
         for (state, reason, needs), group in group_by_key(

@@ -2,8 +2,9 @@
 
 faster        the difference exceeds the noise of both runs, and b is better than a
 slower        the difference exceeds the noise of both runs, and b is worse than a
-within noise  no difference exceeds the noise, and a difference of more than 5 % can be excluded
-cannot tell   too few launches, too much noise, or the two values measure different things
+within noise  no difference exceeds the noise, and the medians are within a third of each other
+cannot tell   too few launches, too much noise, or the two values measure different things; with the launches that
+              would decide
 
 At most 5 in 100 unchanged points are called faster or slower, however noisy they are (a test checks this).
 """
@@ -22,7 +23,7 @@ from railwright.groups import group_by_key
 from railwright.limits.limit import Quantity
 from railwright.results import fairness
 from railwright.results.fairness import Difference, format_percent
-from railwright.results.ratio import CONFIDENCE, RatioInterval, ratio_interval
+from railwright.results.ratio import CONFIDENCE, RatioInterval, estimate_launches, ratio_interval
 from railwright.results.records import Result, ResultFile, Run
 from railwright.results.statistics import quantile
 from railwright.topology.devices import Scalar
@@ -35,8 +36,8 @@ MIN_LAUNCHES = 3
 """Rank statistics reach a confidence of at most 67 % with fewer launches."""
 SMALLEST_CLAIM = 0.02
 """The smallest difference that is reported as faster or slower. Machines drift by less than this between runs."""
-LARGEST_DOUBT = 0.05
-"""A point is `within noise` only if a difference larger than this can be excluded."""
+LARGEST_HIDDEN = 1 / 3
+"""A larger difference of the medians is never called noise: more launches must decide."""
 
 PointKey = tuple[str, Quantity, str, tuple[tuple[str, str], ...]]
 
@@ -67,6 +68,8 @@ class ComparedPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     statement: Statement
     reason: Reason = ""
     """The cause of `cannot tell`, in a word or two; otherwise empty."""
+    launches_needed: int = 0
+    """The estimated launches on each side that would decide; 0 if the point is decided or launches cannot decide."""
     why: str
 
 
@@ -76,6 +79,7 @@ class Decision(NamedTuple):
     statement: Statement
     reason: Reason
     why: str
+    launches_needed: int = 0
 
 
 class OneSided(msgspec.Struct, frozen=True, kw_only=True, tag="one_sided", tag_field="record",
@@ -235,28 +239,33 @@ def _interval(a: Side, b: Side) -> tuple[RatioInterval | None, Unit]:
 
 
 def _decide(quantity: Quantity, a: Side, b: Side, ratio: float, interval: RatioInterval | None) -> Decision:
+    if sorted(a.launches) == sorted(b.launches):
+        return Decision("within noise", "", "the launches of both runs are identical")
     few = [
         f"{name} has {len(side.launches)}" for name, side in (("a", a), ("b", b)) if len(side.launches) < MIN_LAUNCHES
     ]
     if few or interval is None:
         why = f"too few launches: {' and '.join(few)}, at least {MIN_LAUNCHES} are needed"
-        return Decision("cannot tell", "few launches", why)
+        return Decision("cannot tell", "few launches", why, MIN_LAUNCHES)
     difference = max(ratio, 1 / ratio) - 1
-    spread = max(a.spread or 0, b.spread or 0)
+    spreads = (a.spread or 0, b.spread or 0)
     # Three launches give 90 % confidence by rank. The difference must then exceed the sum of both spreads.
-    sure = interval.confidence >= CONFIDENCE or difference > (a.spread or 0) + (b.spread or 0)
-    beyond = sure and (interval.low > 1 or interval.high < 1)
-    if beyond and difference >= SMALLEST_CLAIM:
+    sure = interval.confidence >= CONFIDENCE or difference > sum(spreads)
+    apart = interval.low > 1 or interval.high < 1
+    if apart and sure and difference >= SMALLEST_CLAIM:
         better = (ratio > 1) != (quantity == "latency_s")
         word: Statement = "faster" if better else "slower"
         return Decision(
-            word, "", f"{format_percent(difference)} apart, and the launches spread by at most {format_percent(spread)}"
+            word,
+            "",
+            f"{format_percent(difference)} apart, and the launches spread by at most {format_percent(max(spreads))}",
         )
-    if interval.low >= 1 / (1 + LARGEST_DOUBT) and interval.high <= 1 + LARGEST_DOUBT:
-        why = f"{format_percent(difference)} apart, and more than {format_percent(LARGEST_DOUBT)} can be excluded"
-        return Decision("within noise", "", why)
-    why = f"{format_percent(difference)} apart, but the launches spread by {format_percent(spread)}"
-    return Decision("cannot tell", "noise", f"{why}: the ratio may be {interval.low:.2f} to {interval.high:.2f}")
+    seen = f"{format_percent(difference)} apart, and the launches of a run spread by {format_percent(max(spreads))}"
+    if difference <= LARGEST_HIDDEN and not (apart and difference > max(SMALLEST_CLAIM, *spreads)):
+        return Decision("within noise", "", seen)
+    needed = estimate_launches(a.launches, b.launches, math.log1p(LARGEST_HIDDEN))
+    words = f"{seen}: the ratio may be {interval.low:.2f} to {interval.high:.2f}"
+    return Decision("cannot tell", "noise", f"{words}; about {needed} launches of each would decide", needed)
 
 
 def _make_one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> OneSided:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")
-_PART = re.compile(r"([^,\[\]]*)(?:\[([0-9,-]*)\])?(?:,|$)")
+_TERM = re.compile(r"(?:[^,\[\]]|\[[0-9,-]*\])+")
+_PIECE = re.compile(r"\[([0-9,-]*)\]|([^\[\]]+)")
 _RUN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _MOST_HOSTS = 100_000
 
@@ -38,19 +39,31 @@ def _format_runs(numbers: list[str]) -> Iterator[str]:
 
 
 def parse_host_list(text: str) -> tuple[str, ...]:
-    """Parse the output of `format_hosts`. Returns an empty tuple for other text, or above 100,000 hosts."""
+    """Parse a list in Slurm's notation, with any number of brackets in a name: `rack[1-2]n[01-16]-ib,login`.
+
+    Returns an empty tuple for other text, or above 100,000 hosts.
+    """
     names: list[str] = []
     place = 0
     while place < len(text):
-        part = _PART.match(text, place)
-        if part is None or part.end() == place:
+        term = _TERM.match(text, place)
+        if term is None or text[term.end() : term.end() + 1] not in ("", ","):
             return ()
-        place = part.end()
-        numbers = [""] if part[2] is None else _expand_numbers(part[2], _MOST_HOSTS - len(names))
-        if not numbers:
+        place = term.end() + 1
+        expanded = _expand_term(term[0], _MOST_HOSTS - len(names))
+        if not expanded:
             return ()
-        names += [part[1] + number for number in numbers]
+        names += expanded
     return tuple(names)
+
+
+def _expand_term(term: str, limit: int) -> list[str]:
+    """Expand a name with brackets, the last bracket fastest. Empty if one is invalid, or above `limit` names."""
+    found = [""]
+    for piece in _PIECE.finditer(term):
+        ends = [piece[2]] if piece[1] is None else _expand_numbers(piece[1], limit // len(found) if found else 0)
+        found = [name + end for name in found for end in ends]
+    return found if len(found) <= limit else []
 
 
 def _expand_numbers(text: str, limit: int) -> list[str]:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist, median, variance
 
 import msgspec
 
 CONFIDENCE = 0.95
+_RANK_EFFICIENCY = 3 / math.pi
+"""The efficiency of ranks against means, for normal values (Hodges and Lehmann 1956)."""
+_NORMAL_975 = NormalDist().inv_cdf(0.975)
 
 
 class RatioInterval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,6 +51,21 @@ def ratio_interval(a: Sequence[float], b: Sequence[float]) -> RatioInterval:
         high=math.exp(ratios[len(ratios) - 1 - outside]),
         confidence=max(0.0, 1 - 2 * tail / total),
     )
+
+
+def estimate_launches(a: Sequence[float], b: Sequence[float], resolution: float) -> int:
+    """Estimate the launches on each side whose interval of b/a would exclude 1 at the observed shift.
+
+    Few launches exaggerate a shift, so at most a shift of `resolution` is assumed, a logarithm above 0.
+
+    Launches are assumed to vary as those of `a` and `b` do, on logarithms. Raises ValueError unless both have at least
+    two launches.
+    """
+    sides = [[math.log(value) for value in side] for side in (a, b)]
+    spread = math.sqrt(sum((len(side) - 1) * variance(side) for side in sides) / (len(a) + len(b) - 2))
+    shift = min(abs(median(sides[1]) - median(sides[0])), resolution)
+    needed = 2 * (_NORMAL_975 * spread / shift) ** 2 / _RANK_EFFICIENCY
+    return max(math.ceil(needed), len(a) + 1, len(b) + 1)
 
 
 def _rank_sum_counts(size_a: int, size_b: int) -> list[int]:

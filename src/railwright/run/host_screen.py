@@ -5,11 +5,12 @@ A host that dies, hangs or cannot be reached does not affect the others, and is 
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from railwright.launch.scratch import scratch_folder
 from railwright.process import Child, ChildResult
 from railwright.results.store import load
 from railwright.run.screened import RESULTS, parse_step
+from railwright.units import format_count
 
 FOLDER = "hosts"
 _AT_ONCE = 64
@@ -44,6 +46,9 @@ class HostScreen:
     keep: bool = False
     """Whether to skip hosts whose records are complete from an earlier run."""
     _ended: bool = field(default=False, init=False)
+    _pending: int = field(default=0, init=False)
+    _counted: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
+    """Counts the hosts that are done, in whatever thread."""
 
     @property
     def at_once(self) -> int:
@@ -58,6 +63,7 @@ class HostScreen:
         """Measure all hosts through an agent. Returns the failure of each host, which is empty if it succeeded."""
         kept = {host for host in self.hosts.names if self.keep and self._is_complete(host)}
         pending = [host for host in self.hosts.names if host not in kept]
+        self._pending = len(pending)
         for host in pending:  # a host that sends nothing must not be judged by its old records
             (self.host_folder(host) / RESULTS).unlink(missing_ok=True)
         with scratch_folder() as scratch, ThreadPoolExecutor(self.at_once) as executor:
@@ -87,7 +93,7 @@ class HostScreen:
             finished = child.wait(_ENDS_S)
         output.take(finished.output)
         trouble = why or output.trouble(finished)
-        self.tell(f"{host}: {trouble or 'done'}")
+        self.tell(f"{host}: {trouble or 'done'} ({next(self._counted)} of {format_count(self._pending, 'host')})")
         return trouble
 
     def _follow(self, output: _HostOutput, child: Child) -> str:

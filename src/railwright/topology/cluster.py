@@ -12,6 +12,7 @@ import msgspec
 
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.devices import Device, Link, NetworkLink, Record, Topology
+from railwright.units import format_count
 
 MOST_HOSTS = 1_000_000
 MOST_TIERS = 4
@@ -27,7 +28,7 @@ class Tier(Record, frozen=True, kw_only=True):
     oversubscription: float = 1.0
     """The rate of the links from below divided by that of the uplinks: 1 is non-blocking, 3 lets a third leave."""
     switches: int | None = None
-    """Switches in each group; None is one leaf for each rail, or one. Used to count cables and to build a lab."""
+    """Switches in each group, to count cables and to build a lab; None is as many as a bill or a lab needs."""
 
 
 class Fabric(Record, frozen=True, kw_only=True):
@@ -119,6 +120,39 @@ def _check_tiers(fabric: Fabric, hosts: int) -> None:
         top = fabric.tiers[-1]
         message = f"the highest tier, {top.name[:40]}, joins {top.hosts} of {hosts} hosts: the rest are disconnected"
         raise UsageError(message, hint="add a tier above it, or raise its hosts")
+
+
+def count_hosts(host: Topology, gpus: int) -> int:
+    """Return the number of hosts that have `gpus` GPUs together. Raises UsageError if they do not fill whole hosts."""
+    each = len(host.of_kind("gpu"))
+    if not each:
+        raise UsageError(f"--gpus {gpus}: {host.name} has no GPUs", hint="give --count for the number of hosts")
+    if gpus < 1 or gpus % each:
+        below = max(gpus // each, 0) * each
+        fitting = " or ".join(f"--gpus {number}" for number in (below, below + each) if number > 0)
+        raise UsageError(f"--gpus {gpus} does not fill hosts of {each} GPUs ({host.name})", hint=f"give {fitting}")
+    return gpus // each
+
+
+def describe_gpus(cluster: Cluster) -> str:
+    """Format the GPUs, and the racks of hosts that share NVSwitches: `128 GPUs` or `72 GPUs (1 rack)`."""
+    if not cluster.ranks:
+        return "no GPUs"
+    gpus, rack = format_count(cluster.ranks, "GPU"), find_rack_hosts(cluster.host)
+    if rack < 2:
+        return gpus
+    whole, rest = divmod(cluster.hosts, rack)
+    if not whole:
+        return f"{gpus} of a rack of {rack * cluster.gpus_per_host} (--gpus {rack * cluster.gpus_per_host})"
+    last = f", the last with {format_count(rest, 'host')}" if rest else ""
+    return f"{gpus} ({format_count(whole + (rest > 0), 'rack')}{last})"
+
+
+def find_rack_hosts(host: Topology) -> int:
+    """Return the number of hosts that share NVSwitches in a rack like GB200 NVL72; 1 if each host has its own."""
+    device = host.device("host0")
+    size = device.facts.get("nvlink_domain_hosts", 1) if device else 1
+    return size if isinstance(size, int) and size > 0 else 1
 
 
 def ports(host: Topology) -> tuple[tuple[Device, Link], ...]:

@@ -74,6 +74,8 @@ class PcieLink(Record, frozen=True, kw_only=True, tag="pcie"):
     """The MaxPayload that both ends support; a path to the CPU supports the minimum of its links."""
     acs_redirect: bool | None = None
     """True if Access Control Services send peer-to-peer requests up to the root complex."""
+    assumed: str = ""
+    """The option that gives its rate, such as `drive-pcie=5`, if a shape assumes it; empty if it is known."""
 
 
 class NvlinkLink(Record, frozen=True, kw_only=True, tag="nvlink"):
@@ -95,6 +97,8 @@ class C2cLink(Record, frozen=True, kw_only=True, tag="c2c"):
     """NVLink-C2C between a Grace CPU and its GPU."""
 
     generation: int = 1
+    bytes_per_s: float | None = None
+    """The GPU's own rate in each direction, where it is known. Two GPUs of a module have half of it each."""
 
 
 class SmpLink(Record, frozen=True, kw_only=True, tag="smp"):

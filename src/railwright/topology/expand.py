@@ -82,7 +82,9 @@ class _Machine:
         if gpu is None:
             return []
         switches = []
-        uplink = self._pcie(Pcie(layout.uplink_generation or gpu.pcie.generation, gpu.pcie.width))
+        uplink = self._pcie(
+            Pcie(layout.uplink_generation or gpu.pcie.generation, gpu.pcie.width, layout.uplink_assumed)
+        )
         facts = {"source": self._shape.layout_source}
         for index in range(layout.switches):
             node = index * layout.nodes // layout.switches
@@ -119,7 +121,7 @@ class _Machine:
         for index in range(count):
             if gpu.attachment == "c2c":
                 node = index * self._layout.nodes // count
-                under = self._cpus[node], C2cLink()
+                under = self._cpus[node], C2cLink(bytes_per_s=gpu.c2c_bytes_per_s)
             else:
                 full = self._layout.gpus_per_switch
                 upper, node = self._switches[index // full] if self._switches else self._place(index, count)
@@ -177,10 +179,10 @@ class _Machine:
         facts: dict[str, Scalar | None] = {"size_bytes": drive.size_bytes, "source": drive.source}
         for index in range(count):
             node = index * self._layout.nodes // count
-            name, under = f"nvme{index}n1", (self._root_port(node), self._pcie(drive.pcie))
+            name, under = f"nvme{index}n1", (self._root_port(node), self._pcie(drive.pcie, "drive-pcie"))
             self.parts.add("drive", device_id=name, name=drive.name, numa=node, facts=facts, under=under)
 
-    def _pcie(self, pcie: Pcie) -> PcieLink:
+    def _pcie(self, pcie: Pcie, option: str = "pcie") -> PcieLink:
         """Return a healthy link, trained to the maximum of both ends. Unpublished facts stay None."""
         speed = GT_PER_S[pcie.generation] if pcie.generation is not None else None
         return PcieLink(
@@ -190,4 +192,5 @@ class _Machine:
             max_width=pcie.width,
             max_payload_bytes=self._shape.max_payload_bytes,
             acs_redirect=self._shape.acs_redirect,
+            assumed=f"{option}={pcie.generation + 1}" if pcie.assumed and pcie.generation else "",
         )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from railwright.errors import UsageError, unknown_name
 from railwright.topology.devices import GT_PER_S, EfaLink, EthernetLink, InfinibandLink, NetworkLink
-from railwright.topology.shapes.parts import Layout, NvlinkPart, Shape
+from railwright.topology.shapes.parts import DrivePart, Layout, NvlinkPart, Pcie, Shape
 from railwright.units import format_line_rate, parse_line_rate
 
 _T = TypeVar("_T")
@@ -22,7 +22,7 @@ _LAYOUT_COUNTS: dict[str, tuple[int, ...]] = {
     "numa-per-socket": (1, 2, 4),
 }
 """The counts of a `Layout` that can be changed; its field names have an underscore for each dash."""
-_COUNTS = {**_LAYOUT_COUNTS, "pcie": tuple(GT_PER_S), "nvlink": tuple(range(19))}
+_COUNTS = {**_LAYOUT_COUNTS, "pcie": tuple(GT_PER_S), "drive-pcie": tuple(GT_PER_S), "nvlink": tuple(range(19))}
 _IB_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
 _MIN_MTU_BYTES = 1280
 """The smallest MTU of IPv6 (RFC 8200)."""
@@ -41,6 +41,8 @@ NIC_PROTOCOLS = {
 }
 """The accepted spellings of a port's protocol, each with its key in `_PORTS`."""
 _RATE_BITS_PER_S = (1e8, 3.2e12)
+_DRIVE_LANES = 4
+"""The lanes of NVMe drives in U.2, U.3, E1.S and M.2."""
 _ON_OFF = {"on": True, "off": False}
 _SWITCHES = ("p2p", "gpudirect", "mnnvl")
 _PLACES = {"switch": False, "cpu": True}
@@ -59,9 +61,9 @@ def apply_changes(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
         nic = replace(nic, gpudirect_tcp=False)
     layout = replace(shape.layout, **{key.replace("-", "_"): counts[key] for key in _LAYOUT_COUNTS if key in counts})
     if "pcie" in counts:
-        layout = replace(layout, uplink_generation=counts["pcie"])
-        nic = replace(nic, pcie=nic.pcie._replace(generation=counts["pcie"]))
-        gpu = replace(gpu, pcie=gpu.pcie._replace(generation=counts["pcie"])) if gpu else None
+        layout = replace(layout, uplink_generation=counts["pcie"], uplink_assumed=False)
+        nic = replace(nic, pcie=nic.pcie._replace(generation=counts["pcie"], assumed=False))
+        gpu = replace(gpu, pcie=gpu.pcie._replace(generation=counts["pcie"], assumed=False)) if gpu else None
     _check_gpus(shape, layout, name)
     links = counts.get("nvlink", nvlink.link.links if nvlink else 0)
     _check_nvlink(nvlink, links, layout.gpus, name)
@@ -70,7 +72,18 @@ def apply_changes(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     if layout.drives and shape.drive is None:
         message = f"the drives of {name} are not published, so drives={layout.drives} cannot be modelled"
         raise UsageError(message, hint="leave drives out")
-    return _apply_switches(replace(shape, layout=layout, nic=nic, gpu=gpu, nvlink=nvlink), changes, name)
+    drive = _change_drive(shape.drive, counts, name)
+    return _apply_switches(replace(shape, layout=layout, drive=drive, nic=nic, gpu=gpu, nvlink=nvlink), changes, name)
+
+
+def _change_drive(drive: DrivePart | None, counts: Mapping[str, int], name: str) -> DrivePart | None:
+    """Return the drive with its PCIe generation as given. Raises UsageError if the shape has no drives."""
+    if "drive-pcie" not in counts:
+        return drive
+    if drive is None:
+        raise UsageError(f"the drives of {name} are not published", hint="leave drive-pcie out")
+    width = drive.pcie.width or _DRIVE_LANES
+    return replace(drive, pcie=Pcie(counts["drive-pcie"], width))
 
 
 def _canonical_changes(changes: Mapping[str, str]) -> dict[str, str]:
@@ -158,6 +171,9 @@ def _invalid_value(key: str, text: str, allowed: str) -> UsageError:
 def _parse_count(key: str, text: str) -> int:
     allowed = _COUNTS[key]
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) in allowed):
+        if key == "gpus" and text.isascii() and text.isdigit() and len(text) <= 7:
+            message = f"gpus must be {allowed[0]} to {allowed[-1]} in one host, got {text}"
+            raise UsageError(message, hint=f"for {text} GPUs in several hosts use --gpus {text}")
         span = f"{allowed[0]} to {allowed[-1]}" if len(allowed) > 4 else ", ".join(map(str, allowed))
         raise _invalid_value(key, text, span)
     return int(text)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
+from railwright.options.help import Command
 from railwright.options.machine import load_planned_cluster
 from railwright.options.output import json_option, print_answer
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("cluster")
 @click.argument("seen")
 @json_option()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from railwright.errors import unknown_name
+from railwright.options.help import Command
 from railwright.options.output import json_option
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("a", type=click.Path())
 @click.argument("b", type=click.Path())
 @click.option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import UsageError, unknown_name
+from railwright.options.completion import complete_collective
 from railwright.options.machine import MachineCommand, cluster_options, normalize_path, resolve_cluster
 from railwright.options.output import json_option, print_answer, write
 
@@ -27,7 +28,11 @@ _MAX_SHAPES = 4
     "--path", "between", default="", metavar="A:B", help="The devices of a point-to-point table: gpu0:gpu0@1."
 )
 @click.option(
-    "--collective", default="", metavar="NAME", help="The collective of a table that does not name it: all_gather."
+    "--collective",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_collective,
+    help="The collective of a table that does not name it: all_gather.",
 )
 @click.option(
     "--ranks", type=click.IntRange(1), metavar="N", help="The number of ranks of a table that does not print it."
@@ -38,6 +43,7 @@ def explain(
     files: tuple[str, ...],
     machine: str | None,
     count: int | None,
+    gpus: int | None,
     cluster_file: str | None,
     beside: str | None,
     between: str,
@@ -63,8 +69,8 @@ def explain(
     if collective and collective not in OPERATIONS:
         raise unknown_name("collective", collective, OPERATIONS)
     given = machine is not None or cluster_file is not None or beside is not None
-    if not given and (count is not None or between):
-        option = "--count" if count is not None else "--path"
+    if not given and (count is not None or gpus is not None or between):
+        option = "--count" if count is not None else "--gpus" if gpus is not None else "--path"
         raise UsageError(f"{option} requires a machine", hint="add --host SHAPE")
     text = _read_text(files or ("-",))
     if text is None:
@@ -72,7 +78,7 @@ def explain(
         _refuse_options(file, "railwright's records already name their machine", "--host, --beside and --path", given)
         _refuse_options(file, "railwright's records have no rings", "--svg", svg is not None)
         return _show_our_own(file, as_json=as_json)
-    place = _make_machine(machine, count, cluster_file, beside, normalize_path(between, ":")) if given else None
+    place = _make_machine(machine, count, gpus, cluster_file, beside, normalize_path(between, ":")) if given else None
     found = read_paste(text, place, collective, ranks)
     _show(found, place, files[0] if files else "-", svg, as_json=as_json)
     return found.status
@@ -100,17 +106,15 @@ def _read_text(files: tuple[str, ...]) -> str | LongText | None:
 
 
 def _make_machine(
-    machine: str | None, count: int | None, cluster_file: str | None, beside: str | None, path: str
+    machine: str | None, count: int | None, gpus: int | None, cluster_file: str | None, beside: str | None, path: str
 ) -> Machine:
     from railwright.expected.machine import Machine
 
     if beside is None:
-        is_given = count is not None or cluster_file is not None
-        return Machine(cluster=resolve_cluster(machine, count, cluster_file), path=path, hosts_given=is_given)
-    if machine is not None or cluster_file is not None or count is not None:
-        raise UsageError(
-            "--beside excludes --host, --count and --cluster", hint="leave out --host, --count and --cluster"
-        )
+        is_given = count is not None or gpus is not None or cluster_file is not None
+        return Machine(cluster=resolve_cluster(machine, count, cluster_file, gpus), path=path, hosts_given=is_given)
+    if any(option is not None for option in (machine, cluster_file, count, gpus)):
+        raise UsageError("--beside excludes --host, --count, --gpus and --cluster", hint="leave them out")
     from pathlib import Path
 
     from railwright.benchmarks.registry import DECLARATIONS
@@ -167,6 +171,8 @@ def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as
         _refuse_options(file, "only an NCCL log has rings", "--svg", svg is not None)
     else:
         _show_log(found, place, svg, as_json=as_json)
+    if found.files and not any(table.machine for table in found.tables):
+        _suggest_machine(found.files[0], file)
     for number, explained in enumerate(found.tables):
         if number and not as_json:
             click.echo()
@@ -176,8 +182,6 @@ def _show(found: Paste, place: Machine | None, file: str, svg: str | None, *, as
     if not as_json:
         for sentence in found.unread:
             click.echo(escape(sentence))
-    if found.files and not any(table.machine for table in found.tables):
-        _suggest_machine(found.files[0], file)
     if found.refused is not None:
         click.echo(f"the table in the log could not be judged: {escape(found.refused.message)}", err=True)
 
@@ -193,7 +197,7 @@ def _suggest_machine(found: ForeignFile, file: str) -> None:
     count = f" --count {found.hosts}" if found.hosts and found.hosts > 1 else " [--count HOSTS]"
     if found.hosts == 1:
         count = ""
-    click.echo("no row is judged, because no machine was given", err=True)
+    click.echo("no row is judged, because no machine was given: which one is it?", err=True)
     name = shlex.quote(escape(file))
     click.echo(f"hint: railwright explain {name} --host {shapes[0] if shapes else 'SHAPE'}{count}", err=True)
     if shapes[1:]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from railwright.errors import UsageError
+from railwright.options.help import Command
 from railwright.options.measuring import accept_option, records_option, require_option, verbose_option
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("results", type=click.Path())
 @click.option("--output", "-O", type=click.Path(), help="Folder for the reports.")
 @require_option

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED, UsageError
-from railwright.options.machine import MachineCommand, cluster_options, normalize_path, resolve_cluster
+from railwright.options.completion import complete_collective
+from railwright.options.machine import MachineCommand, cluster_options, is_device, normalize_path, resolve_cluster
 from railwright.options.output import json_option, print_answer
 
 if TYPE_CHECKING:
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 @cluster_options
 @click.option("--path", "between", multiple=True, metavar="A:B", help="A path between machines, like gpu0:gpu0@2.")
 @click.option(
-    "--collective", "-c", metavar="NAME", help="A collective over all GPUs: all_reduce, all_gather, all_to_all ..."
+    "--collective",
+    "-c",
+    metavar="NAME",
+    shell_complete=complete_collective,
+    help="A collective over all GPUs: all_reduce, all_gather, all_to_all ...",
 )
 @click.option(
     "--algorithm", "-a", default="auto", show_default=True, help="ring, tree, nvls ..., or auto for the best."
@@ -30,6 +35,7 @@ def limits(
     paths: tuple[str, ...],
     machine: str | None,
     count: int | None,
+    gpus: int | None,
     cluster_file: str | None,
     between: tuple[str, ...],
     collective: str | None,
@@ -45,6 +51,7 @@ def limits(
     \b
     railwright limits 'gpu0>fabric0' --host hgx-h100 nics=2 nic-rate=200Gb/s
     railwright limits --host hgx-h100 nics=4 --count 16 --collective all_to_all
+    railwright limits --host gb200-nvl72 --gpus 72 --collective all_reduce
     railwright limits --host aws-p5 --count 3 --path gpu0:gpu0@2
     """
     machine, paths = _split_words(machine, tuple(normalize_path(word, ">") for word in paths))
@@ -60,7 +67,7 @@ def limits(
             "--algorithm must be a name, got an empty one",
             hint="give ring, tree, nvls ..., or leave it out for the best",
         )
-    cluster = resolve_cluster(machine, count, cluster_file)
+    cluster = resolve_cluster(machine, count, cluster_file, gpus)
     if collective is not None:
         return _show_collective(cluster, collective, algorithm, size, as_json=as_json)
     return _show_paths(cluster, paths, between, as_json=as_json)
@@ -69,14 +76,13 @@ def limits(
 def _split_words(machine: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """Split the words into machine and paths, for an unquoted name of several words: `limits GB200 NVL72 nics=2`.
 
-    Every path contains a `>`, so that other words belong to the name. If they do not name a shape, nothing is changed.
+    Every path contains a `>`, so that other words belong to the name, unless they are devices.
     """
-    from railwright.topology.shapes import canonical_name
-
-    name_words = [*(machine or "").split(), *(word for word in words if ">" not in word)]
-    if canonical_name(" ".join(word for word in name_words if "=" not in word)) is None:
+    paths = tuple(word for word in words if ">" in word or is_device(word))
+    if len(paths) == len(words):
         return machine, words
-    return " ".join(sorted(name_words, key=lambda word: "=" in word)), tuple(word for word in words if ">" in word)
+    name_words = [*(machine or "").split(), *(word for word in words if word not in paths)]
+    return " ".join(sorted(name_words, key=lambda word: "=" in word)), paths
 
 
 def _show_collective(cluster: Cluster, collective: str, algorithm: str, size: str | None, *, as_json: bool) -> int:
@@ -109,5 +115,5 @@ def _show_paths(cluster: Cluster, paths: tuple[str, ...], between: tuple[str, ..
         rows = tuple(row for text in between for row in list_network_rows(machine, text))
     else:
         rows = list_host_rows(machine, paths or list_main_paths(cluster.host))
-    print_answer(rows, lambda: render_limits(cluster.host, rows), as_json=as_json)
+    print_answer(rows, lambda: render_limits(cluster, rows), as_json=as_json)
     return EXIT_OK if rows and all(isinstance(row.limit, Limit) for row in rows) else EXIT_UNJUDGED

@@ -9,7 +9,8 @@ import click
 
 from railwright.errors import UsageError
 from railwright.options.arguments import Arguments
-from railwright.options.hosts import ssh_config_option
+from railwright.options.help import Command
+from railwright.options.hosts import hosts_option, ssh_config_option
 from railwright.options.output import json_option, page_option, print_answer, write
 from railwright.options.search import search_options
 
@@ -23,7 +24,7 @@ ROUTINGS = ("unknown", "ecmp", "adaptive", "ftree", "updn", "minhop")
 _SIMULATION_OPTIONS = {"--simulate", "--faults", "--noise", "--interference", "--wrong-map", "--lost", "--baselines"}
 
 
-class _Locate(click.Command):
+class _Locate(Command):
     """A command that suggests `simulate` or `cabling` for an option that has moved there from `locate`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -34,7 +35,7 @@ class _Locate(click.Command):
 
             words = self._words_for(simulate, {"--simulate": "FABRIC"}, args)
             raise UsageError("locate does not simulate", hint=shlex.join(words))
-        if "--cluster" in given or ("--cabling" in given and not given & {"--hosts", "--lab"}):
+        if "--cluster" in given or ("--cabling" in given and not given & {"--hosts", "--hosts-file", "--lab"}):
             from railwright.verbs.cabling import cabling
 
             words = self._words_for(cabling, {"--cluster": "CLUSTER", "--cabling": "SEEN"}, args)
@@ -60,9 +61,7 @@ class _Locate(click.Command):
 
 
 @click.command(cls=_Locate)
-@click.option(
-    "--hosts", metavar="HOST,HOST...", help="Search between these hosts, reached by ssh or given as netns:NAME."
-)
+@hosts_option("Search between these hosts, reached by ssh or given as netns:NAME.")
 @ssh_config_option
 @click.option("--interfaces", metavar="NAME", help="The network interface of the --hosts to search on.")
 @click.option(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from railwright.errors import RailwrightError
+from railwright.options.help import Command
 
 _TIMEOUT_S = 1800.0
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("part", type=click.Choice(["nixl"]))
 def setup(part: str) -> int:
     """Install an optional part into this Python environment.

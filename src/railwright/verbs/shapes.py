@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from railwright.errors import EXIT_OK, UsageError
+from railwright.options.completion import complete_shape
+from railwright.options.help import Command
 from railwright.options.output import json_option
 
 
-@click.command()
-@click.argument("word", metavar="[WORD]", required=False, default="")
+@click.command(cls=Command)
+@click.argument("word", metavar="[WORD]", required=False, default="", shell_complete=complete_shape)
 @json_option("Print one JSON record for each machine.")
 def shapes(word: str, as_json: bool) -> int:
     """List the machines that are known by name, or only those with WORD in their name, GPU or maker.

@@ -8,6 +8,7 @@ import click
 
 from railwright.errors import UsageError
 from railwright.options.arguments import Arguments
+from railwright.options.help import Command
 from railwright.options.machine import load_planned_cluster
 from railwright.options.output import json_option, print_answer
 from railwright.options.search import search_options
@@ -20,7 +21,7 @@ _MAX_FAULTS = 100_000
 _SHARE = click.FloatRange(0.0, 1.0)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("fabric", nargs=-1, required=True, metavar="FABRIC")
 @click.option("--faults", metavar="FILE|WORDS", default="rate=0.005 seed=0", show_default=True, help="The faults.")
 @click.option("--forwarding", metavar="FILE", help="The output of dump_fts, which fixes the route of each pair.")

@@ -8,7 +8,7 @@ import click
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.options.machine import MachineCommand, MachineGroup, load_machine, machine_option
-from railwright.options.output import json_option, write
+from railwright.options.output import json_option, print_text, write
 
 if TYPE_CHECKING:
     from railwright.topology.devices import Topology
@@ -40,7 +40,10 @@ def topo(context: click.Context, machine: str | None, as_json: bool, svg: str | 
     topology = _load_readable(machine)
     if svg is not None:
         write(svg, render_topology_svg(topology))
-    click.echo(encode_topology(topology).decode() if as_json else render_topology(topology), nl=False)
+    if as_json:
+        click.echo(encode_topology(topology).decode(), nl=False)
+    else:
+        print_text(render_topology(topology).removesuffix("\n"))
 
 
 @topo.command()

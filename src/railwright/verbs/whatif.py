@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, RailwrightError, UsageError
-from railwright.options.machine import MachineCommand, load_machine
+from railwright.options.completion import complete_collective, complete_shape
+from railwright.options.machine import MachineCommand, derive_count, gpus_option, load_machine, refuse_both
 from railwright.options.output import json_option, page_option, print_answer, write
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
     "machines",
     multiple=True,
     metavar="SHAPE|FILE",
+    shell_complete=complete_shape,
     help="A host with changes, like hgx-h100 nics=2. Once for each design.",
 )
 @click.option(
@@ -39,17 +41,19 @@ _COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
     help="Vary a property of the host, like nics=2,4,8. Several options multiply.",
 )
 @click.option("--count", "-k", type=int, help="Number of hosts.")
+@gpus_option
 @click.option("--cluster", "cluster_file", metavar="FILE", help="A cluster file (TOML) that describes the fabric.")
 @click.option(
     "--collective",
     "-c",
     "collectives",
     multiple=True,
+    shell_complete=complete_collective,
     metavar="NAME",
     help="A collective. The first decides the Pareto mark. Default: all_reduce, all_gather, all_to_all.",
 )
 @click.option("--prices", "price_file", metavar="FILE", help="A price list (TOML), like examples/prices.toml.")
-@click.option("--radix", type=int, help="Ports of a switch at the NICs' port rate, without a cluster file. [64]")
+@click.option("--radix", type=int, help="Ports of a switch, where no cluster file gives the number of switches. [64]")
 @click.option(
     "--optics",
     type=click.Choice(["all", "switches", "none"]),
@@ -63,6 +67,7 @@ def whatif(
     machines: tuple[str, ...],
     vary: tuple[str, ...],
     count: int | None,
+    gpus: int | None,
     cluster_file: str | None,
     collectives: tuple[str, ...],
     price_file: str | None,
@@ -86,7 +91,7 @@ def whatif(
     from railwright.report.pages.whatif import render_designs_html
     from railwright.report.text.whatif import render_designs
 
-    clusters = _build_clusters(machines, vary, count, cluster_file, radix)
+    clusters = _build_clusters(machines, vary, count, gpus, cluster_file, radix)
     prices = _load_prices(price_file) if price_file is not None else None
     given = {"collectives": tuple(dict.fromkeys(collectives or _COLLECTIVES)), "optics": optics, "prices": prices}
     question = msgspec.convert(given | ({"radix": radix} if radix is not None else {}), Question)
@@ -108,7 +113,12 @@ def _evaluate(name: str, cluster: Cluster, question: Question) -> Design:
 
 
 def _build_clusters(
-    machines: tuple[str, ...], vary: tuple[str, ...], count: int | None, cluster_file: str | None, radix: int | None
+    machines: tuple[str, ...],
+    vary: tuple[str, ...],
+    count: int | None,
+    gpus: int | None,
+    cluster_file: str | None,
+    radix: int | None,
 ) -> list[tuple[str, Cluster]]:
     """Return each design's name and cluster, in the given order. Raises UsageError for conflicting options."""
     from pathlib import Path
@@ -117,18 +127,22 @@ def _build_clusters(
     from railwright.topology.sources.cluster_file import load_cluster
 
     given = load_cluster(Path(cluster_file)) if cluster_file is not None else None
-    hosts = count if count is not None else given.hosts if given is not None else None
-    if hosts is None:
-        raise UsageError("whatif requires --count or --cluster", hint="add --count 16 or --cluster FILE")
+    refuse_both(count, gpus)
+    count = given.hosts if given is not None and count is None and gpus is None else count
+    if count is None and gpus is None:
+        raise UsageError("whatif requires --count, --gpus or --cluster", hint="add --count 16, or --gpus 128")
     if radix is not None and not _RADIX[0] <= radix <= _RADIX[1]:
         raise UsageError(f"--radix must be {_RADIX[0]} to {_RADIX[1]}, got {radix}", hint="give a number in that range")
-    if radix is not None and given is not None and given.fabric.tiers:
-        raise UsageError("--radix and tiers in the cluster file exclude each other", hint="leave out one of them")
+    if radix is not None and given is not None and given.fabric.tiers and all(t.switches for t in given.fabric.tiers):
+        raise UsageError(
+            "--radix has no effect: every tier of the cluster file gives its switches", hint="leave it out"
+        )
     fabric = given.fabric if given is not None else None
     if not machines and given is not None and not vary:
-        return [(given.host.name, build_cluster(given.host, hosts, fabric))]
+        return [(given.host.name, build_cluster(given.host, derive_count(given.host, count, gpus) or 0, fabric))]
     texts = tuple(_vary_hosts(machines or _base_hosts(given), vary))
-    return [(text, build_cluster(load_machine(text), hosts, fabric)) for text in texts]
+    found = [(text, load_machine(text)) for text in texts]
+    return [(text, build_cluster(host, derive_count(host, count, gpus) or 0, fabric)) for text, host in found]
 
 
 def _base_hosts(given: Cluster | None) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os.path import relpath
 from pathlib import Path
 
@@ -21,8 +21,7 @@ from railwright.diagnosis.acceptance.lines import (
 from railwright.diagnosis.verdicts.judged import Diagnosis
 from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.errors import UsageError
-from railwright.options.output import write
-from railwright.report.formats.json_line import json_line
+from railwright.options.output import print_answer, write
 from railwright.report.pages.acceptance import render_acceptance
 from railwright.report.text.acceptance import closing_words, text_lines
 from railwright.results.cited import cite, digest_file
@@ -97,11 +96,6 @@ class Evidence:
         return found
 
 
-def sheet_lines(sheet: Sheet, *, as_json: bool) -> Iterator[str]:
-    """Yield the lines of a sheet: one JSON record, or text that ends with the exit status."""
-    if as_json:
-        yield json_line(sheet)
-        return
-    yield from text_lines(sheet)
-    yield ""
-    yield closing_words(sheet)
+def print_sheet(sheet: Sheet, *, as_json: bool) -> None:
+    """Print a sheet: one JSON record, or text that ends with the exit status."""
+    print_answer([sheet], lambda: (*text_lines(sheet), "", closing_words(sheet)), as_json=as_json)

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.acceptance.agreement import Spec
+from railwright.diagnosis.acceptance.lines import LineState
 from railwright.diagnosis.runs.diagnose import diagnose
-from railwright.diagnosis.verdicts.judged import Diagnosis
+from railwright.diagnosis.verdicts.judged import Diagnosis, State
 from railwright.diagnosis.verdicts.policy import Requirement
 from railwright.errors import RailwrightError
 from railwright.options.output import write
@@ -20,19 +21,23 @@ from railwright.report.formats.openmetrics import render_openmetrics
 from railwright.report.formats.records import json_lines
 from railwright.report.pages.page import standard_output
 from railwright.report.pages.run import render_html
+from railwright.report.text.acceptance import summarize
 from railwright.report.text.run import render
 from railwright.report.view import View, build_view
 from railwright.results.records import ResultFile
 from railwright.results.store import RESULTS_NAME
 from railwright.terminal import drop_output
-from railwright.workflows.acceptance import Evidence, sheet_lines
+from railwright.workflows.acceptance import Evidence, print_sheet
+
+_STATE_OF_SHEET: dict[LineState, State] = {"met": "ok", "not met": "slow", "not judged": "unknown"}
 
 
 def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Requirement, ...] = (),
            spec: Spec | None = None, results: Path | None = None, verbose: bool = False) -> int:  # fmt: skip
     """Judge a run, write report.html and metrics.txt into `output`, print the run, and return the exit status.
 
-    With `spec` the acceptance sheet decides the status. The sheet cites `results`, or by default the file in `output`.
+    With `spec` the acceptance sheet decides the status, and its verdict comes first. The sheet
+    cites `results`, or by default the file in `output`.
     The files are written first. A failure of one output does not prevent the others.
     """
     diagnosis = diagnose(file, DECLARATIONS, required)
@@ -43,7 +48,13 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
         sheet = evidence.sheet()
         note(f"wrote {evidence.page}")
         judged = replace(diagnosis, exit_status=sheet.exit_status)
-        view = view._replace(diagnosis=judged, closing="The acceptance sheet decides the exit status.")
+        view = view._replace(
+            diagnosis=judged,
+            state=_STATE_OF_SHEET[sheet.state],
+            answer=summarize(sheet),
+            relative=f"{view.answer}. {view.relative}".rstrip(". "),
+            closing="The acceptance sheet decides the exit status.",
+        )
     troubles: list[Exception] = []
     for name, make in _pages(view).items():
         try:
@@ -53,8 +64,7 @@ def report(file: ResultFile, output: Path, *, as_json: bool, required: tuple[Req
     show(view, as_json=as_json, verbose=verbose)
     if spec is not None:
         with _reader_may_leave():
-            for line in sheet_lines(sheet, as_json=as_json):
-                click.echo(line)
+            print_sheet(sheet, as_json=as_json)
     if troubles:
         raise troubles[0]
     return view.diagnosis.exit_status

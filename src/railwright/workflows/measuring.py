@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.options import Options, list_options
@@ -33,6 +34,7 @@ from railwright.units import format_count, format_duration, format_size
 from railwright.workflows.acceptance import load_spec
 from railwright.workflows.judged import note, report
 from railwright.workflows.requirements import load_requirements
+from railwright.workflows.time_left import TimeLeft
 
 
 def add_ceilings(names: tuple[str, ...], *, between_hosts: bool) -> tuple[str, ...]:
@@ -122,9 +124,10 @@ def measure(
     chosen = parse_benchmarks(names, arguments.options, ceilings)
     cluster = load_planned_cluster(arguments.cluster) if getattr(arguments, "cluster", None) else None
     topology = find_machine(cluster, hosts, [benchmark for benchmark, _ in chosen])
+    way_out = " (--alone leaves it out)" if hasattr(arguments, "alone") else ""
     if isinstance(hosts, PendingJob):
         plan = PlannedProof(topology, chosen, arguments.launches, hosts.hosts, screens, place)
-        show_plan(plan, ceilings)
+        show_plan(plan, ceilings, way_out)
         if any(benchmark.rank_for_each_gpu for benchmark, _ in chosen) and not usable_gpus(topology):
             note("  the GPUs of the job's hosts are not known here, and decide there: --cluster FILE plans with them")
         return hosts.submit(plan.seconds)
@@ -132,12 +135,12 @@ def measure(
     proof = Proof(topology, chosen, arguments.launches, hosts=hosts, screens=screens, place=place, command=command,
                   switches=cluster.fabric if cluster is not None else None, mpirun=arguments.mpirun,
                   silence_s=arguments.silence, force=arguments.force)  # fmt: skip
-    show_plan(proof, ceilings)
+    show_plan(proof, ceilings, way_out)
     proof.refuse_impossible()
     if arguments.dry_run:
         return 0
     output = Path(arguments.output)
-    file = _run_proof(proof, output)
+    file = run_proof(proof, output)
     try:
         return report(file, output, as_json=arguments.as_json, required=required, spec=spec, verbose=arguments.verbose)
     finally:
@@ -162,7 +165,7 @@ def find_machine(
     return here if isinstance(there, str) else there
 
 
-def _run_proof(proof: Proof, output: Path) -> ResultFile:
+def run_proof(proof: Proof, output: Path) -> ResultFile:
     """Run the plan and show progress. Raises CannotJudge for an unreachable host, UsageError for a busy GPU or host."""
     proof.refuse_unreachable_hosts()
     _refuse_busy_gpus(proof)
@@ -185,8 +188,11 @@ def _refuse_busy_gpus(proof: Proof) -> None:
         note(trouble)
 
 
-def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset()) -> None:
-    """Print the plan on standard error: launches, duration, data moved and files written."""
+def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset(), way_out: str = "") -> None:
+    """Print the plan on standard error: launches, duration, data moved and files written.
+
+    `way_out` is the way to leave the ceilings out.
+    """
     note(f"plan: {proof.launches} x {len(proof.plan) // proof.launches} launches")
     for launch in proof.plan:
         if launch.job.round:
@@ -196,7 +202,7 @@ def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset()) -> No
             note(f"{name} not run: {launch.plan.waived}")
             continue
         cost = f"about {format_duration(launch.plan.seconds)}, moves {format_size(launch.plan.moved_bytes)}"
-        cost += ", a limit (measured) for the others (--alone leaves it out)" * (launch.benchmark.name in ceilings)
+        cost += f", a limit (measured) for the others{way_out}" * (launch.benchmark.name in ceilings)
         where = f" on {format_count(len(launch.job.hosts), 'host')}" if launch.job.hosts else ""
         note(f"{name} {launch.job.ranks} rank{'s' * (launch.job.ranks > 1)}{where}, {cost}")
         for file in launch.plan.files:
@@ -204,37 +210,58 @@ def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset()) -> No
     note(f"  about {format_duration(proof.seconds)} in total")
 
 
+class _TimeLeftColumn(ProgressColumn):
+    """The time left of a run."""
+
+    def __init__(self, left: TimeLeft) -> None:
+        super().__init__()
+        self._time = left
+
+    def render(self, task: Task) -> Text:  # noqa: ARG002 - rich passes it
+        """Render the estimate."""
+        return Text(f"about {format_duration(self._time.estimate())} left")
+
+
 class _Display:
-    """Progress on standard error: a bar on a terminal, plain lines elsewhere."""
+    """Progress on standard error, with the time left: a bar on a terminal, plain lines elsewhere."""
 
     def __init__(self, proof: Proof) -> None:
         self._proof = proof
         self._progress: Progress | None = None
         self._left = Counter(one.benchmark.name for one in proof.plan)
+        self._time = TimeLeft(proof.seconds)
 
     def __enter__(self) -> None:
         proof = self._proof
         if not sys.stderr.isatty():
             proof.on_done = self._count
             return
-        columns = (TextColumn("{task.fields[step]}", markup=False), BarColumn(), TimeElapsedColumn())
+        columns = (TextColumn("{task.fields[step]}", markup=False), BarColumn(), TimeElapsedColumn(),
+                   _TimeLeftColumn(self._time))  # fmt: skip
         progress = Progress(*columns, console=Console(stderr=True), transient=True)
         task = progress.add_task("", total=max(proof.seconds, 0.1), step="reading the machine")
         proof.on_step = lambda one, step: progress.update(task, step=f"{one.job.round + 1}/{proof.launches} {step}")
-        proof.on_done = lambda one: progress.advance(task, 0 if one.plan.waived else one.plan.seconds)
+        proof.on_done = lambda one: progress.advance(task, self._advance(one))
         progress.start()
         self._progress = progress
 
+    def _advance(self, launch: PlannedLaunch) -> float:
+        """Count the planned seconds of a finished launch, and return them."""
+        seconds = 0.0 if launch.plan.waived else launch.plan.seconds
+        self._time.advance(seconds)
+        return seconds
+
     def _count(self, launch: PlannedLaunch) -> None:
         """Count a finished launch. After the last launch of a benchmark, print a line."""
+        self._advance(launch)
         name = launch.benchmark.name
         self._left[name] -= 1
         if not self._left[name]:
             launches = [each for each in self._proof.plan if each.benchmark.name == name]
             waived = all(each.plan.waived for each in launches)
-            note(
-                f"not run: {name}" if waived else f"done: {name} ({format_count(len(launches), 'launch', 'launches')})"
-            )
+            left = f", about {format_duration(self._time.estimate())} left" if +self._left else ""
+            counted = format_count(len(launches), "launch", "launches")
+            note(f"not run: {name}" if waived else f"done: {name} ({counted}){left}")
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 
 from railwright.benchmarks.registry import EVERY
 from railwright.diagnosis.verdicts.policy import MAX_REQUIREMENTS, Requirement, parse_requirements
 from railwright.errors import UsageError
+from railwright.results.declarations import Declarations, list_ceilings
 
 _MAX_LINE_BYTES = 1000
 
@@ -27,6 +29,24 @@ def load_requirements(given: tuple[str, ...]) -> tuple[Requirement, ...]:
             )
         found |= dict.fromkeys(parsed)
     return tuple(found)
+
+
+def select_required(
+    names: tuple[str, ...], required: tuple[Requirement, ...], declarations: Declarations
+) -> tuple[str, ...]:
+    """Return the benchmarks that the requirements need, with their ceilings; without requirements, all of `names`.
+
+    A requirement that matches none of `names` selects from all benchmarks.
+    """
+    if not required:
+        return names
+    everything = [benchmark.name for benchmark in EVERY]
+    wanted: set[str] = set()
+    for requirement in required:
+        matching = {name for name in names if fnmatchcase(name, requirement.benchmark)}
+        wanted |= matching or {name for name in everything if fnmatchcase(name, requirement.benchmark)}
+    wanted |= {ceiling for name in wanted for ceiling in list_ceilings(name, declarations)}
+    return tuple(name for name in everything if name in wanted)
 
 
 def _read_lines(text: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tarfile
 from pathlib import Path
 
 import msgspec
@@ -30,11 +31,13 @@ from railwright.results.statistics import summarise
 from railwright.results.store import Writer, load
 from railwright.topology.expand import expand
 from railwright.workflows.acceptance import load_spec
+from railwright.workflows.judged import report
 
 MIB = 2**20
 GB = 1e9
 RATE = "bandwidth_bytes_per_s"
-EXAMPLE = Path(__file__).parents[3] / "examples/acceptance.toml"
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples/acceptance.toml"
 KNOWN = ("memory_copy", "mpi_latency", "file_read", "mpi_all_reduce", "hpl")
 
 
@@ -157,8 +160,29 @@ def test_what_was_varied_narrows_a_line():
     assert states(spec({"path": "memory_copy", "where": {"threads": 3}}), fast, slow) == ["not judged"]
 
 
-def test_the_example_is_understood():
-    assert len(load_spec(str(EXAMPLE)).items) == 4
+def test_the_example_is_met_by_a_default_run_and_its_verdict_comes_first(tmp_path, capsys):
+    with tarfile.open(ROOT / "docs/measured/1xh100/records.tar.xz") as archive:
+        records = archive.extractfile("one-h100-again/prove/results.jsonl").read()
+    (tmp_path / "results.jsonl").write_bytes(records)
+    file, asked = load(tmp_path / "results.jsonl"), load_spec(str(EXAMPLE))
+    assert report(file, tmp_path, as_json=False, spec=asked) == 0
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first == f"Accepted: of {len(asked.items)} lines {len(asked.items)} met."
+    assert second.startswith("1 of 23 paths could not be judged")
+
+
+def test_a_value_reads_as_a_share_of_the_bound_and_a_missing_size_names_those_measured():
+    (line,) = build_sheet(spec({"path": "memory_copy", "least": "8 GB/s"}), [seen(6 * GB)], (), {}, ()).lines
+    assert line.why == "0.75 of the asked 8.00 GB/s"
+    slow = seen(182.52e-6, benchmark="mpi_latency", quantity="latency_s")
+    (line,) = build_sheet(spec({"path": "mpi_latency", "most": "1.04 us"}), [slow], (), {}, ()).lines
+    assert line.why == "175.5 times the allowed 1.04 us"
+    points = [seen(1.0)._replace(varied=(("size_bytes", size),), is_headline=False) for size in (4096, MIB)]
+    (line,) = build_sheet(spec({"path": "memory_copy", "size": "2MiB"}), points, (), {}, ()).lines
+    assert line.why == "nothing was measured at 2 MiB, but at 4 KiB, 1 MiB"
+
+
+def test_without_a_file_there_is_no_specification():
     assert load_spec(None) is None
 
 

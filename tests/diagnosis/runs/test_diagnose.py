@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +12,9 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.diagnosis.verdicts.judged import Diagnosis, JudgedPath
 from railwright.limits.limit import Limit, Quantity
-from railwright.results.records import Context, Disturbed, Evidence, Result, ResultFile, Run, Verification
+from railwright.report.formats.records import json_lines
+from railwright.report.view import build_view
+from railwright.results.records import Context, Disturbed, End, Evidence, Result, ResultFile, Run, Verification
 from railwright.results.statistics import summarise
 from railwright.topology.devices import Scalar, Topology
 from railwright.topology.expand import expand
@@ -49,6 +52,12 @@ def copies(*values: float, size: int = 2 * MIB) -> list[Result]:
 
 
 def judged(results: list[Result], topology: Topology | None = None, disturbed: tuple[Disturbed, ...] = ()) -> Diagnosis:
+    return diagnose(file_of(results, topology, disturbed), DECLARATIONS)
+
+
+def file_of(
+    results: list[Result], topology: Topology | None = None, disturbed: tuple[Disturbed, ...] = ()
+) -> ResultFile:
     run = Run(
         railwright="0",
         started_at="2026-01-01T00:00:00+00:00",
@@ -56,7 +65,7 @@ def judged(results: list[Result], topology: Topology | None = None, disturbed: t
         context=Context(host="h", kernel="k"),
         topology=topology or expand("laptop", {}),
     )
-    return diagnose(ResultFile(run=run, results=tuple(results), disturbed=disturbed), DECLARATIONS)
+    return ResultFile(run=run, results=tuple(results), disturbed=disturbed)
 
 
 def path_of(diagnosis: Diagnosis, benchmark: str) -> JudgedPath:
@@ -142,6 +151,24 @@ def test_small_sizes_do_not_vouch_for_a_headline_without_a_limit() -> None:
     transfers = [measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=size) for size in (2 * MIB, 256 * MIB)]
     path = path_of(judged([*copies(10e9), *transfers]), "mpi_bandwidth")
     assert path.verdict.state == "unknown"
+
+
+def test_a_point_without_a_verdict_counts_in_the_path_the_answer_the_counters_and_the_exit_status() -> None:
+    sizes = (MIB, 2 * MIB)
+    copy = [result for size in sizes for result in copies(10e9, 10e9, size=size)]
+    transfers = [measured("mpi_bandwidth", 9e9, transport="shm", size_bytes=size) for size in sizes]
+    end = End(finished_at="2026-01-01T00:01:00+00:00")
+    assert diagnose(replace(file_of([*copy, *transfers]), end=end), DECLARATIONS).exit_status == 0
+    file = file_of([*copy, replace(transfers[0], verification=None), transfers[1]])
+    found = diagnose(replace(file, end=end), DECLARATIONS)
+    assert path_of(found, "mpi_bandwidth").verdict.state == "unknown"
+    assert found.exit_status == 3
+    view = build_view(file.run, found, end)
+    assert view.answer == "1 of 1 path could not be judged (1 of 2 points), and nothing is slow"
+    assert "1 unknown" in view.closing
+    assert "1 of 2 points could not be judged" in view.closing
+    records = [json.loads(line) for line in json_lines(view)]
+    assert [record["verdict"]["state"] for record in records if record["record"] == "path"] == ["reference", "unknown"]
 
 
 def test_what_nobody_verified_is_neither_ok_nor_a_ceiling() -> None:

@@ -141,8 +141,8 @@ def _end(file: Path) -> None:
 
 
 @contextlib.contextmanager
-def slurm(folder: Path, count: int) -> Iterator[Bed]:
-    """Start Slurm with the given number of idle nodes, and remove it afterwards."""
+def slurm(folder: Path, count: int, more: str = "") -> Iterator[Bed]:
+    """Start Slurm with the given number of idle nodes and more lines of configuration, and remove it afterwards."""
     name = f"rws{os.getpid() % 100_000}"
     bed = Bed(folder, name, tuple(f"n{number + 1}" for number in range(count)))
     address = f"198.18.{os.getpid() % 250}"
@@ -151,7 +151,7 @@ def slurm(folder: Path, count: int) -> Iterator[Bed]:
     lines = [f"NodeName={node} NodeAddr={address}.{number + 10} {told}" for number, node in enumerate(bed.nodes)]
     text = _CONF.format(host=socket.gethostname(), folder=folder, port=_free_port(), slurmd_port=slurmd_port,
                         address=address, nodes="\n".join(lines))  # fmt: skip
-    (folder / "slurm.conf").write_text(text.replace("Nodes=ALL", f"Nodes=n[1-{count}]"))
+    (folder / "slurm.conf").write_text(text.replace("Nodes=ALL", f"Nodes=n[1-{count}]") + more)
     (folder / "state").mkdir()
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from railwright.benchmarks.benchmark import AnyRank
@@ -84,7 +85,8 @@ class Ends(NamedTuple):
         return 0 if target is None else target.count_wrong(seed)
 
 
-class Outcome(NamedTuple, Generic[Done]):
+@dataclass(frozen=True)
+class Outcome(Generic[Done]):
     """The outcome of a transfer."""
 
     done: Done

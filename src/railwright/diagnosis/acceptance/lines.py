@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -10,7 +11,7 @@ import msgspec
 from railwright.diagnosis.acceptance.agreement import PAIRS, Bound, Item, Spec
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, State, Verdict
 from railwright.diagnosis.verdicts.pair import PairJudged
-from railwright.diagnosis.verdicts.verdict import fraction_of_limit, state_word
+from railwright.diagnosis.verdicts.verdict import format_quantity, fraction_of_limit, state_word
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.limits.limit import Limit, NoLimit, Quantity
 from railwright.results.records import Point, make_point
@@ -172,13 +173,19 @@ def _check_item(number: int, item: Item, seen: Sequence[Candidate], hosts: Seque
             verdict=result.verdict.state,
             records=result.records,
         )
-    size = f" at {format_size(item.size_bytes)}" if named and item.size_bytes is not None else ""
+    size = f" at {format_size(item.size_bytes)}{_list_sizes(named)}" if named and item.size_bytes is not None else ""
     if not matching:
         yield SheetLine(item=number, asked=str(item), state="not judged", why=f"nothing was measured{size}")
     elif any(result.host for result in matching):
         for host in [host for host in hosts if host not in {result.host for result in matching}]:
             why = f"nothing was measured there{size}"
             yield SheetLine(item=number, asked=str(item), state="not judged", why=why, host=host)
+
+
+def _list_sizes(seen: Sequence[Candidate]) -> str:
+    """Return the measured sizes, so that a specification can name one of them; empty if no size was varied."""
+    sizes = sorted({result.size_bytes for result in seen if isinstance(result.size_bytes, int)})
+    return f", but at {', '.join(map(format_size, sizes))}" if sizes else ""
 
 
 def _is_point(result: Candidate, size_bytes: int | None) -> bool:
@@ -213,7 +220,9 @@ def _check_bound(bound: Bound, result: Candidate, value: float) -> tuple[LineSta
     if bound.quantity != result.quantity:
         return "not judged", f"the bound is {bound}, but the measurement is of another quantity: {result.quantity}"
     is_met = value >= bound.value if bound.is_least else value <= bound.value
-    return "met" if is_met else "not met", f"{value / bound.value:.3f} of the bound"
+    asked = f"{'asked' if bound.is_least else 'allowed'} {format_quantity(bound.quantity, bound.value)}"
+    share = value / bound.value if bound.value else math.inf
+    return ("met" if is_met else "not met"), f"{share:.4g} {'times' if share > 1 else 'of'} the {asked}"
 
 
 def list_candidates(diagnosis: Diagnosis, host: str, records: Mapping[Point, tuple[str, ...]]) -> list[Candidate]:

@@ -15,7 +15,7 @@ from railwright.diagnosis.runs import usual
 from railwright.diagnosis.runs.causes import find_causes
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.diagnosis.verdicts.doubts import doubt_rows, largest_row
-from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State, Verdict
+from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, Verdict
 from railwright.diagnosis.verdicts.policy import Requirement, exit_status, find_unmet, required_status
 from railwright.diagnosis.verdicts.verdict import (
     WORST_FIRST,
@@ -181,21 +181,9 @@ def _select_headline(points: list[Judged]) -> Judged | None:
     return pick(measured, key=lambda point: find_size(point.parameters) or 0, default=None)
 
 
-_TELLS_NOTHING: tuple[State, ...] = ("unknown", "reference")
-
-
 def _worst_verdict(points: list[Judged], headline: Judged | None) -> Verdict:
-    """Return the worst verdict of the judged points.
-
-    Sizes without a band do not count. Without any judged point the verdict is unknown, or reference if all points are.
-    """
-    telling = [point for point in points if point.verdict.state not in _TELLS_NOTHING]
-    if not any(point.verdict.state != "waived" for point in telling) and headline is not None:
-        unknown = (point.verdict for point in points if point.verdict.state == "unknown")
-        return next(unknown, headline.verdict) if headline.verdict.state == "reference" else headline.verdict
-    if not telling:
-        return points[0].verdict
-    worst = min(telling, key=lambda point: WORST_FIRST.index(point.verdict.state))
+    """Return the worst verdict of the points: a curve is ok only if every point that should have a verdict is."""
+    worst = min(points, key=lambda point: WORST_FIRST.index(point.verdict.state))
     if headline is None:
         return worst.verdict
     if WORST_FIRST.index(headline.verdict.state) <= WORST_FIRST.index(worst.verdict.state):

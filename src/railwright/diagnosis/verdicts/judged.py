@@ -56,8 +56,7 @@ class JudgedPath(msgspec.Struct, frozen=True, kw_only=True, tag="path", tag_fiel
                  forbid_unknown_fields=True):  # fmt: skip
     """A curve (all sizes of one benchmark over one path) with its verdict: a line of the report's table.
 
-    The verdict is the worst of the points that have an expected band; without such points it is `unknown`, or
-    `reference` if all points are.
+    The verdict is the worst of its points: a curve with a point that could not be judged is not ok.
     """
 
     benchmark: str

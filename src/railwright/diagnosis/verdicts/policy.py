@@ -14,7 +14,8 @@ from railwright.checks.finding import Finding
 from railwright.diagnosis.verdicts.judged import JudgedPath, State
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, unknown_name
 
-_UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
+UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
+"""The states of points and paths that should have a verdict and have none."""
 MAX_REQUIREMENTS = 1000
 """The largest number of requirements in a file."""
 
@@ -79,6 +80,6 @@ def exit_status(paths: Iterable[JudgedPath], findings: Iterable[Finding]) -> int
     certainties = [finding.certainty for finding in findings]
     if "slow" in states or "seen" in certainties or "likely" in certainties:
         return EXIT_SLOW
-    if any(state in _UNJUDGED for state in states) or "could not look" in certainties or "ok" not in states:
+    if any(state in UNJUDGED for state in states) or "could not look" in certainties or "ok" not in states:
         return EXIT_UNJUDGED
     return EXIT_OK

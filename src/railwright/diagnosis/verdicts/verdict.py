@@ -131,18 +131,26 @@ def judge(
     share = fraction_of_limit(value, limit)
     if share > _tolerance(limit):
         word = "below the floor" if limit.quantity == "latency_s" else "above the limit"
-        return Verdict(
-            state="suspicious",
-            why=f"{share:.2f} of the limit: {word} of {format_quantity(limit.quantity, limit.value)}",
-        )
+        why = f"{share:.2f} of the limit: {word} of {format_quantity(limit.quantity, limit.value)}"
+        return _doubt_assumed(Verdict(state="suspicious", why=why), limit)
     if expected is not None:
-        found = _compare_with_band(value, expected)
+        found = _doubt_assumed(_compare_with_band(value, expected), limit)
         is_reference = standing.is_reference and found.state == "unknown"
         return Verdict(state="reference", why=found.why) if is_reference else found
     if standing.is_reference:
         return Verdict(state="reference", why=f"{share:.2f} of its own limit; no document gives an expected band")
     why = "no expected band is known for this path at this size"
     return Verdict(state="unknown", why=why, needs=standing.needs or _NEEDS_A_BAND)
+
+
+def _doubt_assumed(found: Verdict, limit: Limit) -> Verdict:
+    """Turn slow and suspicious into unknown if the limit rests on a rate that the shape assumes. A value inside its
+    band confirms the assumption.
+    """
+    if not limit.assumed or found.state not in ("slow", "suspicious"):
+        return found
+    why = f"{found.why}, but that rests on an assumption: {limit.because}"
+    return Verdict(state="unknown", why=why, needs=f"the real rate, as an option like {limit.assumed}")
 
 
 def _tolerance(limit: Limit) -> float:

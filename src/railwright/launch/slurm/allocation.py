@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railwright.benchmarks.sockets.addresses import list_addresses
-from railwright.errors import CannotJudge, UsageError
+from railwright.errors import CannotJudge, UnreachableHosts, UsageError
 from railwright.launch.mpi import Flavour
 from railwright.launch.remote import PROBE_COMMAND, RemoteReach, parse_answers
 from railwright.launch.slurm import agent as slurm_agent
@@ -177,9 +177,9 @@ class SlurmReach(RemoteReach):
                     troubles[host] = why
             self._answers = {host: answers[host] for host in probed if host in answers}
         if troubles:
-            reasons = "; ".join(f"{host}: {troubles[host]}" for host in self.hosts if host in troubles)
-            node = next(iter(troubles))
-            raise CannotJudge(f"job {self.allocation.job}: {reasons}", hint=f"try: scontrol show node {node}")
+            reasons = [f"{host}: {troubles[host]}" for host in self.hosts if host in troubles]
+            hint = f"try: scontrol show node {next(iter(troubles))}"
+            raise UnreachableHosts(reasons, of=f"job {self.allocation.job}", hint=hint)
 
     def _node_options(self, hosts: Sequence[str]) -> list[str]:
         count = len(hosts)

@@ -17,7 +17,7 @@ from railwright.report.text import between_hosts as between_words
 from railwright.report.text import wording
 from railwright.report.text.between_hosts import BetweenHostsResult, find_notable_pairs, format_pair
 from railwright.report.text.host_words import column_name, describe_host, describe_lag, summarize
-from railwright.report.text.locate import suspect_words
+from railwright.report.text.locate import capacity_words, confidence_words, suspect_words
 
 _MAX_SUSPECTS = 12
 _MAX_LAGS = 6
@@ -48,6 +48,8 @@ def render_hosts_html(
                   [describe_lag(cell, table.columns[cell.column]) for cell in host.behind[1:_MAX_LAGS]])
                  for host in outliers[:_MAX_SUSPECTS]],
         "left_out": max(0, len(outliers) - _MAX_SUSPECTS),
+        "capacity_words": capacity_words,
+        "confidence_words": confidence_words,
         "columns": [(number, column_name(column)) for number, column in enumerate(table.columns, 1)],
         "rows": [_row(host, table, link_of(host.name)) for host in table.hosts],
         "between": _describe_network(found, collectives_link) if found is not None else None,

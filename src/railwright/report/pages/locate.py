@@ -8,7 +8,7 @@ from __future__ import annotations
 from railwright.locate.search import Located
 from railwright.report.pages.offline_page import mark_safe, render_page
 from railwright.report.pictures.locate import fabric_svg, matrix_svg, times_svg
-from railwright.report.text.locate import cost_rows, suspect_words
+from railwright.report.text.locate import capacity_words, confidence_words, cost_rows, suspect_words
 from railwright.units import format_count
 
 _MAX_LISTED = 200
@@ -21,6 +21,8 @@ def render_located_html(found: Located) -> str:
         "found": found,
         "title": format_count(len(found.suspects), "suspect") if found.suspects else "no suspects",
         "suspects": [(suspect, suspect_words(suspect)) for suspect in listed],
+        "capacity_words": capacity_words,
+        "confidence_words": confidence_words,
         "left_out": len(found.suspects) - len(listed),
         "rows": list(cost_rows(found)),
         "fabric_svg": mark_safe(fabric_svg(found)),

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cache
+from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +64,19 @@ def _environment() -> Environment:
     )
     environment.filters["visible"] = wording.escape
     environment.filters["drawn"] = mark_safe
+    environment.filters["kept"] = _keep_together
     environment.globals.update(words=wording, states=wording.STATES, markers=markers, version=railwright.__version__)
     return environment
+
+
+def _keep_together(words: str) -> Markup:
+    """Keep each number with its unit, and each name with hyphens or slashes, on a line."""
+    tokens = re.sub(r"(?<=\d) (?=[A-Za-z%])", "\u00a0", words).split(" ")
+    return mark_safe(" ".join("".join(map(_keep, re.split(r"(?<=>)", token))) for token in tokens))
+
+
+def _keep(name: str) -> str:
+    return f'<span class="whole">{escape(name)}</span>' if re.search(r"[-/]", name) else escape(name)
 
 
 def template_text(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from railwright.diagnosis.peers.gpu_health import WATCHED, format_samples
+from railwright.diagnosis.verdicts.judged import Judged
 from railwright.errors import RailwrightError
 from railwright.groups import group_by_key
 from railwright.report import storage_ways
@@ -30,6 +31,8 @@ def render_html(view: View) -> str:
     run = view.run
     machine_svg, links_note = draw_machine(run.topology, view.every)
     measured = (result for result in view.results if result.outcome == "measured")
+    methods = group_by_key(measured, lambda result: (result.benchmark, *_method(result)))
+    numbers = {key: number for number, (key, _) in enumerate(methods, 1)}
     fields = {
         "machine_svg": mark_safe(_check_well_formed(machine_svg, run.topology)),
         "links_note": links_note,
@@ -41,7 +44,8 @@ def render_html(view: View) -> str:
         "state_meanings": [(wording.state_word(state), look.meaning) for state, look in wording.STATES.items()],
         "end": view.end,
         "view": view,
-        "methods": group_by_key(measured, lambda result: (result.benchmark, result.method, result.ranks, result.hosts)),
+        "methods": methods,
+        "method_number": lambda row: numbers.get((row.judged.benchmark, *_method(row.head))),
         "storage_ways": storage_ways,
         "path_groups": group_paths(view.rows),
         "reference_groups": group_paths(view.references),
@@ -51,6 +55,10 @@ def render_html(view: View) -> str:
         "check_of": _verification_words,
     }
     return render_page("report.html.j2", (*storage_ways.figures(view.ways), *figures(view.diagnosis.points)), fields)
+
+
+def _method(measured: Result | Judged) -> tuple[str, int, int]:
+    return measured.method, measured.ranks, measured.hosts
 
 
 def _check_well_formed(drawing: str, topology: Topology) -> str:

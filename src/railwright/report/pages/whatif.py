@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from railwright.expected.designs import Design, Question, busbw_limit, find_front, find_price
+from railwright.groups import group_by_key
 from railwright.report.pages.offline_page import render_page
 from railwright.report.pictures import axes
 from railwright.report.pictures.chart import Entry, Figure, Panel, chart, label, plot_box
@@ -35,7 +36,7 @@ class _Mark(NamedTuple):
 
 
 def render_designs_html(designs: Sequence[Design], question: Question) -> str:
-    """Render the whole page, which needs no network."""
+    """Render the whole page, which needs no network. Its pictures have the designs that can be compared by cost."""
     labels = whatif_text.labels(designs)
     fields = {
         "title": whatif_text.title_words(designs),
@@ -46,7 +47,10 @@ def render_designs_html(designs: Sequence[Design], question: Question) -> str:
         "rate_words": collective_text.rate_words,
         "priced": question.prices is not None,
     }
-    drawn = [_picture(designs, labels, place) for place in range(len(designs[0].collectives))]
+    named = zip(designs, labels, strict=True)
+    _, shown = max(group_by_key(named, lambda pair: pair[0].compared_by), key=lambda group: len(group[1]))
+    places = range(len(designs[0].collectives)) if len(shown) > 1 or len(designs) == 1 else ()
+    drawn = [_picture([design for design, _ in shown], [label for _, label in shown], place) for place in places]
     return render_page("whatif.html.j2", drawn, fields)
 
 

@@ -15,6 +15,8 @@ _SMALLEST, _LARGEST = 1e-300, 1e300
 """The bounds of an axis: between them, a margin and the next power of ten are still finite."""
 _ROOM_FOR_BAND = 3.0
 """A band may exceed all medians and limits by this factor; a single bad sample must not flatten the curves."""
+_MARGIN = 1.5
+"""The room beyond the extreme values of a logarithmic axis, as a factor, for the signs around them."""
 _ROOM = 1.08
 """The end of a linear axis, as a multiple of the largest value."""
 _OUTSIDE = 2.0
@@ -54,7 +56,7 @@ def _drawable(value: float) -> float:
 
 def size_axis(sizes: Sequence[float]) -> Axis:
     """Return a logarithmic axis of sizes in bytes, with a little room at both ends."""
-    room = max((max(sizes) / min(sizes)) ** 0.02, 1.01)
+    room = max((max(sizes) / min(sizes)) ** 0.03, 1.01)
     ticks = tuple((size, wording.scalar("size_bytes", size)) for size in sorted(sizes, reverse=True))
     return Axis(min(sizes) / room, max(sizes) * room, ticks, "size_bytes", is_log=True, title="size")
 
@@ -65,8 +67,8 @@ def value_axis(quantity: Quantity, values: Sequence[float], bands: Sequence[floa
     All values must be above 0.
     """
     low, high = min(values), max(values)
-    low = _drawable(max(min((*bands, low)), low / _ROOM_FOR_BAND) / 1.3)
-    high = max(_drawable(min(max((*bands, high)), high * _ROOM_FOR_BAND) * 1.3), 1.3 * low)
+    low = _drawable(max(min((*bands, low)), low / _ROOM_FOR_BAND) / _MARGIN)
+    high = max(_drawable(min(max((*bands, high)), high * _ROOM_FOR_BAND) * _MARGIN), _MARGIN * low)
     words = [(value, _tick_words(quantity, value)) for value in _logarithmic_ticks(low, high)]
     return Axis(low, high, tuple(words), quantity, is_log=True)
 

@@ -91,7 +91,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 def markers() -> str:
     """Return the definitions of all markers, once for a page."""
     marks = [(f"m{number}", f"s{number}", shape) for number, shape in enumerate(_MARKS, 1)]
-    marks += [(f"m{number}o", f"s{number} open", shape) for number, shape in enumerate(_MARKS, 1)]
+    marks += [(f"m{number}o", f"s{number} open", _MARKS[number - 1]) for number in (1, 3)]
     marks += [(state, f"sign {state}", shape) for state, shape in _VERDICTS.items()]
     return "".join(
         f'<marker id="{name}" markerUnits="userSpaceOnUse" markerWidth="22" markerHeight="22" viewBox="-11 -11 22 22">'
@@ -128,8 +128,7 @@ class Panel:
         single point.
         """
         attributes = f' data-row="{row}"' if row is not None else ""
-        if marker:
-            attributes += "".join(f' marker-{place}="url(#{marker})"' for place in ("start", "mid", "end"))
+        style = f"{style} {marker}" if marker else style
         end = f"><title>{escape(title)}</title></path>" if title else "/>"
         self._drawn.append(f'<path class="{style}"{attributes} d="M{" ".join(self._pairs(points))}"{end}')
 

@@ -322,7 +322,7 @@ def _link_shape(shape: str, verdict: LinkVerdict, head: list[str]) -> str:
 
 
 def _title(row: Row) -> str:
-    of = f" of {row.limit}" if row.limit != wording.ABSENT else ""
+    of = f" of {row.limit}" if row.share != wording.ABSENT else ""
     why = f", {row.why}" if row.state not in ("ok", "reference") and row.why else ""
     return f"{row.name}: {row.measured}{of}, {wording.state_word(row.state)}{why}"
 

@@ -56,10 +56,9 @@ def tally(lines: Sequence[SheetLine]) -> str:
 
 
 def text_lines(sheet: Sheet) -> Iterator[str]:
-    """Yield the sheet for a terminal."""
+    """Yield the sheet for a terminal, without its summary: that is the first line of the report."""
     yield ""
     yield wording.escape(", ".join(filter(None, (sheet.title, sheet.reference))))
-    yield summarize(sheet)
     for asked, state, lines in items(sheet):
         yield f"  {SIGNS[state]} {wording.escape(asked)}: {tally(lines) if len(lines) > 1 else lines[0].state}"
         bad = [line for line in lines if line.state != "met"]

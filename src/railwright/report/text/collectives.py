@@ -40,7 +40,7 @@ def render_collective(found: CollectiveLimit) -> str:
 def _lines(found: CollectiveLimit) -> Iterator[str]:
     size = f", {format_size(found.size_bytes)}" if found.size_bytes else ", large sizes"
     on = f"on {format_count(found.hosts, 'host')} of {escape(found.cluster)}"
-    yield f"{found.collective} {on}, {found.ranks} ranks{size}"
+    yield f"{found.collective} {on}, {found.scale}{size}"
     yield ""
     yield f"{'':10}{'limit':>12}   expected"
     yield f"{'busbw':10}{_rate(found.busbw_bytes_per_s)}"

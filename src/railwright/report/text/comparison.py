@@ -29,6 +29,8 @@ EXIT_MEANING = {
 }
 
 _WIDTHS = {"size": 8, "A": 10, "spread": 6, "B": 10, "spread ": 6, "B/A": 5, "interval": 12}
+_NEEDED_COLUMNS = {"spread": 78, "interval": 64}
+"""The width of the console from which a column is shown."""
 _INDENT = 2
 _SHOWN_PLACES = 2
 
@@ -89,7 +91,7 @@ class _Printer(Page):
             shown: set[str] = set()  # a reason is printed once for each curve; every row has its numbers
             for point in group:
                 self._point(point)
-                if point.reason and point.reason not in shown:
+                if point.reason and (point.launches_needed or point.reason not in shown):
                     self.line(point.why, "dim", indent=_INDENT * 2)
                 shown.add(point.reason)
 
@@ -107,8 +109,11 @@ class _Printer(Page):
         return wording.quantity(point.quantity, side.median), wording.percent(side.spread)
 
     def _row(self, cells: list[Text]) -> None:
-        numbers = (Column(width=width, justify="right", overflow="fold") for width in _WIDTHS.values())
-        self.grid([*numbers, Column(no_wrap=True)], cells, gap=1)
+        """Print a line of the table; a narrow console has no columns for spreads, then none for the interval."""
+        kept = [name for name in _WIDTHS if self.console.width >= _NEEDED_COLUMNS.get(name.strip(), 0)]
+        numbers = (Column(width=_WIDTHS[name], justify="right", overflow="fold") for name in kept)
+        by_name = dict(zip(_WIDTHS, cells, strict=False))
+        self.grid([*numbers, Column(no_wrap=True)], [*(by_name[name] for name in kept), cells[-1]], gap=1)
 
     def one_sided(self, one_sided: tuple[OneSided, ...]) -> None:
         """Print the points that only one run has, grouped by curve and reason."""

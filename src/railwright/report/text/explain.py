@@ -90,7 +90,9 @@ def _lines(found: Explained) -> Iterator[str]:
 def _title(found: Explained) -> str:
     ranks = f", {format_count(found.ranks, 'rank')}" if found.ranks else ""
     hosts = f" on {format_count(found.hosts, 'host')}" if found.hosts else ""
-    against = f", compared with {wording.escape(found.machine)}" if found.machine else ", no machine given"
+    against = ", no machine given"
+    if found.machine:
+        against = f", compared with {wording.escape(found.machine)}, {found.scale}"
     test = "" if found.test == found.tool.rpartition(" ")[2].lower() else found.test
     return f"{wording.escape(' '.join(filter(None, (found.tool, found.version, test))))}{ranks}{hosts}{against}"
 
@@ -128,19 +130,28 @@ def _cause(found: Explained) -> Iterator[str]:
     ]:
         yield from labelled("perhaps", "; ".join(f"{finding.fault}: {finding.says}" for finding in shown))
         yield from labelled("next", "; ".join(finding.remedy for finding in shown))
-    elif len(found.hypotheses) > 1:
-        healthy, nearest = found.hypotheses[:2]
-        if healthy.distance < _CLEARLY * nearest.distance:
-            return
-        if found.cause_doubt:
-            yield from labelled("cause", f"not known: {found.cause_doubt}")
-            yield from labelled("next", *_list_next(found))
-            return
-        # A doubtful verdict has no likely cause.
-        label = "likely" if nearest.distance <= _NEAR and found.verdict.state == "slow" else "perhaps"
-        near = f"within a factor of {nearest.distance:.2f}, a healthy machine {healthy.distance:.2f}"
-        yield from labelled(label, f"{nearest.fault}: {nearest.says} ({near})")
-        yield from labelled("next", nearest.tell_apart)
+    elif (likely := list(_likeliest(found))) or not found.next_command:
+        yield from likely
+    else:
+        yield from labelled("next", found.next_command)
+
+
+def _likeliest(found: Explained) -> Iterator[str]:
+    """Yield the nearest fault and its command, if it is clearly nearer to the table than the healthy machine."""
+    if len(found.hypotheses) < 2:
+        return
+    healthy, nearest = found.hypotheses[:2]
+    if healthy.distance < _CLEARLY * nearest.distance:
+        return
+    if found.cause_doubt:
+        yield from labelled("cause", f"not known: {found.cause_doubt}")
+        yield from labelled("next", *_list_next(found))
+        return
+    # A doubtful verdict has no likely cause.
+    label = "likely" if nearest.distance <= _NEAR and found.verdict.state == "slow" else "perhaps"
+    near = f"within a factor of {nearest.distance:.2f}, a healthy machine {healthy.distance:.2f}"
+    yield from labelled(label, f"{nearest.fault}: {nearest.says} ({near})")
+    yield from labelled("next", nearest.tell_apart)
 
 
 def _list_next(found: Explained) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from railwright.checks.finding import Finding
 from railwright.checks.outcome import CheckOutcome, Slowed, State
 from railwright.groups import group_by_key
 from railwright.report.text import wording
-from railwright.units import format_bandwidth
+from railwright.units import format_bandwidth, format_count
 
 
 def finding_lines(finding: Finding) -> Iterator[str]:
@@ -49,30 +49,45 @@ def checklist_lines(way: Way) -> Iterator[str]:
         yield f"  {_ANSWER_WORDS[condition.there]:<9} {wording.escape(condition.what)}{seen}"
 
 
-_STATE_WORDS: dict[State, str] = {
-    "found": "found",
-    "could not look": "could not be checked",
-    "fine": "checked and fine",
-    "does not apply": "do not apply",
+_HEADINGS: dict[State, str] = {
+    "found": "Found",
+    "could not look": "Could not be checked",
+    "fine": "Right",
+    "does not apply": "Does not apply here",
 }
 
 
 def audit_lines(name: str, outcomes: Sequence[CheckOutcome]) -> Iterator[str]:
-    """Yield the faults grouped by outcome; faults that do not apply share a line for each reason."""
-    by_state = {state: [outcome for outcome in outcomes if outcome.state == state] for state in _STATE_WORDS}
-    counts = ", ".join(f"{len(group)} {_STATE_WORDS[state]}" for state, group in by_state.items())
-    yield f"audit of {name}, {len(outcomes)} faults: {counts}"
+    """Yield the answer, then the checks grouped by outcome; those that do not apply share a line for each reason."""
+    by_state = {state: [outcome for outcome in outcomes if outcome.state == state] for state in _HEADINGS}
+    yield f"audit of {wording.escape(name)}: {answer_words(outcomes)}"
     for state, group in by_state.items():
         if group:
             yield ""
-            yield f"{_STATE_WORDS[state]}:"
+            yield f"{_HEADINGS[state]}:"
         for outcome in group if state != "does not apply" else ():
-            yield f"  {outcome.fault}: {outcome.summary}" + (f" ({outcome.because})" if outcome.because else "")
+            says = outcome.right if state == "fine" else outcome.summary
+            yield f"  {outcome.fault}: {says}" + (f" ({outcome.because})" if outcome.because else "")
             yield from (f"    {line}" for finding in outcome.findings for line in finding_lines(finding))
             yield from (f"      {line}" for line in slowed_lines(outcome.slows))
+            if state == "found":
+                yield f"      fix     {outcome.fix or 'not by railwright: follow the remedy'}"
             yield from (f"    {line}" for way in outcome.checklist for line in checklist_lines(way))
     for reason, group in group_by_key(by_state["does not apply"], lambda outcome: outcome.because):
         yield f"  {reason}: {', '.join(outcome.fault for outcome in group)}"
-    if not by_state["fine"] and not by_state["found"]:
-        yield ""
-        yield "None of them could be checked here, so this says nothing about the machine."
+
+
+def answer_words(outcomes: Sequence[CheckOutcome]) -> str:
+    """Summarize the outcomes of an audit in a clause."""
+    found, blind, fine, other = (sum(outcome.state == state for outcome in outcomes) for state in _HEADINGS)
+    rest = "".join(
+        f", {number} {words}"
+        for number, words in ((blind, "could not be checked"), (other, "do not apply here"))
+        if number
+    )
+    if found:
+        return f"{format_count(found, 'setting')} of {found + blind + fine} to look at{rest}"
+    if fine:
+        return f"all {fine} settings that could be checked are right{rest}" if blind else (
+            f"all {fine} settings that apply are right{rest}")  # fmt: skip
+    return f"nothing could be checked, so this says nothing about the machine{rest}"

@@ -16,6 +16,14 @@ from railwright.results.statistics import quantile
 from railwright.units import format_count, format_duration
 
 _MAX_LISTED = 20
+_ALMOST_ONE = 0.995
+_CONFIDENCE = (
+    (0.99, "almost certain"),
+    (0.9, "very likely"),
+    (0.7, "likely"),
+    (0.0, "a candidate, no more likely than not"),
+)
+"""The words for a probability of at least so much."""
 
 
 def simulated_lines(found: Simulated) -> Iterator[str]:
@@ -46,7 +54,7 @@ def suspect_lines(suspects: Iterable[Suspect]) -> Iterator[str]:
     if not listed:
         yield "no suspects"
     for suspect in listed[:_MAX_LISTED]:
-        words = f"{suspect_words(suspect)}, at {suspect.capacity:.0%}, confidence {suspect.confidence:.1%}"
+        words = f"{suspect_words(suspect)}: {capacity_words(suspect)}, {confidence_words(suspect.confidence)}"
         yield f"{suspect.verdict:<16}  {escape(words)}"
         yield f"{'':<16}  seen    {escape(suspect.evidence)}"
         if suspect.alternatives:
@@ -59,13 +67,38 @@ def suspect_lines(suspects: Iterable[Suspect]) -> Iterator[str]:
 
 
 def suspect_words(suspect: Suspect) -> str:
-    """Format a suspect as `link leaf2-spine1 up`."""
-    return f"{suspect.kind} {suspect.id}" + ("" if suspect.direction == "both" else f" {suspect.direction}")
+    """Format a suspect as `link leaf2-spine1 up (from leaf2 to spine1)`."""
+    name = f"{suspect.kind} {suspect.id}"
+    return name if suspect.direction == "both" else f"{name} {suspect.direction} ({_direction_words(suspect)})"
+
+
+def _direction_words(suspect: Suspect) -> str:
+    is_away = suspect.direction in ("up", "out")
+    if suspect.kind in ("switch", "line-card") and suspect.direction in ("in", "out"):
+        return "what it sends" if is_away else "what it receives"
+    if suspect.kind in ("host", "nic"):
+        return "what the host sends" if is_away else "what the host receives"
+    lower, dash, upper = suspect.id.partition("-")
+    if not dash or "-" in upper:
+        return "away from the hosts" if is_away else "towards the hosts"
+    return f"from {lower} to {upper}" if is_away else f"from {upper} to {lower}"
+
+
+def capacity_words(suspect: Suspect) -> str:
+    """Format the share of its rate that a suspect still carries, or reached where other traffic varied."""
+    return f"carries {suspect.capacity:.0%} of its rate"
+
+
+def confidence_words(confidence: float) -> str:
+    """Format a probability as words, with the number unless it is nearly 1."""
+    words = next(words for least, words in _CONFIDENCE if confidence >= least)
+    return words if confidence >= _ALMOST_ONE else f"{words} ({confidence:.0%})"
 
 
 def tested_rows(tested: Tested) -> Iterator[tuple[str, str]]:
     """Yield the coverage of links and routes as pairs of label and text."""
-    yield "tested", f"{tested.links_filled} of {tested.links} link directions at their full rate"
+    share = "all" if tested.links_filled == tested.links else f"{tested.links_filled} of"
+    yield "tested", f"{share} {tested.links} link directions, each with enough traffic to fill it"
     if tested.links_partly:
         yield "", f"{tested.links_partly} more in part: the NICs below cannot fill them"
     if tested.routes:
@@ -133,7 +166,7 @@ def hop_words(switches: int) -> str:
 
 def _round_rows(found: Located | Simulated) -> Iterator[tuple[str, str]]:
     more = f", {found.load_rounds} of the load test" if found.load_rounds else ""
-    yield "rounds", f"{found.rounds}, and {found.cover_rounds} of the route cover{more}"
+    yield "rounds", f"{found.rounds} to screen and confirm, {found.cover_rounds} of the route cover{more}"
 
 
 def _load_rows(load: Iterable[LoadClass]) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ from railwright.results.declarations import Declarations
 from railwright.results.records import Run
 from railwright.units import format_count
 
-_WIDE_COLUMNS = 120
+_WIDE_COLUMNS, _NARROW_COLUMNS = 120, 70
 _NUMBER_WIDTHS = {"measured": 10, "spread": 6, "limit": 10, "of limit": 8, "verdict": 10}
 _INDENT = 2
 _GAP = 2
@@ -46,7 +46,7 @@ def render(
     printer.unjudged(view.unjudged)
     printer.findings("Settings", view.findings)
     printer.table("Paths", view.rows)
-    printer.table("Baselines for the other paths", view.references)
+    printer.baselines(view.references)
     printer.lines_under("Single hosts, the fastest first", host_ranking.lines(view.results))
     printer.lines_under("Merged groups of hosts", growth_text.lines(view.results))
     printer.lines_under("Best by size", view.best_by_size)
@@ -66,17 +66,21 @@ class _Printer(Page):
         super().__init__(console)
         self.verbose = verbose
         self.wide = console.width >= _WIDE_COLUMNS
-        room = max(console.width - sum(_NUMBER_WIDTHS.values()) - _GAP * len(_NUMBER_WIDTHS) - _INDENT, 12)
+        self.dropped = () if console.width >= _NARROW_COLUMNS else ("spread", "of limit")
+        widths = {name: width for name, width in _NUMBER_WIDTHS.items() if name not in self.dropped}
+        room = max(console.width - sum(widths.values()) - _GAP * len(widths) - _INDENT, 12)
         varied_width = min(room, 34) if self.wide else room
         self.columns = [Column(width=varied_width, overflow="fold")]
-        for name, width in _NUMBER_WIDTHS.items():
+        for name, width in widths.items():
             self.columns.append(Column(width=width, justify="left" if name == "verdict" else "right", overflow="fold"))
         if self.wide:
             self.columns.append(Column(width=room - varied_width - _GAP, overflow="fold"))
 
     def cells(self, *cells: Text) -> None:
-        """Print a line of a table of paths; a narrow console has no column for the limit's reason."""
-        self.grid(self.columns, cells[: len(self.columns)], gap=_GAP, indent=_INDENT)
+        """Print a line of a table of paths; a narrow console lacks columns, the limit's reason first."""
+        names = ("varied", *_NUMBER_WIDTHS, "because")
+        kept = [cell for name, cell in zip(names, cells, strict=True) if name not in self.dropped]
+        self.grid(self.columns, kept[: len(self.columns)], gap=_GAP, indent=_INDENT)
 
     def facts(self, pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
         """Print names and values in two columns."""
@@ -184,6 +188,8 @@ class _Printer(Page):
 
     def _row(self, row: Row) -> None:
         because = list(filter(None, (row.because, row.expected))) if self.verbose or self.wide else []
+        if row.wide:
+            because.append(row.wide)
         if self.verbose and row.why and row.state != "ok":
             because.append(f"{wording.state_word(row.state)}: {row.why}")
         self.cells(
@@ -198,6 +204,27 @@ class _Printer(Page):
         if not self.wide:
             for words in because:
                 self.line(words, "dim", indent=_INDENT * 2)
+
+    def baselines(self, rows: Sequence[Row]) -> None:
+        """Print a line for each baseline, then the reason of each limit once with the benchmarks that it concerns."""
+        if not rows:
+            return
+        self.heading("Baselines, which the other paths are compared with")
+        names = ["benchmark", "varied", "measured", "spread", *["limit", "of limit"] * _has_limits(rows)]
+        numbers = [Column(no_wrap=True, justify="right") for _ in names[2:]]
+        cells = [[self.text(name, "dim") for name in names]]
+        for benchmark, group in group_by_key(rows, lambda row: row.benchmark):
+            for number, row in enumerate(group):
+                found = [row.measured, row.spread, *[row.limit, row.share] * _has_limits(rows)]
+                name = self.text("" if number else benchmark, "bold")
+                cells.append([name, self.text(row.varied), *map(self.text, found)])
+        self.grid([Column(no_wrap=True), Column(overflow="fold"), *numbers], *cells, indent=_INDENT)
+        for because, group in group_by_key(rows, lambda row: row.because):
+            self.line(f"{_name_benchmarks(group)}: {because}", "dim", indent=_INDENT)
+        for _, group in group_by_key((row for row in rows if row.wide), lambda row: row.benchmark):
+            widest = max(group, key=lambda row: row.head.launch_spread or 0.0 if row.head else 0.0)
+            more = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
+            self.line(f"{widest.benchmark}, {widest.varied}: {widest.wide}{more}", "dim", indent=_INDENT)
 
     def lines_under(self, heading: str, found: Iterable[str]) -> None:
         """Print preformatted lines under a heading, or nothing if there are no lines."""
@@ -231,6 +258,14 @@ class _Printer(Page):
         """Print the count of each verdict, and the exit status."""
         self.console.print()
         self.line(view.closing, "bold")
+
+
+def _has_limits(rows: Sequence[Row]) -> bool:
+    return any(row.limit != wording.ABSENT for row in rows)
+
+
+def _name_benchmarks(rows: Sequence[Row]) -> str:
+    return ", ".join(dict.fromkeys(row.benchmark for row in rows))
 
 
 def _unreadable(run: Run) -> str:

@@ -140,7 +140,7 @@ def describe_link(protocol: Protocol) -> str:
     """Describe a link like `PCIe 5.0 x16` or `Ethernet 400 Gb/s, MTU 9000`, with `?` for unknown values."""
     match protocol:
         case PcieLink():
-            return _pcie(protocol.gt_per_s, protocol.width)
+            return _pcie(protocol.gt_per_s, protocol.width) + (" (assumed)" if protocol.assumed else "")
         case NvlinkLink() | XgmiLink():
             name = "NVLink" if isinstance(protocol, NvlinkLink) else "Infinity Fabric"
             return f"{protocol.links}x {name} {protocol.generation}"

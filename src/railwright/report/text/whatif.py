@@ -42,8 +42,10 @@ def render_designs(designs: Sequence[Design], question: Question) -> str:
 
 
 def title_words(designs: Sequence[Design]) -> str:
-    """Format the title, like `3 designs of 16 hosts`."""
-    return f"{format_count(len(designs), 'design')} of {format_count(designs[0].hosts, 'host')}"
+    """Format the title, like `3 designs of 16 hosts, 128 GPUs`, with what all designs have in common."""
+    hosts, gpus = {design.hosts for design in designs}, {design.gpus for design in designs}
+    shared = [f"{format_count(min(hosts), 'host')}"] * (len(hosts) == 1) + [f"{min(gpus)} GPUs"] * (len(gpus) == 1)
+    return f"{format_count(len(designs), 'design')} of {', '.join(shared) or 'different sizes'}"
 
 
 def labels(designs: Sequence[Design]) -> tuple[str, ...]:
@@ -89,7 +91,8 @@ def saving_words(saving: Saving) -> str:
     fewer = [f"{number} {part}" for part, number in counts.items() if number > 0]
     more = [f"{-number} {part}" for part, number in counts.items() if number < 0]
     parts = [f"saves {', '.join(fewer)}"] * bool(fewer) + [f"needs {', '.join(more)} more"] * bool(more)
-    return "; ".join(parts) or "the same parts"
+    parts = parts or ["as many network parts"] if saving.unlike else parts or ["the same network parts"]
+    return "; ".join([*parts, *(f"other {part}" for part in saving.unlike)])
 
 
 def money(amount: float, currency: str) -> str:
@@ -99,6 +102,8 @@ def money(amount: float, currency: str) -> str:
 
 def mark_words(design: Design, named: dict[str, str]) -> str:
     """Format `Pareto`, or name the designs that are no dearer and no slower."""
+    if design.pareto is None:
+        return "not compared: its parts are unlike"
     if design.pareto:
         return "Pareto"
     return f"beaten by {', '.join(named[name] for name in design.beaten_by[:2])}"
@@ -115,10 +120,12 @@ def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
 
 
 def _name_rows(rows: _Rows) -> Iterator[str]:
+    unlike = len({design.hosts for _, design in rows}) > 1
     for label, design in rows:
         name = wording.escape(design.name)
+        hosts = f"{format_count(design.hosts, 'host')}, " if unlike else ""
         full_name = "" if label.rstrip() == name else f"{name}, "
-        yield f"  {label}  {full_name}{design.gpus} GPUs, {tier_words(design.parts.tiers)}"
+        yield f"  {label}  {full_name}{hosts}{design.scale}, {tier_words(design.parts.tiers)}"
 
 
 def _collectives(rows: _Rows) -> Iterator[str]:
@@ -160,23 +167,30 @@ def _parts(rows: _Rows) -> Iterator[str]:
 def _choice(rows: _Rows) -> Iterator[str]:
     """Yield cost and saving; a single design has at most a cost."""
     named = {design.name: label.rstrip() for label, design in rows}
-    first = rows[0][1]
-    if first.saving is None:
-        if first.cost is not None:
-            yield f"cost  {money(first.cost.total, first.cost.currency)}"
+    if len(rows) == 1:
+        cost = rows[0][1].cost
+        if cost is not None:
+            yield f"cost  {money(cost.total, cost.currency)}"
         return
-    yield f"against {named[first.saving.against]}, the {'dearest' if first.cost else 'one with the most switch ports'}"
-    for label, design in rows:
-        cost = f"{money(design.cost.total, design.cost.currency):>20}" if design.cost else ""
-        saving = design.saving
-        share = less_words(saving.share) if saving and saving.share else ""
-        yield f"  {label}{cost}{share:>8}   {mark_words(design, named)}"
-        if saving is not None and design.name != saving.against:
-            yield from textwrap.wrap(saving_words(saving), _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    for against in dict.fromkeys(design.saving.against if design.saving else "" for _, design in rows):
+        if against:
+            yield f"against {named[against]}, the {'dearest' if rows[0][1].cost else 'one with the most switch ports'}"
+        for label, design in rows:
+            if (design.saving.against if design.saving else "") == against:
+                yield from _choice_lines(label, design, named)
+
+
+def _choice_lines(label: str, design: Design, named: dict[str, str]) -> Iterator[str]:
+    saving = design.saving
+    cost = f"{money(design.cost.total, design.cost.currency) if saving else '':>20}" if design.cost else ""
+    share = less_words(saving.share) if saving and saving.share else ""
+    yield f"  {label}{cost}{share:>8}   {mark_words(design, named)}"
+    if saving is not None and design.name != saving.against:
+        yield from textwrap.wrap(saving_words(saving), _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
 
 
 def _notes(designs: Sequence[Design], question: Question) -> Iterator[str]:
-    if len(designs) > 1:
+    if any(design.saving for design in designs):
         collective = designs[0].collectives[0].collective
         dearer = "dearer" if question.prices is not None else "has more switch ports"
         yield f"Pareto: every other design is slower in {collective} or {dearer}"

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
-from railwright.diagnosis.verdicts.verdict import WORST_FIRST, format_quantity
+from railwright.diagnosis.verdicts.policy import UNJUDGED
+from railwright.diagnosis.verdicts.verdict import LAUNCHES_APART, WORST_FIRST, format_quantity
 from railwright.diagnosis.verdicts.verdict import state_word as state_word
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
 from railwright.expected.nccl_collectives import decides_nothing
@@ -123,13 +124,46 @@ def limit_and_share(point: Judged | None) -> tuple[str, str]:
     return limit_value(point.limit), ratio(point.fraction_of_limit)
 
 
+def bound_and_share(point: Judged | None) -> tuple[str, str]:
+    """Format the bound beside a measured value. Lower is better for a latency, so it has no share of a limit: its bound
+    is the end of its band, or else its floor.
+    """
+    limit, share = limit_and_share(point)
+    if point is None or point.quantity != "latency_s":
+        return limit, share
+    if point.expected is not None and point.expected.high:
+        return f"\u2264 {quantity(point.quantity, point.expected.high)}", ABSENT
+    return (f"\u2265 {limit}" if limit != ABSENT else limit), ABSENT
+
+
+def wide_spread_words(point: Judged | None) -> str:
+    """Describe launches that differ by a factor of two or more; empty for others."""
+    medians = sorted(launch.median for launch in point.launches) if point is not None else []
+    if point is None or not medians or not 0 < medians[0] * LAUNCHES_APART <= medians[-1]:
+        return ""
+    low, high = (quantity(point.quantity, value) for value in (medians[0], medians[-1]))
+    return f"its launches differ by a factor of {medians[-1] / medians[0]:.1f}: {low} to {high}"
+
+
 def because(limit: Limit | NoLimit) -> str:
     """Format the kind of limit and its reason, or the reason why there is none."""
     if isinstance(limit, NoLimit):
         missing = f" (missing: {', '.join(limit.missing)})" if limit.missing else ""
         return escape(f"no limit: {limit.why}{missing}")
-    kind = "derived" if limit.kind == "derived" else "measured"
-    return escape(f"limit ({kind}): {limit.because}")
+    return escape(f"{'floor' if limit.quantity == 'latency_s' else 'limit'} ({kind_word(limit)}): {limit.because}")
+
+
+def kind_word(limit: Limit) -> str:
+    """Return the word for the kind of a limit."""
+    return "derived" if limit.kind == "derived" else "measured"
+
+
+def because_of(point: Judged) -> str:
+    """Format the kind and the reason of a point's limit; of a latency with the floor, which its bound does not show."""
+    floor, _ = limit_and_share(point)
+    if point.quantity != "latency_s" or floor == ABSENT or not isinstance(point.limit, Limit):
+        return because(point.limit)
+    return escape(f"floor ({kind_word(point.limit)}): {floor}, {point.limit.because}")
 
 
 def band_words(expected: Expected | None, low_only: str = "from {}") -> str:
@@ -188,6 +222,14 @@ def state_counts(states: Iterable[State]) -> tuple[tuple[State, int], ...]:
     return tuple((state, found.count(state)) for state in WORST_FIRST if state in found)
 
 
+def unjudged_points(diagnosis: Diagnosis) -> str:
+    """Count the points without the verdict that they should have, like `3 of 84 points`; empty if there are none."""
+    states = [point.verdict.state for point in diagnosis.points]
+    unjudged = sum(state in UNJUDGED for state in states)
+    should = unjudged + sum(state in ("ok", "slow") for state in states)
+    return f"{unjudged} of {format_count(should, 'point')}" if unjudged else ""
+
+
 def closing_words(diagnosis: Diagnosis) -> str:
     """Format the last sentence of a report: the count of each verdict, and the meaning of the exit status."""
     meaning = EXIT_MEANING.get(diagnosis.exit_status, "not a status of railwright")
@@ -195,6 +237,8 @@ def closing_words(diagnosis: Diagnosis) -> str:
         meaning = f"of the required paths, {meaning}" if diagnosis.exit_status else "all required paths are ok"
     states = state_counts(path.verdict.state for path in diagnosis.paths)
     counted = ", ".join(f"{number} {state_word(state)}" for state, number in states)
+    if unjudged := unjudged_points(diagnosis):
+        counted += f"; {unjudged} could not be judged"
     paths = f"{format_count(len(diagnosis.paths), 'path')}: {counted}" if states else "no path was measured"
     return f"{paths}. Exit status {diagnosis.exit_status}: {meaning}."
 

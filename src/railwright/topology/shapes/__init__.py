@@ -5,7 +5,7 @@ A machine that differs from its shape is written as the shape with changes: `hgx
 
 from __future__ import annotations
 
-from railwright.errors import UsageError, unknown_name
+from railwright.errors import UsageError
 from railwright.topology.shapes import amd, aws, azure, gcp, grace, laptop, nvidia, oci, pcie
 from railwright.topology.shapes.names import MAX_NAME, NamedShape, Names
 from railwright.topology.shapes.parts import Shape
@@ -50,22 +50,19 @@ def nearest_names(name: str) -> tuple[str, ...]:
     return _NAMES.suggest(name)
 
 
-def invalid_change(word: str, name: str) -> UsageError:
-    """Return the error for a word after a name that is not a change, or for a name that means several hosts."""
-    if _NAMES.find_hosts(name) is not None:
-        return unknown_shape(name)
-    near = nearest_names(name)
-    more = f"; or is the machine {', '.join(near)}?" if near else ""
-    return UsageError(f"not a change: {word[:60]!r}", hint=f"write key=value, like nics=2{more}")
+def means_hosts(name: str) -> bool:
+    """Report whether a name can only mean several hosts: `16xH100`."""
+    return _NAMES.find_hosts(name) is not None
 
 
 def unknown_shape(name: str, kind: str = "shape") -> UsageError:
-    """Return the error for an unknown name, with the nearest names or else all canonical ones."""
+    """Return the error for an unknown name, with the nearest names: of all its words, or of the first ones."""
     several = _NAMES.find_hosts(name)
     if several is not None:
         message = f"{name[:MAX_NAME]!r} is {format_count(several[1], 'host')}, but a shape is one host"
         return UsageError(message, hint=f"did you mean {several[0]} with --count {several[1]}?")
-    near = nearest_names(name)
-    if not near:
-        return unknown_name(kind, name, SHAPES)
-    return UsageError(f"there is no {kind} named {name[:MAX_NAME]!r}", hint=f"did you mean {', '.join(near)}?")
+    words = name[:MAX_NAME].split()
+    parts = (" ".join(words[:count]) for count in range(len(words), 0, -1))
+    near = next(filter(None, map(nearest_names, parts)), ())
+    hint = f"did you mean {', '.join(near)}?" if near else f"list all {len(SHAPES)} shapes with: railwright shapes"
+    return UsageError(f"there is no {kind} named {name[:MAX_NAME]!r}", hint=hint)

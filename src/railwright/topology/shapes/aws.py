@@ -100,7 +100,7 @@ SHAPES: dict[str, Shape] = {
         _P5,
         title="EC2 p6-b300.48xlarge: 8x B300, a PCIe switch and two EFAs of 400 Gb/s for each GPU",
         aliases=("p6-b300", "p6-b300.48xlarge"),
-        layout=replace(_P5.layout, uplink_generation=5, nics=16),
+        layout=replace(_P5.layout, uplink_generation=5, uplink_assumed=True, nics=16),
         layout_source="EC2's list of instance types, in aws/karpenter-provider-aws (p6-b300: 6.4 Tb/s); a switch for"
         " each GPU and two NICs assumed, links to the CPU at PCIe 5.0 x16 assumed",
         cpu=cpus.AWS_P6_B300,

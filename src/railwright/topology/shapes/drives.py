@@ -8,12 +8,13 @@ from railwright.topology.shapes.parts import DrivePart, Pcie
 
 U2_3T84 = DrivePart(
     size_bytes=3_840_000_000_000,
-    pcie=Pcie(4, 4),
+    pcie=Pcie(4, 4, assumed=True),
     source="NVIDIA DGX H100/H200 User Guide, Hardware Overview (eight 3.84 TB NVMe U.2); PCIe 4.0 x4 assumed, what U.2"
     " drives of 2022 have; on root ports assumed, makers differ",
 )
 DGX_A100_3T84 = replace(
     U2_3T84,
+    pcie=Pcie(4, 4),
     source="NVIDIA DGX A100 User Guide, Introduction (640 GB system: eight 3.84 TB NVMe U.2, PCIe 4.0); on root ports"
     " assumed",
 )
@@ -62,7 +63,7 @@ AZURE_GB200_4T = replace(
 )
 OCI_6T8 = DrivePart(
     size_bytes=6_800_000_000_000,
-    pcie=Pcie(4, 4),
+    pcie=Pcie(4, 4, assumed=True),
     source="OCI compute shapes, BM.GPU4.8 and BM.GPU.A100-v2.8 (27.2 TB NVMe, 4 drives); PCIe 4.0 x4 assumed, what"
     " drives of that size and year have; on root ports assumed",
 )
@@ -88,6 +89,6 @@ GRACE_3T84 = replace(
 )
 M2_1T = DrivePart(
     size_bytes=1_000_000_000_000,
-    pcie=Pcie(4, 4),
+    pcie=Pcie(4, 4, assumed=True),
     source="assumed: PCIe 4.0 x4, 1 TB, what M.2 drives of 2023 have",
 )

@@ -109,8 +109,10 @@ GB200 = GpuPart(
     memory=GpuMemory(186 * GIB, bytes_per_s=8000e9),
     fp64_tensor_flop_per_s=40e12,
     attachment="c2c",
+    c2c_bytes_per_s=225e9,  # the CPU's 900 GB/s both ways serve two GPUs
     source="NVIDIA GB200 NVL72 datasheet (72 GPUs: 13.4 TB HBM3e, 576 TB/s, FP64 Tensor Core 2,880 TFLOPS); MLPerf"
     " Inference v6.1, Crusoe, systems/GB200-NVL72_GB200-186GB_aarch64x16_Dynamo.json (186 GB, host over NVLink-C2C);"
+    " NVIDIA GB200 Grace Blackwell Superchip (two GPUs and a CPU joined by NVLink-C2C of 900 GB/s);"
     f" {_CAPABILITY}",
 )
 MI300X = GpuPart(
@@ -241,7 +243,7 @@ MI250X = replace(
     name="AMD Instinct MI250X, one of its two dies",
     memory=GpuMemory(64 * GIB, bytes_per_s=1638e9),
     fp64_tensor_flop_per_s=47.85e12,
-    pcie=Pcie(5, 16),
+    pcie=Pcie(5, 16, assumed=True),
     source="OLCF, Frontier User Guide (two dies that the system shows as GPUs, each 64 GB, 1.6 TB/s, FP64 47.9 TFLOPS"
     " on matrix cores); AMD's MI250X page (3,277 GB/s, peak FP64 matrix 95.7 TFLOPS together), as others quote it."
     " The link to the CPU is Infinity Fabric, 36 GB/s a direction by that guide; PCIe 5.0 x16 assumed in its place: 4.0"

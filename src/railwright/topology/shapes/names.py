@@ -61,6 +61,9 @@ SUGGESTIONS = {
     **dict.fromkeys(("l40", "l4", "a40", "a6000", "rtxa6000", "a10", "a10g", "t4", "g548xlarge", "g6e48xlarge"),
                     ("pcie-8gpu", "rtx-6000-ada-8gpu", "rtx-3090-8gpu")),
     **dict.fromkeys(("xe9680", "821ge", "sys821getnhr", "dgxsuperpod"), ("hgx-h100", "hgx-h200", "dgx-h100")),
+    **dict.fromkeys(("dell", "hpe", "lenovo", "supermicro"), ("hgx-h100", "hgx-h200", "hgx-b200")),
+    **dict.fromkeys(("rubin", "verarubin", "vr200", "vr200nvl144", "r100", "xe9712", "dgxgb200"), ("gb300-nvl72",)),
+    "xe9680l": ("hgx-h200", "hgx-b200"), "xe9780": ("hgx-b300",), "xe8640": ("hgx-h100",),
     **dict.fromkeys(("eos",), ("dgx-h100",)), **dict.fromkeys(("selene", "perlmutter", "leonardo"), ("dgx-a100",)),
 }  # fmt: skip
 """Known names without a shape of their own, with the shapes to suggest."""

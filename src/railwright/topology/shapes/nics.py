@@ -68,7 +68,7 @@ EFA_P5 = replace(
 EFA_P5EN = replace(
     EFA_100G_GEN3,
     port=EfaLink(line_rate_bits_per_s=200e9, mtu_bytes=9001),
-    pcie=Pcie(5, 8),
+    pcie=Pcie(5, 8, assumed=True),
     source="Amazon EC2 P5 instances (p5en: third-generation EFA, 3200 Gb/s) and stas00/ml-engineering pull request 102"
     " (16 NICs of 200 Gb/s); PCIe 5.0 x8 assumed: NICs of 200 Gb/s measure 193.72 Gb/s, which takes that, or PCIe 4.0"
     f" x16, which is as fast; {_EFA}",
@@ -125,6 +125,7 @@ GCP_GVNIC_200G = NicPart(
 )
 MI300X_NIC = replace(
     CONNECTX7,
+    pcie=Pcie(5, 16, assumed=True),
     port=_ROCE_400G,
     source="OCI compute shapes, BM.GPU.MI300X.8 (8x 400 Gb/s RDMA) and Azure, ND MI300X v5 series (eight 400 Gb/s, one"
     f" a GPU); PCIe 5.0 x16 assumed, what a port of 400 Gb/s needs; {_MTU_SOURCE}",
@@ -177,7 +178,7 @@ SPARK_CONNECTX7 = replace(
 EFA_P6 = replace(
     EFA_P5EN,
     port=EfaLink(line_rate_bits_per_s=400e9, mtu_bytes=9001),
-    pcie=Pcie(5, 16),
+    pcie=Pcie(5, 16, assumed=True),
     source="EC2's list of instance types, in aws/karpenter-provider-aws (p6-b200 3.2 Tb/s, p6-b300 6.4);"
     " stas00/ml-engineering, network (ports of 400 Gb/s, read from the devices of a p6-b200: 8, and 16 on p6-b300);"
     f" PCIe 5.0 x16 assumed, what a port of 400 Gb/s needs; {_EFA}",

@@ -45,7 +45,14 @@ _HGX_A100 = Shape(
 _HGX_B300 = replace(
     _HGX_B200,
     title="8x B300 SXM with NVLink, a ConnectX-8 of 800 Gb/s for each GPU, which is its PCIe switch and its NIC",
-    layout=Layout(gpus_per_switch=1, switch_name="ConnectX-8 PCIe switch", uplink_generation=5, nics=8, drives=8),
+    layout=Layout(
+        gpus_per_switch=1,
+        switch_name="ConnectX-8 PCIe switch",
+        uplink_generation=5,
+        uplink_assumed=True,
+        nics=8,
+        drives=8,
+    ),
     layout_source="NVIDIA's DGX B300 page (eight GPUs, eight ConnectX-8), as others quote it; NVIDIA Technical Blog,"
     " NVIDIA ConnectX-8 SuperNICs Advance AI Platform Architecture with PCIe Gen6 Connectivity (the NIC is the switch);"
     " links to the CPU at PCIe 5.0 x16 assumed",

@@ -22,6 +22,8 @@ class Pcie(NamedTuple):
 
     generation: int | None = None
     width: int | None = None
+    assumed: bool = False
+    """Whether the generation is our choice, because no document gives it."""
 
 
 class Memory(NamedTuple):
@@ -68,6 +70,8 @@ class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
     fp64_tensor_flop_per_s: float | None = None
     """Dense FP64 on tensor or matrix cores; None without them."""
     attachment: Literal["pcie", "c2c"] = "pcie"
+    c2c_bytes_per_s: float | None = None
+    """The rate of the GPU's own NVLink-C2C in each direction, if it is not all of the CPU's."""
     pcie: Pcie = Pcie()
     integrated: bool = False
     """Whether CPU and GPU share a package and a memory, without a PCIe link between them."""
@@ -133,6 +137,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs below a switch; 0 gives every GPU and NIC its own root port."""
     switch_name: str = "PCIe switch"
     uplink_generation: int | None = None
+    uplink_assumed: bool = False
+    """Whether that generation, or the GPU's, is our choice for the links to the CPU."""
     """PCIe generation from root port to switch if the CPU is older than the GPUs; None is the GPUs' own."""
     nics: int
     """Number of ports; a card may have several."""

@@ -61,7 +61,7 @@ SHAPES: dict[str, Shape] = {
         _L40S,
         title="8x RTX PRO 6000, two GPUs for each ConnectX-8, which is their PCIe switch and their NIC",
         aliases=("rtx-pro-6000",),
-        layout=Layout(gpus_per_switch=2, switch_name="ConnectX-8 PCIe switch", nics=8, drives=2),
+        layout=Layout(gpus_per_switch=2, switch_name="ConnectX-8 PCIe switch", uplink_assumed=True, nics=8, drives=2),
         layout_source="NVIDIA Technical Blog, NVIDIA ConnectX-8 SuperNICs Advance AI Platform Architecture with PCIe"
         " Gen6 Connectivity (two GPUs and one ConnectX-8 with its switch, 48 lanes); two sockets with the links to the"
         " CPU at PCIe 5.0 x16 assumed; makers differ",

@@ -11,7 +11,7 @@ from railwright.errors import UsageError
 from railwright.topology.devices import Topology
 from railwright.topology.expand import expand
 from railwright.topology.plan import NIC_PROTOCOLS
-from railwright.topology.shapes import SHAPES, invalid_change, split_name, unknown_shape
+from railwright.topology.shapes import SHAPES, split_name, unknown_shape
 from railwright.topology.sources.root import ARCHIVE
 
 _RATE = re.compile(r"\d+(\.\d+)?[GT](b(it)?(ps|/s)?)?", re.IGNORECASE)
@@ -72,10 +72,14 @@ def damage(topology: Topology) -> str:
 def _parse_changes(words: list[str], text: str) -> dict[str, str]:
     """Return the changes by key; `text` is the whole text."""
     changes: dict[str, str] = {}
-    for word in itertools.chain.from_iterable(map(_expand_word, words)):
-        key, equals, value = word.partition("=")
-        if not equals or not key or not value:
-            raise invalid_change(word, " ".join(part for part in text.split() if "=" not in part))
+    expanded = list(itertools.chain.from_iterable(map(_expand_word, words)))
+    invalid = [word for word in expanded if not all(word.partition("="))]
+    if invalid:
+        from railwright.topology.sources.invalid_words import invalid_changes
+
+        raise invalid_changes(invalid, " ".join(part for part in text.split() if "=" not in part))
+    for word in expanded:
+        key, _, value = word.partition("=")
         if key in changes:
             raise UsageError(f"{key[:60]} is given twice", hint="give it once")
         changes[key] = value

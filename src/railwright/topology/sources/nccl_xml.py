@@ -132,7 +132,7 @@ class _Machine:
         facts["vendor"] = "amd" if gpu.get("gcn") else "nvidia"
         if gpu.find("c2c") is not None:
             cpu = next(device.id for device in self.parts.devices() if device.kind == "cpu" and device.numa == node)
-            under = (cpu, C2cLink())
+            under = (cpu, C2cLink(bytes_per_s=_read_c2c(gpu)))
         number = _number(gpu.attrib, "dev")
         own_id = f"gpu{number}" if number is not None else ""
         found = self.parts.add("gpu", device_id=own_id, address=address, numa=node, facts=facts, under=under)
@@ -176,6 +176,13 @@ def _pcie(attributes: Mapping[str, str]) -> PcieLink:
     speed, width = _SPEED.match(attributes.get("link_speed", "")), _number(attributes, "link_width")
     known = width if width is not None and 1 <= width <= 32 else None
     return PcieLink(gt_per_s=float(speed[1]) if speed else None, width=known)
+
+
+def _read_c2c(gpu: Element) -> float | None:
+    """Return the rate of a GPU's NVLink-C2C in bytes/s and direction: links times MB/s of each; None without them."""
+    c2c = gpu.find("c2c")
+    links, megabytes = (None if c2c is None else _number(c2c.attrib, name) for name in ("count", "bw"))
+    return links * megabytes * 1e6 if links and megabytes else None
 
 
 def _port(net: Element, pci_class: str, vendor: str) -> NetworkLink:

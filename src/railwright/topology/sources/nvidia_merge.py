@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from railwright.topology.devices import GT_PER_S, Device, InternalLink, Link, NvlinkLink, PcieLink, Scalar
+from railwright.topology.devices import GT_PER_S, C2cLink, Device, InternalLink, Link, NvlinkLink, PcieLink, Scalar
 from railwright.topology.gpus import is_nvidia, memory_rate
 from railwright.topology.parts import Parts, known_facts
 from railwright.topology.sources.notes import Notes
@@ -59,6 +59,7 @@ def add_nvidia_answers(
             why = _clean(answer.cuda.problem) or "CUDA does not list this GPU"
             notes.missing("CUDA attributes", why, gpu.id)
     _add_nvlinks(parts, {gpu.id: known[gpu.address] for gpu in gpus if gpu.address in known}, answer.nvml, notes)
+    _add_c2c(parts, {gpu.id: known[gpu.address] for gpu in gpus if gpu.address in known})
     devices = _add_facts(parts.devices(), known, answer)
     of_device = {device.id: known[device.address] for device in devices if device.address in known}
     return devices, tuple(_fill_pcie(link, of_device.get(link.b)) for link in parts.links())
@@ -91,6 +92,20 @@ def _add_nvlinks(parts: Parts, gpus: Mapping[str, Gpu], nvml: NvmlAnswer, notes:
         if len(gpus) > 1 and _count_active(gpu) and name not in linked:
             lacking = "where they lead" if name in known else "of which generation they are"
             notes.missing("NVLink", f"the links are active, and NVIDIA's library does not say {lacking}", name)
+
+
+def _add_c2c(parts: Parts, gpus: Mapping[str, Gpu]) -> None:
+    """Join each GPU that has NVLink-C2C to the CPU of its NUMA node, at the rate of its own links, as NCCL does
+    (src/graph/xml.cc).
+    """
+    devices = parts.devices()
+    cpus = {device.numa: device.id for device in reversed(devices) if device.kind == "cpu"}
+    at = {device.id: device.numa for device in devices}
+    for name, gpu in gpus.items():
+        cpu = cpus.get(at[name])
+        if gpu.c2c_links and cpu is not None:
+            rate = gpu.c2c_links * gpu.c2c_link_bytes_per_s if gpu.c2c_link_bytes_per_s else None
+            parts.link(cpu, name, C2cLink(bytes_per_s=rate))
 
 
 def _add_nvswitch(parts: Parts, gpus: Iterable[Gpu], notes: Notes) -> str:

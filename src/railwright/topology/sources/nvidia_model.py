@@ -73,6 +73,10 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nvlink_count: Small | None = None
     """Number of NVLinks of the GPU, active or not."""
     nvlinks: Annotated[tuple[Nvlink, ...], msgspec.Meta(max_length=64)] = ()
+    c2c_links: Small | None = None
+    """Number of its NVLink-C2C links; 0 or None on other machines."""
+    c2c_link_bytes_per_s: Annotated[float, msgspec.Meta(ge=0, le=1e15)] | None = None
+    """The maximum rate of one of them in each direction."""
     fabric_state: Text = ""
     fabric_problem: Text = ""
     """The reason why it did not join the NVLink fabric, as NVML reports it; empty if it did."""

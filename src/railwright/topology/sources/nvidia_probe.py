@@ -93,6 +93,8 @@ def _read_gpu(address: str, handle: object) -> Gpu:
         pcie_max_generation_of_gpu=ask(pynvml.nvmlDeviceGetGpuMaxPcieLinkGeneration, handle),
         nvlink_count=count,
         nvlinks=nvlinks,
+        c2c_links=_read_field(handle, pynvml.NVML_FI_DEV_C2C_LINK_COUNT),
+        c2c_link_bytes_per_s=nvidia_nvml.scale(_read_field(handle, pynvml.NVML_FI_DEV_C2C_LINK_GET_MAX_BW), 1e6),
         fabric_state=fabric_state,
         fabric_problem=fabric_problem,
         memory_bytes=memory.total if memory else None,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
-from railwright.options.hosts import ssh_config_option
+from railwright.options.completion import complete_check, complete_shape
+from railwright.options.hosts import hosts_option, ssh_config_option
 from railwright.options.machine import FROM_FLAGS, MachineCommand, load_machine
 from railwright.options.output import json_option, print_answer
 
@@ -25,18 +26,20 @@ _MAX_BAD_BYTES = 2**20
     *FROM_FLAGS,
     "machine",
     metavar="DIR|FILE|SHAPE",
+    shell_complete=complete_shape,
     help="A captured directory or .jsonl, a saved .json, or a shape with changes. Several may be given."
     " Default: this machine.",
 )
-@click.option("--hosts", metavar="HOST,HOST...", help="Audit these hosts, reached by ssh or given as netns:NAME.")
+@hosts_option("Audit these hosts, reached by ssh or given as netns:NAME.")
 @ssh_config_option
 @click.option(
     "--known-bad", "bad_file", metavar="FILE", help="A list of bad firmware and software, like examples/known-bad.toml."
 )
-@click.option("--fix", metavar="FAULT", help="Show the kernel setting that fixes this fault.")
+@click.option("--fix", metavar="FAULT", shell_complete=complete_check, help="Show the settings that fix this fault.")
 @click.option("--apply", "how", flag_value="apply", help="With --fix: change it until the next reboot.")
 @click.option("--hold", "how", flag_value="hold", help="With --fix: change it until Ctrl-C or a signal, then undo it.")
 @click.option("--undo", "how", flag_value="undo", help="With --fix: undo what --apply changed.")
+@click.option("--yes", is_flag=True, help="With --apply: do not ask before the change.")
 @json_option("Print one JSON record for each fault, and with several machines for each difference.")
 @click.argument("more", nargs=-1, metavar="[DIR|FILE]...")
 def audit(
@@ -46,6 +49,7 @@ def audit(
     bad_file: str | None,
     fix: str | None,
     how: str | None,
+    yes: bool,
     as_json: bool,
     more: tuple[str, ...],
 ) -> int:
@@ -61,34 +65,39 @@ def audit(
     railwright audit --known-bad known-bad.toml
     railwright audit --fix numa_balancing_on
     """
-    from pathlib import Path
-
-    from railwright.checks.known_bad import decode_known_bad
-    from railwright.topology.sources.root import read_bounded
     from railwright.verbs.audit.fix import audit_fix
     from railwright.verbs.audit.fleet import audit_fleet, audit_hosts
     from railwright.workflows.hosts import resolve_hosts
 
+    if yes and (fix is None or how != "apply"):
+        raise UsageError("--yes requires --fix FAULT --apply", hint="write --fix FAULT --apply --yes")
     if fix is not None or how is not None:
         if fix is None or machine is not None or hosts is not None or bad_file is not None or as_json or more:
             raise UsageError(
                 "--fix FAULT applies to a single fault of this machine",
                 hint="give it alone, with --apply, --hold or --undo",
             )
-        return audit_fix(fix, how or "show")
+        return audit_fix(fix, how or "show", is_agreed=yes)
     reached = resolve_hosts(hosts, ssh_config=ssh_config)
     if reached is not None and (machine is not None or more):
         raise UsageError("--hosts and --from exclude each other", hint="give one of the two")
     if more and reached is None and machine is None:
         raise UsageError(f"{more[0][:60]!r} requires --from", hint="write --from before the first machine")
-    bad: tuple[KnownBad, ...] = ()
-    if bad_file is not None:
-        bad = decode_known_bad(read_bounded(Path(bad_file), _MAX_BAD_BYTES), bad_file[:200])
+    bad = _load_known_bad(bad_file)
     if reached is not None:
         return audit_hosts(reached, as_json, bad)
     if machine is not None and more:
         return audit_fleet((machine, *more), as_json, bad)
     return _audit(machine, as_json, bad)
+
+
+def _load_known_bad(file: str | None) -> tuple[KnownBad, ...]:
+    from pathlib import Path
+
+    from railwright.checks.known_bad import decode_known_bad
+    from railwright.topology.sources.root import read_bounded
+
+    return () if file is None else decode_known_bad(read_bounded(Path(file), _MAX_BAD_BYTES), file[:200])
 
 
 def _audit(machine: str | None, as_json: bool, bad: Sequence[KnownBad]) -> int:

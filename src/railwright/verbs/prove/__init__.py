@@ -9,24 +9,30 @@ import click
 
 from railwright.errors import UsageError
 from railwright.options.arguments import Arguments
-from railwright.options.hosts import container_options, lab_option, ssh_config_option
+from railwright.options.completion import complete_benchmark
+from railwright.options.help import Command
+from railwright.options.hosts import container_options, hosts_option, lab_option, ssh_config_option
 from railwright.options.jobs import job_options, kubernetes_options
 from railwright.options.measuring import accept_option, launches_option, measuring_options
 
 
-@click.command()
+@click.command(cls=Command)
 @measuring_options
 @accept_option
 @launches_option(3)
 @click.option("--directory", metavar="DIR", help="The file system to measure.  [. on this machine, /tmp on --hosts]")
-@click.option("--hosts", metavar="HOST,HOST...", help="Measure these hosts, by ssh or in a --lab.")
+@hosts_option("Measure these hosts, by ssh or in a --lab.")
 @lab_option
 @ssh_config_option
 @click.option("--interfaces", metavar="NAME,...", help="Network interfaces between the --hosts.")
+@click.option("--parts", metavar="PART,...", help="Any of screen (each host), pairs, rails, collectives.  [all]")
+@click.option("--quick", is_flag=True, help="The audit and a few paths of this host, within 30 s. It leaves no file.")
 @click.option(
-    "--parts", metavar="PART,...", help="Any of screen (each host), pairs, rails (of GPUs), collectives.  [all]"
+    "--benchmarks",
+    metavar="NAME,...",
+    shell_complete=complete_benchmark,
+    help="Run only these benchmarks and their baselines.",
 )
-@click.option("--benchmarks", metavar="NAME,...", help="Run only these benchmarks.")
 @click.option(
     "--max-load",
     type=click.FloatRange(0.0, 1.0, min_open=True),
@@ -51,17 +57,21 @@ def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
 
     \b
     railwright prove
+    railwright prove --quick
     railwright prove --hosts node1,node2,node3,node4
     railwright prove --kubernetes --nodes 4 --gpus-per-node 8
     railwright prove --in-namespaces-of 4711 --against host
     railwright prove --hosts node1,node2,node3,node4 --parts pairs --max-load 0.5
     """
-    from railwright.benchmarks.registry import BENCHMARKS
-    from railwright.verbs.prove.hosts import prove_hosts
+    from railwright.benchmarks.options import list_options
+    from railwright.benchmarks.registry import BENCHMARKS, DECLARATIONS, find
+    from railwright.verbs.prove.hosts import parse_benchmark_names, prove_hosts
     from railwright.verbs.prove.pods import prove_pods
     from railwright.workflows.container import measure_container
     from railwright.workflows.hosts import resolve_hosts
-    from railwright.workflows.measuring import measure
+    from railwright.workflows.measuring import add_ceilings, measure
+    from railwright.workflows.quick import prove_quick
+    from railwright.workflows.requirements import load_requirements, select_required
 
     arguments = Arguments(**typed)
     _refuse_mixed(arguments)
@@ -72,11 +82,17 @@ def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
     placed = resolve_hosts(arguments.hosts, **reached, slurm="auto" if arguments.slurm else None)
     if placed is not None:
         return prove_hosts(placed, arguments)
+    if arguments.quick:
+        return prove_quick(arguments)
     names = tuple(benchmark.name for benchmark in BENCHMARKS)
     if arguments.in_namespaces_of is not None:
         return measure_container(("prove", "--directory", arguments.directory), names, arguments)
-    arguments.options = (f"directory={here}", *arguments.options)
-    return measure(names, arguments)
+    chosen = parse_benchmark_names(arguments)
+    names = add_ceilings(chosen, between_hosts=False) if chosen else names
+    names = select_required(names, load_requirements(arguments.require), DECLARATIONS)
+    owners = [name for name in names if "directory" in list_options(find(name).options)]
+    arguments.options = (*(f"{name}.directory={here}" for name in owners), *arguments.options)
+    return measure(names, arguments, ceilings=frozenset(names) - {*chosen} if chosen else frozenset())
 
 
 def _refuse_mixed(arguments: Arguments) -> None:
@@ -89,11 +105,17 @@ def _refuse_mixed(arguments: Arguments) -> None:
 
     refuse_incomplete(arguments)
     kubernetes.refuse_mixed(arguments)
-    host_options = {"--parts": arguments.parts, "--benchmarks": arguments.benchmarks,
+    if arguments.quick:
+        others = {"--hosts": arguments.hosts, "--slurm": arguments.slurm or None, "--accept": arguments.accept,
+                  "--kubernetes": arguments.kubernetes or None, "--benchmarks": arguments.benchmarks,
+                  "--in-namespaces-of": arguments.in_namespaces_of}  # fmt: skip
+        _refuse(others, "does not work with --quick, which measures this host", "leave one of the two out")
+    if arguments.in_namespaces_of is not None:
+        _refuse({"--benchmarks": arguments.benchmarks}, "does not work with --in-namespaces-of", "leave it out")
+    host_options = {"--parts": arguments.parts,
                     "--max-load": arguments.max_load < 1 or None,
                   "--cluster": arguments.cluster, "--resume": arguments.resume or None}  # fmt: skip
     if arguments.kubernetes:
-        del host_options["--benchmarks"]
         _refuse(host_options, "does not work with --kubernetes, where each node measures itself", "leave it out")
         return
     job_options = {"--nodes": arguments.nodes, "--time": arguments.limit, "--gpus-per-node": arguments.gpus_per_node}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -57,6 +58,7 @@ _START_S, _RANK_START_S = 2.0, 0.25
 """The time to start a launch, and the additional time per rank if the hosts share CPUs (docs/measured/lab)."""
 _MIN_HOSTS = 2
 _REPORT_EVERY = 8
+_STREAMS = re.compile(r"round (\d+).*: streams")
 
 
 def find_collectives(*by: Literal["mpi", "nccl"]) -> tuple[AnyBenchmark, ...]:
@@ -86,7 +88,6 @@ class Between:
     """The collectives of the parts `rails` and `collectives`, with their options."""
     here: Topology
     """This host's topology, assumed for the others in the plan."""
-    _launched: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.load: float = self.arguments.max_load
@@ -286,13 +287,11 @@ class Between:
         return make_hosts_place(hosts, tree=tree, oversubscription=max(1.0, above))
 
     def _tell(self, part: str, text: str) -> None:
-        """Print messages of a part. Every launch repeats its messages, so only every eighth launch is reported."""
+        """Print messages of a part, and every eighth round of the pairs."""
         if not text.startswith("round "):
             note(f"{part}: {text}")
-        elif text == "round 1: streams":
-            self._launched += 1
-            if self._launched % _REPORT_EVERY == 1:
-                note(f"{part}: launch {self._launched}")
+        elif (found := _STREAMS.fullmatch(text)) and int(found[1]) % _REPORT_EVERY == 1:
+            note(f"{part}: round {found[1]}" + f" of {self._count_rounds()[0]}" * (part == "pairs"))
 
     def _measure_collectives(
         self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork, machine: Topology, *, resume: bool

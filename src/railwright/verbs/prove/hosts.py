@@ -21,9 +21,10 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, Ra
 from railwright.launch.hosts import Hosts, PlannedHosts
 from railwright.options.arguments import Arguments
 from railwright.options.machine import load_planned_cluster
-from railwright.options.output import write
+from railwright.options.output import print_text, write
 from railwright.report.formats.json_line import json_line
 from railwright.report.pages.hosts import render_hosts_html
+from railwright.report.text.acceptance import summarize
 from railwright.report.text.between_hosts import BetweenHostsResult
 from railwright.report.text.hosts import lines
 from railwright.results.store import load
@@ -43,7 +44,7 @@ from railwright.verbs.prove.between_hosts import (
     parse_collectives,
     split_options,
 )
-from railwright.workflows.acceptance import Evidence, load_spec, sheet_lines
+from railwright.workflows.acceptance import Evidence, load_spec, print_sheet
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.measuring import option_words, parse_benchmarks
 from railwright.workflows.requirements import load_requirements
@@ -135,13 +136,17 @@ class HostsReport:
         table = self._build_table()
         self._write_page(table)
         as_json, compared = self.arguments.as_json, _may_compare(self.screen.hosts)
-        for line in _json_lines(table, self.there) if as_json else lines(table, compared=compared, between=self.there):
-            click.echo(line)
-        if self.evidence is None:
+        sheet = self._build_sheet(self.evidence) if self.evidence is not None else None
+        if sheet is not None and not as_json:
+            print_text(f"{summarize(sheet)}.")
+        if as_json:
+            for line in _json_lines(table, self.there):
+                click.echo(line)
+        else:
+            print_text(lines(table, compared=compared, between=self.there))
+        if sheet is None:
             return self._status(table)
-        sheet = self._build_sheet(self.evidence)
-        for line in sheet_lines(sheet, as_json=as_json):
-            click.echo(line)
+        print_sheet(sheet, as_json=as_json)
         return sheet.exit_status
 
     def _judge_host(self, host: str, trouble: str) -> _Host:

@@ -8,17 +8,20 @@ import click
 
 from railwright.errors import EXIT_OK, UsageError
 from railwright.options.arguments import Arguments
+from railwright.options.completion import complete_benchmark
+from railwright.options.help import Command
 from railwright.options.hosts import container_options, hosts_options
 from railwright.options.jobs import job_options, kubernetes_options, slurm_options
 from railwright.options.measuring import launches_option, measuring_options
+from railwright.options.output import print_text
 
 if TYPE_CHECKING:
     from railwright.launch.hosts import Hosts
     from railwright.workflows.measuring import PendingJob
 
 
-@click.command()
-@click.argument("names", nargs=-1, metavar="NAME...")
+@click.command(cls=Command)
+@click.argument("names", nargs=-1, metavar="NAME...", shell_complete=complete_benchmark)
 @measuring_options
 @launches_option(1)
 @click.option("--alone", is_flag=True, help="Leave out the benchmarks that measure limits for the results.")
@@ -122,11 +125,11 @@ def _list_benchmarks() -> int:
 
     for benchmark in EVERY:
         place = "" if benchmark in BENCHMARKS else " (not part of prove)"
-        click.echo(f"{benchmark.name:18} {benchmark.summary}{place}")
-        click.echo(f"{'':18} method: {benchmark.method}")
+        print_text(f"{benchmark.name:18} {benchmark.summary}{place}")
+        print_text(f"{'':18} method: {benchmark.method}")
         for name, (_, option) in list_options(benchmark.options).items():
             default = benchmark.defaults.get(name, option.default)
-            click.echo(f"{'':18} -o {benchmark.name}.{name}={default}    {option.help}")
+            print_text(f"{'':18} -o {benchmark.name}.{name}={default}    {option.help}")
     return EXIT_OK
 
 

@@ -8,11 +8,12 @@ import click
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.options.arguments import Arguments
-from railwright.options.hosts import lab_option, ssh_config_option
+from railwright.options.help import Command
+from railwright.options.hosts import hosts_option, lab_option, ssh_config_option
 from railwright.options.output import json_option, page_option, print_answer
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--pid", type=click.IntRange(1), help="Watch this process and its present descendants.")
 @click.option("--cgroup", metavar="PATH", help="Watch this control group (version 2), below /sys/fs/cgroup.")
@@ -20,9 +21,7 @@ from railwright.options.output import json_option, page_option, print_answer
     "--job", type=click.IntRange(1), metavar="ID", help="Watch this Slurm job, on this node or on the --hosts."
 )
 @click.option("--here", is_flag=True, help="Watch the processes in our network namespace, as in a host of a lab.")
-@click.option(
-    "--hosts", metavar="HOST,HOST...", help="Watch these hosts together, by ssh, in a --lab, or as netns:NAME."
-)
+@hosts_option("Watch these hosts together, by ssh, in a --lab, or as netns:NAME.")
 @lab_option
 @ssh_config_option
 @click.option("--slurm", is_flag=True, help="Watch the nodes of the --job, or of the surrounding Slurm job, together.")

@@ -30,9 +30,8 @@
       return this.log ? this.low * (this.high / this.low) ** share : this.low + (this.high - this.low) * share;
     }
     share(value) {
-      const part = this.log ? Math.log(value / this.low) / Math.log(this.high / this.low)
+      return this.log ? Math.log(value / this.low) / Math.log(this.high / this.low)
         : (value - this.low) / (this.high - this.low);
-      return part;
     }
     // Values for about `most` ticks between two shares: powers of ten or two while there are some, else even steps.
     ticks(from, to, most) {
@@ -81,12 +80,12 @@
       [, , this.width, this.height] = this.box;
       this.axes = { x: new Axis(node.dataset.x), y: new Axis(node.dataset.y) };
       this.first = { x: [...node.querySelector(".x").childNodes], y: [...node.querySelector(".y").childNodes] };
+      this.hasLanes = !this.first.y.some((child) => child.nodeName === "text"); // they have no scale, and are not zoomed
       this.paths = [...this.plot.querySelectorAll("path")].map((path) => [path, path.getAttribute("d")]);
       this.texts = [...this.plot.querySelectorAll("text")].map((text) => [text, +text.getAttribute("x"), +text.getAttribute("y")]);
       this.shown = { x: [0, 1], y: [0, 1] }; // as shares of the axes
       this.marks = this.paths.flatMap(([path, d]) => this.told(path, d, figure));
-      this.curves = this.paths.filter(([path]) => path.dataset.curve);
-      this.curvesAt = this.curves.map(([path, d]) => [path.dataset.curve, stepPoints(d)]);
+      this.curves = this.paths.filter(([path]) => path.dataset.curve).map(([path, d]) => [path.dataset.curve, stepPoints(d)]);
     }
     // The marks of a path with what a pointer shows there: a row of the table, or the path's title.
     told(path, d, figure) {
@@ -122,10 +121,9 @@
     }
     drawTicks(name, most) {
       const group = this.node.querySelector(`.${name}`), [low, high] = this.shown[name];
-      const isWhole = low === 0 && high === 1;
-      if (isWhole || this.first[name].length === 0 || this.axes[name].unit === "plain ") {
+      if ((low === 0 && high === 1) || (name === "y" && this.hasLanes)) {
         group.replaceChildren(...this.first[name]);
-        if (isWhole || this.axes[name].unit !== "plain ") return;
+        return;
       }
       const [left, top, width, height] = this.box, axis = this.axes[name], grid = document.createElementNS(NS, "path");
       const hasWords = this.first[name].some((node) => node.nodeName === "text");
@@ -236,7 +234,7 @@
         if (event.type === "pointerup" && (x1 - x0 > 6 || y1 - y0 > 6)) {
           const [lowX, highX] = panel.shown.x, [lowY, highY] = panel.shown.y;
           const x = (at) => lowX + (highX - lowX) * (at / panel.width), y = (at) => lowY + (highY - lowY) * (1 - at / panel.height);
-          this.show(panel, x1 - x0 > 6 ? [x(x0), x(x1)] : panel.shown.x, y1 - y0 > 6 && this.zoomsY(panel) ? [y(y1), y(y0)] : panel.shown.y);
+          this.show(panel, x1 - x0 > 6 ? [x(x0), x(x1)] : panel.shown.x, y1 - y0 > 6 && !panel.hasLanes ? [y(y1), y(y0)] : panel.shown.y);
         }
       };
       svg.addEventListener("pointerup", end);
@@ -245,9 +243,6 @@
       svg.addEventListener("dblclick", () => this.reset());
       svg.addEventListener("keydown", (event) => this.key(event));
       svg.addEventListener("blur", () => this.hide());
-    }
-    zoomsY(panel) {
-      return panel.axes.y.unit !== "plain " || panel.first.y.some((node) => node.nodeName === "text");
     }
     show(panel, x, y) {
       if (x[1] - x[0] < 1e-4 || y[1] - y[0] < 1e-4) return;
@@ -272,12 +267,12 @@
         };
         const { x, y } = panel.shown, middle = ([low, high]) => (low + high) / 2;
         this.show(panel, part(x, chosen ? chosen.x / panel.width : middle(x)),
-          this.zoomsY(panel) ? part(y, chosen ? 1 - chosen.y / panel.height : middle(y)) : y);
+          panel.hasLanes || panel.curves.length ? y : part(y, chosen ? 1 - chosen.y / panel.height : middle(y)));
       }
       if (this.chosen) this.choose(this.chosen.panel, this.chosen.mark);
     }
     point({ panel, x, y }) {
-      if (panel.curvesAt.length) { this.pointCurves(panel, x); return; }
+      if (panel.curves.length) { this.pointCurves(panel, x); return; }
       let nearest = null, least = 30 ** 2;
       for (const mark of panel.marks) {
         if (!panel.isVisible(mark)) continue;
@@ -289,11 +284,11 @@
     }
     pointCurves(panel, x) {
       const [low, high] = panel.shown.x, at = (low + (high - low) * (x / panel.width)) * panel.width;
-      const lines = panel.curvesAt.map(([name, corners]) => {
+      const lines = panel.curves.map(([name, corners]) => {
         const corner = corners.findLast(([from]) => from <= at) || corners[0];
         return `${name}\u2002${words(panel.axes.y.value(1 - corner[1] / panel.height), panel.axes.y.unit)}`;
       });
-      const [, corners] = panel.curvesAt[0];
+      const [, corners] = panel.curves[0];
       const y = (corners.findLast(([from]) => from <= at) || corners[0])[1];
       this.choose(panel, { x: at, y, lines: () => [words(panel.axes.x.value(at / panel.width), panel.axes.x.unit), ...lines] });
     }
@@ -334,7 +329,7 @@
     }
     // Left and right follow the points in the order of the table; up and down jump to the next panel or curve.
     step(key) {
-      if (this.panels.some((panel) => panel.curvesAt.length)) { this.slide(key); return; }
+      if (this.panels.some((panel) => panel.curves.length)) { this.slide(key); return; }
       const all = this.panels.flatMap((panel) => panel.marks.filter((mark) => panel.isVisible(mark)).map((mark) => ({ panel, mark })));
       if (!all.length) return;
       const now = this.chosen ? all.findIndex(({ mark }) => mark === this.chosen.mark) : -1;

@@ -1,7 +1,7 @@
 """Reader of the log that NCCL writes with `NCCL_DEBUG=INFO`.
 
 `NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,NET,COLL` adds more. The formats of versions 2.4 to 2.30 come from NCCL's
-sources; `docs/nccl-log.md` lists the messages that are read and those that are not.
+sources; `docs/explain-formats.md` lists the messages that are read and those that are not.
 """
 
 from __future__ import annotations

@@ -1,0 +1,73 @@
+"""Facts that a shape assumes: they are marked, and no verdict of slow or suspicious rests on one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from railwright.diagnosis.verdicts.verdict import judge
+from railwright.errors import UsageError
+from railwright.expected.expect import expect
+from railwright.expected.machine import Machine
+from railwright.results.records import Verification
+from railwright.results.workload import Crossing, Files
+from railwright.topology.cluster import build_cluster
+from railwright.topology.devices import PcieLink
+from railwright.topology.expand import expand
+from railwright.topology.shapes import SHAPES
+from railwright.topology.shapes.parts import DrivePart, GpuPart, NicPart
+
+ASSUMED = re.compile(r"PCIe [\d.]+(?:,?\s| )x\d+ assumed|assumed: PCIe")
+CHECKED = Verification(method="all", bytes_checked=1, bytes_wrong=0)
+
+
+def parts() -> list[tuple[str, DrivePart | NicPart | GpuPart]]:
+    found = [(name, part) for name, shape in SHAPES.items() for part in (shape.drive, shape.nic, shape.gpu) if part]
+    assert len(found) > 100
+    return found
+
+
+def test_every_part_whose_source_says_that_its_link_is_assumed_is_marked() -> None:
+    wrong = {name: part.source for name, part in parts() if bool(ASSUMED.search(part.source)) != part.pcie.assumed}
+    assert not wrong
+
+
+def test_every_link_to_the_cpu_whose_source_says_that_it_is_assumed_is_marked() -> None:
+    for name, shape in SHAPES.items():
+        says = re.search(r"links? to the\s+CPU at PCIe [\d.]+ x\d+ assumed", shape.layout_source)
+        assert bool(says) == shape.layout.uplink_assumed, name
+
+
+@pytest.mark.parametrize(
+    ("changes", "value", "state"),
+    [
+        ({}, 100e9, "unknown"),  # eight PCIe 5.0 drives where the shape assumes 4.0
+        ({}, 56e9, "ok"),  # the value itself confirms the assumption
+        ({"drive-pcie": "4"}, 100e9, "suspicious"),
+        ({"drive-pcie": "5"}, 100e9, "unknown"),
+        ({"drive-pcie": "5"}, 112e9, "ok"),
+    ],
+)
+def test_drives_faster_than_the_shape_assumes_are_not_suspicious(changes, value, state) -> None:
+    bounds = expect(Files(size_bytes=2**20), Machine(cluster=build_cluster(expand("hgx-h100", changes), 1)))
+    verdict = judge("ok", "", value, *bounds, CHECKED)
+    assert verdict.state == state
+    if not changes and state == "unknown":
+        assert "that rests on an assumption" in verdict.why
+        assert "drive-pcie=5" in (verdict.needs or "")
+
+
+def test_a_slow_path_over_an_assumed_link_is_unknown_until_pcie_is_given() -> None:
+    for changes, state in (({}, "unknown"), ({"pcie": "5"}, "slow")):
+        machine = Machine(cluster=build_cluster(expand("hgx-b300", changes), 1))
+        path = next(link for link in machine.host.links if link.b == "switch0")
+        assert isinstance(path.protocol, PcieLink)
+        assert bool(path.protocol.assumed) == (state == "unknown")
+        bounds = expect(Crossing(path="gpu0>memory0"), machine)
+        assert judge("ok", "", 20e9, *bounds, CHECKED).state == state
+
+
+def test_drive_pcie_needs_drives() -> None:
+    with pytest.raises(UsageError, match="not published"):
+        expand("gcp-a3-mega", {"drive-pcie": "5"})

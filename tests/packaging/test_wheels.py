@@ -1,0 +1,137 @@
+"""The wheels of `make wheels`: the same bytes each time, and all verbs on a machine without a compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "testdata/external/nccl_tests/2.19.6-all_reduce-p2p-off-2xh200.txt"
+pytestmark = pytest.mark.machine
+
+
+def build(folder: Path) -> Path:
+    subprocess.run([ROOT / "scripts/build-wheels", folder], check=True, capture_output=True)
+    return folder
+
+
+def wheel_for(architecture: str, folder: Path) -> Path:
+    (wheel,) = folder.glob(f"railwright-*-py3-none-manylinux_2_28_{architecture}.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory) -> Path:
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory, dist) -> dict[str, str]:
+    """The environment of a host that has the wheel, its requirements and no compiler on PATH."""
+    python = ROOT / ".venv-host/bin/python"  # `make .venv-host/ready` installed the requirements
+    words = ["-q", "--no-deps", "--no-index", "--force-reinstall", wheel_for("x86_64", dist)]
+    subprocess.run([python, "-m", "pip", "install", *words], check=True)
+    home = tmp_path_factory.mktemp("host")
+    tools = home / "bin"
+    tools.mkdir()
+    for name in ("sh", "ip", "tc", "nft", "sysctl", "mount", "umount", "nsenter"):
+        if found := shutil.which(name, path="/usr/bin:/usr/sbin:/bin:/sbin"):
+            (tools / name).symlink_to(found)
+    return {"PATH": f"{python.parent}:{tools}", "HOME": str(home), "LANG": "C.UTF-8"}
+
+
+def run(installed, tmp_path, *words: str, status: tuple[int, ...] = (0,)) -> str:
+    done = subprocess.run(
+        ["railwright", *words], env=installed, cwd=tmp_path, text=True, capture_output=True, timeout=300, check=False
+    )
+    assert done.returncode in status, (words, done.stdout[-2000:], done.stderr[-2000:])
+    return done.stdout
+
+
+def test_both_architectures_have_the_library_and_no_sources(dist):
+    for architecture, machine in (("x86_64", 62), ("aarch64", 183)):
+        with zipfile.ZipFile(wheel_for(architecture, dist)) as wheel:
+            names = wheel.namelist()
+            header = wheel.read("railwright/native/_loops.so")[:20]
+        assert int.from_bytes(header[18:20], "little") == machine
+        assert not [name for name in names if name.endswith((".c", ".h", ".cu", ".pyc"))]
+        assert "railwright/py.typed" in names
+
+
+def test_the_same_source_gives_the_same_bytes(dist, tmp_path):
+    build(tmp_path)
+    first, second = (
+        {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("railwright-*")}
+        for folder in (dist, tmp_path)
+    )
+    assert len(second) == 3
+    assert first == second
+
+
+def test_the_copy_kernel_calls_no_memcpy():
+    """A loop that became a call would measure libc, whose stores bypass the cache."""
+    library = ROOT / "src/railwright/native/_loops.so"
+    words = ["objdump", "--disassemble=run_kernel", library]
+    code = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    assert "run_kernel" in code
+    assert "call" not in code
+
+
+def test_the_description_has_no_relative_link(dist):
+    with zipfile.ZipFile(wheel_for("x86_64", dist)) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        text = wheel.read(name).decode()
+    assert "Description-Content-Type: text/markdown" in text
+    assert "](docs/" not in text
+    assert "](node/" not in text
+
+
+def test_the_source_archive_has_the_tests_and_what_they_read(dist):
+    (archive,) = dist.glob("railwright-*.tar.gz")
+    with tarfile.open(archive) as source:
+        names = {name.split("/", 1)[1] for name in source.getnames()}
+    for needed in ("tests/conftest.py", "testdata/external/README.md", "schema/result.schema.json", "Makefile"):
+        assert needed in names
+    assert not [name for name in names if name.endswith((".so", ".pyc"))]
+
+
+def test_a_host_without_compiler_explains_and_derives(installed, tmp_path):
+    assert "p2p_disabled" in run(
+        installed, tmp_path, "explain", str(TABLE), "--host", "hgx-h200", "gpus=2", status=(1,)
+    )
+    limits = run(installed, tmp_path, "limits", "--host", "hgx-h100", "--collective", "all_reduce", "--json")
+    assert json.loads(limits.splitlines()[0])
+
+
+def test_a_host_without_compiler_measures_and_judges(installed, tmp_path):
+    words = ("-o", "mpi_latency.sizes=8:1K:x16", "-o", "mpi_latency.transports=shm", "--force", "--output", "found")
+    run(installed, tmp_path, "run", "memory_copy", "mpi_latency", *words, status=(0, 1, 3))
+    lines = [json.loads(line) for line in (tmp_path / "found/results.jsonl").read_text().splitlines()]
+    results = [line for line in lines if line["record"] == "result"]
+    assert {line["benchmark"] for line in results} >= {"memory_copy", "mpi_latency"}
+    assert all(line["verification"]["bytes_wrong"] == 0 for line in results if line.get("verification"))
+    run(installed, tmp_path, "judge", "found", status=(0, 1, 3))
+    assert (tmp_path / "found/report.html").stat().st_size > 10_000
+
+
+def test_a_host_without_compiler_watches_a_job(installed, tmp_path):
+    loop = "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done"
+    assert "CPU" in run(installed, tmp_path, "watch", "--", "sh", "-c", loop, status=(0, 3))
+
+
+def test_a_host_without_compiler_searches_a_lab(installed, tmp_path):
+    name = f"wheel{os.getpid()}"
+    run(installed, tmp_path, "lab", "up", "hgx-h100", "nics=1", "--count", "2", "--name", name)
+    try:
+        found = run(installed, tmp_path, "locate", "--lab", name, "--json", status=(0, 3))
+        assert "wheel" in found or json.loads(found.splitlines()[-1])
+    finally:
+        run(installed, tmp_path, "lab", "down", "--name", name)
