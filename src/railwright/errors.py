@@ -22,6 +22,8 @@ class RailwrightError(Exception):
     """An error that ends the command. `hint` is the next step for the user."""
 
     exit_status = EXIT_USAGE
+    is_consequence = False
+    """Whether the end of another process probably caused it."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

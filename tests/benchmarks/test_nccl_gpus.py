@@ -7,7 +7,7 @@ import os
 
 import msgspec
 import pytest
-from tests.benchmarks.jobs import jobs_of
+from tests.benchmarks.jobs import job_of, jobs_of
 from tests.benchmarks.test_nccl_collectives import measure, two_gpus  # noqa: F401 - fixtures
 from tests.expected.finders import Finder
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
@@ -69,7 +69,6 @@ def test_a_rank_is_bound_near_the_gpu_that_was_named():
     ("text", "message"),
     [
         ("gpu2,gpu2", "gpu2 is named 2 times"),
-        ("gpu2", "at least 2 GPUs are needed, got 1"),
         ("2,5", "or GPUs by name like gpu2,gpu5, got '2,5'"),
         ("gpu2,", "or GPUs by name like gpu2,gpu5"),
         ("gpu2;gpu5", "or GPUs by name like gpu2,gpu5"),
@@ -83,6 +82,14 @@ def test_an_invalid_list_of_gpus_is_refused(text, message):
         find("nccl_all_reduce").parse({"gpus": text})
     assert message in caught.value.message
     assert len(caught.value.message) < 200
+
+
+@pytest.mark.parametrize("text", ["1", "gpu2"])
+def test_one_gpu_is_a_rail_between_hosts_and_refused_in_one_host(eight_gpus, text):
+    with pytest.raises(UsageError, match="at least 2 GPUs are needed in one host, got 1"):
+        job(eight_gpus, gpus=text)
+    rail = job_of(find("nccl_all_reduce"), eight_gpus, given={"gpus": text}, hosts=("a", "b"))
+    assert (rail.ranks, len(rail.gpus)) == (2, 1)
 
 
 def test_a_training_step_may_have_one_gpu(eight_gpus):

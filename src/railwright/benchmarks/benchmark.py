@@ -125,6 +125,8 @@ class Benchmark(Generic[O, C]):
     """Lists its launches on a machine. Raises UsageError for options that the machine rules out."""
     spans_hosts: bool = False
     """Whether its ranks may run on several hosts. If so, `launches` gets a machine with hosts."""
+    rank_for_each_gpu: bool = False
+    """Whether a host gets as many ranks as `launches` has GPUs for, unless the user gives another number."""
     alone_on_a_host: bool = False
     """Whether it may also run on a single remote host, which its records then name."""
     after_crash: Callable[[Job[O, C], Sequence[Result]], Job[Any, Any] | None] = field(

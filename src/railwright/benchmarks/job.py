@@ -53,7 +53,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """The hosts of the ranks, with equal numbers of consecutive ranks each; empty means this host alone."""
     ranks_per_host: int = 1
     hosts_share_cpus: bool = False
-    """Whether these hosts are namespaces of one machine."""
+    """Whether these hosts are parts of one machine."""
+    hosts_share_gpus: bool = False
+    """Whether these hosts are namespaces that see the same GPUs."""
     host_cpus: float | None = None
     """The number of shared CPUs that each host may use; None means no limit."""
     reached_by: str = ""

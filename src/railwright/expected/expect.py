@@ -71,14 +71,20 @@ def is_between_hosts(workload: Workload) -> bool:
 
 def _expect_between_hosts(workload: Workload, machine: Machine) -> Bounds:
     """Return the bounds from the links between the hosts if known, else from plain sockets between the same hosts, else
-    from the ports of the cluster's hosts.
+    from the ports of the cluster's hosts. Links that TCP measured do not bound NCCL, which may use RDMA.
     """
-    if machine.links is not None and (found := expect_over_links(machine.links, workload)) is not None:
+    is_nccl = isinstance(workload, Collective) and workload.by == "nccl"
+    links = None if is_nccl and machine.links is not None and machine.links.measured else machine.links
+    if links is not None and (found := expect_over_links(links, workload)) is not None:
         return found
     if isinstance(workload, Message) and workload.over == "tcp" and machine.measured is not None:
         limit, band = bound_by_socket(machine.measured, workload)
         if isinstance(limit, Limit):
             return limit, band
+    if isinstance(workload, Collective) and is_nccl and links is None:
+        if workload.hosts_in_one_machine:
+            return no_limit(workload, "the hosts are parts of one machine, and the links between them are not known")
+        return expect_by_nccl(workload, machine)
     if isinstance(workload, Message) and machine.cluster.hosts > 1:
         return expect_message(workload, machine)
     if isinstance(workload, Unlimited):

@@ -23,8 +23,8 @@ _BUCKET = "a link that was idle exceeds its rate for a moment, so its rate does 
 
 
 def expect_over_links(links: Fabric, workload: Workload) -> Bounds | None:
-    """Return the bounds of a rate between hosts; None for a single packet, GPU memory, NCCL, and data that stays inside
-    hosts.
+    """Return the bounds of a rate between hosts; None for a single packet, messages of GPU memory, and data that stays
+    inside hosts.
 
     Links do not bound a single packet. A library may use other ports than a plain socket, so a socket does not limit
     larger messages.
@@ -35,7 +35,7 @@ def expect_over_links(links: Fabric, workload: Workload) -> Bounds | None:
     if workload.quantity != "bandwidth_bytes_per_s" or size is None or size < _JUDGED_FROM_BYTES:
         is_packet = workload.quantity == "latency_s" and size is not None and size <= _ONE_PACKET_BYTES
         return None if is_packet else no_limit(workload, _BUCKET)
-    if isinstance(workload, Collective) and workload.by == "mpi":
+    if isinstance(workload, Collective):
         return _expect_collective(links, workload)
     if not isinstance(workload, Message):
         return None

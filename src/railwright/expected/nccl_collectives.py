@@ -191,18 +191,20 @@ def _relay_is_off(environment: Mapping[str, str]) -> bool:
 def select_gpus(workload: Collective, machine: Machine) -> Cluster:
     """Return the cluster with only the GPUs that took part: those named, else all usable ones up to the path's end.
 
-    A workload without a path uses the whole cluster. Without NVLS the GPUs count as GPUs without multicast. Raises
-    UsageError if the cluster lacks those GPUs.
+    A workload without a path uses the whole cluster; a path between hosts, as many hosts as took part. Without NVLS the
+    GPUs count as GPUs without multicast. Raises UsageError if the cluster lacks those GPUs.
     """
     cluster = machine.supposed.cluster
     if workload.path or workload.gpus:
-        last = workload.path.partition(">")[2]
+        last, _, between = workload.path.partition(">")[2].partition("@")
         all_gpus = [gpu.id for gpu in machine.host.of_kind("gpu")]
         gpus = [gpu.id for gpu in usable_gpus(machine.host)] or all_gpus  # a shape's GPUs have no address
         named = workload.gpus.split(",") if workload.gpus else gpus[: gpus.index(last) + 1] if last in gpus else []
-        if len(named) < _MIN_RANKS or not set(named) <= set(gpus):
+        hosts = workload.hosts if between else 1
+        if hosts * len(named) < _MIN_RANKS or not set(named) <= set(gpus):
             raise UsageError(f"the topology has no GPUs {workload.path}")
-        cluster = build_cluster(remove_devices(cluster.host, set(all_gpus) - set(named)), 1)
+        host = remove_devices(cluster.host, set(all_gpus) - set(named))
+        cluster = build_cluster(host, hosts, cluster.fabric if between else None)
     if _relay_is_off(machine.environment):
         cluster = replace(cluster, host=disable_relay(cluster.host))
     if not nvls_is_off(workload.nvls, machine.environment):

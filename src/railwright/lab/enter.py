@@ -7,9 +7,9 @@
 `enter` becomes the program, in the network namespace NETNS. It mounts the /sys of that namespace, where UCX looks for
 interfaces, and sets a hostname of its own: MPI assumes that processes under one hostname share memory.
 
-`head` does the same, stays, and puts a process-id namespace around the program. When the program, this process or its
-parent ends, the kernel kills every other process in that namespace. `mpirun` is started like this, so that none of its
-daemons and ranks outlives it.
+`head` does the same, stays, and puts a process-id namespace with its own /proc around the program: CUDA fails (error
+304) if /proc shows other ids. When the program, this process or its parent ends, the kernel kills every other process
+in that namespace. `mpirun` is started like this, so that none of its daemons and ranks outlives it.
 
 `agent` replaces ssh for `mpirun`. HOSTS.json maps the name of each host to its namespace.
 """
@@ -89,6 +89,8 @@ def _head(network: str, hostname: str, words: list[str]) -> int:
 def _run_as_init(words: list[str]) -> None:
     """Run as process 1 of the new process-id namespace. When it ends, the kernel kills all others in it."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # A container may forbid it. Then CUDA alone fails.
+    _libc.mount(b"proc", b"/proc", b"proc", ctypes.c_ulong(0), None)
     program = os.fork()
     if not program:
         try:

@@ -37,6 +37,10 @@ class PlannedReach(Protocol):
         """Whether the hosts share CPUs, as namespaces or containers of one machine do."""
 
     @property
+    def shares_files(self) -> bool:
+        """Whether ranks on the hosts see our files, sockets and devices, as in namespaces of this machine."""
+
+    @property
     def host_cpus(self) -> float | None:
         """The share of the common CPUs that each host may use, in CPUs. None if it is not limited."""
 
@@ -57,10 +61,6 @@ class PlannedReach(Protocol):
 
 class Reach(PlannedReach, Protocol):
     """A way to start programs on hosts, such as ssh."""
-
-    @property
-    def shares_files(self) -> bool:
-        """Whether ranks on the hosts see our files and sockets."""
 
     def check(self) -> None:
         """Raise CannotJudge, with host and cause, if a host cannot be reached. Takes bounded time."""
@@ -93,6 +93,7 @@ class NoReach:
     interfaces: tuple[str, ...] = ()
     rate_bytes_per_s: float | None = None
     host_cpus: float | None = None
+    shares_files: bool = False
 
     def fabric(self, _interfaces: Sequence[str]) -> None:
         """Return None: the links between the hosts are unknown."""

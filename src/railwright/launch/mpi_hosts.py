@@ -129,6 +129,7 @@ def _interface_variables(names: tuple[str, ...]) -> dict[str, str]:
         "OMPI_MCA_btl_tcp_if_include": ",".join(names),
         "UCX_NET_DEVICES": ",".join(names),
         "FI_TCP_IFACE": names[0],  # it accepts a single interface
+        "NCCL_SOCKET_IFNAME": f"={','.join(names)}",  # exact names, not prefixes
     })  # fmt: skip
 
 

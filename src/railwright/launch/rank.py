@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -38,6 +39,8 @@ RANK_VARIABLES = (RANK_OF_EACH, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
 FROM_INPUT = "--environment-from-input"
 """With this option a rank reads its environment as JSON from standard input, since all users can read command lines."""
 _MAX_INPUT_BYTES = 2**20
+_CAUSE_FIRST_S = 3.0
+"""The time in which the parent learns of the end of the rank that caused an error of this rank."""
 
 
 class LaunchedRank:
@@ -112,6 +115,8 @@ def _run_job(given: bytes, sender: Sender, scratch: Path) -> int:
         for result in benchmark.run(rank):
             sender.send(Emitted(msgspec.structs.replace(result, samples=round_samples(result.samples))))
     except RailwrightError as error:
+        if error.is_consequence:
+            time.sleep(_CAUSE_FIRST_S)
         sender.send(Failure(error.message))
         return 1
     except Exception as error:  # any error of a rank must be reported by the parent

@@ -199,13 +199,7 @@ class Session:
                 self._watch.mark()
                 self.on_step(text)
             case Emitted(result=result):
-                job = self.planned.job
-                placed = msgspec.structs.replace(result, launch=job.round, hosts=max(1, len(job.hosts)))
-                if job.hosts:
-                    settings = {**placed.settings, "hosts": ",".join(job.hosts), "reached_by": job.machine.reached_by}
-                    settings["started_by"] = self.launcher.name
-                    placed = msgspec.structs.replace(placed, settings=settings)
-                yield self._watch.add_samples(placed)
+                yield self._watch.add_samples(self._place(result))
             case Meet():
                 self._meet(number)
             case Bye():
@@ -219,6 +213,16 @@ class Session:
                 state.was_asked = True
             case Lost():
                 self._lose(number, state)
+
+    def _place(self, result: Result) -> Result:
+        """Add the launch and its hosts to a result. A benchmark that measures some of the hosts names them itself."""
+        job = self.planned.job
+        if not job.hosts:
+            return msgspec.structs.replace(result, launch=job.round, hosts=1)
+        hosts = str(result.settings.get("hosts", ",".join(job.hosts)))
+        added = {"hosts": hosts, "reached_by": job.machine.reached_by, "started_by": self.launcher.name}
+        settings = {**result.settings, **added}
+        return msgspec.structs.replace(result, launch=job.round, hosts=hosts.count(",") + 1, settings=settings)
 
     def _meet(self, number: int) -> None:
         """Record that a rank waits for the others. The last one releases all."""

@@ -114,7 +114,7 @@ def make_hosts_place(
     oversubscription. Raises CannotJudge, UsageError.
     """
     reach = hosts.reach
-    if isinstance(reach, LabReach):
+    if isinstance(reach, LabReach) and not gpus:
         raise UsageError("--hosts must not name hosts of a lab", hint="search the lab: railwright locate --lab NAME")
     port = hosts.used_interfaces[0] if hosts.used_interfaces else "port"
     ports = tuple(f"gpu{number}" for number in range(gpus)) or (port,)

@@ -172,7 +172,8 @@ class RankProbes:
         reach = self.place.reach
         each = self.way.ranks_per_host
         machine = Machine(topology=topology, cpus=cpus, hosts=ranks, ranks_per_host=each,
-                          hosts_share_cpus=reach.shares_files, reached_by=reach.name)  # fmt: skip
+                          hosts_share_cpus=reach.shares_files, hosts_share_gpus=reach.shares_files,
+                          reached_by=reach.name)  # fmt: skip
         launch = self.way.launch(tuple(rounds), phase[0].purpose, len(ranks) * each)
         job = Job(benchmark=self.way.benchmark.name, options=Options(), launch=launch, machine=machine)
         planned = PlannedLaunch(self.way.benchmark, job, Plan(path="fabric", longest_step_s=_STEP_S))

@@ -11,7 +11,7 @@ from railwright.native.library import NativeError
 _OURS = {-1020: "another rank of this process failed", -1021: "MPI_Barrier failed"}
 _NCCL_ERROR, _CUBLAS_ERROR = -2000, -2100
 
-_INTERNAL, _INVALID_ARGUMENT, _INVALID_USAGE = 3, 4, 5
+_INTERNAL, _INVALID_ARGUMENT, _INVALID_USAGE, _REMOTE = 3, 4, 5, 6
 _OF_CUBLAS = {
     1: "not initialised", 3: "allocation failed", 7: "invalid value", 8: "the GPU is not supported",
     11: "mapping error", 13: "execution failed", 14: "internal error", 15: "not supported", 16: "licence error",
@@ -24,6 +24,7 @@ class NcclError(NativeError):
     def __init__(self, what: str, result: int, meaning: str) -> None:
         super().__init__(what, result, meaning)
         self.result = result
+        self.is_consequence = result == _REMOTE
 
     @property
     def refused(self) -> bool:

@@ -1,4 +1,4 @@
-"""NCCL's log of its choices, enabled for untimed operations and disabled before anything is timed.
+"""NCCL's log of its start and its choices, enabled for untimed work and disabled before anything is timed.
 
 NCCL reads NCCL_DEBUG once per process. Since 2.24 it exports a function that makes it read the variable again (see
 `nccl_library.SWITCHED_LOG`), so the timed communicator itself reports its choice, and no timed operation writes.
@@ -13,6 +13,10 @@ from pathlib import Path
 
 from railwright.native.library import environment, flush_c_streams
 from railwright.native.nccl_library import SWITCHED_LOG, Library
+
+CHOICES = "TUNING"
+CONNECTIONS = "INIT,ENV,GRAPH,NET,P2P,SHM"
+"""The subsystems whose messages tell how ranks are connected."""
 
 _FILE_VARIABLE = "NCCL_DEBUG_FILE"
 _MOST_BYTES = 1 << 20
@@ -33,12 +37,12 @@ class SwitchedLog:
             self.problem = "the folder for NCCL's log must not have a % in its name, which NCCL replaces"
 
     @contextlib.contextmanager
-    def written(self) -> Iterator[None]:
-        """Log the operations that NCCL enqueues within the context. Restores the variables afterwards."""
+    def written(self, subsystems: str = CHOICES) -> Iterator[None]:
+        """Log what NCCL does within the context. Restores the variables afterwards."""
         if self.problem:
             yield
             return
-        ours = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING", _FILE_VARIABLE: str(self._file)}
+        ours = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": subsystems, _FILE_VARIABLE: str(self._file)}
         try:
             with environment(ours):
                 self._library.read_environment_again()

@@ -25,13 +25,15 @@ class OneWay:
         self._stream = cuda.Stream(device)
         self._comm = c_void_p()
 
-    def transfer(self, times: int) -> None:
-        """Transfer the whole buffer `times` times, and wait until all is sent or received. Raises NativeError.
+    def transfer(self, times: int, size_bytes: int) -> None:
+        """Transfer the first bytes of the buffer `times` times, and wait until all is sent or received.
+
+        Raises NativeError.
 
         It may run in a separate thread, concurrently with other ends of this GPU.
         """
         name, other = ("ncclSend", _RECEIVER) if self.sends else ("ncclRecv", _SENDER)
-        floats, stream = c_size_t(self.buffer.size_bytes // _FLOAT_BYTES), c_void_p(self._stream.handle)
+        floats, stream = c_size_t(size_bytes // _FLOAT_BYTES), c_void_p(self._stream.handle)
         where = c_void_p(self.buffer.address)
         self.device.make_current()
         for _ in range(times):

@@ -16,6 +16,7 @@ from railwright.diagnosis.verdicts.policy import UNJUDGED
 from railwright.groups import group_by_key
 from railwright.limits.limit import Limit
 from railwright.report.nccl_choice import cost_lines
+from railwright.report.nccl_scaling import scaling_lines
 from railwright.report.storage_ways import WayTable, way_tables
 from railwright.report.text import wording
 from railwright.results.records import End, Result, Run
@@ -123,6 +124,8 @@ class View(NamedTuple):
     references: tuple[Row, ...]
     best_by_size: tuple[str, ...]
     """The gain of a forced choice at each size, as lines; empty if nothing was forced."""
+    scaling: tuple[str, ...]
+    """The efficiency of growing groups of hosts, as lines; empty if no groups grew."""
     ways: tuple[WayTable, ...]
     """Transfers between files and memory by each way, if more than one was measured."""
     absent: tuple[Absent, ...]
@@ -170,6 +173,7 @@ def build_view(run: Run, diagnosis: Diagnosis, end: End | None, results: Sequenc
         rows=tuple(row for row in measured if row.number not in known),
         references=references,
         best_by_size=tuple(cost_lines(diagnosis.points)),
+        scaling=tuple(scaling_lines(diagnosis.points)),
         ways=way_tables(results),
         absent=_group_absent(diagnosis),
         findings=tuple(finding for finding in diagnosis.findings if finding not in causes),

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from railwright.limits.limit import Quantity
+from railwright.topology.cluster import Fabric as Switches
 from railwright.topology.devices import Scalar, Topology
 from railwright.units import KIB
 
@@ -163,7 +164,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="recor
     context: Context
     topology: Topology
     fabric: Fabric | None = None
-    """The fabric of a run between hosts, if it is known."""
+    """The links between the hosts of a run, if their rates are known."""
+    switches: Switches | None = None
+    """The fabric of the cluster file that describes the hosts of a run."""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -81,7 +81,7 @@ class Collective(Workload, frozen=True):
     """An operation of all ranks, by NCCL over GPUs or by MPI."""
 
     recorded: ClassVar[tuple[str, ...]] = (*Workload.recorded, "gpus", "algorithm", "protocol", "rate")
-    held: ClassVar[tuple[str, ...]] = ("nvls",)
+    held: ClassVar[tuple[str, ...]] = ("nvls", "hosts_in_one_machine")
 
     operation: str
     """The operation by NCCL's name, such as `all_reduce`."""
@@ -97,6 +97,8 @@ class Collective(Workload, frozen=True):
     algorithm: str = "free"
     protocol: str = "free"
     rate: str = "algbw"
+    hosts_in_one_machine: bool = False
+    """Whether the hosts are namespaces of one machine, which its ports do not connect."""
     in_host_memory: bool = False
     """Whether the buffers are known to be in host memory, so that no GPU takes part."""
     nvls: str = ""

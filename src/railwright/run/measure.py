@@ -82,7 +82,8 @@ class Measurement:
                 self._mpi = MpiLauncher(self.mpirun)
             if isinstance(self._mpi, str) or self.hosts is None or not planned.job.hosts:
                 return self._mpi
-            return choose_launcher(self._mpi, self.hosts.part(planned.job.hosts))
+            hosts = replace(self.hosts.part(planned.job.hosts), ranks_per_host=planned.job.machine.ranks_per_host)
+            return choose_launcher(self._mpi, hosts)
         except RailwrightError as error:
             self._mpi = error.message  # no mpirun is installed; a broken one fails its launches instead
             return self._mpi

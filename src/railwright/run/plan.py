@@ -98,6 +98,8 @@ def _make_job(
         return job, benchmark.plan(job)
     if not benchmark.spans_hosts:
         return job, replace(benchmark.plan(job), waived="it measures within one host: leave out --hosts")
+    if benchmark.rank_for_each_gpu:
+        hosts = replace(hosts, ranks_per_host=job.ranks // len(hosts.names))
     if job.ranks != hosts.ranks:
         given = f"{len(hosts.names)} hosts with {hosts.ranks_per_host} ranks each"
         return job, replace(benchmark.plan(job), waived=f"it needs {job.ranks} ranks, got {given}")
@@ -121,6 +123,7 @@ def _add_hosts(here: Machine, hosts: PlannedHosts | None) -> Machine:
         hosts=hosts.names,
         ranks_per_host=hosts.ranks_per_host,
         hosts_share_cpus=hosts.reach.shares_cpus,
+        hosts_share_gpus=hosts.reach.shares_files,
         host_cpus=hosts.reach.host_cpus,
         reached_by=hosts.reach.name,
         first_hosts=hosts.first,

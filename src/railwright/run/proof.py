@@ -19,6 +19,7 @@ from railwright.run.exclusive import measuring_alone, refuse_busy_host
 from railwright.run.measure import DEFAULT_SILENCE_S, Measurement
 from railwright.run.other_work import OtherWork
 from railwright.run.plan import PlannedProof
+from railwright.topology.cluster import Fabric as Switches
 from railwright.topology.sources.available_memory import available_memory_bytes
 from railwright.topology.sources.counters import find_counters, read_counters, subtract_counters
 from railwright.topology.sources.root import live_root
@@ -40,6 +41,8 @@ class Proof(PlannedProof):
     hosts: Hosts | None = None
     fabric: Fabric | None = None
     """The fabric between the hosts, if their reach does not know it."""
+    switches: Switches | None = None
+    """The fabric of the cluster file, if one was given."""
     silence_s: float = DEFAULT_SILENCE_S
     force: bool = False
     on_step: Callable[[PlannedLaunch, str], None] = field(default=lambda _planned, _text: None)
@@ -124,6 +127,7 @@ class Proof(PlannedProof):
                 context=context,
                 topology=self.topology,
                 fabric=self.fabric or (self.hosts.fabric if self.hosts is not None else None),
+                switches=self.switches,
             )
             return self._measure(Writer(output, run), run)
 

@@ -20,10 +20,15 @@ from railwright.launch.gpus.business import refuse_busy_gpus
 from railwright.launch.hosts import Hosts, PlannedHosts
 from railwright.launch.session import PlannedLaunch
 from railwright.options.arguments import Arguments
+from railwright.options.machine import load_planned_cluster
 from railwright.results.declarations import list_ceilings, must_share_options
 from railwright.results.records import ResultFile
+from railwright.run.discovered import discover
 from railwright.run.plan import PlannedProof, SortKey
 from railwright.run.proof import Proof
+from railwright.topology.cluster import Cluster
+from railwright.topology.devices import Topology
+from railwright.topology.gpus import usable_gpus
 from railwright.topology.sources.load import load
 from railwright.units import format_count, format_duration, format_size
 from railwright.workflows.acceptance import load_spec
@@ -116,15 +121,20 @@ def measure(
         load_requirements(arguments.require),
         load_spec(getattr(arguments, "accept", None), arguments.require),
     )
-    topology, chosen = load(None), parse_benchmarks(names, arguments.options, ceilings)
+    chosen = parse_benchmarks(names, arguments.options, ceilings)
+    cluster = load_planned_cluster(arguments.cluster) if getattr(arguments, "cluster", None) else None
+    topology = find_machine(cluster, hosts, [benchmark for benchmark, _ in chosen])
     way_out = " (--alone leaves it out)" if hasattr(arguments, "alone") else ""
     if isinstance(hosts, PendingJob):
         plan = PlannedProof(topology, chosen, arguments.launches, hosts.hosts, screens, place)
         show_plan(plan, ceilings, way_out)
+        if any(benchmark.rank_for_each_gpu for benchmark, _ in chosen) and not usable_gpus(topology):
+            note("  the GPUs of the job's hosts are not known here, and decide there: --cluster FILE plans with them")
         return hosts.submit(plan.seconds)
     command = ("railwright", *sys.argv[1:])
     proof = Proof(topology, chosen, arguments.launches, hosts=hosts, screens=screens, place=place, command=command,
-                  mpirun=arguments.mpirun, silence_s=arguments.silence, force=arguments.force)  # fmt: skip
+                  switches=cluster.fabric if cluster is not None else None, mpirun=arguments.mpirun,
+                  silence_s=arguments.silence, force=arguments.force)  # fmt: skip
     show_plan(proof, ceilings, way_out)
     proof.refuse_impossible()
     if arguments.dry_run:
@@ -136,6 +146,23 @@ def measure(
     finally:
         if proof.trouble is not None:  # an incomplete results file matters more than a failed report
             raise proof.trouble
+
+
+def find_machine(
+    cluster: Cluster | None, hosts: Hosts | PendingJob | None, benchmarks: Sequence[AnyBenchmark]
+) -> Topology:
+    """Return the machine of the launches: the cluster file's, this one, or if it has no GPU for them, the first host.
+
+    Hosts that share this machine have its GPUs.
+    """
+    if cluster is not None and hosts is not None:
+        return cluster.host
+    here = load(None)
+    needs_gpus = any(benchmark.rank_for_each_gpu for benchmark in benchmarks)
+    if not isinstance(hosts, Hosts) or not needs_gpus or usable_gpus(here) or hosts.reach.shares_files:
+        return here
+    there = discover(hosts.part(hosts.names[:1]))[hosts.names[0]]
+    return here if isinstance(there, str) else there
 
 
 def run_proof(proof: Proof, output: Path) -> ResultFile:

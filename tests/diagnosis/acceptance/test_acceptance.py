@@ -91,6 +91,21 @@ def test_a_share_of_a_limit_that_nobody_knows_is_not_judged():
     assert states(spec({"path": "memory_copy", "least": "0.5 of the limit"}), seen(6 * GB)) == ["not judged"]
 
 
+def test_a_share_of_the_expected_counts_from_the_band_s_low_end():
+    line = {"path": "memory_copy", "least": "0.9 of the expected"}
+    assert states(spec(line), seen(9 * GB, expected=10 * GB)) == ["met"]
+    assert states(spec(line), seen(8.9 * GB, "slow", expected=10 * GB)) == ["not met"]
+    assert states(spec(line), seen(9 * GB)) == ["not judged"]
+    late = seen(2e-6, benchmark="mpi_latency", quantity="latency_s", expected=1.8e-6)
+    assert states(spec({"path": "mpi_latency", "least": "0.9 of the expected"}), late) == ["met"]
+
+
+def test_the_number_of_hosts_can_be_asked_for():
+    line = {"path": "memory_copy", "where": {"hosts": 64}}
+    assert states(spec(line), seen(1.0, hosts=64)) == ["met"]
+    assert states(spec(line), seen(1.0, hosts=63)) == ["not judged"]
+
+
 def test_what_was_not_measured_is_never_met():
     asked = spec({"path": "memory_copy"}, {"path": "file_read"})
     assert states(asked, seen(1.0)) == ["met", "not judged"]

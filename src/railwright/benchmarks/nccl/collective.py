@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Benchmark
 from railwright.benchmarks.nccl import gpus, options
 from railwright.benchmarks.nccl.group import Group, Point, Refused
+from railwright.benchmarks.nccl.network import Network
 from railwright.benchmarks.nccl.options import NcclOptions, NcclRank, Size, Way
+from railwright.benchmarks.nccl.subgroups import Subgroup, describe, list_rounds
 from railwright.benchmarks.record import complete, failed_if, format_wrong, rates, waived
 from railwright.native import cuda
 from railwright.native.mpi_collectives import PATTERN
@@ -22,47 +25,107 @@ from railwright.topology.devices import Scalar
 from railwright.topology.gpus import format_runs
 from railwright.units import format_size
 
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
 _ALL_SIZES = {"sizes": "8:8G:x2"}
 _MOST_OF_FREE = 0.6
-_KEPT_VARIABLES = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_CUMEM_ENABLE", "NCCL_DEBUG", "NCCL_MAX_NCHANNELS",
-                   "NCCL_MIN_NCHANNELS", "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")  # fmt: skip
+_MACHINE_VARIABLES = ("NCCL_HOSTID", "NCCL_COMM_ID", "NCCL_DEBUG_FILE")
+"""Names of hosts and files, which do not decide the rate."""
 
 NcclBenchmark = Benchmark[NcclOptions, Way]
 
 
 def run(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> Iterator[Result]:
-    """Run the operation at every size over all GPUs in every placement; yields from the first process alone."""
+    """Run the operation at every size in every placement, over all GPUs or over each group of them.
+
+    Only the first rank of a group yields its results.
+    """
+    job, comm = rank.job, None if rank.job.case.uses_threads else rank.comm
+    if not job.hosts:
+        yield from _run_group(Bench(benchmark, operation, rank), comm)
+        return
+    each = job.ranks // len(job.hosts)
+    for groups in list_rounds(job.case.among, len(job.hosts), each):
+        mine = next((group for group in groups if rank.index in group.ranks(each)), None)
+        color = groups.index(mine) if mine is not None else len(groups)
+        part = rank.comm.Split(color, rank.index)
+        if mine is not None:
+            yield from _run_group(Bench(benchmark, operation, rank, mine), cast("Intracomm", part))
+        part.Free()
+        rank.step(f"{benchmark.name}: wait for the other groups")
+        rank.meet()
+
+
+class Bench(NamedTuple):
+    """A benchmark of an operation in a rank, and its group over several hosts."""
+
+    benchmark: NcclBenchmark
+    operation: str
+    rank: NcclRank
+    among: Subgroup | None = None
+
+    def blank(self, size: Size | None = None, placement: str = "") -> Result:
+        """Return a record without samples."""
+        job, placed = self.rank.job, dict[str, Scalar]()
+        if size is not None:
+            placed["size_bytes"] = size.size_bytes
+        if placement:
+            placed["placement"] = placement
+        path, ranks, settings = gpus.path(job), max(1, len(job.gpus)), dict[str, Scalar]()
+        if self.among is not None:
+            each = job.ranks // len(job.hosts)
+            members = self.among.ranks(each)
+            ids = tuple(job.find_gpu(place).id for place in range(each))
+            path, ranks = gpus.path(job, members), len(members)
+            placed |= describe(job.case.among, self.among, job.hosts, ids)
+            settings["hosts"] = ",".join(job.hosts[host] for host in self.among.hosts)
+        blank = self.benchmark.blank(path, job.case, ranks=ranks)
+        return replace(blank, parameters=placed | blank.parameters, settings=settings)
+
+
+def _run_group(bench: Bench, comm: Intracomm | None) -> Iterator[Result]:
+    """Measure in one group. Yields from its first rank alone."""
+    leads = comm is None or comm.rank == 0
     try:
-        yield from (result for result in _run_ranks(benchmark, operation, rank) if rank.index == 0)
+        yield from (result for result in _run_sizes(bench, comm) if leads)
     except Refused as refusal:
-        if rank.index == 0:
-            yield waived(_blank(benchmark, rank), str(refusal))
+        if leads:
+            yield waived(bench.blank(), str(refusal))
 
 
-def _run_ranks(benchmark: NcclBenchmark, operation: str, rank: NcclRank) -> Iterator[Result]:
-    group = Group(operation, rank)
-    sizes = options.sizes(operation, rank.job.options.sizes, group.team.ranks)
+def _run_sizes(bench: Bench, comm: Intracomm | None) -> Iterator[Result]:
+    operation, job = bench.operation, bench.rank.job
+    group = Group(operation, bench.rank, comm)
+    sizes = options.sizes(operation, job.options.sizes, group.team.ranks)
     free = group.free_bytes()
     most = int(_MOST_OF_FREE * free / 2)
-    for size in (size for size in sizes if size.size_bytes > most):
-        reason = f"does not fit: {format_size(free)} of GPU memory is free, and two buffers may take 60 % of it"
-        yield waived(_blank(benchmark, rank, size), f"{format_size(size.size_bytes)} {reason}")
-    fitting = tuple(size for size in sizes if size.size_bytes <= most)
+    fitting = []
+    for size in sizes:
+        reason = options.takes_too_long(operation, size, group.team.ranks, job)
+        if size.size_bytes > most:
+            room = f"{format_size(free)} of GPU memory is free, and two buffers may take 60 % of it"
+            reason = f"{format_size(size.size_bytes)} does not fit: {room}"
+        if reason:
+            yield waived(bench.blank(size), reason)
+        else:
+            fitting.append(size)
     if not fitting:
         return
-    group.allocate(fitting, most)
+    group.allocate(tuple(fitting), most)
     group.warm()
+    network = group.find_network()
     for size in fitting:
-        for placement in rank.job.options.placements:
-            yield from _measure(benchmark, group, size, placement)
+        for placement in job.options.placements:
+            yield from _measure(bench, group, network, size, placement)
     group.close()
 
 
-def _measure(benchmark: NcclBenchmark, group: Group, size: Size, placement: str) -> Iterator[Result]:
+def _measure(bench: Bench, group: Group, network: Network, size: Size, placement: str) -> Iterator[Result]:
     """Measure one size in one placement: the time and both rates, from the same samples."""
-    rank, operation = group.rank, group.operation
-    rank.step(f"{benchmark.name} {format_size(size.size_bytes)} {placement}")
-    blank = _blank(benchmark, rank, size, placement)
+    operation = group.operation
+    bench.rank.step(f"{bench.benchmark.name} {format_size(size.size_bytes)} {placement}")
+    blank = bench.blank(size, placement)
     if placement == options.IN_PLACE and operation in options.OF_SENDS:
         yield waived(blank, f"NCCL defines no result of {operation} in place, so its data cannot be checked")
         return
@@ -74,26 +137,22 @@ def _measure(benchmark: NcclBenchmark, group: Group, size: Size, placement: str)
     checked, wrong = size.received_bytes * group.team.ranks, sum(point.bytes_wrong)
     blank = replace(
         failed_if(blank, _failure(point)),
-        settings=_settings(group),
+        settings=blank.settings | _settings(group) | network.settings,
         ranks=group.team.ranks,
         verification=Verification(method=PATTERN, bytes_checked=checked, bytes_wrong=wrong),
-        evidence=point.evidence,
+        evidence=(*point.evidence, *network.evidence),
     )
     yield from rates(blank, operation, group.team.ranks, size.size_bytes, point.seconds)
     yield complete(blank, point.seconds, "latency_s")
 
 
-def _blank(benchmark: NcclBenchmark, rank: NcclRank, size: Size | None = None, placement: str = "") -> Result:
-    placed: dict[str, Scalar] = {} if size is None else {"size_bytes": size.size_bytes}
-    if placement:
-        placed["placement"] = placement
-    blank = benchmark.blank(gpus.path(rank.job), rank.job.case, ranks=max(1, len(rank.job.gpus)))
-    return replace(blank, parameters=placed | blank.parameters)
-
-
 def _settings(group: Group) -> dict[str, Scalar]:
     composed = {"all_to_all": "ncclAlltoAll" if group.library.has("ncclAlltoAll") else "ncclSend and ncclRecv"}
-    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    kept = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith("NCCL_") and name not in _MACHINE_VARIABLES
+    }
     settings: dict[str, Scalar] = {
         "gpus": format_runs(gpu.id for gpu in group.job.gpus),
         "nccl": group.library.version,
@@ -106,6 +165,7 @@ def _settings(group: Group) -> dict[str, Scalar]:
         "largest_bytes": group.largest_bytes,
         "cpus": group.cpus,
         **gpus.nvls_settings(),
+        **group.told_apart,
     }
     if group.operation in composed:
         settings["made_of"] = composed[group.operation]
@@ -139,6 +199,8 @@ def _benchmark(operation: str, summary: str, defaults: dict[str, str] | None = N
         launches=options.launches,
         plan=functools.partial(options.plan, operation),
         run=lambda rank: run(benchmark, operation, rank),
+        spans_hosts=True,
+        rank_for_each_gpu=True,
     )
     return benchmark
 

@@ -7,12 +7,13 @@ how often each flow sends its buffer, so that all flows of a round last equally 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.job import Case, Job
+from railwright.benchmarks.nccl import gpus
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.wanted_flow import FlowRequest, probe, record_received, record_sent
 from railwright.errors import CannotJudge
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 Told = TypeVar("Told")
 _MOST_TRANSFERS = 5000
 _POISON = 0xBF
+_PART_BYTES = MIB
+_SLOW_PART_S = 0.05
+"""From this time of 1 MiB, as at 168 Mb/s, a whole buffer would take longer than a stream."""
+_TRANSFERS = 4
+"""The transfers of a stream over a slow link."""
 
 
 class NcclFlows(Case, frozen=True, kw_only=True):
@@ -50,11 +56,9 @@ def _plan(job: FlowsJob) -> Plan:
 def _run(rank: FlowsRank) -> Iterator[Result]:
     comm = rank.comm
     rank.step("CUDA")
-    place, addresses = rank.index % rank.job.machine.ranks_per_host, cuda.device_addresses()
-    if place >= len(addresses):
-        raise CannotJudge(f"{rank.job.machine.ranks_per_host} GPUs are needed, found {len(addresses)}")
-    device = cuda.Device(addresses[place])
+    device = cuda.Device(_find_address(rank))
     rank.step("load NCCL")
+    gpus.tell_hosts_apart(rank.job, rank.index)
     library = Library()
 
     for number, flows in enumerate(rank.job.case.rounds):
@@ -69,6 +73,17 @@ def _run(rank: FlowsRank) -> Iterator[Result]:
         yield from _run_round(rank, number, ours)
         for end in ends:
             end.close()
+
+
+def _find_address(rank: FlowsRank) -> str:
+    """Return the address of this rank's GPU. Hosts that are namespaces of one machine share its GPUs out."""
+    machine, addresses = rank.job.machine, cuda.device_addresses()
+    if machine.hosts_share_gpus and addresses:
+        return addresses[rank.index % len(addresses)]
+    place = rank.index % machine.ranks_per_host
+    if place >= len(addresses):
+        raise CannotJudge(f"{machine.ranks_per_host} GPUs are needed, found {len(addresses)}")
+    return addresses[place]
 
 
 def _share_by_flow(comm: Intracomm, said: dict[int, Told]) -> dict[int, Told]:
@@ -86,34 +101,53 @@ def _fill(number: int, ours: list[tuple[FlowRequest, OneWay]]) -> None:
 
 
 def _run_round(rank: FlowsRank, number: int, ours: list[tuple[FlowRequest, OneWay]]) -> Iterator[Result]:
-    def transfer(threads: ThreadPoolExecutor, times: dict[int, int]) -> list[float]:
-        """Run the transfers and return the seconds until each of this rank's flows ended."""
+    stream_s, whole = rank.job.case.stream_s, rank.job.case.buffer_bytes
+
+    def transfer(threads: ThreadPoolExecutor, wanted: dict[int, tuple[int, int]]) -> list[float]:
+        """Run each flow's transfers, by number and size, and return the seconds until each of this rank's ended."""
         rank.meet()
         begun = time.monotonic()
 
         def time_flow(flow: FlowRequest, end: OneWay) -> float:
-            end.transfer(times[flow.number])
+            end.transfer(*wanted[flow.number])
             return time.monotonic() - begun
 
         return list(threads.map(time_flow, *zip(*ours, strict=True))) if ours else []
 
-    once = dict.fromkeys((flow.number for flow, _ in ours), 1)
+    def agree(wanted: Callable[[int, float], tuple[int, int]], lasted_s: list[float]) -> dict[int, tuple[int, int]]:
+        """Return each flow's next transfers, which its receiver derives from the seconds of the last. Collective."""
+        received = {
+            flow.number: wanted(flow.number, seconds)
+            for (flow, end), seconds in zip(ours, lasted_s, strict=True)
+            if not end.sends
+        }
+        return _share_by_flow(rank.comm, received)
+
+    small = dict.fromkeys((flow.number for flow, _ in ours), (1, min(_PART_BYTES, whole)))
     with ThreadPoolExecutor(max(1, len(ours))) as threads:
-        transfer(threads, once)  # connections that NCCL makes on first use exist afterwards
+        transfer(threads, small)  # connections that NCCL makes on first use exist afterwards
+        once = agree(lambda _, seconds: (1, _choose_size(stream_s, seconds, whole)), transfer(threads, small))
         took_s = transfer(threads, once)
-        said = {flow.number: _count_transfers(rank.job.case.stream_s, seconds)
-                for (flow, end), seconds in zip(ours, took_s, strict=True) if not end.sends}  # fmt: skip
-        times = _share_by_flow(rank.comm, said)
+        times = agree(lambda flow, seconds: (_count_transfers(stream_s, seconds), once[flow][1]), took_s)
         lasted_s = transfer(threads, times)
     rank.meet()
     for (flow, end), seconds in zip(ours, lasted_s, strict=True):
         if end.sends:
             yield record_sent(BENCHMARK, number, flow)
             continue
-        rate = times[flow.number] * end.buffer.size_bytes / seconds
-        check = end.buffer.verify(_seed(number, flow), end.buffer.size_bytes)
+        count, size = times[flow.number]
+        rate = count * size / seconds
+        check = end.buffer.verify(_seed(number, flow), size)
         settings: dict[str, Scalar] = {"nccl": end.library.version, "gpu": end.device.name}
         yield record_received(BENCHMARK, number, flow, (rate,), check, settings)
+
+
+def _choose_size(stream_s: float, seconds: float, whole_bytes: int) -> int:
+    """Return the bytes of a transfer from the seconds of its first part: the whole buffer, less over slow links."""
+    part = min(_PART_BYTES, whole_bytes)
+    if seconds < _SLOW_PART_S:
+        return whole_bytes
+    return min(whole_bytes, part * max(1, int(stream_s / _TRANSFERS / seconds)))
 
 
 def _count_transfers(stream_s: float, seconds: float) -> int:

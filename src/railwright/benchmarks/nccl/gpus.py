@@ -13,7 +13,7 @@ from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.job import Machine
 from railwright.benchmarks.options import is_whole
 from railwright.benchmarks.together import open_on_all_ranks
-from railwright.errors import UsageError, unknown_name
+from railwright.errors import CannotJudge, UsageError, unknown_name
 from railwright.native import cuda
 from railwright.native.nccl import Team
 from railwright.native.nccl_library import Library
@@ -88,10 +88,54 @@ def parse_library(text: str) -> str:
     return "" if text == AUTO else text
 
 
-def path(job: AnyJob) -> str:
-    """Return the path from the first rank's GPU to the last one's."""
+def count_on_host(machine: Machine, ids: tuple[str, ...]) -> int:
+    """Return the number of ranks on each host: one for each GPU, or as many as the user gave.
+
+    Hosts that are namespaces of one machine share its GPUs out.
+    """
+    if not machine.hosts:
+        return len(ids)
+    if machine.ranks_per_host > 1:
+        return machine.ranks_per_host
+    return max(1, len(ids) // len(machine.hosts)) if machine.hosts_share_gpus else len(ids)
+
+
+def path(job: AnyJob, ranks: tuple[int, ...] = ()) -> str:
+    """Return the path from the first rank's GPU to the last one's: `gpu0>gpu7`, between hosts `gpu0@0>gpu7@1`.
+
+    `ranks` are those of a group, by default all. Hosts are numbered within the group.
+    """
     gpus = job.gpus
-    return f"{gpus[0].id}>{gpus[-1].id}" if gpus else "gpu0>gpu1"
+    if not job.hosts or not gpus:
+        return f"{gpus[0].id}>{gpus[-1].id}" if gpus else "gpu0>gpu1"
+    each = job.ranks // len(job.hosts)
+    among = ranks or tuple(range(job.ranks))
+    hosts = list(dict.fromkeys(rank // each for rank in among))
+    first, last = job.find_gpu(among[0]).id, job.find_gpu(among[-1]).id
+    return f"{first}@0>{last}@{len(hosts) - 1}" if len(hosts) > 1 else f"{first}>{last}"
+
+
+def find_address(job: AnyJob, rank: int) -> str:
+    """Return the PCI address of a rank's GPU. On a host whose addresses differ, it is the one at the same place."""
+    gpu, found = job.find_gpu(rank), cuda.device_addresses()
+    if not job.hosts or gpu.address in found:
+        return gpu.address
+    place = rank % (job.ranks // len(job.hosts))
+    if place >= len(found):
+        raise CannotJudge(f"{place + 1} GPUs are needed on this host, found {len(found)}")
+    return found[place]
+
+
+def tell_hosts_apart(job: AnyJob, rank: int) -> dict[str, Scalar]:
+    """Make NCCL take namespaces of one machine for hosts; returns the variables for the record. Call it before NCCL.
+
+    NCCL would otherwise connect them through the machine's own memory.
+    """
+    if not job.hosts or not job.machine.hosts_share_gpus:
+        return {}
+    os.environ["NCCL_HOSTID"] = job.hosts[rank * len(job.hosts) // job.ranks]
+    os.environ["NCCL_MNNVL_ENABLE"] = "0"
+    return {"hosts_in_one_machine": True}
 
 
 def waiver_reason(job: AnyJob, least: int) -> str:
@@ -129,8 +173,12 @@ def connect_ranks(rank: AnyRank, device: cuda.Device, library: Library) -> Team:
 def bind_near_gpu(job: AnyJob, rank: int | None) -> str:
     """Bind this process to all CPUs near its rank's GPU (or the job's, without a rank), and return them as text.
 
-    NCCL's own threads need other CPUs than the first thread's. nccl-tests is not bound either.
+    NCCL's own threads need other CPUs than the first thread's. nccl-tests is not bound either. On a host of several the
+    process may use all CPUs, since the job's are those of the parent's host.
     """
+    if job.hosts and not job.machine.hosts_share_gpus:
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        return "all"
     near = () if rank is None else job.list_gpu_cpus(job.find_gpu(rank))
     cpus = near or job.cpus
     os.sched_setaffinity(0, cpus)

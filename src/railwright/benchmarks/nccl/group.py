@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from railwright.benchmarks.nccl import gpus, options
 from railwright.benchmarks.nccl.evidence import algorithm_evidence, contradiction
+from railwright.benchmarks.nccl.network import Network, keep_connections, read_network
 from railwright.benchmarks.nccl.options import FREE, IN_PLACE, OPERATIONS, OUT_OF_PLACE, NcclRank, Size
 from railwright.errors import CannotJudge
 from railwright.native import cuda, nccl
 from railwright.native.library import NativeError
 from railwright.native.nccl_errors import NcclError
 from railwright.native.nccl_library import Library
-from railwright.native.nccl_log import SwitchedLog
+from railwright.native.nccl_log import CONNECTIONS, SwitchedLog
 from railwright.results.records import Evidence
 from railwright.units import format_size
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
 
 _POISON = 0xBF
 """The poison byte; four of it are a negative float, which no pattern holds."""
@@ -56,8 +60,9 @@ class Group:
     Raises Refused for requests that cannot be met, NativeError for faults.
     """
 
-    def __init__(self, operation: str, rank: NcclRank) -> None:
-        self.operation, self.rank, self.job = operation, rank, rank.job
+    def __init__(self, operation: str, rank: NcclRank, comm: Intracomm | None = None) -> None:
+        """Connect the ranks of `comm`, by default all. `comm` is None if all ranks are in this process."""
+        self.operation, self.rank, self.job, self._comm = operation, rank, rank.job, comm
         case = rank.job.case
         self.threads = case.uses_threads
         self.graph = case.launched == "graph"
@@ -66,14 +71,22 @@ class Group:
         self.largest_bytes = self.least_bytes = 0
         self.allocated_by = ""
         self.cpus = gpus.bind_near_gpu(self.job, None if self.threads else rank.index)
+        self.told_apart = gpus.tell_hosts_apart(self.job, rank.index)
         devices, self.library = self._run_on_all(self._open)
-        self.team = self._connect(devices)
         self._wants_evidence = self.job.options.evidence
         self._log = SwitchedLog(self.library, rank.scratch, rank.index)
+        self._connected = ""
+        with self._log_connections():
+            self.team = self._connect(devices)
 
     def _gather(self, value: Any) -> list[Any]:  # noqa: ANN401 - whatever the processes tell each other
         """Return every process's value, in order."""
-        return [value] if self.threads else self.rank.comm.allgather(value)
+        return [value] if self._comm is None else self._comm.allgather(value)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process has the group's first rank."""
+        return self._comm is None or self._comm.rank == 0
 
     def _run_on_all(self, work: Callable[[], Done]) -> Done:
         """Run this process's part of the work. Raises Refused in all processes if one was refused. Collective."""
@@ -89,17 +102,17 @@ class Group:
 
     def _open(self) -> tuple[list[cuda.Device], Library]:
         """Open this process's GPUs and NCCL."""
-        mine = self.job.gpus if self.threads else (self.job.gpus[self.rank.comm.rank],)
         self.rank.step("CUDA")
-        devices = [cuda.Device(gpu.address) for gpu in mine]
+        index = self.rank.index
+        mine = [gpu.address for gpu in self.job.gpus] if self.threads else [gpus.find_address(self.job, index)]
+        devices = [cuda.Device(address) for address in mine]
         self.rank.step("load NCCL")
         return devices, Library(self.job.options.library)
 
     def _connect(self, devices: list[cuda.Device]) -> nccl.Team:
         self.rank.step("ncclCommInitRank")
-        comm = None if self.threads else self.rank.comm
-        unique_id = self._gather(self.library.unique_id() if self.rank.index == 0 else b"")[0]
-        return self._run_on_all(lambda: nccl.Team(self.library, devices, self.operation, unique_id, comm=comm))
+        unique_id = self._gather(self.library.unique_id() if self.leads else b"")[0]
+        return self._run_on_all(lambda: nccl.Team(self.library, devices, self.operation, unique_id, comm=self._comm))
 
     def _refusal(self, error: CannotJudge) -> str:
         """Return NCCL's refusal of a forced setting as text; raises the error itself for faults."""
@@ -125,8 +138,32 @@ class Group:
             raise CannotJudge(f"windows of NCCL {self.library.version} are not known to leave NVLS off")
         return self.team.allocate(self.largest_bytes, self.buffers)
 
+    @contextlib.contextmanager
+    def _log_connections(self) -> Iterator[None]:
+        """Keep the log of what is connected within the context, if the ranks are on several hosts."""
+        if not (self._wants_evidence and self.job.hosts):
+            yield
+            return
+        with self._log.written(CONNECTIONS):
+            yield
+        self._connected += "" if self._log.problem else keep_connections(self._log.text())
+
+    def find_network(self) -> Network:
+        """Return what NCCL's log tells of the connections between the ranks. Collective; call it after `warm`."""
+        if not (self._wants_evidence and self.job.hosts):
+            return Network()
+        logs = self._gather(self._connected)
+        return read_network("\n".join(logs), problem=self._log.problem) if self.leads else Network()
+
     def warm(self) -> None:
-        """Warm up with an operation of each power of two times the minimum size, out of place."""
+        """Warm up with an operation of each power of two times the minimum size, out of place.
+
+        NCCL makes connections when the first operation needs them.
+        """
+        with self._log_connections():
+            self._warm_all()
+
+    def _warm_all(self) -> None:
         size_bytes = self.least_bytes
         while size_bytes <= self.largest_bytes:
             self.rank.step(f"warm up {format_size(size_bytes)}")

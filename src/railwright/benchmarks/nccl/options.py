@@ -6,15 +6,18 @@ Sizes, rates and rounding are nccl-tests' (`railwright.busbw`, `*GetCollByteCoun
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.job import Case, Job, Launch, Machine
 from railwright.benchmarks.nccl import gpus as nccl_gpus
 from railwright.benchmarks.nccl.gpus import AUTO, GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
+from railwright.benchmarks.nccl.subgroups import ALL, AMONG, list_rounds
 from railwright.benchmarks.options import Options, choice, option, yes_or_no
 from railwright.busbw import PER_RANK_COUNTED, busbw_factor
-from railwright.units import GIB, MIB, parse_sizes
+from railwright.errors import UsageError
+from railwright.units import GIB, MIB, format_duration, format_size, parse_sizes
 
 FREE = "free"
 ALGORITHMS = ("Ring", "Tree", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
@@ -31,7 +34,7 @@ FLOAT_BYTES = 4
 OPERATIONS = 20
 """Operations in one measurement, as nccl-tests' -n."""
 
-_LEAST_GPUS = 2
+_LEAST_GPUS = _SEVERAL = 2
 _ALIGNED_FLOATS = 4  # a share is a multiple of 16 bytes
 _LARGE_BYTES = 64 * MIB
 _SAMPLES, _SAMPLES_OF_LARGE = 5, 3
@@ -42,6 +45,8 @@ _ESTIMATE_START_OF_A_GPU_S = 0.5
 _ESTIMATE_OPERATION_S = 50e-6
 _ESTIMATE_BYTES_PER_S = 20e9
 _HOST_BYTES = GIB  # of a process with CUDA and NCCL loaded
+_LONGEST_S = 60.0
+"""The longest time of a measurement over links of known rate, such as a lab's."""
 _FOURFOLD = 4
 """A quarter of the PCIe rate, as through host memory of the other socket, is slow but does not hang."""
 
@@ -65,7 +70,7 @@ class NcclOptions(Options, frozen=True):
     """Options of an NCCL operation."""
 
     sizes: tuple[int, ...] = option("8,1M,1G", "sizes of the operation, like 8:8G:x2", parse_sizes)
-    gpus: Gpus = option("all", GPUS_HELP, parse_gpus(_LEAST_GPUS))
+    gpus: Gpus = option("all", GPUS_HELP, parse_gpus(1))
     placements: tuple[str, ...] = option(
         f"{OUT_OF_PLACE},{IN_PLACE}", "out of place, in place", choice(OUT_OF_PLACE, IN_PLACE)
     )
@@ -80,6 +85,11 @@ class NcclOptions(Options, frozen=True):
     )
     buffers: tuple[str, ...] = option(
         "plain", "plain, registered, symmetric (windows, NCCL 2.27)", choice("plain", "registered", "symmetric")
+    )
+    among: tuple[str, ...] = option(
+        ALL,
+        "over several --hosts: all, pairs (of hosts), rails (one GPU of each host), growing (1, 2, 4 ... hosts)",
+        choice(*AMONG),
     )
     evidence: bool = option("yes", "yes: read NCCL's choice from its own log of an untimed operation; or no", yes_or_no)
     library: str = option(AUTO, LIBRARY_HELP, parse_library)
@@ -105,6 +115,7 @@ class Way(Case, frozen=True, kw_only=True):
     algorithm: str = ""
     protocol: str = ""
     gpus: str = ""
+    among: str = ALL
 
     @property
     def uses_threads(self) -> bool:
@@ -117,13 +128,18 @@ NcclRank = Rank[NcclOptions, Way]
 
 
 def launches(options: NcclOptions, machine: Machine) -> tuple[Launch[Way], ...]:
-    """Return a launch for each launch method, kind of buffer, and forced algorithm and protocol."""
+    """Return a launch for each launch method, kind of buffer, kind of group, and forced algorithm and protocol.
+
+    Raises UsageError for options that contradict the hosts.
+    """
     forced: list[tuple[str, ...]] = [(FREE,), (FREE,)]
     if isinstance(options, ForcedOptions):
         forced = [options.algorithms, options.protocols]
     named = [values != (FREE,) for values in forced]
     ids = options.gpus.of(machine)
-    ways = itertools.product(options.ranks_in, options.launched, options.buffers, *forced)
+    hosts = max(1, len(machine.hosts))
+    each = nccl_gpus.count_on_host(machine, ids)
+    _refuse_mixed(options, machine, len(ids), each)
     return tuple(
         Launch(
             case=Way(
@@ -133,17 +149,38 @@ def launches(options: NcclOptions, machine: Machine) -> tuple[Launch[Way], ...]:
                 algorithm=algorithm if named[0] else "",
                 protocol=protocol if named[1] else "",
                 gpus=options.gpus.record_names,
+                among=among,
             ),
-            environment={
-                variable: value
-                for variable, value in (("NCCL_ALGO", algorithm), ("NCCL_PROTO", protocol))
-                if value != FREE
-            },
-            ranks=1 if ranks_in == "threads" else max(1, len(ids)),
-            gpus=ids,
+            environment=dict(_list_variables(algorithm, protocol)),
+            ranks=hosts if ranks_in == "threads" else max(1, each) * hosts,
+            gpus=ids if machine.hosts_share_gpus else ids[:each],
         )
-        for ranks_in, launched, buffers, algorithm, protocol in ways
+        for ranks_in, launched, buffers, among, algorithm, protocol in itertools.product(
+            options.ranks_in, options.launched, options.buffers, options.among, *forced
+        )
     )
+
+
+def _list_variables(algorithm: str, protocol: str) -> Iterator[tuple[str, str]]:
+    """Yield the variables that force the algorithm and the protocol."""
+    for variable, value in (("NCCL_ALGO", algorithm), ("NCCL_PROTO", protocol)):
+        if value != FREE:
+            yield variable, value
+
+
+def _refuse_mixed(options: NcclOptions, machine: Machine, found: int, each: int) -> None:
+    """Raise UsageError for options that need several hosts, or that a launch over several hosts does not have."""
+    if not machine.hosts:
+        if options.among != (ALL,):
+            raise UsageError(f"among={','.join(options.among)} requires several hosts", hint="add --hosts HOST,HOST")
+        if found == 1 and (options.gpus.first or options.gpus.names):
+            raise UsageError(f"at least {_LEAST_GPUS} GPUs are needed in one host, got 1", hint="give -o gpus=2")
+        return
+    if "threads" in options.ranks_in:
+        raise UsageError("ranks_in must be processes over several hosts, got threads", hint="leave out -o ranks_in=")
+    if found and each > found and not machine.hosts_share_gpus:
+        raise UsageError(f"a host has {found} GPUs for ranks, but {each} ranks are started on each",
+                         hint=f"leave out --ranks-per-host, or give at most {found}")  # fmt: skip
 
 
 def sizes(operation: str, asked: tuple[int, ...], ranks: int) -> tuple[Size, ...]:
@@ -165,23 +202,40 @@ def round_size(operation: str, size_bytes: int, ranks: int) -> Size:
     return Size(count, whole, sent, received)
 
 
+def takes_too_long(operation: str, size: Size, ranks: int, job: NcclJob) -> str:
+    """Return the reason why a size is not measured over links of known rate, or an empty string."""
+    fabric = job.machine.fabric
+    if fabric is None or len(job.hosts) < _SEVERAL:
+        return ""
+    seconds = OPERATIONS * float(busbw_factor(operation, ranks)) * size.size_bytes / fabric.ports_bytes_per_s
+    if seconds <= _LONGEST_S:
+        return ""
+    size_text = format_size(size.size_bytes)
+    return f"{size_text} would take {format_duration(seconds)} for {OPERATIONS} operations over {fabric.narrowest}"
+
+
 def plan(operation: str, job: NcclJob) -> Plan:
     """Plan all sizes; the memory is the host's, because the GPUs' is limited to their free memory."""
-    ranks = max(2, len(job.gpus))
-    placements = len(job.options.placements)
-    seconds, moved = _ESTIMATE_START_S + _ESTIMATE_START_OF_A_GPU_S * ranks, 0
-    longest_s = seconds
-    for size in sizes(operation, job.options.sizes, ranks):
-        often = count_samples(size.size_bytes) * (OPERATIONS + 1) + 2
-        one = float(busbw_factor(operation, ranks)) * size.size_bytes
-        step_s = often * (_ESTIMATE_OPERATION_S + one / _ESTIMATE_BYTES_PER_S)
-        longest_s = max(longest_s, step_s)
-        seconds += placements * step_s
-        moved += int(placements * often * ranks * one)
+    ranks = job.ranks if job.hosts else max(2, len(job.gpus))
+    each = max(1, ranks // max(1, len(job.hosts)))
+    rounds = list_rounds(job.case.among, len(job.hosts), each) if job.hosts else list_rounds(ALL, 1, ranks)
+    start_s = _ESTIMATE_START_S + _ESTIMATE_START_OF_A_GPU_S * (each if job.hosts else ranks)
+    seconds, moved, longest_s = start_s * len(rounds), 0, start_s
+    for groups in rounds:
+        largest = max(len(group.hosts) * len(group.gpus) for group in groups)
+        for size in sizes(operation, job.options.sizes, largest):
+            if takes_too_long(operation, size, largest, job):
+                continue
+            often = count_samples(size.size_bytes) * (OPERATIONS + 1) + 2
+            one = float(busbw_factor(operation, largest)) * size.size_bytes
+            step_s = often * (_ESTIMATE_OPERATION_S + one / _ESTIMATE_BYTES_PER_S)
+            longest_s = max(longest_s, step_s)
+            seconds += len(job.options.placements) * step_s
+            moved += int(len(job.options.placements) * often * largest * len(groups) * one)
     return Plan(
         path=nccl_gpus.path(job),
         seconds=seconds,
-        memory_bytes=job.ranks * _HOST_BYTES,
+        memory_bytes=each * _HOST_BYTES,
         moved_bytes=moved,
         waived=waiver_reason(job),
         longest_step_s=min(seconds, _FOURFOLD * longest_s),
@@ -190,7 +244,7 @@ def plan(operation: str, job: NcclJob) -> Plan:
 
 def waiver_reason(job: NcclJob) -> str:
     """Return the reason why the launch cannot run, as far as known without loading libraries."""
-    reason = nccl_gpus.waiver_reason(job, _LEAST_GPUS)
+    reason = nccl_gpus.waiver_reason(job, 1 if job.hosts else _LEAST_GPUS)
     algorithm = job.case.algorithm
     if not reason and algorithm.startswith("NVLS") and nccl_gpus.nvls_is_off():
         needs = "" if algorithm == "NVLS" else f"{algorithm} needs NVLS: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,7 @@ PAIRS = "pairs"
 """The name of the measurement between all hosts by `prove --hosts`, which is not a benchmark."""
 _MAX_TEXT = 200
 _MAX_HOSTS = 100_000
-_LIMIT_SHARE = re.compile(r"(\d(?:\.\d{1,6})?)\s*of\s+(?:the\s+)?limit", re.ASCII)
+_SHARE = re.compile(r"(\d(?:\.\d{1,6})?)\s*of\s+(?:the\s+)?(limit|expected)", re.ASCII)
 _AMOUNT = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([A-Za-z/]{1,10})", re.ASCII)
 _UNITS: dict[str, tuple[float, Quantity]] = {
     **{unit: (factor, "latency_s") for unit, factor in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0))},
@@ -27,7 +27,7 @@ _UNITS: dict[str, tuple[float, Quantity]] = {
     **{f"{prefix}msg/s": (factor, "messages_per_s") for prefix, factor in (("", 1.0), ("k", 1e3), ("M", 1e6))},
     **{f"{prefix}FLOP/s": (factor, "flop_per_s") for prefix, factor in (("G", 1e9), ("T", 1e12), ("P", 1e15))},
 }
-_HINT = "write it like '6 GB/s', '2 us', '50 kop/s', '40 TFLOP/s' or '0.9 of the limit'"
+_HINT = "write it like '6 GB/s', '2 us', '50 kop/s', '40 TFLOP/s', '0.9 of the limit' or '0.9 of the expected'"
 
 
 class AgreementLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -36,7 +36,7 @@ class AgreementLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     path: str
     """The path as in `--require`: a benchmark, optionally with a path; `pairs host0>*`."""
     least: str = ""
-    """The lower bound: `6 GB/s`, `48 Gb/s`, `50 kop/s`, `40 TFLOP/s`, or `0.9 of the limit`."""
+    """The lower bound: `6 GB/s`, `48 Gb/s`, `50 kop/s`, `40 TFLOP/s`, `0.9 of the limit`, or `0.9 of the expected`."""
     most: str = ""
     """The upper bound: `2 us`."""
     size: str = ""
@@ -65,10 +65,13 @@ class Bound(NamedTuple):
     is_least: bool
     value: float
     quantity: Quantity | None
-    """None if `value` is a share of the path's own limit."""
+    """None if `value` is a share of the path's own limit or expected value."""
+    of: Literal["limit", "expected"] = "limit"
+    """The whole of a share; `expected` is the low end of the band."""
 
     def __str__(self) -> str:
-        words = f"{self.value:g} of the limit" if self.quantity is None else format_quantity(self.quantity, self.value)
+        share = f"{self.value:g} of the {self.of}"
+        words = share if self.quantity is None else format_quantity(self.quantity, self.value)
         return f"at {'least' if self.is_least else 'most'} {words}"
 
 
@@ -142,14 +145,14 @@ def _parse_line(line: AgreementLine, known: Sequence[str]) -> Item:
 
 
 def _parse_bound(text: str, *, is_least: bool) -> Bound:
-    share = _LIMIT_SHARE.fullmatch(text.strip())
+    share = _SHARE.fullmatch(text.strip())
     if share is not None:
         if not is_least or not 0 < float(share[1]) <= 1:
             raise UsageError(
-                f"a share of the limit must be in `least` and at most 1, got {text[:40]!r}",
-                hint="write least = '0.9 of the limit'",
+                f"a share of the {share[2]} must be in `least` and at most 1, got {text[:40]!r}",
+                hint=f"write least = '0.9 of the {share[2]}'",
             )
-        return Bound(is_least, float(share[1]), None)
+        return Bound(is_least, float(share[1]), None, "limit" if share[2] == "limit" else "expected")
     amount = _AMOUNT.fullmatch(text.strip())
     if amount is not None and amount[2] in _UNITS:
         factor, quantity = _UNITS[amount[2]]

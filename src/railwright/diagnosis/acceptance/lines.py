@@ -41,6 +41,15 @@ class Candidate(NamedTuple):
     """The locations of its records: `hosts/node1/results.jsonl:12`."""
     is_headline: bool = True
     """Whether it represents its curve."""
+    expected: float | None = None
+    """The lowest expected rate, or the longest expected time; None if there is no band."""
+    hosts: int = 1
+    """The number of hosts whose ranks took part."""
+
+    def fits(self, item: Item) -> bool:
+        """Report whether a line asks for this path with these parameters. `hosts` counts as one."""
+        has = {*self.varied, ("hosts", self.hosts)}
+        return item.required.names(self.benchmark, self.path) and {*item.where} <= has
 
     @property
     def size_bytes(self) -> Scalar | None:
@@ -144,11 +153,7 @@ def _check_run(spec: Spec, hosts: Sequence[str], lost: dict[str, str], *, is_cut
 
 def _check_item(number: int, item: Item, seen: Sequence[Candidate], hosts: Sequence[str]) -> Iterable[SheetLine]:
     """Yield a line for each matching point, and for each host without one."""
-    named = [
-        result
-        for result in seen
-        if item.required.names(result.benchmark, result.path) and {*item.where} <= {*result.varied}
-    ]
+    named = [result for result in seen if result.fits(item)]
     matching = [result for result in named if _is_point(result, item.size_bytes)]
     matching = [result for result in matching if result.quantity in item.quantities] or matching
     for result in matching:
@@ -202,6 +207,11 @@ def _check_bounds(item: Item, result: Candidate) -> tuple[LineState, str]:
 
 
 def _check_bound(bound: Bound, result: Candidate, value: float) -> tuple[LineState, str]:
+    if bound.quantity is None and bound.of == "expected":
+        if not result.expected:
+            return "not judged", "its expected value is unknown"
+        share = result.expected / value if result.quantity == "latency_s" else value / result.expected
+        return "met" if share >= bound.value else "not met", f"{share:.3f} of the expected"
     if bound.quantity is None:
         if not isinstance(result.limit, Limit):
             return "not judged", "its limit is unknown"
@@ -242,7 +252,15 @@ def _build_candidate(point: Judged, host: str, records: Mapping[Point, tuple[str
         point.verdict,
         records.get(key, ()),
         is_headline=False,
+        expected=_find_expected(point),
+        hosts=point.hosts,
     )
+
+
+def _find_expected(point: Judged) -> float | None:
+    if point.expected is None:
+        return None
+    return point.expected.high if point.quantity == "latency_s" else point.expected.low
 
 
 def list_pair_candidates(pairs: Iterable[PairJudged], record: str) -> list[Candidate]:

@@ -27,7 +27,7 @@ from railwright.results.statistics import quantile, summarise
 from railwright.topology.changes import convert_to_tcp
 from railwright.topology.devices import Topology
 
-BENCHMARK = "pairs"
+BENCHMARK, RAILS = "pairs", "rails"
 _NEEDS_PORTS = "the ports of the hosts: --cluster FILE, or --interfaces NAME if hosts have several"
 SHARED = "the hosts share CPUs, which may be the cause"
 _NEEDS_OWN = "hosts on separate machines"
@@ -42,6 +42,15 @@ class PairTried(msgspec.Struct, frozen=True):
     """Bytes/s; empty if every try failed."""
     share: float = 1.0
     """The available share of a port's rate on shared links."""
+
+
+class RailTried(msgspec.Struct, frozen=True):
+    """The best rate from a GPU of one host to the GPU of another, `node1:gpu0` to `node2:gpu0`, by NCCL."""
+
+    source: str
+    destination: str
+    value: float
+    """Bytes/s; 0 if nothing arrived."""
 
 
 class BetweenHosts(msgspec.Struct, frozen=True, kw_only=True, tag="between", tag_field="record", omit_defaults=True,
@@ -220,6 +229,48 @@ def summarize_hosts(pairs: Sequence[PairJudged]) -> dict[str, tuple[JudgedPath, 
         for host, host_pairs in by_host.items():
             found[host] = (*found.get(host, ()), _summarize_pairs(path, host_pairs))
     return found
+
+
+def summarize_rails(rails: Sequence[RailTried]) -> dict[str, tuple[JudgedPath, ...]]:
+    """Summarize the flows of each host's GPUs as paths: each GPU to the others of its rail, and from them."""
+    found: dict[str, tuple[JudgedPath, ...]] = {}
+    for name, path in (("source", "{}>others"), ("destination", "others>{}")):
+        by_gpu: dict[str, list[float]] = {}
+        for flow in rails:
+            by_gpu.setdefault(getattr(flow, name), []).append(flow.value)
+        for end, values in sorted(by_gpu.items()):
+            host, _, gpu = end.rpartition(":")
+            found[host] = (*found.get(host, ()), _summarize_rail(path.format(gpu), sorted(values)))
+    return found
+
+
+def _summarize_rail(path: str, values: Sequence[float]) -> JudgedPath:
+    """Summarize the flows of a GPU by their median. Each counts as a launch. Only the comparison of hosts judges it."""
+    quantity: Quantity = "bandwidth_bytes_per_s"
+    why = "each GPU is compared with the others of its rail"
+    verdict = Verdict(state="reference", why=why)
+    head = Judged(
+        benchmark=RAILS,
+        quantity=quantity,
+        path=path,
+        parameters={},
+        outcome="measured",
+        value=quantile(values, 0.5),
+        launches=tuple(summarise([value]) for value in values if value),
+        limit=NoLimit(quantity=quantity, why=why),
+        verdict=verdict,
+        hosts=len(values) + 1,
+    )
+    return JudgedPath(
+        benchmark=RAILS,
+        quantity=quantity,
+        path=path,
+        parameters={},
+        headline=head,
+        verdict=verdict,
+        points=len(values),
+        measured_points=sum(value > 0 for value in values),
+    )
 
 
 def _summarize_pairs(path: str, pairs: Sequence[PairJudged]) -> JudgedPath:

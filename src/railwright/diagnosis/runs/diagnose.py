@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from railwright.checks.check import Facts
 from railwright.checks.finding import Finding
+from railwright.checks.nccl_over_sockets import explain_sockets
 from railwright.diagnosis.peers import gpu_health
 from railwright.diagnosis.peers.growth import losing_merges
 from railwright.diagnosis.peers.hosts import slower_hosts
@@ -41,7 +42,8 @@ def diagnose(file: ResultFile, declarations: Declarations, required: tuple[Requi
     With `required` only those paths decide the exit status.
     """
     context, topology = file.run.context, file.run.topology
-    finder = LimitFinder(topology, file.results, declarations, context.environment, file.run.fabric)
+    links, switches = file.run.fabric, file.run.switches
+    finder = LimitFinder(topology, file.results, declarations, context.environment, links, switches)
     by_point = group_by_key(file.results, lambda result: (*result.series(), result.parameters.get("size_bytes")))
     points = _doubt_collectives(
         tuple(_judge_point(results, finder, file.disturbed) for _, results in by_point), declarations
@@ -106,6 +108,8 @@ def _judge_point(results: list[Result], finder: LimitFinder, disturbed: tuple[Di
     checks = _merge_checks([result.verification for result in measured])
     point = replace(first, outcome=telling.outcome, reason=telling.reason)
     met = judge_result(point, value, finder.find(first), checks, finder.standing(first))
+    if met.verdict.state in ("ok", "unknown") and (why := explain_sockets(first.evidence, finder.machine.host)):
+        met = replace(met, verdict=Verdict(state="slow", why=why))
     return replace(
         doubt_unless_launches_agree(_doubt_disturbed(met, measured, disturbed), medians),
         launches=tuple(result.summary for result in measured if result.summary is not None),

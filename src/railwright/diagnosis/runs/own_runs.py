@@ -12,6 +12,7 @@ from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds
 from railwright.results.declarations import Declarations, find_declaration, find_suppliers, find_workload
 from railwright.results.records import Fabric, Result
+from railwright.topology.cluster import Fabric as Switches
 from railwright.topology.cluster import build_cluster
 from railwright.topology.devices import Path, Topology
 
@@ -26,15 +27,19 @@ class LimitFinder:
         declarations: Declarations,
         environment: Mapping[str, str] | None = None,
         fabric: Fabric | None = None,
+        switches: Switches | None = None,
     ) -> None:
         """Collect the baselines from `results`; `declarations` map results to workloads.
 
-        `fabric` holds the links between the hosts of the run, if known.
+        `fabric` holds the links between the hosts of the run, and `switches` the cluster's fabric, if known.
         """
         self._declarations = declarations
         self._baselines = Baselines(results, declarations)
         self.machine = Machine(
-            cluster=build_cluster(topology, 1), measured=self._baselines, links=fabric, environment=environment or {}
+            cluster=build_cluster(topology, 1, switches),
+            measured=self._baselines,
+            links=fabric,
+            environment=environment or {},
         )
 
     def path(self, path_id: str) -> Path | None:

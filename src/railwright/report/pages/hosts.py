@@ -10,11 +10,12 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from railwright.diagnosis.fleet.host_table import Cell, HostSeen, HostTable
+from railwright.report.nccl_scaling import TITLES, scaling_tables
 from railwright.report.pages.offline_page import mark_safe, render_page
 from railwright.report.pictures.locate import matrix_svg
 from railwright.report.text import between_hosts as between_words
 from railwright.report.text import wording
-from railwright.report.text.between_hosts import BetweenHostsResult, find_notable_pairs, format_collective, format_pair
+from railwright.report.text.between_hosts import BetweenHostsResult, find_notable_pairs, format_pair
 from railwright.report.text.host_words import column_name, describe_host, describe_lag, summarize
 from railwright.report.text.locate import capacity_words, confidence_words, suspect_words
 
@@ -66,7 +67,9 @@ def _describe_network(found: BetweenHostsResult, link: str) -> dict[str, Any]:
         "pairs": [format_pair(suspect) for suspect in notable[:_MAX_PAIRS]],
         "pairs_left_out": max(0, len(notable) - _MAX_PAIRS),
         "matrix": mark_safe(matrix_svg(found.located)) if found.located is not None else "",
-        "collectives": [format_collective(path) for path in paths],
+        "collectives": between_words.list_collectives(found),
+        "scaling": tuple(scaling_tables(found.collectives.points if found.collectives is not None else ())),
+        "scaling_titles": TITLES,
         "link": link if paths else "",
         "rows": list(between_words.rows(found)),
     }

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from railwright.diagnosis.fleet.between_hosts import BetweenHosts
+from railwright.diagnosis.fleet.between_hosts import BetweenHosts, RailTried
 from railwright.diagnosis.verdicts.judged import Diagnosis, JudgedPath, State
 from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.locate.search import Located
+from railwright.report.nccl_scaling import scaling_lines
 from railwright.report.text import wording
 from railwright.report.text.locate import suspect_lines
 from railwright.results.statistics import quantile
@@ -27,6 +28,8 @@ class BetweenHostsResult(NamedTuple):
     """All pairs, the slowest first."""
     located: Located | None = None
     """The search, which has the matrix of pairs."""
+    rails: tuple[RailTried, ...] = ()
+    """The flows between GPUs."""
     collectives: Diagnosis | None = None
     """The judged collectives over all hosts."""
 
@@ -84,6 +87,12 @@ def format_collective(path: JudgedPath) -> tuple[str, str, str, State]:
     return name, value, limit, path.verdict.state
 
 
+def list_collectives(found: BetweenHostsResult) -> list[tuple[str, str, str, State]]:
+    """Return the collectives in words, without the algbw of those that also have a busbw."""
+    paths = found.collectives.paths if found.collectives is not None else ()
+    return [format_collective(path) for path in paths if path.parameters.get("rate") != "algbw"]
+
+
 def rows(found: BetweenHostsResult) -> Iterator[tuple[str, str]]:
     """Yield cost, limits and gaps of the measurement as pairs of label and text."""
     summary = found.said
@@ -117,8 +126,9 @@ def format_between_hosts(found: BetweenHostsResult) -> Iterator[str]:
         yield f"  {format_pair(pair)}"
     if len(notable) > _MAX_PAIRS:
         yield f"  and {format_count(len(notable) - _MAX_PAIRS, 'pair')} more: --json prints all"
-    for path in found.collectives.paths if found.collectives is not None else ():
-        name, value, limit, state = format_collective(path)
+    for name, value, limit, state in list_collectives(found):
         yield f"  {name:<44}  {value:>10}  of {limit:>10}  {wording.state_word(state)}"
+    for line in scaling_lines(found.collectives.points if found.collectives is not None else ()):
+        yield f"  {line}"
     for name, text in rows(found):
         yield f"  {name:<13} {text}"

@@ -50,6 +50,7 @@ def render(
     printer.lines_under("Single hosts, the fastest first", host_ranking.lines(view.results))
     printer.lines_under("Merged groups of hosts", growth_text.lines(view.results))
     printer.lines_under("Best by size", view.best_by_size)
+    printer.lines_under("Growing groups of hosts", view.scaling)
     printer.lines_under(storage_ways.TITLE, storage_ways.lines(view.ways))
     steps = render_iterations(view.results, declarations or {}, console.width)
     printer.lines_under("Training steps", steps.splitlines())

@@ -1,22 +1,27 @@
-"""The measurements of `prove --hosts` between hosts: pairs in disjoint rounds, and collectives of all hosts."""
+"""The measurements of `prove --hosts` between hosts: pairs in disjoint rounds, rails of GPUs, and collectives."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import AnyBenchmark
+from railwright.benchmarks.nccl.subgroups import ALL, GROWING, RAILS
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.registry import DECLARATIONS, EVERY
 from railwright.diagnosis.fleet.between_hosts import (
     BetweenHosts,
     HostNetwork,
     PairTried,
+    RailTried,
     doubt_shared,
     filter_suspects,
     judge_pairs,
@@ -30,21 +35,25 @@ from railwright.launch.hosts import Hosts
 from railwright.locate.host_fabric import read_cluster_tree
 from railwright.locate.place import Place, make_hosts_place, make_lab_place
 from railwright.locate.search import Located, search
-from railwright.locate.ways import COVER_STREAM_S
+from railwright.locate.ways import COVER_STREAM_S, STREAM_S, nccl_probes
 from railwright.options.arguments import Arguments
 from railwright.report.text.between_hosts import BetweenHostsResult
 from railwright.results.declarations import find_benchmarks
-from railwright.results.records import Fabric
+from railwright.results.records import Fabric, ResultFile
 from railwright.results.store import load
 from railwright.results.workload import Collective
 from railwright.run.proof import Proof
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
+from railwright.topology.gpus import usable_gpus
 from railwright.units import format_count, format_duration, format_line_rate, format_size
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.measuring import parse_benchmarks
 
-FOLDER, PAIRS_FILE = "between", "pairs.jsonl"
+FOLDER, PAIRS_FILE, RAILS_FILE = "between", "pairs.jsonl", "rails.jsonl"
+OF_RAILS, _NCCL_SIZES = "nccl_all_reduce", "8,1M,1G"
+_NCCL_ROUND_S = STREAM_S + 2.0
+"""The time of a round of NCCL's flows, with connections and the transfers that determine their number."""
 _START_S, _RANK_START_S = 2.0, 0.25
 """The time to start a launch, and the additional time per rank if the hosts share CPUs (docs/measured/lab)."""
 _MIN_HOSTS = 2
@@ -52,15 +61,15 @@ _REPORT_EVERY = 8
 _STREAMS = re.compile(r"round (\d+).*: streams")
 
 
-def find_collectives() -> tuple[AnyBenchmark, ...]:
-    """Return the MPI collectives that span hosts. They run on any host."""
-    named = find_benchmarks(Collective, DECLARATIONS, by="mpi")
+def find_collectives(*by: Literal["mpi", "nccl"]) -> tuple[AnyBenchmark, ...]:
+    """Return the collectives that span hosts: by MPI, which run on any host, and by NCCL, which need GPUs."""
+    named = {name for one in by or ("mpi", "nccl") for name in find_benchmarks(Collective, DECLARATIONS, by=one)}
     return tuple(benchmark for benchmark in EVERY if benchmark.spans_hosts and benchmark.name in named)
 
 
 def refuse_collectives(names: Sequence[str]) -> None:
     """Raise UsageError for a benchmark over all hosts. Call it for a run that measures each host separately."""
-    together = {benchmark.name for benchmark in find_collectives()}
+    together = {benchmark.name for benchmark in find_collectives("mpi")}
     if named := [name for name in names if name in together]:
         raise UsageError(f"{named[0]} needs all hosts, but here each node measures itself",
                          hint=f"measure over all nodes with: railwright run {named[0]} --kubernetes")  # fmt: skip
@@ -73,10 +82,10 @@ class Between:
     hosts: Hosts
     arguments: Arguments
     parts: frozenset[str]
-    """The parts to measure: `pairs`, `collectives`, both or neither."""
+    """The parts to measure: `pairs`, `rails` and `collectives`."""
     cluster: Cluster | None
     chosen: list[tuple[AnyBenchmark, Options]]
-    """The collectives with their options."""
+    """The collectives of the parts `rails` and `collectives`, with their options."""
     here: Topology
     """This host's topology, assumed for the others in the plan."""
 
@@ -109,20 +118,55 @@ class Between:
                 f"  load: {at_once} of {names} hosts at once, each fills one port{rate} both ways",
             ]
             seconds += last_s
-        if "collectives" in self.parts:
-            if self.load < 1:
-                lines.append(f"collectives: not run, because they load all hosts and --max-load is {self.load:g}")
-            else:
-                proof = self._build_proof(self.hosts, None)
-                moved = sum(one.plan.moved_bytes for one in proof.plan)
-                named = ", ".join(one.name for one, _ in self.chosen)
-                launches = format_count(self.arguments.launches, "launch", "launches")
-                lines += [
-                    f"collectives: {named} over all {names} hosts, {launches} each",
-                    f"  about {format_duration(proof.seconds)}, {format_size(moved)}; load: all hosts at once",
-                ]
-                seconds += proof.seconds
+        for said, more_s in (self._plan_rails(), self._plan_collectives()):
+            lines += said
+            seconds += more_s
         return lines, seconds
+
+    def _plan_rails(self) -> tuple[list[str], float]:
+        """Return the lines and the duration of the search between GPUs."""
+        names = len(self.hosts.names)
+        gpus = self._count_gpus(self._find_machine({}), names)
+        if "rails" not in self.parts or not gpus:
+            return [], 0.0
+        rounds = Rounds(load=self.load)
+        start_s = _START_S + _RANK_START_S * names * gpus * self._shares_cpus()
+        seconds = 3 * start_s + (rounds.screen + rounds.confirm) * _NCCL_ROUND_S
+        return [
+            f"rails: a search by NCCL between {format_count(gpus, 'GPU')} of each host, then one GPU of each together",
+            f"  about {format_duration(seconds)} for the search; each flow is NCCL's for {STREAM_S:g} s",
+        ], seconds
+
+    def _plan_collectives(self) -> tuple[list[str], float]:
+        """Return the lines and the duration of the collectives, of the rails too."""
+        chosen = self._list_chosen(self._find_machine({}))
+        if not chosen:
+            return [], 0.0
+        if self.load < 1:
+            return [f"collectives: not run, because they load all hosts and --max-load is {self.load:g}"], 0.0
+        proof = self._build_proof(self.hosts, None, self._find_machine({}))
+        moved = sum(one.plan.moved_bytes for one in proof.plan)
+        named, count = ", ".join(one.name for one, _ in chosen), len(self.hosts.names)
+        launches = format_count(self.arguments.launches, "launch", "launches")
+        return [
+            f"collectives: {named} over all {count} hosts, {launches} each",
+            f"  about {format_duration(proof.seconds)}, {format_size(moved)}; load: all hosts at once",
+        ], proof.seconds
+
+    def _find_machine(self, machines: Mapping[str, Topology]) -> Topology:
+        """Return the machine for the collectives: the cluster file's, the first host's with GPUs, or this host's."""
+        if self.cluster is not None:
+            return self.cluster.host
+        return next((machine for machine in machines.values() if usable_gpus(machine)), self.here)
+
+    def _count_gpus(self, machine: Topology, hosts: int) -> int:
+        """Return the number of GPUs of each host. Namespaces of one machine share its GPUs out."""
+        gpus = len(usable_gpus(machine))
+        return max(1, gpus // hosts) if gpus and self.hosts.reach.shares_files else gpus
+
+    def _list_chosen(self, machine: Topology) -> list[tuple[AnyBenchmark, Options]]:
+        """Return the collectives that can run on hosts like this machine: without GPUs, those of MPI."""
+        return [one for one in self.chosen if usable_gpus(machine) or not one[0].rank_for_each_gpu]
 
     def _count_rounds(self) -> tuple[int, int]:
         """Return the number of rounds of pairs, and the maximum number of hosts that a round loads."""
@@ -165,10 +209,43 @@ class Between:
         found = BetweenHostsResult(BetweenHosts(described=f"{len(names)} hosts", hosts=names, left_out=dict(left_out)))
         if "pairs" in self.parts:
             found = self._measure_pairs(found, hosts, joined, resume=resume)
-        if "collectives" in self.parts:
+        machine = self._find_machine(machines)
+        names = tuple(name for name in names if name not in found.said.left_out)
+        gpus = self._count_gpus(machine, len(names))
+        if "rails" in self.parts and gpus and len(names) >= _MIN_HOSTS:
+            found = self._search_rails(found, names, gpus, joined, resume=resume)
             names = tuple(name for name in names if name not in found.said.left_out)
-            found = self._measure_collectives(found, names, joined)
+        if self._list_chosen(machine):
+            found = self._measure_collectives(found, names, joined, machine, resume=resume)
         return found
+
+    def _search_rails(
+        self, found: BetweenHostsResult, names: Sequence[str], gpus: int, joined: HostNetwork, *, resume: bool
+    ) -> BetweenHostsResult:
+        """Search for slow GPUs and NICs by NCCL, which takes paths that TCP cannot see."""
+        journal = self.folder / RAILS_FILE
+        if not resume:
+            journal.unlink(missing_ok=True)
+        hosts = dataclasses.replace(self.hosts.part(tuple(names)), ranks_per_host=gpus)
+        wanted = Rounds(load=self.load) if joined.compare else Rounds(load=self.load, confirm=0)
+        try:
+            place = make_hosts_place(hosts, gpus=gpus)
+            way = nccl_probes(hosts, self.arguments.mpirun, gpus)
+            tell = functools.partial(self._tell, "rails")
+            located = search(place, wanted, seed=0, cover=None, way=way, tell=tell, journal=str(journal))
+        except RailwrightError as error:
+            return _mark_unmeasured(found, "rails", error.message)
+        suspects, doubted = filter_suspects(located.suspects, compare=joined.compare)
+        said = replace(
+            found.said,
+            rounds=found.said.rounds + located.rounds,
+            seconds=found.said.seconds + located.seconds,
+            sent_bytes=found.said.sent_bytes + located.sent_bytes,
+            suspects=(*found.said.suspects, *suspects),
+            unjudged=(*found.said.unjudged, *located.unjudged, *doubted),
+            left_out=found.said.left_out | located.set_aside,
+        )
+        return found._replace(said=said, rails=tuple(_group_rails(located)))
 
     def _measure_pairs(
         self, found: BetweenHostsResult, hosts: Hosts, joined: HostNetwork, *, resume: bool
@@ -181,7 +258,8 @@ class Between:
             wanted = Rounds(load=self.load, cover_at_once=1, confirm=0, again=0)
         try:
             place = self._make_place(hosts)
-            located = search(place, wanted, seed=0, cover="hosts", tell=self._tell, journal=str(journal))
+            tell = functools.partial(self._tell, "pairs")
+            located = search(place, wanted, seed=0, cover="hosts", tell=tell, journal=str(journal))
         except RailwrightError as error:
             return _mark_unmeasured(found, "pairs", error.message)
         suspects, doubted = filter_suspects(located.suspects, compare=joined.compare)
@@ -208,15 +286,15 @@ class Between:
         above = self.cluster.fabric.tiers[0].oversubscription if tree is not None else 1.0
         return make_hosts_place(hosts, tree=tree, oversubscription=max(1.0, above))
 
-    def _tell(self, text: str) -> None:
-        """Print messages, and every eighth round."""
+    def _tell(self, part: str, text: str) -> None:
+        """Print messages of a part, and every eighth round of the pairs."""
         if not text.startswith("round "):
-            note(f"pairs: {text}")
+            note(f"{part}: {text}")
         elif (found := _STREAMS.fullmatch(text)) and int(found[1]) % _REPORT_EVERY == 1:
-            note(f"pairs: round {found[1]} of {self._count_rounds()[0]}")
+            note(f"{part}: round {found[1]}" + f" of {self._count_rounds()[0]}" * (part == "pairs"))
 
     def _measure_collectives(
-        self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork
+        self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork, machine: Topology, *, resume: bool
     ) -> BetweenHostsResult:
         if self.load < 1:
             return _mark_unmeasured(found, "collectives", f"they load all hosts, but --max-load is {self.load:g}")
@@ -224,30 +302,42 @@ class Between:
             return _mark_unmeasured(found, "collectives", f"{format_count(len(names), 'host')} left to measure")
         hosts = self.hosts.part(tuple(names))
         measured = [pair for pair in found.pairs if pair.source in names and pair.destination in names]
-        proof = self._build_proof(hosts, joined.fabric(names, measured))
+        proof = self._build_proof(hosts, joined.fabric(names, measured), machine)
         proof.on_done = lambda pair: note(f"done: {pair.benchmark.name}")
         try:
-            proof.run(self.folder)
-            file = load(self.folder)
+            file = self._load_complete(proof) if resume else None
+            if file is None:
+                proof.run(self.folder)
+                file = load(self.folder)
         except RailwrightError as error:
             return _mark_unmeasured(found, "collectives", error.message)
         diagnosis = doubt_shared(diagnose(file, DECLARATIONS), compare=joined.compare)
         write_page(file, diagnosis, self.folder)
         said = replace(found.said, left_out=found.said.left_out | proof.lost)
-        if any(machine.of_kind("gpu") for machine in joined.machines.values()):
-            why = "NCCL's benchmarks measure within one host: see each host's own report"
-            said = replace(said, not_measured=said.not_measured | {"NCCL between hosts": why})
         return found._replace(said=said, collectives=diagnosis)
 
-    def _build_proof(self, hosts: Hosts, fabric: Fabric | None) -> Proof:
+    def _load_complete(self, proof: Proof) -> ResultFile | None:
+        """Return the records of an earlier run of the same collectives over the same hosts, if it was complete."""
+        try:
+            file = load(self.folder)
+        except RailwrightError:
+            return None
+        planned = {one.benchmark.name for one in proof.plan}
+        hosts = proof.hosts.names if proof.hosts is not None else ()
+        largest = max((str(one.settings.get("hosts", "")) for one in file.results), key=len, default="")
+        same = planned == {one.benchmark for one in file.results} and largest == ",".join(hosts)
+        return file if same and file.end is not None and not file.end.interrupted else None
+
+    def _build_proof(self, hosts: Hosts, fabric: Fabric | None, machine: Topology) -> Proof:
         return Proof(
-            topology=self.here,
-            chosen=self.chosen,
+            topology=machine if usable_gpus(machine) else self.here,
+            chosen=self._list_chosen(machine),
             launches=self.arguments.launches,
             command=("railwright", "prove", "--hosts"),
             mpirun=self.arguments.mpirun,
             hosts=hosts,
             fabric=fabric,
+            switches=self.cluster.fabric if self.cluster is not None else None,
             silence_s=self.arguments.silence,
             force=True,  # `prove_hosts` holds the lock during all parts
         )
@@ -286,8 +376,26 @@ def split_options(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...
     return tuple(text for text in given if text not in for_collectives), for_collectives
 
 
-def parse_collectives(only: Sequence[str], options: tuple[str, ...]) -> list[tuple[AnyBenchmark, Options]]:
-    """Parse the options of the collectives in `only`, or of all collectives if it is empty. Raises UsageError."""
-    return parse_benchmarks(
-        tuple(benchmark.name for benchmark in find_collectives() if not only or benchmark.name in only), options
-    )
+def parse_collectives(
+    only: Sequence[str], options: tuple[str, ...], parts: Collection[str]
+) -> list[tuple[AnyBenchmark, Options]]:
+    """Parse the options of the collectives in `only`, or of all if it is empty, for the parts. Raises UsageError."""
+    among = [word for part, word in (("collectives", f"{ALL},{GROWING}"), ("rails", RAILS)) if part in parts]
+    every = find_collectives() if "collectives" in parts else find_collectives("nccl") if "rails" in parts else ()
+    names = [one.name for one in every if not only or one.name in only]
+    if "collectives" not in parts:
+        names = [name for name in names if name == OF_RAILS]
+    defaults = [f"{name}.sizes={_NCCL_SIZES}" for name in names if name.startswith("nccl_")]
+    defaults += [f"{OF_RAILS}.among={','.join(among)}"] * (OF_RAILS in names)
+    kept = tuple(text for text in options if text.partition("=")[0].rpartition(".")[0] in names)
+    return parse_benchmarks(tuple(names), (*defaults, *kept))
+
+
+def _group_rails(located: Located) -> Iterator[RailTried]:
+    """Yield the flows between GPUs, each with its best rate."""
+    best: dict[tuple[str, str], float] = {}
+    for flow in located.pairs:
+        ends = flow.source, flow.destination
+        best[ends] = max(best.get(ends, 0.0), flow.bandwidth_bytes_per_s or 0.0)
+    for (source, destination), value in best.items():
+        yield RailTried(source, destination, value)

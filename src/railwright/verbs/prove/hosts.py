@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.registry import BENCHMARKS, DECLARATIONS, find
 from railwright.diagnosis.acceptance.lines import Sheet
-from railwright.diagnosis.fleet.between_hosts import doubt_shared, summarize_hosts
+from railwright.diagnosis.fleet.between_hosts import doubt_shared, summarize_hosts, summarize_rails
 from railwright.diagnosis.fleet.host_table import HostTable, host_table
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.diagnosis.verdicts.judged import Diagnosis
@@ -37,6 +37,7 @@ from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration, format_size
 from railwright.verbs.prove.between_hosts import (
     FOLDER,
+    OF_RAILS,
     PAIRS_FILE,
     Between,
     find_collectives,
@@ -50,8 +51,8 @@ from railwright.workflows.requirements import load_requirements
 
 _PAGE = "report.html"
 _PLAN_FACTOR, _EXTRA_S = 5.0, 300.0
-SCREEN, PAIRS, COLLECTIVES = "screen", "pairs", "collectives"
-PARTS = (SCREEN, PAIRS, COLLECTIVES)
+SCREEN, PAIRS, RAILS, COLLECTIVES = "screen", "pairs", "rails", "collectives"
+PARTS = (SCREEN, PAIRS, RAILS, COLLECTIVES)
 
 
 class _Host(NamedTuple):
@@ -77,9 +78,8 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     cluster = load_planned_cluster(arguments.cluster) if arguments.cluster is not None else None
     with contextlib.suppress(CannotJudge):  # the screen reports an unreachable host, which affects no other
         hosts.reach.check()
-    between = Between(
-        hosts, arguments, parts - {SCREEN}, cluster, parse_collectives(chosen, collective_options), proof.topology
-    )
+    together = parse_collectives(chosen, collective_options, parts)
+    between = Between(hosts, arguments, parts - {SCREEN}, cluster, together, proof.topology)
     show_plan(screen, proof, "" if alone else arguments.directory, between, is_screened=SCREEN in parts)
     if arguments.dry_run:
         return EXIT_OK
@@ -109,7 +109,8 @@ def _split_parts(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str,
     together = {one.name for one in find_collectives()}
     alone = tuple(name for name in chosen if name not in together)
     if chosen:
-        parts -= {part for part, named in ((SCREEN, alone), (COLLECTIVES, together & {*chosen})) if not named}
+        wanted = {SCREEN: alone, RAILS: OF_RAILS in chosen, COLLECTIVES: together & {*chosen}}
+        parts -= {part for part, named in wanted.items() if not named}
     return alone, parts
 
 
@@ -187,7 +188,8 @@ class HostsReport:
         lost = dict.fromkeys(self.found, "") | self.lost
         if self.there is not None:
             lost |= {host: why for host, why in self.there.said.left_out.items() if not lost.get(host)}
-            for host, paths in summarize_hosts(self.there.pairs).items():
+            between = [*summarize_hosts(self.there.pairs).items(), *summarize_rails(self.there.rails).items()]
+            for host, paths in between:
                 diagnosis = judged.get(host)
                 if isinstance(diagnosis, Diagnosis):
                     judged[host] = replace(diagnosis, paths=(*diagnosis.paths, *paths))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--grow", is_flag=True, help="Measure each of the --hosts, then merge them by doubling while that gains.")
 @click.option("--repeat", metavar="RECORD", help="Repeat a recorded `run`, and compare the two.")
 @hosts_options
+@click.option("--cluster", metavar="FILE", help="A cluster file that describes the --hosts and their fabric.")
 @job_options
 @slurm_options
 @kubernetes_options
@@ -39,6 +40,7 @@ def run(**typed: Any) -> int:  # noqa: ANN401 - the options above
     \b
     railwright run mpi_latency -o transports=shm
     railwright run mpi_all_reduce --hosts node1,node2 --ranks-per-host 4
+    railwright run nccl_all_reduce --hosts node1,node2 -o among=all,rails
     railwright run kv_transfer --lab lab --hosts host0,host2
     railwright run mpi_all_reduce --slurm --nodes 4 --partition gpu --time 30
     railwright run mpi_all_reduce --kubernetes --nodes 4 --gpus-per-node 8

@@ -1,0 +1,15 @@
+"""Claims of evidence that several layers know by name."""
+
+from __future__ import annotations
+
+from railwright.results.records import Result
+
+NETWORK = "network"
+"""NCCL's networks between hosts, such as `NET/IB` or `NET/Socket`."""
+RDMA_DEVICES = "rdma_devices"
+"""RDMA devices that NCCL listed."""
+
+
+def find_claim(result: Result, claim: str) -> str:
+    """Return the value of a claim, or an empty string if the result has no evidence of it."""
+    return next((item.value for item in result.evidence if item.claim == claim), "")

@@ -1,0 +1,116 @@
+"""NCCL between network namespaces with stand-ins: records, groups, a slow port, and a host that dies in each part."""
+# ruff: noqa: F811 - a fixture of another module is imported, and is an argument
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from tests.conftest import wait_until
+from tests.launch.bridged import Bridged, bridged
+from tests.schemas import fits
+from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
+from tests.topology.machines import archive
+
+from railwright.topology.sources.load import load
+from railwright.topology.sources.saved import encode_topology
+
+pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
+
+SMALL = ("-o", "nccl_all_reduce.sizes=64K", "-o", "nccl_all_gather.sizes=64K")
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[Bridged]:
+    """Four hosts at 100 Mbit/s."""
+    with bridged(4, 100) as found:
+        yield found
+
+
+@pytest.fixture
+def cluster(tmp_path) -> str:
+    """A cluster file of hosts with two GPUs."""
+    machine = load(str(archive("2xh200-firecracker-vm")))
+    (tmp_path / "machine.json").write_bytes(encode_topology(machine))
+    (tmp_path / "cluster.toml").write_text('hosts = 4\nhost = "machine.json"\n')
+    return str(tmp_path / "cluster.toml")
+
+
+@pytest.fixture
+def gpus(stand_ins) -> dict[str, str]:
+    return environment(stand_ins, "0000:00:06.0", "0000:00:07.0")
+
+
+def shape(host: str, rate: str) -> None:
+    words = ["tc", "qdisc", "change", "dev", "net1", "root", "tbf", "rate", rate, "burst", "20kb", "latency", "20ms"]
+    subprocess.run(["ip", "netns", "exec", host, *words], check=True)
+
+
+def test_a_collective_crosses_the_hosts_by_sockets_and_its_records_say_so(railwright, four, cluster, gpus):
+    words = ("nccl_all_reduce", "--cluster", cluster, "--ranks-per-host", "2", "-o", "sizes=8,256K")
+    done = railwright("run", *words, "--hosts", four.words, "--force", environment=gpus)
+    assert done.status == 3, done.err  # the links between namespaces are unknown
+    results = railwright.results("nccl_all_reduce")
+    assert {one.outcome for one in results} == {"measured"}, [one.reason for one in results]
+    for one in results:
+        assert (one.hosts, one.ranks, one.path) == (4, 8, "gpu0@0>gpu1@3")
+        assert one.verification.bytes_wrong == 0
+        claims = {item.claim: item.value for item in one.evidence}
+        assert claims["network"] == "NET/Socket"
+        assert claims["connections"] == "NET/Socket: 1>2, 3>4, 5>6, 7>0; P2P: 0>1, 2>3, 4>5, 6>7"
+        assert "NCCL_SOCKET_IFNAME==net1" in one.settings["environment"]
+    assert "of the links between them" not in done.out
+    railwright.expect_nothing_left()
+
+
+def test_sockets_beside_rdma_devices_are_slow_with_the_finding(railwright, four, cluster, gpus):
+    words = ("nccl_all_reduce", "--cluster", cluster, "-o", "sizes=8", "--json", "--force")
+    done = railwright("run", *words, "--hosts", four.words, environment=gpus | {"STANDIN_NCCL_IB": "1"})
+    assert done.status == 1, done.err
+    assert "nccl_over_sockets" in done.out
+    lines = [msgspec.json.decode(line) for line in done.out.splitlines()]
+    states = {one["verdict"]["state"] for one in lines if one["record"] == "path"}
+    assert states == {"slow"}
+
+
+def test_locate_names_the_port_that_sends_slowly_to_gpus(railwright, four, gpus):
+    shape(four.names[2], "25mbit")
+    try:
+        words = ("--probe", "nccl", "--json", "--force")
+        done = railwright("locate", "--hosts", four.words, *words, environment=gpus)
+    finally:
+        shape(four.names[2], "100mbit")
+    assert done.status == 1, done.err
+    (found,) = (msgspec.json.decode(line) for line in done.out.splitlines())
+    named = [(one["id"], one["direction"], one["verdict"]) for one in found["suspects"]]
+    assert named == [(f"{four.names[2]}:gpu0", "up", "slow")]
+
+
+def test_prove_measures_rails_and_collectives_and_goes_on_without_a_host_that_dies(railwright, four, cluster, gpus):
+    gone = four.names[1]
+    words = ("--parts", "rails,collectives", "--launches", "1", "--cluster", cluster, "--json", "--force", *SMALL,
+             "--benchmarks", "nccl_all_reduce,nccl_all_gather")  # fmt: skip
+    process = railwright.start("prove", "--hosts", four.words, *words, environment=gpus)
+    between = railwright.output / "between"
+    wait_until(lambda: railwright.results(folder=between) or process.poll() is not None, "a result of a collective")
+    four.kill(gone)
+    done = railwright.finish(process)
+    records: dict[str, list[dict]] = {}
+    for line in done.out.splitlines():
+        record = msgspec.json.decode(line)
+        fits(record, "hosts")
+        records.setdefault(record["record"], []).append(record)
+    (said,) = records["between"]
+    assert set(said["left_out"]) == {gone}, done.err
+    assert "suspects" not in said
+    results = railwright.results(folder=between)
+    assert {one.benchmark for one in results if one.outcome == "measured"} == {"nccl_all_reduce", "nccl_all_gather"}
+    assert [one.outcome for one in results].count("failed") == 1
+    left = [one for one in results if one.outcome == "measured" and gone not in one.settings["hosts"].split(",")]
+    assert {one.parameters.get("among", "all") for one in left} >= {"all", "growing"}
+    railwright.expect_nothing_left()
+    again = railwright("prove", "--hosts", four.words, *words, "--resume", environment=gpus)
+    assert "rails: phase" not in again.err
