@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.expected.machine import Machine
 from railwright.explain.topology_matrix import Surroundings, matrix_contradictions
+from railwright.limits.limit import Limit
 from railwright.limits.network import LINUX_ROCE_BYTES, largest_rdma_mtu
+from railwright.limits.path import link_limit
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.workload import Message
 from railwright.topology.cluster import Cluster, ports
@@ -115,9 +117,10 @@ def suggest_line_rate(file: ForeignFile, rows: Sequence[Judged], given: Cluster)
         for rate in _LINE_RATES
         if rate < max(line_rates) and _PAYLOAD_SHARES[0] * rate <= bits <= _PAYLOAD_SHARES[1] * rate
     ]
-    if not fitting and band is not None and band.high and not file.workload.both_ways:
-        share = max(rates) / band.high
-        of_port = f"{share:.2f} of the {format_bandwidth(band.high)} of one port"
+    limits = [limit.value for _, link in ports(given.host) if isinstance(limit := link_limit(link), Limit)]
+    if not fitting and band is not None and limits and not file.workload.both_ways:
+        share = max(rates) / max(limits)
+        of_port = f"{share:.2f} of the {format_bandwidth(max(limits))} of one port"
         return (f"{format_bandwidth(max(rates))} is {of_port}",) if share < 1 else ()
     return tuple(
         f"{format_bandwidth(max(rates))} matches a port of {format_line_rate(rate)}: is it such a port, or did the link"
