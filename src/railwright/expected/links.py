@@ -41,7 +41,7 @@ _NVLINK_SHARE = Constant(0.8, "of links x rate, large copies", NCCL_TESTS_212)
 _RDMA_SHARE = Constant(0.95, "of the payload rate, large messages", RDMA_MEASURED)
 _EFA_SHARE = Constant(0.96, "of the line rate, large transfers over SRD", EFA_MEASURED)
 _C2C_SHARES = {
-    "to the GPU": Constant(0.75, "of NVLink-C2C's rate, copies of host memory to the GPU", C2C_COPIES),
+    "to the GPU": Constant(0.7, "of NVLink-C2C's rate, copies of host memory to the GPU", C2C_COPIES),
     "back": Constant(0.6, "of NVLink-C2C's rate, copies of a GPU's memory to the host", C2C_COPIES),
 }
 _LOCAL_SHARE = Constant(0.8, "of half the memory's rate, copies within one GPU", NVBANDWIDTH_H200)
