@@ -12,7 +12,6 @@ from railwright.expected.machine import Machine
 from railwright.explain.topology_matrix import Surroundings, matrix_contradictions
 from railwright.limits.limit import Limit
 from railwright.limits.network import LINUX_ROCE_BYTES, largest_rdma_mtu
-from railwright.limits.path import link_limit
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.workload import Message
 from railwright.topology.cluster import Cluster, ports
