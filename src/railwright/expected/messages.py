@@ -203,9 +203,10 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
 
 
 def _find_shared_gpu(path: str, machine: Machine) -> Device | None:
-    """Return the GPU that both ends of a path inside one host share; None if they are different devices."""
-    (first, _, first_host), (last, _, second_host) = (end.partition("@") for end in path.partition(":")[::2])
-    return machine.gpu(first) if first == last and (first_host or "0") == (second_host or "0") else None
+    """Return the GPU of a single host that both ends of a path share; None if they are different devices."""
+    first, _, last = path.partition(":")
+    shared = first.removesuffix("@0") == last.removesuffix("@0") and machine.cluster.hosts == 1
+    return machine.gpu(first.removesuffix("@0")) if shared else None
 
 
 def _expect_within_gpu(workload: Message, gpu: Device) -> Bounds:
