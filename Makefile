@@ -26,8 +26,8 @@ setup: .venv/ready ## Create .venv with railwright, its timed loops and NIXL
 
 .venv/ready: requirements/base.txt requirements/build.txt pyproject.toml hatch_build.py $(NATIVE) src/railwright/verbs/nixl.requirements.txt
 	@command -v cc >/dev/null || { echo "a C compiler is needed: apt-get install gcc"; exit 1; }
-	@$(PYTHON) -c 'import sys, venv, ensurepip; assert sys.version_info >= (3, 11)' || \
-		{ echo "Python 3.11 or later with its venv module is needed: apt-get install python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import sys, venv, ensurepip; assert sys.version_info >= (3, 10)' || \
+		{ echo "Python 3.10 or later with its venv module is needed: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(PIP) -r requirements/build.txt -r requirements/base.txt
 	$(BIN)/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
