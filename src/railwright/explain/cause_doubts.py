@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -30,6 +31,8 @@ _NEAR_BAND = 0.4
 """A rate below this share of the band is slow even while a pipeline fills."""
 _ALIKE = 1.2
 """Causes are alike if their distances from the table differ by no more than this factor."""
+_UNEXPLAINED = 0.15
+"""The share of the logarithmic distance from a healthy curve that the nearest fault may leave unexplained."""
 _STILL_RISES = 1.5
 """A rate that grows by this factor when the size doubles: half of the time is a fixed one."""
 _ENOUGH_SIZES = 3
@@ -80,7 +83,10 @@ def doubt_cause(file: ForeignFile, rows: Sequence[Judged], fitted: Sequence[Fitt
         return f"{format_count(sizes, 'size')} of the table can be compared, and such a rate has many causes"
     if rise := _describe_rise(file, rows):
         return rise
-    nearest = fitted[1]
+    healthy, nearest = fitted[:2]
+    if healthy.distance > 1 and math.log(nearest.distance) > _UNEXPLAINED * math.log(healthy.distance):
+        left = f"a factor of {nearest.distance:.2f} remains unexplained"
+        return f"{ALIKE} {nearest.fault} from a fault that is not modelled, since {left}"
     if nearest.fault == _OF_GPU_LINK and placed.cluster.hosts > 1 and _crosses_gpu(file, placed):
         return f"{nearest.says} would give this rate, and so would a NIC that is not below the GPU's own PCIe switch"
     rivals = dict.fromkeys(
