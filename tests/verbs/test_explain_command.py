@@ -322,7 +322,7 @@ def hostile(tmp_path_factory) -> dict[str, tuple[Path, str]]:
         "large": (b"x" * (17 * 2**20), "matches no known tool"),
         "garbage": (noise.hex().encode() + b"\n" + noise[:10].hex().encode(), "matches no known tool"),
         "one long line": (b"algbw busbw " + b"9 " * 2**22, "matches no known tool"),
-        "many lines": (b"# size algbw busbw\n" * 1_000_000, "lines besides NCCL's"),
+        "many lines": (b"# size algbw busbw\n" * 1_000_000, "lines of tool output"),
         "words": (b"hello, world\n", "matches no known tool"),
         "braces": (b"[" * 10**6, "matches no known tool"),
         "JSON": (b'{"a":' * 10**5, "matches no known tool"),

@@ -54,7 +54,8 @@ func parseNetworkLines(text string, rails []RailSettings) networkLines {
 	return lines
 }
 
-// enter reports whether an unindented line begins the default instance.
+// enter reports whether an unindented line begins the default instance. If it does, enter records its name and AS
+// number.
 func (n *networkLines) enter(arguments []string) bool {
 	if len(arguments) < 3 || arguments[0] != "router" || arguments[1] != "bgp" {
 		return false

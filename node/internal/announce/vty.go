@@ -18,7 +18,7 @@ import (
 type Vty struct {
 	*reader
 	mutex sync.Mutex
-	// left is what the last Sync of a rail left in bgpd.
+	// left maps each rail's name to the prefixes that its last Sync left in bgpd.
 	left map[string]map[netip.Prefix]bool
 }
 

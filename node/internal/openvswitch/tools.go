@@ -39,7 +39,7 @@ func (e exitStatus) Error() string {
 }
 
 // runTool runs one of Open vSwitch's tools with input and calls visit for each line that it prints. It uses no shell
-// and passes no environment variables but PATH; the tool dies with ctx and with this process.
+// and sets only PATH and LC_ALL in the environment. The tool is killed when ctx is done or this process exits.
 func runTool(ctx context.Context, input io.Reader, visit func(line string), program string, arguments ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, toolBound)
 	defer cancel()

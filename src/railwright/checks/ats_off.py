@@ -28,7 +28,7 @@ def _has_ats(nic: Device) -> bool:
     return nic.facts.get("ats_capable") is True
 
 
-def _unread(topology: Topology) -> str:
+def _explain_unread(topology: Topology) -> str:
     blind = [nic.id for nic in rdma_nics(topology) if not _has_ats(nic)]
     return f"the guest cannot see whether {format_runs(blind)} have ATS" if blind else ""
 
@@ -42,5 +42,5 @@ CHECK = Check(
     remedy=IN_A_GUEST,
     signs=_signs,
     needs=(needs.settings, needs.gpu, needs.rdma_nic, needs.some(is_virtual, "not a virtual machine")),
-    asks=(_unread,),
+    asks=(_explain_unread,),
 )

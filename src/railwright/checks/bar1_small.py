@@ -34,7 +34,7 @@ def _is_small(gpu: Device) -> bool:
     return window is not None and memory is not None and window < memory
 
 
-def _unread(topology: Topology) -> str:
+def _explain_unread(topology: Topology) -> str:
     for name, part in (("bar1_bytes", "BAR1"), ("memory_bytes", "the memory")):
         if blind := [gpu.id for gpu in nvidia_gpus(topology) if nonnegative_integer(gpu.facts.get(name)) is None]:
             return f"the size of {part} of {format_runs(blind)} is unknown"
@@ -50,5 +50,5 @@ CHECK = Check(
     remedy="enable above 4G decoding and resizable BAR in the BIOS and reboot; nvidia-smi -q -d MEMORY shows BAR1",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu),
-    asks=(_unread,),
+    asks=(_explain_unread,),
 )

@@ -97,8 +97,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     mend: Callable[[Topology], tuple[Topology, Topology]] | None = None
     """Returns two topologies for the limits: the machine with the fault, and the machine without it."""
     change: Callable[[Topology], Change | tuple[Command, ...]] | None = None
-    """Returns the kernel setting or the commands that fix the finding; no commands if this machine's cannot be fixed
-    from here. None if nothing that can be undone fixes it.
+    """Returns the kernel setting or the commands that fix the finding, or no commands if this machine cannot be fixed
+    from here. The field is None if no change that can be undone fixes the finding.
     """
 
     def look(self, facts: Facts) -> tuple[Finding, ...]:

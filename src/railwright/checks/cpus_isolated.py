@@ -30,7 +30,7 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-def _unread(topology: Topology) -> str:
+def _explain_unread(topology: Topology) -> str:
     """Require the process's CPUs only if some CPUs are isolated."""
     return require_read(*["cpus_allowed"] * (setting(topology, _FACT) != _NO_CPU), _FACT)(topology)
 
@@ -46,5 +46,5 @@ CHECK = Check(
     " CPUs; isolcpus= on the kernel's command line and cpuset partitions isolate CPUs",
     signs=_signs,
     needs=(needs.settings,),
-    asks=(_unread,),
+    asks=(_explain_unread,),
 )

@@ -40,7 +40,7 @@ def _gpus_and_nics(topology: Topology) -> tuple[Device, ...]:
     return (*topology.of_kind("gpu"), *rdma_nics(topology))
 
 
-def _unread(topology: Topology) -> str:
+def _explain_unread(topology: Topology) -> str:
     blind = next((cpu.id for cpu in topology.of_kind("cpu") if "cpu_list" not in cpu.facts), None)
     return "" if blind is None else f"{why_unread(topology, 'cpu_list')} (of {blind})"
 
@@ -56,5 +56,5 @@ CHECK = Check(
     " mpirun --map-by ppr:1:numa; taskset -pc PID shows its CPUs",
     signs=_signs,
     needs=(needs.settings, needs.numa_nodes, needs.some(_gpus_and_nics, "no GPU and no RDMA NIC")),
-    asks=(require_read(_FACT), _unread),
+    asks=(require_read(_FACT), _explain_unread),
 )

@@ -23,7 +23,7 @@ def _signs(facts: Facts) -> Findings:
         )
 
 
-def _unread(topology: Topology) -> str:
+def _explain_unread(topology: Topology) -> str:
     """Return the unknown prerequisites if no way is known to be possible."""
     ways = storage_ways(topology)
     if any(way.verdict in ("possible", "in use") for way in ways):
@@ -40,6 +40,6 @@ CHECK = Check(
     remedy="install nvidia-fs (nvidia-gds), or set up P2PDMA; then run gdscheck -p, and compare gdsio -x 0 with -x 2",
     signs=_signs,
     needs=(needs.settings, needs.nvidia_gpu, needs.some(nvme_drives, "no NVMe drive")),
-    asks=(_unread,),
+    asks=(_explain_unread,),
     checklist=storage_ways,
 )

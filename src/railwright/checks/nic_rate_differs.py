@@ -46,7 +46,7 @@ def _lacks_siblings(topology: Topology) -> str:
     return "" if _highest_rates(topology) else "no two NICs of one model with known rates"
 
 
-def _mend(topology: Topology) -> tuple[Topology, Topology]:
+def _build_with_and_without(topology: Topology) -> tuple[Topology, Topology]:
     best = _highest_rates(topology)
     best_rates = {link.id: best[nic.name] for nic, link in ports(topology) if nic.name in best and _line_rate(link)}
 
@@ -67,5 +67,5 @@ CHECK = Check(
     remedy="mlxlink -d DEVICE shows the capabilities of both ends; check the cable, the optics and the switch port",
     signs=_signs,
     needs=(needs.settings, needs.nic, _lacks_siblings),
-    mend=_mend,
+    mend=_build_with_and_without,
 )

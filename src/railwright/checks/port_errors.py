@@ -26,7 +26,7 @@ def _signs(facts: Facts) -> Findings:
             )
 
 
-def _unread(topology: Topology) -> str:
+def _explain_unread(topology: Topology) -> str:
     blind = [nic.id for nic in rdma_nics(topology) if _FACT not in nic.facts and nic.facts.get("state") != "down"]
     return f"the error counters of {format_runs(blind)} do not exist or cannot be read" if blind else ""
 
@@ -40,5 +40,5 @@ CHECK = Check(
     remedy="check again under load: counters that still increase point to the cable or optics (mlxlink -d DEVICE -c)",
     signs=_signs,
     needs=(needs.settings, needs.rdma_nic),
-    asks=(_unread,),
+    asks=(_explain_unread,),
 )

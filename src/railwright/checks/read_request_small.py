@@ -49,7 +49,7 @@ def _request_bytes(topology: Topology, nic: Device) -> int | None:
     return link.protocol.max_read_request_bytes if link and isinstance(link.protocol, PcieLink) else None
 
 
-def _unread(topology: Topology) -> str:
+def _explain_unread(topology: Topology) -> str:
     blind = [nic.id for nic in _fast_nics(topology) if _request_bytes(topology, nic) is None]
     return f"MaxReadRequest of {format_runs(blind)} cannot be read (root may read it)" if blind else ""
 
@@ -78,6 +78,6 @@ CHECK = Check(
     " first of its four digits is 5 for 4096 bytes; the BIOS or a service sets it at every start",
     signs=_signs,
     needs=(needs.settings, needs.nic, needs.some(_fast_nics, "no NIC of 100 Gb/s or more")),
-    asks=(_unread,),
+    asks=(_explain_unread,),
     change=_build_commands,
 )

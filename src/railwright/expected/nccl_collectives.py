@@ -90,7 +90,7 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
     except UsageError as error:
         return no_limit(workload, error.message)
     if size < 1:
-        return no_limit(workload, f"no limit is derived for {workload.quantity} of a collective")
+        return no_limit(workload, "the limit of a collective depends on its size, which is unknown or 0")
     try:
         found, likely, rate, time = compute_reached(replace(workload, size_bytes=size), machine)
     except RailwrightError as error:

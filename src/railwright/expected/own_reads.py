@@ -33,7 +33,7 @@ class _Read(NamedTuple):
 
 
 class OwnReads:
-    """The reads of a run, grouped into alike reads."""
+    """The best reads of a run, one for each group of alike reads."""
 
     def __init__(self, results: Iterable[Result]) -> None:
         """`results` are the sound ones of benchmarks that read files."""

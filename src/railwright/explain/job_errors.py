@@ -38,7 +38,7 @@ _XIDS = {
     74: "an NVLink error: the link between GPUs or to the NVSwitch failed",
     79: "the GPU fell off the bus: power, cooling or its PCIe link",
     92: "many single-bit ECC errors",
-    94: "a contained ECC error: only its program must end",
+    94: "a contained ECC error: only the affected program must be restarted",
     95: "an uncontained ECC error: the GPU must be reset",
     119: "the GPU's firmware (GSP) did not answer",
     120: "the GPU's firmware (GSP) failed",

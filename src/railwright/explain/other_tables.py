@@ -59,8 +59,8 @@ def _find_excluded(rival: ForeignFile, machine: Machine, table: Explained) -> di
             if isinstance(limit, Limit) and rate > _SURELY_ABOVE * limit.value:
                 shown, allowed = format_bandwidth(rate * scale), format_bandwidth(limit.value * scale)
                 excluded[supposed.says] = (
-                    f"{fault.name} is excluded: {rival.test} of the same ranks reaches {shown}{unit}, where it would"
-                    f" leave at most {allowed}"
+                    f"{fault.name} is excluded: {rival.test} of the same ranks reaches {shown}{unit}, but the"
+                    f" fault would limit it to {allowed}"
                 )
     return excluded
 

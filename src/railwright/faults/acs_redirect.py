@@ -51,7 +51,7 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return change_pcie(topology, [where], lambda link: replace(link, acs_redirect=True))
 
 
-def _mend(topology: Topology) -> tuple[Topology, Topology]:
+def _build_with_and_without(topology: Topology) -> tuple[Topology, Topology]:
     ids = [link.id for link in links_below_switches(topology)]
     return topology, change_pcie(topology, ids, lambda link: replace(link, acs_redirect=False))
 
@@ -87,7 +87,7 @@ FAULT = Fault(
     costs="most of GPU-NIC and GPU-GPU bandwidth under one switch (nccl-tests issue 112: 9.84 GB/s)",
     signs=_signs,
     needs=(needs.settings, needs.pcie_switch),
-    mend=_mend,
+    mend=_build_with_and_without,
     degrade=_degrade,
     only_gpu_memory=True,
     ways=_hypotheses,

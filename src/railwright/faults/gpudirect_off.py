@@ -88,7 +88,7 @@ def _degrade(topology: Topology, _: str) -> Topology:
     return add_host_facts(topology, **{FACT: False})
 
 
-def _mend(topology: Topology) -> tuple[Topology, Topology]:
+def _build_with_and_without(topology: Topology) -> tuple[Topology, Topology]:
     return add_host_facts(topology, **{FACT: False}), add_host_facts(topology, **{FACT: True})
 
 
@@ -113,7 +113,7 @@ FAULT = Fault(
     signs=_signs,
     needs=(needs.gpu, needs.rdma_nic),
     checklist=gpudirect_ways,
-    mend=_mend,
+    mend=_build_with_and_without,
     transports=NOT_VERBS,
     degrade=_degrade,
     only_gpu_memory=True,

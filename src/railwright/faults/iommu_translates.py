@@ -48,7 +48,7 @@ def _domain(device: Device) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _unread(topology: Topology) -> str:
+def _explain_unread(topology: Topology) -> str:
     blind = [device.id for device in topology.of_kind(*_KINDS) if device.address and IOMMU_DOMAIN not in device.facts]
     return f"{why_unread(topology, IOMMU_DOMAIN)} (of {format_runs(blind)})" if blind else ""
 
@@ -79,6 +79,6 @@ FAULT = Fault(
     costs="peer-to-peer traffic crosses the root complex, and may hang (NCCL User Guide, Troubleshooting)",
     signs=_signs,
     needs=(needs.settings, _no_pci_device),
-    asks=(_unread,),
+    asks=(_explain_unread,),
     ways=_hypotheses,
 )

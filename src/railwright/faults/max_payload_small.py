@@ -58,7 +58,7 @@ def _list_links_to_cpu(topology: Topology, device_id: str) -> list[Link]:
     return links
 
 
-def _mend(topology: Topology) -> tuple[Topology, Topology]:
+def _build_with_and_without(topology: Topology) -> tuple[Topology, Topology]:
     """Raise every link to the payload that all ports support."""
     able = (link.protocol.max_payload_supported_bytes for link in topology.links if isinstance(link.protocol, PcieLink))
     minimum = min((size for size in able if size), default=0)
@@ -69,7 +69,7 @@ def _mend(topology: Topology) -> tuple[Topology, Topology]:
     return topology, change_pcie(topology, [link.id for link in topology.links], change)
 
 
-def _unread(topology: Topology) -> str:
+def _explain_unread(topology: Topology) -> str:
     links = [(link.id, link.protocol) for link in topology.links if isinstance(link.protocol, PcieLink)]
     blind = [name for name, pcie in links if pcie.max_payload_bytes is None or pcie.max_payload_supported_bytes is None]
     return f"MaxPayload of {len(blind)} PCIe links cannot be read (root may read it)" if blind else ""
@@ -99,7 +99,7 @@ FAULT = Fault(
     " ADDRESS | grep -A1 DevCtl",
     signs=_signs,
     needs=(needs.settings, needs.pcie_link),
-    asks=(_unread,),
-    mend=_mend,
+    asks=(_explain_unread,),
+    mend=_build_with_and_without,
     ways=_hypotheses,
 )

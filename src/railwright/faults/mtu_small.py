@@ -120,7 +120,7 @@ def _lower_mtu(link: Link, small: _Small) -> Link:
     return link
 
 
-def _mend(topology: Topology) -> tuple[Topology, Topology]:
+def _build_with_and_without(topology: Topology) -> tuple[Topology, Topology]:
     return topology, change_links(topology, _raise_mtu)
 
 
@@ -156,7 +156,7 @@ FAULT = Fault(
     right="the MTU fits RDMA's largest packets",
     signs=_signs,
     needs=(needs.rdma_nic,),
-    mend=_mend,
+    mend=_build_with_and_without,
     degrade=_degrade,
     ways=_hypotheses,
 )

@@ -45,7 +45,7 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return remove_devices(topology, [where])
 
 
-def _mend(topology: Topology) -> tuple[Topology, Topology]:
+def _build_with_and_without(topology: Topology) -> tuple[Topology, Topology]:
     """Return the machine without the NICs that are down, and with them up like others of their model."""
     all_ports = ports(topology)
     up = {nic.name: link.protocol for nic, link in all_ports if nic.facts.get("state") == "up" and nic.name}
@@ -95,7 +95,7 @@ FAULT = Fault(
     remedy="check the cable, optics and switch port (rdma link, ibstat, mlxlink -d mlx5_N), then bring the link up",
     signs=_signs,
     needs=(needs.gpu, needs.nic),
-    mend=_mend,
+    mend=_build_with_and_without,
     degrade=_degrade,
     ways=_hypotheses,
 )

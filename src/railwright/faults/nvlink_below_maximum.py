@@ -63,7 +63,7 @@ def _halve_links(link: Link) -> Link:
     return replace(link, protocol=replace(protocol, links=protocol.links // 2, max_links=maximum))
 
 
-def _mend(topology: Topology) -> tuple[Topology, Topology]:
+def _build_with_and_without(topology: Topology) -> tuple[Topology, Topology]:
     return topology, change_links(topology, _restore_links)
 
 
@@ -98,7 +98,7 @@ FAULT = Fault(
     right="every GPU has all of its NVLinks",
     signs=_signs,
     needs=(needs.nvlink,),
-    mend=_mend,
+    mend=_build_with_and_without,
     degrade=_degrade,
     only_gpu_memory=True,
     ways=_hypotheses,

@@ -62,7 +62,7 @@ def _degrade(topology: Topology, where: str) -> Topology:
     return change_pcie(topology, [where], lambda link: replace(link, width=max(1, (link.width or 2) // 2)))
 
 
-def _mend(topology: Topology) -> tuple[Topology, Topology]:
+def _build_with_and_without(topology: Topology) -> tuple[Topology, Topology]:
     return topology, change_pcie(topology, [link.id for link in topology.links], _restore_maximum)
 
 
@@ -126,7 +126,7 @@ FAULT = Fault(
     "current_link_width with their maximum under load",
     signs=_signs,
     needs=(needs.pcie_link,),
-    mend=_mend,
+    mend=_build_with_and_without,
     degrade=_degrade,
     ways=_hypotheses,
 )

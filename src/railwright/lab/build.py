@@ -61,7 +61,7 @@ def _build(lab: Lab, executor: Executor, say: Say, settle_within_s: float) -> No
         list(executor.map(lambda node: _start_ovs(lab, node), plan.nodes))
     if plan.ssh:
         say("sshd")
-        ssh.make_keys(lab)
+        ssh.prepare(lab)
         list(executor.map(lambda node: ssh.start(lab, node.name), plan.of_kind("host")))
         ssh.write_known_hosts(lab)
     say("FRR")

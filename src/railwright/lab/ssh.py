@@ -39,8 +39,8 @@ def _find_folder(lab: Lab, host: str) -> Path:
     return config_path(lab).parent / host
 
 
-def make_keys(lab: Lab) -> None:
-    """Create the lab's key, and an ssh configuration with every host by its name and addresses."""
+def prepare(lab: Lab) -> None:
+    """Create the lab's key, and an ssh configuration that lists every host by name and addresses."""
     folder = config_path(lab).parent
     folder.mkdir(mode=0o700)
     _make_key(folder / _KEY, f"railwright lab {lab.name}")

@@ -35,7 +35,7 @@ class RankState:
     was_asked: bool = False
     """Whether the rank received SIGTERM."""
     is_lost: bool = False
-    """Whether the rank's socket has closed."""
+    """Whether the rank's socket closed without `Bye`."""
 
     def describe(self, rank: int) -> str:
         """Return the rank with its host, process id and step."""

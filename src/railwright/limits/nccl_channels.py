@@ -13,7 +13,7 @@ from railwright.topology.cluster import Cluster
 from railwright.topology.devices import NvlinkLink
 
 _CHANNELS_PER_LINK = Constant(2, "channels to a peer per NVLink to it", NCCL_P2P)
-_MAX_CHANNELS = Constant(32, "channels, of the 24 of collectives rounded up to a power of two", NCCL_P2P)
+_MAX_CHANNELS = Constant(32, "channels: the 24 for collectives, rounded up to a power of two", NCCL_P2P)
 _MIN_PART_BYTES = Constant(64 * 1024, "bytes for one channel, an eighth of a chunk", NCCL_P2P)
 _MAX_PART_BYTES = Constant(16 * 1024 * 1024, "bytes for one channel, 32 chunks", NCCL_P2P)
 _CHANNEL_LOW = Constant(19.0e9, "bytes/s per channel, copied through NCCL's own buffers, low", P2P_MEASURED)

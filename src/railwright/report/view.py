@@ -266,7 +266,7 @@ def _find_worst(counts: dict[State, int], diagnosis: Diagnosis) -> State:
 def _answer(counts: dict[State, int], slow: Sequence[Row], diagnosis: Diagnosis) -> str:
     """Summarize in one sentence the paths that were judged or should have been."""
     if diagnosis.required:
-        return _answer_of_required(diagnosis)
+        return _summarize_required_paths(diagnosis)
     fine, not_judged = counts.get("ok", 0), sum(counts.get(state, 0) for state in UNJUDGED)
     total = format_count(len(slow) + fine + not_judged, "path")
     points = f" ({wording.unjudged_points(diagnosis)})" if not_judged else ""
@@ -285,7 +285,7 @@ def _answer(counts: dict[State, int], slow: Sequence[Row], diagnosis: Diagnosis)
     return f"All {fine} paths that can be judged are as fast as expected" if fine else "Nothing was judged"
 
 
-def _answer_of_required(diagnosis: Diagnosis) -> str:
+def _summarize_required_paths(diagnosis: Diagnosis) -> str:
     if not diagnosis.unmet:
         return f"All required paths are ok: {wording.escape(', '.join(diagnosis.required))}"
     unmet = [f"{wording.escape(name)} is {wording.state_word(state)}" for name, state in diagnosis.unmet]

@@ -91,7 +91,7 @@ class Gpus:
         """Return why the numbers are no longer updated; empty while they are."""
         if not self.found.sources or self._child.poll() is None:
             return ""
-        return f"the program that reads NVML {self._child.wait(1.0).describe()}: later values are unknown"
+        return f"the program that reads NVML ended ({self._child.wait(1.0).describe()}): later values are unknown"
 
 
 def _read_answer(child: Child) -> GpusFound:
@@ -105,6 +105,6 @@ def _read_answer(child: Child) -> GpusFound:
             except msgspec.DecodeError:
                 continue
         if ended:
-            return GpusFound(problem=f"the program that reads NVML {child.wait(1.0).describe()}")
+            return GpusFound(problem=f"the program that reads NVML ended ({child.wait(1.0).describe()})")
         time.sleep(_POLL_S)
     return GpusFound(problem=f"NVML gave no answer within {_WITHIN_S:.0f} s")

@@ -28,7 +28,7 @@ def searched(*faults: Fault) -> tuple[LoadClass, ...]:
 
 
 def test_the_parts_are_the_flows_and_load_every_leaf_alike() -> None:
-    full, *parts = load_rounds(FABRIC, Screen(FABRIC, Random(3)).round())
+    full, *parts = load_rounds(FABRIC, Screen(FABRIC, Random(3)).build_round())
     assert Counter(flow for part in parts for flow in part.flows) == Counter(full.flows)
     for part in parts:
         sending = Counter(FABRIC.leaf_of(flow.source) for flow in part.flows)
@@ -50,7 +50,7 @@ def test_a_slow_host_stays_slow_when_the_others_rest() -> None:
 
 def test_too_little_room_for_all_is_congestion() -> None:
     """The links above the leaves have half of their planned capacity."""
-    rounds = load_rounds(FABRIC, Screen(FABRIC, Random(3)).round())
+    rounds = load_rounds(FABRIC, Screen(FABRIC, Random(3)).build_round())
     simulator = Simulator(FABRIC, apply_faults(FABRIC, []), Weather(interference=0.0), 1)
     for one in rounds:
         simulator.measure(one)
@@ -67,7 +67,7 @@ def test_too_little_room_for_all_is_congestion() -> None:
 
 def test_where_no_rate_is_known_a_flow_may_be_faster_alone() -> None:
     """The fastest flow of a full network is the reference: 1.0 with all ports, and 2.0 with a quarter of them."""
-    rounds = load_rounds(FABRIC, Screen(FABRIC, Random(3)).round())
+    rounds = load_rounds(FABRIC, Screen(FABRIC, Random(3)).build_round())
     for one in rounds:
         one.ratio = [1.0 if one is rounds[0] else 2.0] * len(one.flows)
     assert [one.is_congested for one in evaluate_load(rounds, 0.9, rate_is_known=False)] == [True]

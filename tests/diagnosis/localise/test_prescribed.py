@@ -65,7 +65,7 @@ def test_rounds_overfill_nothing_and_reach_all_links(routing):
     found, crossed = fabric(routing), set[int]()
     screen = PrescribedScreen(found, Random(1))
     for _ in range(4):
-        one = screen.round()
+        one = screen.build_round()
         assert len({flow.source for flow in one.flows}) == len(one.flows) == len({f.destination for f in one.flows})
         load = class_loads(found, one.flows)
         assert max(load.values()) <= 1 + 1e-6

@@ -30,7 +30,7 @@ def test_no_round_overloads_a_link_and_none_joins_a_host_to_itself(words: str) -
     fabric = parse_fat_tree(words.split())
     screen = Screen(fabric, Random(3))
     for _ in range(3):
-        one = screen.round()
+        one = screen.build_round()
         assert max(class_loads(fabric, one.flows).values()) <= 1 + 1e-9
         for flow in one.flows:
             assert fabric.nic_host[flow.source] != fabric.nic_host[flow.destination]
@@ -44,7 +44,7 @@ def test_no_round_overloads_a_link_and_none_joins_a_host_to_itself(words: str) -
 
 def test_a_round_of_a_balanced_tree_fills_every_link_in_both_directions() -> None:
     fabric = parse_fat_tree(["hosts=32", "gpus=4", "leaf-down=16"])
-    load = class_loads(fabric, Screen(fabric, Random(1)).round().flows)
+    load = class_loads(fabric, Screen(fabric, Random(1)).build_round().flows)
     assert len(load) == fabric.classes
     assert min(load.values()) == pytest.approx(1.0)
 
@@ -55,7 +55,7 @@ def test_uplinks_of_one_and_a_half_nics_are_filled_by_flows_of_half_a_nic() -> N
     fabric = fabric_of_cluster(cluster)
     screen = Screen(fabric, Random(1))
     assert screen.parts == 2
-    load = class_loads(fabric, screen.round().flows)
+    load = class_loads(fabric, screen.build_round().flows)
     assert len(load) == fabric.classes
     assert all(value == pytest.approx(1.0) for value in load.values())
 

@@ -38,8 +38,8 @@ type PodNotifier interface {
 	NotifyPod(pod attachment.Pod, reason, message string)
 }
 
-// Open opens the directory until ctx ends; Close waits for its end. It does not wait for other nodes or servers. The
-// notifier is nil if the directory has none.
+// Open opens the tenant directory. The replica runs until ctx is done or Close is called; Close waits until it has
+// stopped. Open does not wait for other nodes or servers. The notifier is nil if the directory has none.
 func Open(ctx context.Context, config Config) (*replica.Replica, PodNotifier, error) {
 	store, err := open(config)
 	if err != nil {

@@ -38,9 +38,9 @@ class CablingChecked(msgspec.Struct, frozen=True, kw_only=True, tag_field="recor
 
 
 def fabric_of_cables(cables: Iterable[Cable]) -> Fabric:
-    """Build the fabric of planned cables, all of one rate; a node with nothing below it is a host's port.
+    """Build the fabric of planned cables, all of one rate. A node with nothing below it is a host.
 
-    Raises UsageError if cables form a cycle, or if a host has cables above and below.
+    Raises UsageError if cables form a cycle, or if a host's port has two cables.
     """
     listed = list(cables)
     below: dict[str, list[str]] = {}

@@ -13,7 +13,7 @@ from random import Random
 from railwright.diagnosis.localise.evidence import Evidence
 from railwright.diagnosis.localise.fabric import UP, Path, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
-from railwright.diagnosis.localise.schedule import compute_share, lanes, parts_of_nic
+from railwright.diagnosis.localise.schedule import choose_flows_per_nic, compute_share, lanes
 
 _TRIES, _RAIL_FACTOR = 48, 4
 _DIVIDED = (2, 3, 4)
@@ -32,15 +32,15 @@ class Confirm:
 
     def __init__(self, evidence: Evidence, random: Random) -> None:
         self._evidence, self._fabric, self._random = evidence, evidence.fabric, random
-        self._parts = parts_of_nic(evidence.fabric)
+        self._parts = choose_flows_per_nic(evidence.fabric)
         self._tries = _TRIES * (_RAIL_FACTOR if any(evidence.fabric.nic_rail) or evidence.fabric.ways else 1)
         self._load: dict[int, float] = {}
         """The load of this round's flows on each class, in units of a NIC port's rate."""
         self._flows: list[Flow] = []
         self._one_host: dict[int, bool] = {}
 
-    def round(self, doubtful: Sequence[int], repeated: Iterable[Flow] = (), *, paired: bool = True) -> Round:
-        """Test `doubtful`, repeat some flows on their own paths, then test the least tested classes.
+    def build_round(self, doubtful: Sequence[int], repeated: Iterable[Flow] = (), *, paired: bool = True) -> Round:
+        """Build a round: tests of `doubtful`, some flows repeated on their own paths, then the least tested classes.
 
         Doubtful classes are tested over trusted ones, and finally, if there is room, over any. Links without trusted
         companions are `paired` with each other first, or tested by divided flows first.

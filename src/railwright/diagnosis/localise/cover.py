@@ -14,7 +14,7 @@ from typing import Literal
 
 from railwright.diagnosis.localise.fabric import Fabric, build_path
 from railwright.diagnosis.localise.flows import Flow, Round
-from railwright.diagnosis.localise.schedule import compute_share, lanes, parts_of_nic
+from railwright.diagnosis.localise.schedule import choose_flows_per_nic, compute_share, lanes
 from railwright.errors import UsageError
 
 CoverKind = Literal["leaf", "pair"]
@@ -38,7 +38,7 @@ class RouteCover:
 
     def __init__(self, fabric: Fabric, kind: CoverKind) -> None:
         self._fabric, self._kind = fabric, kind
-        self._parts = parts_of_nic(fabric)
+        self._parts = choose_flows_per_nic(fabric)
         self._room = {
             cable: self._parts if cable < fabric.nics else lanes(capacity, self._parts)
             for cable, capacity in enumerate(fabric.capacity)

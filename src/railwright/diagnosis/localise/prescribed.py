@@ -153,7 +153,7 @@ class PrescribedScreen:
         self._tests = [0] * fabric.classes
         self._order = sorted(range(fabric.nics), key=lambda nic: (fabric.upper[nic], int(fabric.ports[nic][1])))
 
-    def round(self) -> Round:
+    def build_round(self) -> Round:
         """Return the best of a few random rounds, preferring links that were crossed seldom."""
         best = max((self._drawn() for _ in range(_DRAWS)), key=self._worth)
         for flow in best:

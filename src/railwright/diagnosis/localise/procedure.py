@@ -74,14 +74,14 @@ def locate(
 ) -> Generator[Phase, None, Outcome]:
     """Yield the phases to measure, and return the outcome. `cover` holds rounds over every route, run last."""
     screen = Screen(fabric, random) if fabric.ways is None else PrescribedScreen(fabric, random)
-    done = _split_by_constraints(fabric, [screen.round() for _ in range(wanted.screen)], wanted)
+    done = _split_by_constraints(fabric, [screen.build_round() for _ in range(wanted.screen)], wanted)
     yield done[:]
     evidence = observe(fabric, done, wanted.least_gap)
     explanation = explain(evidence)
     for turn in range(wanted.confirm):
         repeated = repeated_flows(evidence, explanation.unexplained)
         doubtful = dict.fromkeys([*explanation.doubtful, *_doubtful_by_marks(fabric, done)])
-        one = Confirm(evidence, random).round(list(doubtful), repeated, paired=turn % 2 == 0)
+        one = Confirm(evidence, random).build_round(list(doubtful), repeated, paired=turn % 2 == 0)
         if not one.flows:
             break
         parts = _split_by_constraints(fabric, [one], wanted)
@@ -93,7 +93,7 @@ def locate(
     outcome = Outcome(evidence, explanation, slow_routes(evidence, explanation), done)
     yield from _run_cover(outcome, random, cover, wanted)
     if wanted.load_test:
-        (full, *_) = split_rounds(fabric, [screen.round()], 1.0, one_way=wanted.one_way)
+        (full, *_) = split_rounds(fabric, [screen.build_round()], 1.0, one_way=wanted.one_way)
         outcome.load = load_rounds(fabric, full)
         yield outcome.load
     return outcome

@@ -22,7 +22,7 @@ Ascent = list[int]
 """The cables of a flow's path up, the lowest first."""
 
 
-def parts_of_nic(fabric: Fabric) -> int:
+def choose_flows_per_nic(fabric: Fabric) -> int:
     """Return the number of flows per NIC that fill the links: 2 if a link has 1.5 times the NIC's rate.
 
     At most 4; links that are still not full are tested partially.
@@ -51,13 +51,13 @@ class Screen:
 
     def __init__(self, fabric: Fabric, random: Random) -> None:
         self.fabric = fabric
-        self.parts = parts_of_nic(fabric)
+        self.parts = choose_flows_per_nic(fabric)
         self._random = random
         self._tests = [0] * len(fabric.lower)
         self._has_rails = any(fabric.nic_rail)
         self._order: dict[int, float] | None = None
 
-    def round(self) -> Round:
+    def build_round(self) -> Round:
         """Return a round with all NIC ports."""
         flows: list[Flow] = []
         for turning in self._ascend().values():

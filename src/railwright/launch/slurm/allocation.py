@@ -164,7 +164,7 @@ class SlurmReach(RemoteReach):
         )
 
     def check(self) -> None:
-        """Probe all nodes by one step. Raises CannotJudge, which names the nodes without a valid answer."""
+        """Probe all usable nodes in one job step. Raises CannotJudge, which names the nodes without a valid answer."""
         troubles = self._find_unusable()
         probed = [host for host in self.hosts if host not in troubles]
         if probed:

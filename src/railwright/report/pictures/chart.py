@@ -112,14 +112,14 @@ class Panel:
     def _number(self, value: float) -> str:
         return f"{value:.{self._decimals}f}".rstrip("0").rstrip(".") or "0"
 
-    def _across(self, value: float) -> str:
+    def _format_x(self, value: float) -> str:
         return self._number(self.width * self.x.place(value))
 
-    def _down(self, value: float) -> str:
+    def _format_y(self, value: float) -> str:
         return self._number(self.height * (1 - self.y.place(value)))
 
     def _pairs(self, points: Points) -> Iterable[str]:
-        return (f"{self._across(x)} {self._down(y)}" for x, y in points)
+        return (f"{self._format_x(x)} {self._format_y(y)}" for x, y in points)
 
     def line(self, points: Points, style: str, marker: str = "", *, row: int | None = None, title: str = "") -> None:
         """Draw a line through the points, with a marker at each.
@@ -143,13 +143,13 @@ class Panel:
     def steps(self, points: Points, style: str, name: str) -> None:
         """Draw a curve that keeps each value until the next; `name` is what a pointer shows."""
         (first_x, first_y), rest = points[0], points[1:]
-        steps = "".join(f"H{self._across(x)}V{self._down(y)}" for x, y in rest)
-        start = f"M{self._across(first_x)} {self._down(first_y)}"
+        steps = "".join(f"H{self._format_x(x)}V{self._format_y(y)}" for x, y in rest)
+        start = f"M{self._format_x(first_x)} {self._format_y(first_y)}"
         self._drawn.append(f'<path class="{style}" data-curve="{escape(name)}" d="{start}{steps}"/>')
 
     def verticals(self, values: Sequence[float], style: str) -> None:
         """Draw lines over the whole height."""
-        lines = "".join(f"M{self._across(value)} 0V{self._number(self.height)}" for value in values)
+        lines = "".join(f"M{self._format_x(value)} 0V{self._number(self.height)}" for value in values)
         self._drawn.append(f'<path class="{style}" d="{lines}"/>')
 
     def words(self, point: tuple[float, float], words: str, *, anchor: str) -> None:

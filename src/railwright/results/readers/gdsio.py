@@ -57,7 +57,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         following = lines[place + 1].text.strip() if place + 1 < len(lines) else ""
         found = _RUN.search(line.text if "Throughput:" in line.text else f"{line.text.rstrip()} {following}")
         if found is not None:
-            _add(draft, found, line.number)
+            _add_full(draft, found, line.number)
         elif "XferType:" in line.text:
             raise refusal(line.number, f"a line of gdsio must be complete, got {line.text.strip()[:80]!r}")
     draft.notes += [
@@ -93,7 +93,8 @@ def _add_short(draft: Draft, command: dict[str, str], found: re.Match[str], line
     _add_run(draft, line, rate, time, parameters, {})
 
 
-def _add(draft: Draft, found: re.Match[str], line: int) -> None:
+def _add_full(draft: Draft, found: re.Match[str], line: int) -> None:
+    """Add a complete result line. Raises UsageError if its numbers contradict each other."""
     io_type, transfer, threads, depth, moved, files, io_size, *printed = found.groups()
     rate, time, seconds = (number(printed[place], "number", line) for place in (0, 1, 3))
     operations, moved_bytes = int(printed[2]), int(moved) * 1024

@@ -172,7 +172,7 @@ def _seccomp(content: str) -> str | None:
 
 
 def _shared_memory(root: Root) -> SettingValue:
-    """Return the bytes that /dev/shm holds; a tmpfs without `size=` holds half of the memory (Linux, tmpfs)."""
+    """Return the capacity of /dev/shm in bytes: half of the memory for a tmpfs without `size=` (Linux, tmpfs)."""
     content = root.read("proc/self/mounts")
     if isinstance(content, Unreadable):
         return content

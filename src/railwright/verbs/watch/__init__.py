@@ -92,7 +92,7 @@ def watch(**typed: Any) -> int:  # noqa: ANN401 - the options above
     }  # fmt: skip
     _refuse_mixed(arguments, [name for name, value in things.items() if value is not None])
     if arguments.cost or arguments.cost_of is not None:
-        return _cost(arguments)
+        return _report_cost(arguments)
     if arguments.simulate is not None:
         return _simulate(arguments)
 
@@ -133,7 +133,7 @@ def _simulate(arguments: Arguments) -> int:
     return EXIT_OK
 
 
-def _cost(arguments: Arguments) -> int:
+def _report_cost(arguments: Arguments) -> int:
     """Measure the cost of a monitor. Returns 0 if the cost is below the threshold, 1 if above, 3 if inconclusive."""
     from railwright.report.text.watch import cost_lines
     from railwright.run.exclusive import measuring_alone

@@ -200,9 +200,9 @@ def _read_output(section: _Section, words: list[str], line: int, *, is_cut: bool
 
 
 def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
-    """Accept the part of a torn row that was read.
+    """End a torn row: keep its first half if exactly that half was read.
 
-    Its first half is complete, because only the second half ends a row.
+    Any other part becomes a truncation note at the end of the text. Raises UsageError elsewhere.
     """
     torn, section.torn = section.torn, None
     if torn is None:

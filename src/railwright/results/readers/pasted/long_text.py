@@ -122,8 +122,8 @@ class _Kept:
         self._characters += len(words) + 1
         if self._characters > MAX_CHARACTERS - 16 * len(self._lines) or len(self._lines) >= MAX_LINES - 1:
             raise UsageError(
-                f"{name} must have at most {MAX_CHARACTERS // 2**20} MiB and {MAX_LINES} lines besides NCCL's that may"
-                f" be rows of a table, got more at line {number}",
+                f"{name} must have at most {MAX_CHARACTERS // 2**20} MiB and {MAX_LINES} lines of tool output"
+                f" besides NCCL's log, got more at line {number}",
                 hint="give the part with the table",
             )
 
