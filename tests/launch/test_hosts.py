@@ -270,7 +270,7 @@ def test_a_host_that_lets_nobody_in_is_an_error_with_its_cause(railwright, hosts
     words[words.index("--ssh-config") + 1] = str(config)
     done = railwright(*words)
     assert done.status == 3
-    assert re.search(r"host0: root@10\.255\.0\.1: Permission denied", done.message()), done.message()
+    assert re.search(r"^  host0: root@10\.255\.0\.1: Permission denied", done.err, re.MULTILINE), done.err
     assert re.search(r"hint: try: \S+ssh -F ", done.message()), done.message()
 
 

@@ -136,7 +136,7 @@ def test_a_path_that_is_narrower_than_the_pod_is_measured(fabric: Fabric) -> Non
         peer = ("--peer-netns", fabric.remote["netns"], "--without", "leaf")
         answer = fabric.check(*peer, *WITHOUT, "--interface", "net1")
         line = expect_bad(answer, {"net1": "mtu"})["net1"]
-        assert "sends 1400 bytes" in line["says"]
+        assert "sends packets of 1400 bytes" in line["says"]
         assert line["says"].endswith("answers none above 1331"), line
     finally:
         run(*port, "1500")

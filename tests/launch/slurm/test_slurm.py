@@ -103,7 +103,7 @@ def test_a_submitted_job_is_followed_and_judged(railwright, in_slurm, limited):
     assert "Slurm: 2 nodes of the default partition for at most 5.0 min: 0.17 node hours, no GPU hours" in done.err
     assert re.search(r"job \d+: running on n\[2-3\]\n", done.err), done.err
     assert "done: mpi_all_reduce (1 launch)" in done.err  # from the job's log
-    assert done.out.count("3 paths: 3 unknown.") == 1
+    assert done.out.count("3 paths: 3 unknown;") == 1
     expect_measured(railwright, "n2,n3", "srun")
     expect_nothing_left(in_slurm, railwright, limited)
 
