@@ -16,10 +16,11 @@ from railwright.topology.expand import expand
 
 
 def test_a_mount_that_never_answers_is_named_once_and_nothing_hangs() -> None:
-    asked, never = [], threading.Event()
+    asked, began, never = [], threading.Event(), threading.Event()
 
     def look() -> None:
         asked.append(1)
+        began.set()
         never.wait()
 
     try:
@@ -28,6 +29,7 @@ def test_a_mount_that_never_answers_is_named_once_and_nothing_hangs() -> None:
                 mounted.query_mount("/mnt/gone", look, patience_s=0.05)
             assert caught.value.message.startswith("/mnt/gone did not answer within 50")
             assert caught.value.message.endswith("its mount stalls")
+        assert began.wait(60), "a busy host may start the thread late"
         assert asked == [1], "the second time nobody waits"
     finally:
         never.set()

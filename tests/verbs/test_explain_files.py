@@ -100,7 +100,7 @@ def test_a_long_log_is_read_without_being_held():
 
 
 def test_too_much_besides_a_log_is_refused_and_a_packed_file_is_read(tmp_path):
-    with pytest.raises(UsageError, match="that may be rows of a table"):
+    with pytest.raises(UsageError, match="of tool output besides NCCL's log"):
         read_long([("it", (b"1 2 3\n" * 100_000 for _ in range(3)))])
     for pack, end in ((gzip.compress, "gz"), (lzma.compress, "xz")):
         file = tmp_path / f"table.{end}"
