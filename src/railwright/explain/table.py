@@ -189,7 +189,7 @@ def _find_faults(file: ForeignFile, host: Topology, state: State) -> tuple[Findi
     unable = {fault.name for fault in FAULTS if not can_affect(fault, file)}
     looked = (finding for check in _select_checks(facts) if check.name not in unable for finding in check.look(facts))
     found = tuple(finding for finding in looked if finding.certainty != "could not look")
-    return tuple(filter(_is_setting, found)) if state in ("ok", "suspicious") and host.source == "shape" else found
+    return tuple(filter(names_setting, found)) if state in ("ok", "suspicious") and host.source == "shape" else found
 
 
 def _select_checks(facts: Facts) -> tuple[Check, ...]:
@@ -201,7 +201,8 @@ def _select_checks(facts: Facts) -> tuple[Check, ...]:
     return FAULTS
 
 
-def _is_setting(finding: Finding) -> bool:
+def names_setting(finding: Finding) -> bool:
+    """Report whether the evidence of a finding is a setting that the text shows."""
     return any(seen.claim == "setting" for seen in finding.evidence)
 
 
@@ -271,7 +272,7 @@ def _exit_status(state: State, rows: tuple[Judged, ...], findings: tuple[Finding
     """Return the exit status: 1 if slow or misconfigured, 0 if the verdict is ok or waived, otherwise 3."""
     slow = state == "slow" or any(row.verdict.state == "slow" for row in rows)
     # The possible cost of a setting does not matter if nothing is slow.
-    relevant = (finding for finding in findings if state != "ok" or not _is_setting(finding))
+    relevant = (finding for finding in findings if state != "ok" or not names_setting(finding))
     if slow or any(finding.certainty in ("seen", "likely") for finding in relevant):
         return EXIT_SLOW
     return EXIT_OK if state in ("ok", "waived") else EXIT_UNJUDGED

@@ -14,7 +14,7 @@ from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.explain.cause_doubts import ALIKE
 from railwright.explain.hypotheses import Fitted
-from railwright.explain.table import Explained
+from railwright.explain.table import Explained, names_setting
 from railwright.explain.topology_matrix import SOURCE
 from railwright.limits.limit import Limit, NoLimit
 from railwright.report.text import wording
@@ -60,7 +60,7 @@ def _lines(found: Explained) -> Iterator[str]:
     yield ""
     yield from _table(found)
     yield from _hypotheses(found.hypotheses)
-    settings = [finding for finding in found.findings if _is_setting(finding)]
+    settings = [finding for finding in found.findings if names_setting(finding)]
     yield from format_findings("settings recorded with the table", settings)
     yield from format_findings(
         "findings on the machine given", [finding for finding in found.findings if finding not in settings]
@@ -103,7 +103,7 @@ def _cause(found: Explained) -> Iterator[str]:
     """Yield cause and next step: settings seen in the run, else findings in the table, else the nearest fault."""
     if found.verdict.state not in ("slow", "unknown"):
         return
-    seen = [finding for finding in found.findings if finding.certainty == "seen" and _is_setting(finding)]
+    seen = [finding for finding in found.findings if finding.certainty == "seen" and names_setting(finding)]
     if seen:
         words = "; ".join(f"{finding.fault}: {finding.says}" for finding in seen[:_MAX_SETTINGS])
         yield from labelled("seen", f"forced setting, {words}")
@@ -144,10 +144,6 @@ def _list_next(found: Explained) -> tuple[str, ...]:
         return (_MORE_SIZES, nearest.tell_apart)
     near = (other for other in found.hypotheses[1:] if other.distance <= _CLEARLY * nearest.distance)
     return tuple(dict.fromkeys(other.tell_apart for other in near if other.tell_apart))[:_MAX_NEXT]
-
-
-def _is_setting(finding: Finding) -> bool:
-    return any(seen.claim == "setting" for seen in finding.evidence)
 
 
 def _table(found: Explained) -> Iterator[str]:
