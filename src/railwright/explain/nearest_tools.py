@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from railwright.units import format_count
+
 _UNITS = re.compile(
     r"\b(?:[KMGT]i?B/s(?:ec)?|[KMGT]i?Bps|[KMGT]bps|[KMGT]b(?:it)?s?/s(?:ec)?|IOPS|[KMGT]FLOPS?|usec|us|ms|Mpps|GB/sec)\b",
     re.IGNORECASE,
@@ -39,7 +41,7 @@ def describe_text(text: str) -> str:
     """Return the number of lines, the units and the column names that the text has."""
     begin = text[:_SEARCHED]
     units = list(dict.fromkeys(found[0] for found in _UNITS.finditer(begin)))[:_MAX_UNITS]
-    parts = [f"{text.count(chr(10)) + 1} lines"]
+    parts = [format_count(len(text.splitlines()), "line")]
     parts += [f"the units {', '.join(units)}"] if units else ["no unit of a rate or a time"]
     if columns := _find_columns(begin):
         parts.append(f"the columns {', '.join(columns)}")
