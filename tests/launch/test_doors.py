@@ -90,6 +90,16 @@ def test_a_rank_says_that_nobody_answers_and_tries_every_address() -> None:
             connect(f"tcp:{port}:token:127.0.0.1,::1")
 
 
+def test_a_rank_that_came_and_went_is_heard_in_one_wait() -> None:
+    with Listener(open_local_endpoint()) as listener:
+        for rank in range(3):
+            sender = Sender(listener.address)
+            sender.send(Hello(rank, "host0", 5))
+            sender._socket.close()
+        assert [number for number, message in listener.wait(0.0) if isinstance(message, Hello)] == [0]
+        assert {number for number, _ in heard(listener, 5)} == {0, 1, 2}
+
+
 def test_a_file_is_for_our_own_user_and_tells_who_comes(tmp_path: Path) -> None:
     path = tmp_path / "stream"
     with Listener(open_local_endpoint(path)) as listener:

@@ -129,7 +129,7 @@ class Session:
         heard = time.monotonic()
         while not self._trouble:
             exited = child.poll() is not None
-            messages = list(listener.wait(0.0 if exited else _TICK_S))
+            messages = list(listener.wait(_TICK_S))
             for number, message in messages:
                 heard = time.monotonic()
                 yield from self._process(number, message)

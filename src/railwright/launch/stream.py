@@ -31,6 +31,8 @@ _MAX_TOKEN_BYTES = 256
 _PROVE_WITHIN_S = 10.0
 _MAX_UNPROVEN = 1024
 _DAEMON_ENDS_S = 2.0
+_FOLLOW_UP_S = 1.0
+"""The time limit for following up connections that send no message, so that a flood of them cannot stall the parent."""
 _GO = b"\n"
 _SAY_WITHIN_S = 0.3
 """The time limit for sending `Asked`: launchers kill ranks that still run one second after SIGTERM."""
@@ -203,13 +205,20 @@ class Listener:
     def wait(self, timeout_s: float) -> Iterator[tuple[int | None, Message | Lost]]:
         """Wait at most `timeout_s` for messages, and yield those that have arrived, each with the rank that sent it.
 
+        Follows up a new connection or a part of a message, so that nothing yielded means that nothing has arrived.
         A rank is None if its connection was lost before `Hello`.
         """
-        for key, _ in self._selector.select(timeout_s):
-            if key.fileobj is self._door.listening:
-                self._accept()
-            elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._peers:
-                yield from self._receive(key.fileobj, self._peers[key.fileobj])
+        any_message = False
+        until = time.monotonic() + max(timeout_s, _FOLLOW_UP_S)
+        while not any_message and time.monotonic() <= until and (ready := self._selector.select(timeout_s)):
+            timeout_s = 0.0
+            for key, _ in ready:
+                if key.fileobj is self._door.listening:
+                    self._accept()
+                elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._peers:
+                    for received in self._receive(key.fileobj, self._peers[key.fileobj]):
+                        any_message = True
+                        yield received
         now = time.monotonic()
         for connection, peer in list(self._peers.items()):
             if peer.proves_until is not None and peer.proves_until < now:
