@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from railwright.expected.bands import limit_from_baseline
 from railwright.expected.machine import Machine
+from railwright.expected.rails import sum_port_rates
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, Source
-from railwright.limits.linpack import WHOLE_CORES, first_gpu, fp64_limit, memory_bytes, memory_share
+from railwright.limits.linpack import WHOLE_CORES, bytes_into_host, first_gpu, fp64_limit, memory_bytes, memory_share
 from railwright.limits.sources import TOP500
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Linpack
 from railwright.topology.devices import Device, Topology
-from railwright.units import format_flops
+from railwright.units import format_duration, format_flops, format_size
 
 _FULL_MEMORY_SHARE = Constant(
     0.7, "of the GPUs' memory filled by the matrix, from which the whole band applies", TOP500
@@ -104,7 +105,7 @@ def _expect_on_gpus(workload: Linpack, machine: Machine) -> Bounds:
 
     A band exists for our own solver on a matrix that fills the memory.
     """
-    limit = fp64_limit(machine.host, workload.ranks or 1, workload.n)
+    limit = _limit_by_network(fp64_limit(machine.host, workload.ranks or 1, workload.n), workload, machine.host)
     product = machine.measured.find("dgemm", workload) if machine.measured is not None else None
     band = _band_of_own_solver(workload, machine.host, limit, product.best if product is not None else 0.0)
     if product is None:
@@ -113,6 +114,23 @@ def _expect_on_gpus(workload: Linpack, machine: Machine) -> Bounds:
     if isinstance(limit, Limit):
         return replace(limit, because=f"{limit.because}; {reached}"), band
     return limit_from_baseline("flop_per_s", product, product.best, f"{reached}; {limit.why}"), band
+
+
+def _limit_by_network(limit: Limit | NoLimit, workload: Linpack, host: Topology) -> Limit | NoLimit:
+    """Add what our own solver's grid must move into each host, beside the arithmetic: the longer of the two counts."""
+    hosts, gpus = workload.hosts or 1, workload.ranks or 1
+    ports = sum_port_rates(host)
+    known = workload.solver == OWN_SOLVER and min(workload.n, workload.p, workload.q) > 0 and 0 < ports < math.inf
+    if not known or hosts < 2 or isinstance(limit, NoLimit):
+        return limit
+    work = 2 / 3 * workload.n**3 + 3 / 2 * workload.n**2
+    compute_s, moved = work / limit.value, bytes_into_host(workload.n, (workload.p, workload.q), gpus // hosts)
+    moved_s = moved / ports
+    because = (
+        f"{limit.because}; beside the {format_duration(compute_s)} of that the network needs {format_duration(moved_s)}, "
+        f"for {format_size(round(moved))} into each host"
+    )
+    return replace(limit, value=work / max(compute_s, moved_s), because=because)
 
 
 def _band_of_own_solver(
