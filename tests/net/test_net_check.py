@@ -68,7 +68,7 @@ def expect_bad(answer: Answer, wanted: dict[str, str]) -> dict[str, dict[str, An
 def test_a_healthy_pod_is_ok_in_everything(fabric: Fabric) -> None:
     answer = fabric.check(*fabric.all_ends)
     expect_all_ok(answer)
-    assert [line["interface"] for line in answer.lines] == ["net1"] * 13 + ["net2"] * 13
+    assert [line["interface"] for line in answer.lines] == ["net1"] * 14 + ["net2"] * 14
     for line in answer.lines:
         fits(line, "net-check")
         assert line["evidence"], line

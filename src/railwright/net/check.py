@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, Us
 from railwright.net import frr, leaf, packets
 from railwright.net.checks.registry import CHECKS
 from railwright.net.pod import Pod, find_routes, is_same_netns, netns_path, read_pod
+from railwright.net.runtime import find_records
 from railwright.net.target import Question, Target, add_peer, find_target, rail_interfaces
 from railwright.net.view import (
     NOT_ATTACHED,
@@ -27,6 +29,7 @@ from railwright.net.view import (
     Line,
     Port,
     Rail,
+    Recorded,
     Unseen,
     View,
     require_seen,
@@ -49,9 +52,9 @@ def check(question: Question) -> tuple[Line, ...]:
     rails_of_pod = rail_interfaces(target, pod)
     names = question.interfaces or rails_of_pod
     ways = _find_ways(target, pod, tuple(dict.fromkeys((*names, *rails_of_pod))), names)
-    rails = question.daemon.rails()
+    rails, records = question.daemon.rails(), find_records(target.netns, question.cni_results)
     with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
-        views = list(executor.map(lambda name: _inspect_interface(target, pod, rails, ways[name], name), names))
+        views = list(executor.map(partial(_inspect_interface, target, pod, rails, records, ways), names))
     # Read after the packets, when the datapath has flows for them and the counters include them.
     cached, after, rails_after = question.daemon.flows(), question.daemon.attached(), question.daemon.rails()
     lines: list[Line] = []
@@ -87,10 +90,15 @@ def exit_status(lines: Iterable[Line]) -> int:
 
 
 def _inspect_interface(
-    target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[KernelWay, ...], name: str
+    target: Target,
+    pod: Pod,
+    rails: dict[str, Rail] | Unseen,
+    records: dict[str, Recorded] | Unseen,
+    all_ways: dict[str, tuple[KernelWay, ...]],
+    name: str,
 ) -> View:
     """Inspect an interface and send its packets. Fields for the later state still hold the earlier one."""
-    attached = target.attached(name)
+    attached, ways = target.attached(name), all_ways[name]
     port, rail = pod.ports.get(name), _find_rail(rails, attached)
     if port is not None:
         end = _make_end(target.name, target.netns, port)
@@ -116,6 +124,7 @@ def _inspect_interface(
         leaf=leaf_routes,
         rdma_shared=pod.rdma_shared,
         verbs_files=pod.verbs_files,
+        recorded=_find_record(records, name),
         netns=target.netns,
     )
 
@@ -135,6 +144,12 @@ def _find_rail(rails: dict[str, Rail] | Unseen, attached: Known) -> Rail | Unsee
     if not isinstance(attached, Attached):
         return attached or NOT_ATTACHED
     return rails.get(attached.rail) or Unseen(f"railwrightd no longer has rail {attached.rail}")
+
+
+def _find_record(records: dict[str, Recorded] | Unseen, name: str) -> Recorded | Unseen:
+    if isinstance(records, Unseen):
+        return records
+    return records.get(name) or Unseen(f"the container runtime has no record of {name}")
 
 
 def _read_host_mtu(attached: Known) -> int | Unseen:

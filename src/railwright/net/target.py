@@ -33,6 +33,8 @@ class Question:
     """The network namespace of a rail's leaf, for each leaf that is on this machine."""
     without: frozenset[str] = frozenset()
     """Checks to skip, with the packets that only they need."""
+    cni_results: str | None = None
+    """The folder of the container runtime's records. None means the default."""
     vty_socket: str | None = None
     """The folder of FRR's sockets. None means vtysh's default."""
     daemon: Railwrightd = field(default_factory=Railwrightd)

@@ -260,6 +260,31 @@ class CachedFlow(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class Plugin(msgspec.Struct, frozen=True):
+    """The fields read from a plugin's configuration in a network's chain."""
+
+    type: str = ""
+    link_state_check_interval: int = 0
+    link_state_check_retries: int = 0
+    deviceID: str = ""  # noqa: N815 - CNI's name
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """An attachment as the container runtime recorded it, whichever plugins made it."""
+
+    network: str
+    interface: str
+    pod: PodName
+    netns: str
+    host_interface: str
+    """Its end on the node: a VF's representor or a veth. Empty if the plugins did not report one."""
+    mac: str
+    addresses: tuple[Address, ...]
+    gateways: tuple[Address, ...]
+    plugins: tuple[Plugin, ...]
+    path: str
+
+
 ON_THE_NODE = "on the pod's node, as root: railwright net check --pod NAMESPACE/NAME"
 Known = Attached | Unseen | None
 """An attachment of railwrightd. None if the interface is not attached."""
@@ -294,6 +319,8 @@ class View:
     rdma_shared: bool | None
     """Whether all namespaces see RDMA devices. None if the kernel does not report it."""
     verbs_files: tuple[str, ...] | Unseen
+    recorded: Recorded | Unseen
+    """The container runtime's record of the interface."""
     netns: str | None
     """The path of the namespace. None means our own."""
 

@@ -42,6 +42,7 @@ def net() -> None:
 @click.option("--railwrightd", "program", metavar="PATH", help="The daemon's program. [on PATH]")
 @click.option("--socket", metavar="PATH", help="The daemon's socket. [its default]")
 @click.option("--config", metavar="PATH", help="The daemon's configuration. [its default]")
+@click.option("--cni-results", metavar="FOLDER", help="The container runtime's records. [Multus' or libcni's]")
 @click.option("--vty-socket", metavar="FOLDER", help="The socket folder of FRR's daemons. [their default]")
 @click.option("--without", multiple=True, metavar="CHECK", help="Skip a check. The last line names it.")
 @click.option("--evidence", is_flag=True, help="Show the evidence of checks that are ok as well.")
