@@ -67,6 +67,14 @@ func (f *fakeSwitch) BridgeOf(_ context.Context, hostInterface string) (string, 
 	return "br0", f.away
 }
 
+// CheckRate refuses rates above 34 Gbit/s, as Open vSwitch 3.1 does.
+func (f *fakeSwitch) CheckRate(_ context.Context, _ string, rate uint64) error {
+	if rate > 34e9 {
+		return openvswitch.ErrRate
+	}
+	return nil
+}
+
 func (f *fakeSwitch) Change(ctx context.Context, bridge string, add, remove []plan.Flow) error {
 	if err := f.pass(ctx); err != nil {
 		return err
