@@ -30,7 +30,7 @@ import (
 
 // serve serves the plugins until ctx ends.
 func serve(ctx context.Context, arguments []string, out io.Writer) (int, error) {
-	opts, _, err := parse("railwrightd", arguments, 0, "config", "node", "log-level", "check-config", "version")
+	opts, _, err := parse("railwrightd", arguments, 0, "config", "node", "metrics", "log-level", "check-config", "version")
 	if err != nil {
 		return 0, err
 	}
@@ -62,7 +62,7 @@ func serve(ctx context.Context, arguments []string, out io.Writer) (int, error) 
 }
 
 func readConfig(opts options) (config.Config, error) {
-	read, err := config.Read(opts.config, opts.node)
+	read, err := config.Read(opts.config, config.Own{Node: opts.node, Metrics: opts.metrics})
 	if err == nil {
 		err = announceSettings(read).Check()
 	}
@@ -152,9 +152,9 @@ func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error 
 	if err != nil {
 		return err
 	}
-	scrapes, err := (&net.ListenConfig{}).Listen(ctx, "tcp", read.Metrics.String())
+	probes, scrapes, err := listenForScrapes(ctx, read)
 	if err != nil {
-		return errors.Join(fmt.Errorf("listen for metrics: %w; use another `metrics` address", err), plugins.Close())
+		return errors.Join(err, plugins.Close())
 	}
 	reconciler := reconcile.New(parts)
 	serveCtx, stopServing := context.WithCancelCause(ctx)
@@ -164,8 +164,11 @@ func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error 
 	answering.Go(func() {
 		stopServing(server.New(reconciler, parts.Metrics, log).Serve(serveCtx, plugins, read.AllowedUIDs))
 	})
-	answering.Go(func() { stopServing(parts.Metrics.Serve(serveCtx, scrapes, reconciler)) })
-	log.Info("serving", "socket", read.Socket, "metrics", read.Metrics.String(), "rails", len(read.Rails),
+	answering.Go(func() { stopServing(parts.Metrics.Serve(serveCtx, probes, reconciler)) })
+	if scrapes != nil {
+		answering.Go(func() { stopServing(parts.Metrics.Serve(serveCtx, scrapes, nil)) })
+	}
+	log.Info("serving", "socket", read.Socket, "health", read.Health.String(), "metrics", read.Metrics.String(), "rails", len(read.Rails),
 		"attachments", len(parts.Store.All()), "tenants", read.Tenants.Kind, "frr", read.FRR.Backend)
 	answering.Wait()
 	stopWork()
@@ -175,6 +178,22 @@ func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error 
 	}
 	log.Info("stopped; flows and routes stay")
 	return nil
+}
+
+// listenForScrapes opens the listener of the probes and, if metrics have another address, the one of the scrapes.
+func listenForScrapes(ctx context.Context, read config.Config) (probes, scrapes net.Listener, err error) {
+	probes, err = (&net.ListenConfig{}).Listen(ctx, "tcp", read.Health.String())
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen for probes: %w; use another `health` address", err)
+	}
+	if !read.Metrics.IsValid() || read.Metrics == read.Health {
+		return probes, nil, nil
+	}
+	scrapes, err = (&net.ListenConfig{}).Listen(ctx, "tcp", read.Metrics.String())
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("listen for metrics: %w; use another `metrics` address", err), probes.Close())
+	}
+	return probes, scrapes, nil
 }
 
 func openParts(

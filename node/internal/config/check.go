@@ -3,9 +3,11 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ type file struct {
 	StateFolder      string       `json:"state_folder"`
 	Socket           string       `json:"socket"`
 	AllowedUIDs      []uint32     `json:"allowed_uids"`
+	Health           string       `json:"health"`
 	Metrics          string       `json:"metrics"`
 	NetnsFolders     []string     `json:"netns_folders"`
 	Rails            []railFields `json:"rails"`
@@ -69,7 +72,7 @@ const (
 	defaultStateFolder = "/var/lib/railwright"
 	// DefaultSocket is the socket that the plugins connect to.
 	DefaultSocket           = "/run/railwright/railwrightd.sock"
-	defaultMetrics          = "127.0.0.1:9477"
+	defaultHealth           = "127.0.0.1:9477"
 	defaultDatabase         = "/run/openvswitch/db.sock"
 	defaultManagement       = "/run/openvswitch"
 	defaultBGPSocket        = "/run/frr/bgpd.vty"
@@ -100,7 +103,10 @@ func (f file) check() (Config, error) {
 	if len(config.AllowedUIDs) == 0 {
 		config.AllowedUIDs = []uint32{0}
 	}
-	config.Metrics = wrong.metrics(orElse(f.Metrics, defaultMetrics))
+	config.Health = wrong.listener("health", orElse(f.Health, defaultHealth))
+	if f.Metrics != "" {
+		config.Metrics = wrong.listener("metrics", f.Metrics)
+	}
 	if len(config.NetnsFolders) == 0 {
 		config.NetnsFolders = []string{"/run/netns", "/var/run/netns", "/proc"}
 	}
@@ -304,12 +310,16 @@ func (p *problems) tenants(fields tenantFields) Tenants {
 	return tenants
 }
 
-func (p *problems) metrics(text string) netip.AddrPort {
-	address, err := netip.ParseAddrPort(text)
-	if err != nil || address.Port() == 0 {
-		p.add("metrics", "must be an address and port like %s, got %.80q", defaultMetrics, text)
+// listener parses an address and port. An IPv4 address may have brackets too, so that a manifest can write
+// [$(HOST_IP)]:9478 for both families.
+func (p *problems) listener(where, text string) netip.AddrPort {
+	host, port, err := net.SplitHostPort(text)
+	address, wrongAddress := netip.ParseAddr(host)
+	number, wrongPort := strconv.ParseUint(port, 10, 16)
+	if err != nil || wrongAddress != nil || wrongPort != nil || number == 0 {
+		p.add(where, "must be an address and port like %s, got %.80q", defaultHealth, text)
 	}
-	return address
+	return netip.AddrPortFrom(address, uint16(number))
 }
 
 func (p *problems) path(where, text string, longest int) string {

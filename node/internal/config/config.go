@@ -19,10 +19,13 @@ const maxBytes = 1 << 20
 // Config is the validated file with its defaults.
 type Config struct {
 	// Node is this node's name.
-	Node         string
-	StateFolder  string
-	Socket       string
-	AllowedUIDs  []uint32
+	Node        string
+	StateFolder string
+	Socket      string
+	AllowedUIDs []uint32
+	// Health is the address of the probes, with the metrics beside.
+	Health netip.AddrPort
+	// Metrics is another address that serves only the metrics. It is invalid if there is none.
 	Metrics      netip.AddrPort
 	NetnsFolders []string
 	Rails        []Rail
@@ -122,26 +125,29 @@ type Tenants struct {
 	Kubeconfig string
 }
 
-// Read reads the file. A non-empty node overrides the name in the file, which many nodes can share.
-func Read(path, node string) (Config, error) {
+// Own are settings of a node that override the file, which many nodes can share, unless they are empty.
+type Own struct{ Node, Metrics string }
+
+// Read reads the file.
+func Read(path string, own Own) (Config, error) {
 	content, err := readBounded(path)
 	if err != nil {
 		return Config{}, err
 	}
-	config, err := Parse(content, node)
+	config, err := Parse(content, own)
 	if err != nil {
 		return Config{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return config, nil
 }
 
-// Parse parses the text of a file. node is as in Read.
-func Parse(content []byte, node string) (Config, error) {
+// Parse parses the text of a file.
+func Parse(content []byte, own Own) (Config, error) {
 	var written file
 	if err := unmarshalStrict(content, &written); err != nil {
 		return Config{}, err
 	}
-	written.Node = orElse(node, written.Node)
+	written.Node, written.Metrics = orElse(own.Node, written.Node), orElse(own.Metrics, written.Metrics)
 	return written.check()
 }
 

@@ -34,7 +34,7 @@ type Unserved struct {
 // one address each, M members, T tenants with a number, Q peered pairs, and H addresses of the host of which I are
 // IPv4, there are 32 + 2 H + I + 12 P + 2 M + T + 2 Q flows, never P times M. An attachment has 12 flows, and 7 more
 // for a second address; a pair of tenants has 2. Add 1 for each rate and for each prefix of routers, and for each
-// address 1 for each allowed DSCP where others are refused. Subtract 2 for each IPv6 address and 1 overall if the
+// address 1 for each allowed DSCP where others are refused and 1 for each DSCP of CNPs. Subtract 2 for each IPv6 address and 1 overall if the
 // datapath cannot answer ND, 1 if the leaf's MAC is unknown, and 4 with KeepTTL. If tenants have prefixes instead of
 // addresses, M is the number of prefixes and the total is O(P).
 func Flows(rail Rail, facts Facts, attachments []attachment.Attachment, tenants Tenants) ([]Flow, []Unserved) {

@@ -173,7 +173,7 @@ func TestNumberOfFlowsIsLinear(t *testing.T) {
 // TestAttachmentsAndTenantPairsHaveFixedFlowCounts checks the flows of a single attachment and of a pair of peered
 // tenants, independent of everything else on the rail.
 func TestAttachmentsAndTenantPairsHaveFixedFlowCounts(t *testing.T) {
-	for _, marking := range []Marking{{}, {Policy: RewriteMarking, DSCP: 26}, {Policy: RefuseMarking, Allowed: []uint8{0, 26, 48}}} {
+	for _, marking := range []Marking{{}, {Policy: RewriteMarking, DSCP: 26}, {Policy: RefuseMarking, Allowed: []uint8{0, 26, 48}, CNP: []uint8{48}}} {
 		rail := rail0
 		rail.Marking, rail.Routers = marking, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")}
 		for _, families := range []int{1, 2} {
@@ -191,7 +191,7 @@ func TestAttachmentsAndTenantPairsHaveFixedFlowCounts(t *testing.T) {
 				}
 				return len(flows)
 			}
-			each := 5 + families*(7+len(marking.Allowed))
+			each := 5 + families*(7+len(marking.Allowed)+len(marking.CNP))
 			for _, pods := range []int{1, 7, 64} {
 				if found := count(pods, 0, true) - count(0, 0, true); found != pods*each {
 					t.Errorf("%d attachments of %d addresses, %+v: %d flows, want %d each", pods, families, marking, found, each)

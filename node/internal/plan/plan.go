@@ -33,6 +33,8 @@ type Marking struct {
 	DSCP uint8
 	// Allowed lists the DSCPs accepted under RefuseMarking, without duplicates.
 	Allowed []uint8
+	// CNP lists the DSCPs of RoCE's congestion notifications. They keep it under every policy, without duplicates.
+	CNP []uint8
 }
 
 // MarkingPolicy selects what happens to a DSCP.

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
 	"railwright/node/internal/tenants"
@@ -260,6 +262,30 @@ func trespass(t *testing.T, s *server) {
 	}
 }
 
+// changesOnlyTheFinalizer checks that a daemon of another node changes nothing of a record that is being deleted but
+// its own finalizer.
+func changesOnlyTheFinalizer(t *testing.T, s *server, name string) {
+	client, err := dynamic.NewForConfig(s.daemon("three"))
+	must(t, err)
+	for what, change := range map[string]func(*unstructured.Unstructured){
+		"labels":           func(object *unstructured.Unstructured) { object.SetLabels(map[string]string{"team": "x"}) },
+		"annotations":      func(object *unstructured.Unstructured) { object.SetAnnotations(map[string]string{"a": "x"}) },
+		"owners":           func(object *unstructured.Unstructured) { object.SetOwnerReferences(nil) },
+		"other finalizers": func(object *unstructured.Unstructured) { object.SetFinalizers(nil) },
+	} {
+		s.eventually(what+" are refused", func() error {
+			object, err := s.admin.Resource(nodeAddresses).Get(context.Background(), name, metav1.GetOptions{})
+			must(t, err)
+			change(object)
+			_, err = client.Resource(nodeAddresses).Update(context.Background(), object, metav1.UpdateOptions{})
+			if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+				return fmt.Errorf("%v", err)
+			}
+			return nil
+		})
+	}
+}
+
 // removedNode deletes the Node; the test plays the garbage collector and deletes its record.
 func removedNode(t *testing.T, s *server, first, second, third *daemon) {
 	must(t, first.claim(20*time.Second, "ns:c", "10.3.8.1"))
@@ -281,7 +307,12 @@ func removedNode(t *testing.T, s *server, first, second, third *daemon) {
 			}
 		}
 	}
+	s.changeFinalizers(name, func(all []string) []string { return append(all, "example.com/hold") })
 	must(t, client.Resource(nodeAddresses).Delete(context.Background(), name, metav1.DeleteOptions{}))
+	changesOnlyTheFinalizer(t, s, name)
+	s.changeFinalizers(name, func(all []string) []string {
+		return slices.DeleteFunc(all, func(one string) bool { return one == "example.com/hold" })
+	})
 	must(t, second.claim(30*time.Second, "ns:d", "10.3.8.1"))
 	third.seesTenant("10.3.8.1", "")
 	s.eventually("removal of the record", func() error {
