@@ -21,6 +21,8 @@ type bridge struct {
 	firstTime sync.Once
 	// writing serializes changes of flows, so that each sees the result of the last.
 	writing sync.Mutex
+	// programmer is the connection for changes of flows, or nil. writing guards it.
+	programmer *conversation
 
 	lock    sync.Mutex
 	problem error // nil: connected
@@ -77,6 +79,7 @@ func (b *bridge) set(problem error) {
 // follow watches the bridge until ctx ends. A restarted ovs-vswitchd has lost all flows, which is reported as soon as
 // it is back.
 func (b *bridge) follow(ctx context.Context) {
+	defer b.hangUp()
 	log := b.client.settings.Log.With("bridge", b.name)
 	for logged := ""; ctx.Err() == nil; {
 		pause := connectPause
@@ -96,6 +99,16 @@ func (b *bridge) follow(ctx context.Context) {
 		}
 		b.set(err)
 		_ = wait(ctx, afterPause(pause))
+	}
+}
+
+// hangUp closes the connection for changes.
+func (b *bridge) hangUp() {
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	if b.programmer != nil {
+		b.programmer.hangUp()
+		b.programmer = nil
 	}
 }
 

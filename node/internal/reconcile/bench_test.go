@@ -53,7 +53,7 @@ func newBench(t *testing.T) *bench {
 		t: t, diary: diary, folder: t.TempDir(), stones: t.TempDir(),
 		sw: &fakeSwitch{
 			diary: diary, ports: map[string]uint32{"other0": 7}, flows: map[string]map[plan.Key]plan.Flow{},
-			events: make(chan openvswitch.Event, 8),
+			events: make(chan openvswitch.Event, 8), looks: map[string]int{},
 		},
 		routes:    &fakeAnnouncer{diary: diary, tables: map[string]prefixes{}, events: make(chan announce.Event, 8)},
 		directory: &fakeDirectory{diary: diary, changed: make(chan struct{}), owners: map[netip.Addr]tenants.Claim{}, tenant: map[string]string{}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"railwright/node/internal/announce"
@@ -30,6 +31,8 @@ type fakeSwitch struct {
 	gate chan struct{}
 	// counting is called before Counters returns, if set.
 	counting func(context.Context) error
+	// looks counts the calls of Facts by bridge.
+	looks    map[string]int
 	deaf     int                   // number of probes that the leaf will not forward
 	podPorts []openvswitch.PodPort // ports created for pods
 }
@@ -43,6 +46,7 @@ func (f *fakeSwitch) set(change func()) {
 func (f *fakeSwitch) Facts(_ context.Context, rail plan.Rail) (plan.Facts, error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
+	f.looks[rail.Bridge]++
 	ports := map[string]uint32{}
 	for name, port := range f.ports {
 		ports[name] = port
@@ -112,7 +116,7 @@ func (f *fakeSwitch) Replace(ctx context.Context, bridge string, flows []plan.Fl
 	}
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	add, remove := applied(f.flows[bridge]).difference(flows)
+	add, remove := applied(f.flows[bridge]).difference(appliedOf(flows))
 	f.note(bridge, add, remove)
 	f.flows[bridge] = appliedOf(flows)
 	f.write("replace")
@@ -136,7 +140,7 @@ func (f *fakeSwitch) pass(ctx context.Context) error {
 func (f *fakeSwitch) Differences(_ context.Context, bridge string, flows []plan.Flow) ([]string, error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	add, remove := applied(f.flows[bridge]).difference(flows)
+	add, remove := applied(f.flows[bridge]).difference(appliedOf(flows))
 	var entries []string
 	for _, flow := range append(add, remove...) {
 		entries = append(entries, flow.Match)
@@ -352,6 +356,7 @@ func (f *fakeDirectory) View(local []string) (plan.Tenants, uint64, <-chan struc
 			})
 		}
 	}
+	slices.SortFunc(view.Members, func(a, b plan.Member) int { return a.Prefix.Compare(b.Prefix) })
 	return view, f.version, f.changed
 }
 

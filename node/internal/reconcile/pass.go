@@ -87,7 +87,7 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 			result.planned[record.Key] = true
 		}
 	}
-	flows, left := plan.Flows(r.Rail, facts, want, tenants)
+	flows, left := r.planner.Flows(facts, want, tenants)
 	for _, unserved := range left {
 		result.unserved[unserved.Key] = unserved.Reason
 	}
@@ -127,7 +127,7 @@ func (r *rail) cleanUp(ctx context.Context, result *outcome) {
 // check is due.
 func (r *rail) program(ctx context.Context, flows []plan.Flow, cause string) error {
 	openVSwitch, now := r.reconciler.openVSwitch, appliedOf(flows)
-	add, remove := r.last.difference(flows)
+	add, remove := r.last.difference(now)
 	if r.last != nil && cause == "" {
 		if len(add)+len(remove) == 0 {
 			return nil
