@@ -41,7 +41,7 @@ func TestNetworksWithoutPollingAreReported(t *testing.T) {
 		`{"name": "n", "type": "ovs"}`: {exitBad, "problem: n: ovs looks"},
 		`{"name": "n", "plugins": [{"type": "ovs", "link_state_check_interval": 10, "link_state_check_retries": 300}]}`: {exitOK, "1 networks"},
 		`{"name": "n", "type": "macvlan"}`: {exitOK, "1 networks"},
-		"kind: NetworkAttachmentDefinition\nmetadata: {name: net}\n---\nname: m\ntype: macvlan\n":       {exitFailure, "unknown: net: its chain is in a file"},
+		"kind: NetworkAttachmentDefinition\nmetadata: {name: net}\n---\nname: m\ntype: macvlan\n":     {exitFailure, "unknown: net: its chain is in a file"},
 		`{"kind": "NetworkAttachmentDefinition", "metadata": {"name": "n"}, "spec": {"config": "{"}}`: {exitBad, "must be the JSON"},
 	} {
 		file := filepath.Join(t.TempDir(), "networks")

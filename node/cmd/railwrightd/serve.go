@@ -14,17 +14,21 @@ import (
 	"sync"
 	"syscall"
 
+	"k8s.io/client-go/dynamic"
+
 	"railwright/node/internal/announce"
 	"railwright/node/internal/collect"
 	"railwright/node/internal/config"
 	"railwright/node/internal/failpoint"
 	"railwright/node/internal/metrics"
+	"railwright/node/internal/nodehealth"
 	"railwright/node/internal/openvswitch"
 	"railwright/node/internal/reconcile"
 	"railwright/node/internal/release"
 	"railwright/node/internal/server"
 	"railwright/node/internal/store"
 	"railwright/node/internal/tenants/kinds"
+	"railwright/node/internal/tenants/kubernetes"
 	"railwright/node/internal/tenants/replica"
 )
 
@@ -257,8 +261,37 @@ func openFabric(ctx context.Context, parts *reconcile.Parts, closing func(func()
 	if notifier != nil {
 		parts.Notifier = notifier
 	}
+	if err := openNode(ctx, parts, closing); err != nil {
+		return err
+	}
 	closing(directory.Close)
 	parts.Directory = directory
+	return nil
+}
+
+// openNode opens the reporter of the Node, if there is one.
+func openNode(ctx context.Context, parts *reconcile.Parts, closing func(func())) error {
+	read := parts.Config
+	if read.Tenants.Kind != config.Kubernetes {
+		return nil
+	}
+	access, err := kubernetes.Config(read.Tenants.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return err
+	}
+	reporter := nodehealth.New(client, read.Node, parts.Log)
+	parts.Node = reporter
+	ctx, cancel := context.WithCancel(ctx)
+	var ending sync.WaitGroup
+	ending.Go(func() { reporter.Run(ctx) })
+	closing(func() {
+		cancel()
+		ending.Wait()
+	})
 	return nil
 }
 

@@ -208,7 +208,7 @@ const drop = "drop"
 
 // encodeAction returns an action. The actions of a flow are fewer than 256 bytes.
 func encodeAction(verb, rest string) ([]byte, error) {
-	port := uint64(0)
+	var port uint64
 	switch verb {
 	case "dec_ttl":
 		return []byte{0, actionDecTTL, 0, 8, 0, 0, 0, 0}, nil

@@ -372,3 +372,26 @@ func (f *fakeDirectory) Stopped() []string {
 }
 
 func (f *fakeDirectory) Problems() []string { return []string{"tenant b is ignored"} }
+
+// fakeNode holds what was last reported about the rails.
+type fakeNode struct {
+	mutex    sync.Mutex
+	reported bool
+	problems []string
+}
+
+func (f *fakeNode) Report(problems []string) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.reported, f.problems = true, problems
+}
+
+// down returns the number of problems, or -1 before the first report.
+func (f *fakeNode) down() int {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if !f.reported {
+		return -1
+	}
+	return len(f.problems)
+}

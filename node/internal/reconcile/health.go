@@ -11,7 +11,9 @@ import (
 
 const (
 	metricsEvery = 15 * time.Second
-	maxTroubles  = 20
+	// railsEvery is how often the rails are looked at. Two looks must find a rail down before that is reported.
+	railsEvery  = time.Second
+	maxTroubles = 20
 	// readyBound is below the DaemonSet's probe timeout of 3 s.
 	readyBound = 2 * time.Second
 	// stuckAfter is far above the period of each of our loops.
@@ -134,6 +136,35 @@ func (r *Reconciler) LivenessProblems() []string {
 	}
 	slices.Sort(problems)
 	return problems
+}
+
+// watchRails tells the cluster which rails are down until ctx ends. A rail that is down for a moment only, as while
+// bgpd restarts, is not reported.
+func (r *Reconciler) watchRails(ctx context.Context) {
+	rails := r.configuredRails()
+	var before []bool
+	for {
+		bound, cancel := context.WithTimeout(ctx, readyBound)
+		looks := queryRails(rails, func(rail *rail) []string { return rail.unready(bound) })
+		cancel()
+		now := make([]bool, len(rails))
+		var problems []string
+		for i, found := range looks {
+			now[i] = len(found) > 0
+			down := now[i] && before != nil && before[i]
+			r.metrics.SetRailUp(rails[i].Name, !down)
+			if down {
+				problems = append(problems, found...)
+			}
+		}
+		if before != nil && ctx.Err() == nil && r.node != nil {
+			r.node.Report(problems)
+		}
+		before = now
+		if !pause(ctx, railsEvery) {
+			return
+		}
+	}
 }
 
 // keepMetrics updates the metrics of rails until ctx ends.

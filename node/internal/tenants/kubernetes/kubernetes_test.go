@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,8 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"railwright/node/internal/nodehealth"
 	"railwright/node/internal/tenants"
 	"railwright/node/internal/tenants/replica"
 )
@@ -155,6 +158,7 @@ func TestDirectoryInTheAPIServer(t *testing.T) {
 	t.Run("times", func(t *testing.T) { times(t, []*daemon{first, second, third}) })
 	t.Run("object with foreign changes", func(t *testing.T) { keepsForeignLabels(t, s, first) })
 	t.Run("daemon writes only its own record", func(t *testing.T) { trespass(t, s) })
+	t.Run("daemon changes one taint of its own Node", func(t *testing.T) { ownTaint(t, s) })
 	t.Run("cut off", func(t *testing.T) {
 		s.stopAPI()
 		s.eventually("one reports it", func() error {
@@ -259,6 +263,46 @@ func trespass(t *testing.T, s *server) {
 	}
 	if err := client.Resource(tenantObjects).Delete(context.Background(), "red", metav1.DeleteOptions{}); err == nil {
 		t.Error("a tenant was deleted")
+	}
+}
+
+// ownTaint reports a rail of node one as down, by the daemon's rights, and checks that these allow nothing else.
+func ownTaint(t *testing.T, s *server) {
+	client, err := dynamic.NewForConfig(s.daemon("one"))
+	must(t, err)
+	reporter := nodehealth.New(client, "one", slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		reporter.Run(ctx)
+	}()
+	defer func() { cancel(); <-ended }()
+	for _, problems := range [][]string{{"rail rail0: uplink pf1 has no carrier"}, nil} {
+		reporter.Report(problems)
+		s.eventually(fmt.Sprintf("the Node has the taint for %q", problems), func() error {
+			node, err := s.admin.Resource(nodes).Get(context.Background(), "one", metav1.GetOptions{})
+			must(t, err)
+			tainted := strings.Contains(fmt.Sprint(node.Object["spec"]), nodehealth.Taint)
+			if up := strings.Contains(fmt.Sprint(node.Object["status"]), "AllRailsUp"); tainted != (len(problems) > 0) || up == tainted {
+				return fmt.Errorf("%v", node.Object)
+			}
+			return nil
+		})
+	}
+	for what, refused := range map[string]struct{ node, patch, subresource string }{
+		"another Node":      {"two", `{"spec": {"taints": [{"key": "network.railwright.dev/rail-down", "effect": "NoSchedule"}]}}`, ""},
+		"another taint":     {"one", `{"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}}`, ""},
+		"labels":            {"one", `{"metadata": {"labels": {"team": "x"}}}`, ""},
+		"a cordon":          {"one", `{"spec": {"unschedulable": true}}`, ""},
+		"another condition": {"one", `{"status": {"conditions": [{"type": "Ready", "status": "False"}]}}`, "status"},
+		"capacity":          {"one", `{"status": {"capacity": {"cpu": "1"}}}`, "status"},
+	} {
+		_, err := client.Resource(nodes).Patch(context.Background(), refused.node, types.MergePatchType, []byte(refused.patch),
+			metav1.PatchOptions{}, strings.Fields(refused.subresource)...)
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 
