@@ -83,7 +83,7 @@ VIEW = View(
     echoes=NOTHING,
     isolations=NOTHING,
     cached=NOTHING,
-    host_mtu_bytes=NOTHING,
+    host_end=NOTHING,
     announced=NOTHING,
     leaf=NOTHING,
     rdma_shared=True,
@@ -148,7 +148,7 @@ def test_two_halves_of_the_rails_prefix_are_the_whole_and_one_is_not() -> None:
 
 def test_of_what_was_not_seen_nothing_is_ok() -> None:
     asked = ("attached", "attached_after", "rail", "rail_after", "gateways", "echoes", "isolations", "cached",
-             "host_mtu_bytes", "leaf", "announced", "verbs_files", "recorded")  # fmt: skip
+             "host_end", "leaf", "announced", "verbs_files", "recorded")  # fmt: skip
     blind = replace(VIEW, **dict.fromkeys(asked, NOTHING), port=None, rdma_shared=None, netns=None)  # type: ignore[arg-type]
     states = {check.name: check.look(blind).state for check in CHECKS}
     assert states == {check.name: "bad" if check.name == "interface" else "not looked" for check in CHECKS}

@@ -14,6 +14,7 @@ import msgspec
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, UsageError
 from railwright.net import frr, leaf, packets
 from railwright.net.checks.registry import CHECKS
+from railwright.net.host import read_host_end
 from railwright.net.pod import Pod, find_routes, is_same_netns, netns_path, read_pod
 from railwright.net.runtime import find_records
 from railwright.net.target import Question, Target, add_peer, find_target, rail_interfaces
@@ -42,7 +43,7 @@ _NO_STRANGER = "no pod of another tenant is on this node and rail"
 
 
 def check(question: Question) -> tuple[Line, ...]:
-    """Return a line for each interface and check, except skipped checks.
+    """Return a line for each interface and check, except skipped checks and, for networks without railwrightd, its own.
 
     Raises UsageError for a wrong question, and CannotJudge if the pod or its interfaces cannot be inspected.
     """
@@ -61,7 +62,8 @@ def check(question: Question) -> tuple[Line, ...]:
     for view in views:
         again = _find_later(view.attached, after)
         view = replace(view, attached_after=again, rail_after=_find_rail(rails_after, view.attached), cached=cached)
-        lines += explain_failures(one.look(view) for one in CHECKS if one.name not in question.without)
+        checks = [one for one in CHECKS if one.name not in question.without and not (one.is_ours and view.is_foreign)]
+        lines += explain_failures(one.look(view) for one in checks)
     return tuple(lines)
 
 
@@ -107,7 +109,7 @@ def _inspect_interface(
         leaf_routes = try_look(lambda: _read_leaf(target, port, attached))
     else:
         gateways = echoes = isolations = leaf_routes = Unseen(f"there is no {name}")
-    return View(
+    view = View(
         interface=name,
         port=port,
         attached=attached,
@@ -120,13 +122,15 @@ def _inspect_interface(
         isolations=isolations,
         cached=(),
         announced=try_look(lambda: _read_announced(target, port, attached)),
-        host_mtu_bytes=_read_host_mtu(attached),
+        host_end=Unseen("the other end is not known"),
         leaf=leaf_routes,
         rdma_shared=pod.rdma_shared,
         verbs_files=pod.verbs_files,
         recorded=_find_record(records, name),
         netns=target.netns,
     )
+    name = view.expected.host_interface if view.expected else ""
+    return replace(view, host_end=try_look(lambda: read_host_end(view.existing_port(), name, target.netns)))
 
 
 def _find_later(attached: Known, after: tuple[Attached, ...] | Unseen) -> Known:
@@ -150,15 +154,6 @@ def _find_record(records: dict[str, Recorded] | Unseen, name: str) -> Recorded |
     if isinstance(records, Unseen):
         return records
     return records.get(name) or Unseen(f"the container runtime has no record of {name}")
-
-
-def _read_host_mtu(attached: Known) -> int | Unseen:
-    if not isinstance(attached, Attached):
-        return Unseen("the other end is not known")
-    try:
-        return int(Path("/sys/class/net", attached.host_interface, "mtu").read_text(encoding="ascii"))
-    except (OSError, ValueError) as error:
-        return Unseen(f"{attached.host_interface} is not here: {error}")
 
 
 def _make_end(name: str, netns: str | None, port: Port) -> packets.End:

@@ -74,6 +74,7 @@ def _devices(settings: Settings) -> Settings:
             "driver": name_of(device / "driver"),
             "is_vf": (device / "physfn").exists(),
             "rdma": {rdma_device: _rdma_state(rdma_device) for rdma_device in _list_names(str(device / "infiniband"))},
+            "gids": {one: _roce_gids(one) for one in _list_names(str(device / "infiniband")) if _is_roce(one)},
         }
     return {
         "interfaces": found,
@@ -84,6 +85,21 @@ def _devices(settings: Settings) -> Settings:
 
 def _rdma_state(device: str) -> str:
     return _read_word(f"/sys/class/infiniband/{device}/ports/1/state").rpartition(": ")[2]
+
+
+def _is_roce(device: str) -> bool:
+    return _read_word(f"/sys/class/infiniband/{device}/ports/1/link_layer") == "Ethernet"
+
+
+def _roce_gids(device: str) -> list[str]:
+    """Return the GIDs of RoCE v2 as addresses. An IPv4 address is in a GID as ::ffff:a.b.c.d."""
+    port = f"/sys/class/infiniband/{device}/ports/1"
+    found = []
+    for index in _list_names(f"{port}/gid_attrs/types"):
+        if _read_word(f"{port}/gid_attrs/types/{index}") == "RoCE v2":
+            gid = ipaddress.IPv6Address(_read_word(f"{port}/gids/{index}"))
+            found.append(str(gid.ipv4_mapped or gid))
+    return found
 
 
 def _list_names(folder: str) -> list[str]:

@@ -31,9 +31,14 @@ class _IP(msgspec.Struct):
     gateway: str = ""
 
 
+class _Route(msgspec.Struct):
+    dst: str
+
+
 class _Result(msgspec.Struct):
     interfaces: list[_Interface] = []
     ips: list[_IP] = []
+    routes: list[_Route] = []
 
 
 class _Chain(msgspec.Struct):
@@ -89,6 +94,7 @@ def parse_record(content: bytes, path: str) -> Recorded:
         alone = [msgspec.json.decode(file.config, type=Plugin)] if chain.type and not chain.plugins else []
         addresses = tuple(ipaddress.ip_interface(one.address).ip for one in file.result.ips)
         gateways = tuple(ipaddress.ip_address(one.gateway) for one in file.result.ips if one.gateway)
+        routes = tuple(ipaddress.ip_network(one.dst, strict=False) for one in file.result.routes)
     except (msgspec.MsgspecError, ValueError) as error:
         raise CannotJudge(f"cannot parse {path}: {error}") from error
     words = dict(file.cni_args)
@@ -103,6 +109,7 @@ def parse_record(content: bytes, path: str) -> Recorded:
         mac=inside.mac,
         addresses=addresses,
         gateways=gateways,
+        routes=routes,
         plugins=(*chain.plugins, *alone),
         path=path,
     )

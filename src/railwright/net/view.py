@@ -67,12 +67,16 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     mtu_bytes: int
     kind: str
     """The kind in `ip -details`, such as `veth`. Empty for hardware."""
+    peer_index: int = 0
+    """The number of a veth's other end in its own namespace. 0 without one."""
     pci: str = ""
     """The PCI address of its device. Empty for a virtual interface."""
     is_vf: bool = False
     driver: str = ""
     rdma: dict[str, str] = {}
     """Its RDMA devices, each with the state of its first port."""
+    gids: dict[str, list[str]] = {}
+    """The RoCE v2 GIDs of each device's first port, as addresses. A device whose GIDs cannot be read is missing."""
     addresses: tuple[PortAddress, ...] = ()
     routes: tuple[Route, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
@@ -260,6 +264,9 @@ class CachedFlow(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+OUR_PLUGINS = ("railwright-cni", "ovs-provider", "ovs-provider-cli", "frr-provider", "frr-provider-cli")
+
+
 class Plugin(msgspec.Struct, frozen=True):
     """The fields read from a plugin's configuration in a network's chain."""
 
@@ -281,8 +288,43 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     mac: str
     addresses: tuple[Address, ...]
     gateways: tuple[Address, ...]
+    routes: tuple[Network, ...]
     plugins: tuple[Plugin, ...]
     path: str
+
+    @property
+    def device_id(self) -> str:
+        """The VF's PCI address. Empty without one."""
+        return next((plugin.deviceID for plugin in self.plugins if plugin.deviceID), "")
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a plugin of railwrightd is in the chain."""
+        return any(plugin.type in OUR_PLUGINS for plugin in self.plugins)
+
+
+class HostEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The other end of a pod's interface, on the node."""
+
+    name: str
+    up: bool
+    carrier: bool
+    mtu_bytes: int
+    master: str = ""
+    """The bridge that it is a port of; `ovs-system` for a bridge of Open vSwitch. Empty without one."""
+    kind: str = ""
+    """`representor`, `PF` for a VF without one, or empty for the other end of a veth."""
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """An interface as it was attached, and who says so."""
+
+    mac: str
+    addresses: tuple[Address, ...]
+    gateways: tuple[Address, ...]
+    host_interface: str
+    device_id: str
+    source: str
 
 
 ON_THE_NODE = "on the pod's node, as root: railwright net check --pod NAMESPACE/NAME"
@@ -310,8 +352,8 @@ class View:
     echoes: tuple[Echo, ...] | Unseen
     isolations: tuple[Isolation, ...] | Unseen
     cached: tuple[CachedFlow, ...] | Unseen
-    host_mtu_bytes: int | Unseen
-    """The MTU of the other end, the port of the bridge."""
+    host_end: HostEnd | Unseen
+    """The other end, the port of the bridge."""
     announced: dict[Address, tuple[str, ...]] | Unseen
     """The BGP peers to which this node's FRR reports having sent each address."""
     leaf: dict[Address, Forwarding] | Unseen
@@ -327,6 +369,30 @@ class View:
     def existing_port(self) -> Port:
         """Return the interface. Raises CannotJudge if the namespace does not have one of that name."""
         return require_seen(self.port or Unseen(f"there is no {self.interface}"))
+
+    @property
+    def expected(self) -> Expected | None:
+        """The interface as railwrightd attached it, or else as the container runtime recorded it."""
+        one: Attached | Recorded | Unseen | None = self.attached
+        source = "railwrightd list"
+        if not isinstance(one, Attached):
+            one, source = self.recorded, "the container runtime's record"
+        if not isinstance(one, Attached | Recorded):
+            return None
+        return Expected(
+            mac=one.mac,
+            addresses=tuple(one.addresses),
+            gateways=tuple(one.gateways),
+            host_interface=one.host_interface,
+            device_id=one.device_id,
+            source=source,
+        )
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the interface belongs to a network without railwrightd, so that only others' checks apply."""
+        seen = isinstance(self.recorded, Recorded) and not self.recorded.is_ours
+        return seen and not isinstance(self.attached, Attached)
 
     def inside(self, command: str) -> str:
         """Return the shell command line that runs `command` in the pod's namespace, for use in a remedy."""
@@ -355,6 +421,8 @@ class Check:
     CannotJudge if parts are unreadable."""
     after: tuple[str, ...] = ()
     """Checks whose failure explains a failure of this check."""
+    is_ours: bool = False
+    """Whether it is about railwrightd alone, and does not apply to networks without it."""
 
     def look(self, view: View) -> Line:
         """Judge the view and return the result line."""

@@ -82,10 +82,10 @@ def check(
         daemon=Railwrightd(program, socket, config),
     )
     lines = checked(question)
-    status = exit_status(lines)
+    status, left_out = exit_status(lines), set(known) - {line.check for line in lines}
     print_answer(
         [*lines, ExitRecord(exit_status=status)],
-        lambda: [*net_lines(lines, evidence=evidence), closing_line(lines, without, status)],
+        lambda: [*net_lines(lines, evidence=evidence), closing_line(lines, left_out, status)],
         as_json=as_json,
     )
     return status

@@ -44,4 +44,4 @@ def _format_counters(counters: dict[str, int], moved: dict[str, int]) -> str:
     return ", ".join(shown) or "nothing"
 
 
-CHECK = Check("drops", _judge, after=("interface", "address"))
+CHECK = Check("drops", _judge, after=("interface", "address"), is_ours=True)
