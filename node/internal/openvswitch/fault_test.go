@@ -248,7 +248,7 @@ func TestChangesUseTheBridgesOwnConnection(t *testing.T) {
 	rail.program(t)
 	flow := plan.Flow{Table: 20, Priority: 132, Match: "ip,nw_dst=10.9.0.1", Actions: "set_field:5->reg1,goto_table:30", Cookie: plan.Cookie(0, plan.Pass)}
 	has := func() bool {
-		return strings.Contains(rail.open.Ofctl(t, "dump-flows", bridgeName, "table=20"), "nw_dst=10.9.0.1")
+		return strings.Contains(rail.open.Ofctl(t, bridgeName, "dump-flows", "table=20"), "nw_dst=10.9.0.1")
 	}
 	path := os.Getenv("PATH")
 	for round := range 2 {
