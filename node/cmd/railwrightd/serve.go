@@ -97,7 +97,7 @@ func announceSettings(read config.Config) announce.Settings {
 	settings := announce.Settings{Socket: read.FRR.BGPSocket, ASN: read.FRR.ASN}
 	for _, rail := range read.EveryRail() {
 		settings.Rails = append(settings.Rails, announce.RailSettings{
-			Name: rail.Name, Bridge: rail.Bridge, Peer: rail.Leaf, Table: rail.Table, Prefixes: rail.Prefixes,
+			Name: rail.Name, Bridge: rail.Bridge, Peer: rail.Leaf, SecondPeer: rail.SecondLeaf, Table: rail.Table, Prefixes: rail.Prefixes,
 			MaxPrefixes: rail.MaxPrefixes, Retired: rail.Retired,
 		})
 	}
@@ -122,7 +122,7 @@ func switchSettings(read config.Config, log *slog.Logger) openvswitch.Settings {
 		Database: read.OpenVSwitch.Database, Management: read.OpenVSwitch.Management, Log: log,
 	}
 	for _, rail := range read.EveryRail() {
-		settings.Rails = append(settings.Rails, openvswitch.RailSettings{Rail: rail.Rail, Leaf: rail.Leaf})
+		settings.Rails = append(settings.Rails, openvswitch.RailSettings{Rail: rail.Rail, Leaf: rail.Leaf, SecondLeaf: rail.SecondLeaf})
 	}
 	return settings
 }

@@ -40,6 +40,7 @@ type railFields struct {
 	Bridge      string   `json:"bridge"`
 	Uplink      string   `json:"uplink"`
 	Leaf        string   `json:"leaf"`
+	Second      *second  `json:"second"`
 	Table       int      `json:"table"`
 	Families    []string `json:"families"`
 	Prefixes    []string `json:"prefixes"`
@@ -47,6 +48,12 @@ type railFields struct {
 	MaxPrefixes int      `json:"max_prefixes"`
 	Routers     []string `json:"routers"`
 	DSCP        *marking `json:"dscp"`
+}
+
+// second is the rail's second leaf, with the uplink to it.
+type second struct {
+	Uplink string `json:"uplink"`
+	Leaf   string `json:"leaf"`
 }
 
 type ovsFields struct {
@@ -144,10 +151,14 @@ func (p *problems) rails(written []railFields) []Rail {
 	for i, fields := range written {
 		where := fmt.Sprintf("rails[%d]", i)
 		rails = append(rails, p.rail(where, fields))
-		for _, resource := range []string{
+		resources := []string{
 			"name " + fields.Name, "interface " + fields.Bridge, "interface " + fields.Uplink,
 			fmt.Sprintf("table %d", fields.Table),
-		} {
+		}
+		if fields.Second != nil && fields.Second.Uplink != fields.Uplink {
+			resources = append(resources, "interface "+fields.Second.Uplink)
+		}
+		for _, resource := range resources {
 			if holder, taken := holders[resource]; taken {
 				p.add(where, "%s is already used by %s; each rail needs its own", resource, holder)
 			}
@@ -164,9 +175,15 @@ func (p *problems) checkRouters(rails []Rail) {
 	for i, rail := range rails {
 		for _, other := range rails {
 			for _, prefix := range other.Prefixes {
-				if rail.Leaf.IsValid() && prefix.Contains(rail.Leaf) {
-					p.add(fmt.Sprintf("rails[%d].leaf", i), "%s must not be in %s, a prefix of pods of rail %s; use prefixes for pods without "+
-						"addresses of leaves and nodes", rail.Leaf, prefix, other.Name)
+				taken := false
+				for _, leaf := range rail.Leaves() {
+					if prefix.Contains(leaf) {
+						taken = true
+						p.add(fmt.Sprintf("rails[%d].leaf", i), "%s must not be in %s, a prefix of pods of rail %s; use prefixes for pods without "+
+							"addresses of leaves and nodes", leaf, prefix, other.Name)
+					}
+				}
+				if taken {
 					continue
 				}
 				for _, router := range rail.Routers {
@@ -199,7 +216,8 @@ func (p *problems) rail(where string, fields railFields) Rail {
 		MaxPrefixes: fields.MaxPrefixes,
 	}
 	p.addresses(where, fields, &rail)
-	rail.Routers = p.routers(where+".routers", fields.Routers, leaf)
+	p.second(where+".second", fields.Second, &rail)
+	rail.Routers = p.routers(where+".routers", fields.Routers, rail.Leaves())
 	rail.Marking = p.marking(where+".dscp", fields.DSCP)
 	if fields.MaxPrefixes < 0 {
 		p.add(where+".max_prefixes", "must be at least 0 and below the leaf's maximum-prefix, got %d", fields.MaxPrefixes)
@@ -208,6 +226,18 @@ func (p *problems) rail(where string, fields railFields) Rail {
 		rail.MaxPrefixes = defaultMaxPrefixes
 	}
 	return rail
+}
+
+// second sets the second leaf. Both leaves need addresses: FRR has one unnumbered session for an interface.
+func (p *problems) second(where string, fields *second, rail *Rail) {
+	if fields == nil {
+		return
+	}
+	p.link(where+".uplink", fields.Uplink)
+	rail.Second, rail.SecondLeaf = fields.Uplink, p.leaf(where+".leaf", fields.Leaf)
+	if !rail.Leaf.IsValid() || !rail.SecondLeaf.IsValid() || rail.Leaf == rail.SecondLeaf || rail.Leaf.Is4() != rail.SecondLeaf.Is4() {
+		p.add(where+".leaf", "both leaves of a rail must have addresses of their own, of one family, got %.80q and %.80q", rail.Leaf, fields.Leaf)
+	}
 }
 
 func (p *problems) link(where, name string) {

@@ -48,6 +48,8 @@ type Rail struct {
 	plan.Rail
 	// Leaf is the leaf's address. It is invalid for unnumbered BGP.
 	Leaf netip.Addr
+	// SecondLeaf is the address of the second leaf. It is invalid without one.
+	SecondLeaf netip.Addr
 	// IPv4 and IPv6 are the families that pods may use.
 	IPv4, IPv6 bool
 	// Prefixes contain the pods' addresses. FRR's filter permits the same.
@@ -62,6 +64,11 @@ type Rail struct {
 
 // EveryRail returns all rails that may have flows or routes: first the configured, then the retired ones.
 func (c Config) EveryRail() []Rail { return slices.Concat(c.Rails, c.RetiredRails) }
+
+// Leaves returns the addresses of the rail's leaves that have one.
+func (r Rail) Leaves() []netip.Addr {
+	return slices.DeleteFunc([]netip.Addr{r.Leaf, r.SecondLeaf}, func(leaf netip.Addr) bool { return !leaf.IsValid() })
+}
 
 // Carries reports whether pods may have addresses of this family on the rail.
 func (r Rail) Carries(address netip.Addr) bool {

@@ -62,8 +62,8 @@ func (p *problems) dscp(where string, number int) uint8 {
 	return uint8(number)
 }
 
-// routers returns the routers whose errors reach pods: the configured ones, or else the leaf.
-func (p *problems) routers(where string, written []string, leaf netip.Addr) []netip.Prefix {
+// routers returns the routers whose errors reach pods: the configured ones, or else the leaves.
+func (p *problems) routers(where string, written []string, leaves []netip.Addr) []netip.Prefix {
 	if len(written) > maxRouters {
 		p.add(where, "must have at most %d entries, got %d; use larger prefixes", maxRouters, len(written))
 		return nil
@@ -79,8 +79,10 @@ func (p *problems) routers(where string, written []string, leaf netip.Addr) []ne
 			routers = append(routers, prefix)
 		}
 	}
-	if len(written) == 0 && leaf.IsValid() {
-		routers = append(routers, netip.PrefixFrom(leaf, leaf.BitLen()))
+	if len(written) == 0 {
+		for _, leaf := range leaves {
+			routers = append(routers, netip.PrefixFrom(leaf, leaf.BitLen()))
+		}
 	}
 	return routers
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ type bridge struct {
 	problem error // nil: connected
 	// nd is the last result of findND; ndKnown reports whether there is one.
 	nd, ndKnown bool
-	lastLeaf    attachment.MAC
+	lastLeaf    map[netip.Addr]attachment.MAC
 	// programmed reports whether all flows were programmed since they were last lost.
 	programmed bool
 	// expected is the number of flows, or unknown. epoch counts our own changes.
@@ -49,6 +50,7 @@ var errNotConnected = errors.New("ovs-vswitchd does not reply yet")
 func newBridge(client *Client, name string) *bridge {
 	return &bridge{
 		client: client, name: name, tried: make(chan struct{}), problem: errNotConnected, expected: unknown,
+		lastLeaf: map[netip.Addr]attachment.MAC{},
 	}
 }
 

@@ -142,7 +142,7 @@ func encodeField(name, text string) ([]byte, error) {
 	return slices.Concat(encoded, value, mask), nil
 }
 
-// encodeValue encodes a MAC or IP address, a prefix, or a number with or without a mask.
+// encodeValue encodes a MAC or IP address, a prefix, or an address or a number with or without a mask.
 func encodeValue(text string, bytes int) (value, mask []byte, err error) {
 	if text == "LOCAL" {
 		return binary.BigEndian.AppendUint32(nil, portLocal), nil, nil
@@ -157,6 +157,11 @@ func encodeValue(text string, bytes int) (value, mask []byte, err error) {
 		return prefix.Addr().AsSlice(), net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen()), nil
 	}
 	number, ones, masked := strings.Cut(text, "/")
+	address, wrongAddress := netip.ParseAddr(number)
+	bits, wrongBits := netip.ParseAddr(ones)
+	if wrongAddress == nil && wrongBits == nil && bytes == address.BitLen()/8 && bytes == bits.BitLen()/8 {
+		return address.AsSlice(), bits.AsSlice(), nil
+	}
 	value, err = encodeNumber(number, bytes)
 	if err == nil && masked {
 		mask, err = encodeNumber(ones, bytes)

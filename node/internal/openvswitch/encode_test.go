@@ -30,6 +30,7 @@ func plannedFlows(t *testing.T) []plan.Flow {
 			UplinkPort: 1, BridgeMAC: attachment.MAC{2, 0, 0, 0, 0, 1}, LeafMAC: attachment.MAC{2, 0, 0, 0, 0, 9}, AnswersND: true,
 			HostAddresses: []netip.Addr{netip.MustParseAddr("10.0.0.0"), netip.MustParseAddr("fd00:ffff::")},
 			Ports:         map[string]uint32{"p0": 1, "veth2": 2, "veth3": 60000},
+			Second:        plan.Way{Port: 9, Leaf: attachment.MAC{2, 0, 0, 0, 0, 8}},
 		}
 		flows, left := plan.Flows(rail, facts, []attachment.Attachment{first, second}, plan.Tenants{
 			Numbers: map[string]uint32{"a": 1, "b": 4_000_000_000}, Pairs: [][2]string{{"a", "b"}},

@@ -147,7 +147,7 @@ func (c *Client) PodPorts(ctx context.Context) ([]PodPort, error) {
 				continue
 			}
 			for _, face := range port.Interfaces {
-				if row, ok := read.interfaces[face]; ok && row.Name != rail.Uplink && row.Name != name {
+				if row, ok := read.interfaces[face]; ok && row.Name != rail.Uplink && row.Name != rail.Second && row.Name != name {
 					found = append(found, PodPort{row.Name, port.ExternalIDs["contNetns"]})
 				}
 			}
@@ -176,7 +176,7 @@ func (c *Client) RemovePort(ctx context.Context, hostInterface, netns string) er
 		return nil
 	}
 	owner := port.ExternalIDs["owner"]
-	if hostInterface == rail.Uplink || hostInterface == bridge.Name || !slices.Contains(podOwners, owner) {
+	if hostInterface == rail.Uplink || hostInterface == rail.Second || hostInterface == bridge.Name || !slices.Contains(podOwners, owner) {
 		return fmt.Errorf("port %.20q of %s was not created for a pod (external_ids:owner is %.40q); to remove it: "+
 			"ovs-vsctl del-port", hostInterface, bridge.Name, owner)
 	}

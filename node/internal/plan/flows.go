@@ -36,7 +36,8 @@ type Unserved struct {
 // for a second address; a pair of tenants has 2. Add 1 for each rate and for each prefix of routers, and for each
 // address 1 for each DSCP of CNPs and for each allowed DSCP where others are refused. Subtract 2 for each IPv6 address
 // and 1 overall if the datapath cannot answer ND, 1 if the leaf's MAC is unknown, and 4 with KeepTTL. If tenants have
-// prefixes instead of addresses, M is the number of prefixes and the total is O(P).
+// prefixes instead of addresses, M is the number of prefixes and the total is O(P). A second uplink adds 5 flows, 1 for
+// each address of the host and of an attachment, and 2 more while both leaves are up.
 func Flows(rail Rail, facts Facts, attachments []attachment.Attachment, tenants Tenants) ([]Flow, []Unserved) {
 	all, left := NewPlanner(rail).Flows(facts, attachments, tenants)
 	slices.SortFunc(all, func(a, b Flow) int {
@@ -141,7 +142,7 @@ func (c claims) findObstacle(facts Facts, att attachment.Attachment, port uint32
 	if other, ok := c.ports[port]; ok {
 		return fmt.Sprintf("port %q is already in use by %v", att.HostInterface, other)
 	}
-	if port == facts.UplinkPort {
+	if slices.Contains(facts.uplinks(), port) {
 		return fmt.Sprintf("port %q is the uplink", att.HostInterface)
 	}
 	if att.MAC == (attachment.MAC{}) || att.MAC == facts.BridgeMAC {

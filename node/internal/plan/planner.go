@@ -19,7 +19,7 @@ type Planner struct {
 }
 
 type bridgeFacts struct {
-	uplink    uint32
+	uplinks   [2]uint32
 	mac       attachment.MAC
 	answersND bool
 }
@@ -43,7 +43,7 @@ func NewPlanner(rail Rail) *Planner { return &Planner{rail: rail} }
 
 // begin begins to plan. What the last plan did not use is forgotten.
 func (p *Planner) begin(facts Facts) {
-	bridge := bridgeFacts{facts.UplinkPort, facts.BridgeMAC, facts.AnswersND}
+	bridge := bridgeFacts{[2]uint32{facts.UplinkPort, facts.Second.Port}, facts.BridgeMAC, facts.AnswersND}
 	if bridge != p.bridge {
 		*p = Planner{rail: p.rail, bridge: bridge}
 	}
