@@ -164,6 +164,12 @@ func TestNumberOfFlowsIsLinear(t *testing.T) {
 						t.Errorf("%d flows for %d pods and prefixes: grows with the members", len(flows), pods)
 					}
 					checkSortedAndUnique(t, flows)
+					second := facts(ports)
+					second.Second = Way{Port: 9, Leaf: mac("02:00:00:00:00:fd")}
+					flows, _ = Flows(rail0, second, attachments, tenants)
+					if more := 5 + 2 + pods*families + 2; len(flows) != want+more {
+						t.Errorf("a second uplink adds %d flows, want %d", len(flows)-want, more)
+					}
 				}
 			}
 		}
