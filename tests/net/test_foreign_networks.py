@@ -16,8 +16,9 @@ from railwright.net.check import explain_failures
 from railwright.net.checks import port, rdma, route
 from railwright.net.checks.registry import CHECKS
 from railwright.net.host import read_host_end
+from railwright.net.recorded import HostEnd, is_foreign
 from railwright.net.runtime import parse_record
-from railwright.net.view import HostEnd, Port, Route, Unseen, View
+from railwright.net.view import Port, Route, Unseen, View
 
 PCI = "0000:01:00.2"
 UP = HostEnd(name="pf0vf1", up=True, carrier=True, mtu_bytes=9000, master="ovs-system", kind="representor")
@@ -103,13 +104,13 @@ def test_without_the_daemon_the_record_is_what_was_attached() -> None:
     view = foreign()
     lines = {line.check: line for line in explain_failures(one.look(view) for one in CHECKS)}
     assert [name for name in ("interface", "address", "route", "rdma", "port") if lines[name].state != "ok"] == []
-    assert view.is_foreign
+    assert is_foreign(view)
     assert [one.name for one in CHECKS if one.is_ours] == ["flows", "bgp", "drops"]
     other = msgspec.structs.replace(VF, mac="02:00:00:00:00:99")
     assert "was attached with 02:00:00:00:00:05" in CHECKS[0].look(replace(view, port=other)).says
     half = msgspec.structs.replace(VF, routes=(Route(ip_network("10.1.0.0/24"), ip_address("10.1.0.1"), "main"),))
     assert route.CHECK.look(replace(view, port=half)).says.startswith("no route of net1 leads to 10.1.0.0/16")
-    assert not replace(view, recorded=NOTHING).is_foreign
+    assert not is_foreign(replace(view, recorded=NOTHING))
 
 
 def test_each_address_has_a_gid() -> None:

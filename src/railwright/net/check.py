@@ -16,6 +16,7 @@ from railwright.net import frr, leaf, packets
 from railwright.net.checks.registry import CHECKS
 from railwright.net.host import read_host_end
 from railwright.net.pod import Pod, find_routes, is_same_netns, netns_path, read_pod
+from railwright.net.recorded import Recorded, find_expected, is_foreign
 from railwright.net.runtime import find_records
 from railwright.net.target import Question, Target, add_peer, find_target, rail_interfaces
 from railwright.net.view import (
@@ -30,7 +31,6 @@ from railwright.net.view import (
     Line,
     Port,
     Rail,
-    Recorded,
     Unseen,
     View,
     require_seen,
@@ -62,7 +62,7 @@ def check(question: Question) -> tuple[Line, ...]:
     for view in views:
         again = _find_later(view.attached, after)
         view = replace(view, attached_after=again, rail_after=_find_rail(rails_after, view.attached), cached=cached)
-        checks = [one for one in CHECKS if one.name not in question.without and not (one.is_ours and view.is_foreign)]
+        checks = [one for one in CHECKS if one.name not in question.without and not (one.is_ours and is_foreign(view))]
         lines += explain_failures(one.look(view) for one in checks)
     return tuple(lines)
 
@@ -129,7 +129,8 @@ def _inspect_interface(
         recorded=_find_record(records, name),
         netns=target.netns,
     )
-    name = view.expected.host_interface if view.expected else ""
+    expected = find_expected(view)
+    name = expected.host_interface if expected else ""
     return replace(view, host_end=try_look(lambda: read_host_end(view.existing_port(), name, target.netns)))
 
 

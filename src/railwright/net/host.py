@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from railwright.errors import CannotJudge
-from railwright.net.view import ON_THE_NODE, HostEnd, Port
+from railwright.net.recorded import HostEnd
+from railwright.net.view import ON_THE_NODE, Port
 
 _REPRESENTOR = re.compile(r"(?:c\d+)?pf(\d+)vf(\d+)")
 _FLAG_UP, _CARRIER = 0x1, "1"

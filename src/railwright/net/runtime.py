@@ -13,7 +13,8 @@ import msgspec
 
 from railwright.errors import CannotJudge
 from railwright.net.pod import is_same_netns
-from railwright.net.view import ON_THE_NODE, Plugin, PodName, Recorded, Unseen
+from railwright.net.recorded import Plugin, Recorded
+from railwright.net.view import ON_THE_NODE, PodName, Unseen
 
 FOLDERS = ("/var/lib/cni/multus/results", "/var/lib/cni/results")
 _MAX_RECORDS = 4096

@@ -6,12 +6,15 @@ import ipaddress
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
 from railwright.errors import CannotJudge
 from railwright.results.records import Evidence
+
+if TYPE_CHECKING:
+    from railwright.net.recorded import HostEnd, Recorded
 
 Seen = TypeVar("Seen")
 State = Literal["ok", "bad", "not looked"]
@@ -264,69 +267,6 @@ class CachedFlow(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-OUR_PLUGINS = ("railwright-cni", "ovs-provider", "ovs-provider-cli", "frr-provider", "frr-provider-cli")
-
-
-class Plugin(msgspec.Struct, frozen=True):
-    """The fields read from a plugin's configuration in a network's chain."""
-
-    type: str = ""
-    link_state_check_interval: int = 0
-    link_state_check_retries: int = 0
-    deviceID: str = ""  # noqa: N815 - CNI's name
-
-
-class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """An attachment as the container runtime recorded it, whichever plugins made it."""
-
-    network: str
-    interface: str
-    pod: PodName
-    netns: str
-    host_interface: str
-    """Its end on the node: a VF's representor or a veth. Empty if the plugins did not report one."""
-    mac: str
-    addresses: tuple[Address, ...]
-    gateways: tuple[Address, ...]
-    routes: tuple[Network, ...]
-    plugins: tuple[Plugin, ...]
-    path: str
-
-    @property
-    def device_id(self) -> str:
-        """The VF's PCI address. Empty without one."""
-        return next((plugin.deviceID for plugin in self.plugins if plugin.deviceID), "")
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether a plugin of railwrightd is in the chain."""
-        return any(plugin.type in OUR_PLUGINS for plugin in self.plugins)
-
-
-class HostEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The other end of a pod's interface, on the node."""
-
-    name: str
-    up: bool
-    carrier: bool
-    mtu_bytes: int
-    master: str = ""
-    """The bridge that it is a port of; `ovs-system` for a bridge of Open vSwitch. Empty without one."""
-    kind: str = ""
-    """`representor`, `PF` for a VF without one, or empty for the other end of a veth."""
-
-
-class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """An interface as it was attached, and who says so."""
-
-    mac: str
-    addresses: tuple[Address, ...]
-    gateways: tuple[Address, ...]
-    host_interface: str
-    device_id: str
-    source: str
-
-
 ON_THE_NODE = "on the pod's node, as root: railwright net check --pod NAMESPACE/NAME"
 Known = Attached | Unseen | None
 """An attachment of railwrightd. None if the interface is not attached."""
@@ -369,30 +309,6 @@ class View:
     def existing_port(self) -> Port:
         """Return the interface. Raises CannotJudge if the namespace does not have one of that name."""
         return require_seen(self.port or Unseen(f"there is no {self.interface}"))
-
-    @property
-    def expected(self) -> Expected | None:
-        """The interface as railwrightd attached it, or else as the container runtime recorded it."""
-        one: Attached | Recorded | Unseen | None = self.attached
-        source = "railwrightd list"
-        if not isinstance(one, Attached):
-            one, source = self.recorded, "the container runtime's record"
-        if not isinstance(one, Attached | Recorded):
-            return None
-        return Expected(
-            mac=one.mac,
-            addresses=tuple(one.addresses),
-            gateways=tuple(one.gateways),
-            host_interface=one.host_interface,
-            device_id=one.device_id,
-            source=source,
-        )
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether the interface belongs to a network without railwrightd, so that only others' checks apply."""
-        seen = isinstance(self.recorded, Recorded) and not self.recorded.is_ours
-        return seen and not isinstance(self.attached, Attached)
 
     def inside(self, command: str) -> str:
         """Return the shell command line that runs `command` in the pod's namespace, for use in a remedy."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
+from railwright.net.recorded import find_expected
 from railwright.net.view import Address, Bad, Check, Note, View
 
 
 def _judge(view: View, note: Note) -> str:
-    port, attached = view.existing_port(), view.expected
+    port, attached = view.existing_port(), find_expected(view)
     present = {one.address: one for one in port.addresses if one.is_global}
     device = shlex.quote(port.name)
     words = " ".join(f"{one.address}/{one.prefix_length}" for one in port.addresses if one.is_global) or "none"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from railwright.net.recorded import find_expected
 from railwright.net.view import Attached, Bad, Check, Note, View
 
 
@@ -12,7 +13,7 @@ def _judge(view: View, note: Note) -> str:
     if port is None:
         says = f"the pod has no interface {view.interface}, though railwrightd has an attachment of that name"
         raise Bad(says, "it was removed after the pod started: restart the pod")
-    name, expected = shlex.quote(port.name), view.expected
+    name, expected = shlex.quote(port.name), find_expected(view)
     state = ("up" if port.up else "down") + ("" if port.carrier else ", no carrier")
     note(port.name, f"{state}, {port.mac}, MTU {port.mtu_bytes} bytes, {port.kind or 'hardware'}", "ip address")
     if port.pci:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from railwright.net.view import Bad, Check, Echo, HostEnd, Note, View, require_seen
+from railwright.net.recorded import HostEnd
+from railwright.net.view import Bad, Check, Echo, Note, View, require_seen
 
 
 def _judge(view: View, note: Note) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 
 from railwright.errors import CannotJudge
-from railwright.net.view import Attached, Bad, Check, Note, Recorded, View, require_seen
+from railwright.net.recorded import Recorded
+from railwright.net.view import Attached, Bad, Check, Note, View, require_seen
 
 
 def _judge(view: View, note: Note) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from railwright.errors import CannotJudge
+from railwright.net.recorded import find_expected
 from railwright.net.view import Bad, Check, Note, Port, Unseen, View
 
 _ACTIVE = "ACTIVE"
@@ -14,7 +15,7 @@ def _judge(view: View, note: Note) -> str:
     devices = ", ".join(f"{name} {state}" for name, state in port.rdma.items())
     note("RDMA devices", devices or "none", f"/sys/class/net/{port.name}/device/infiniband")
     note("RDMA namespaces", mode, "/sys/module/ib_core/parameters/netns_mode")
-    expected = view.expected
+    expected = find_expected(view)
     if not port.pci and expected is None and isinstance(view.attached, Unseen):
         why = f"none: {port.name} is {port.kind or 'virtual'}; it is not known here whether it should be a VF"
         raise CannotJudge(why, hint=view.attached.remedy)

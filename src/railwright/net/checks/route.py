@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 
 from railwright.errors import CannotJudge
+from railwright.net.recorded import find_expected
 from railwright.net.view import ON_THE_NODE, Address, Bad, Check, Network, Note, Port, Unseen, View
 
 
@@ -62,7 +63,8 @@ def _covers(routes: Iterable[Network], prefix: Network) -> bool:
 
 
 def _suggest_route(view: View, port: Port, target: Address | Network, words: str) -> str:
-    attached = view.expected.gateways if view.expected else ()
+    expected = find_expected(view)
+    attached = expected.gateways if expected else ()
     gateways = [one for one in (*attached, *port.gateways()) if one.version == target.version]
     via = f"via {gateways[0]} " if gateways else ""
     command = f"ip -{target.version} route replace {target} {via}dev {shlex.quote(port.name)}{' onlink' if via else ''}"
