@@ -28,15 +28,31 @@ type contents struct {
 	interfaces map[string]interfaceRow
 }
 
+// keptContents are the contents until the channel is closed, at the next change.
+type keptContents struct {
+	contents
+	until <-chan struct{}
+}
+
+// contents returns the contents, which nobody may change, and a channel that is closed at the next change.
 func (d *database) contents(ctx context.Context) (contents, <-chan struct{}, error) {
 	client, changed, err := d.now()
 	if err != nil {
 		return contents{}, changed, err
 	}
+	d.lock.Lock()
+	kept := d.kept
+	d.lock.Unlock()
+	if kept.until == changed {
+		return kept.contents, changed, nil
+	}
 	read, err := readContents(ctx, client)
 	if err != nil {
 		return contents{}, changed, fmt.Errorf("read Open vSwitch's database: %w", err)
 	}
+	d.lock.Lock()
+	d.kept = keptContents{read, changed}
+	d.lock.Unlock()
 	return read, changed, nil
 }
 

@@ -121,6 +121,22 @@ func wholeLeaf(leaf int) lose {
 	}}
 }
 
+// silent makes a leaf drop everything, while its links keep their carriers: BFD alone notices.
+func silent(leaf int) lose {
+	return lose{fmt.Sprintf("a sound of leaf %d", leaf), func(t *testing.T, world *twoLeaves) func() {
+		command := world.leaves[leaf].Command("nft", "-f", "-")
+		command.Stdin = strings.NewReader(`
+add table inet dead
+add chain inet dead in { type filter hook prerouting priority -400; policy drop; }
+add chain inet dead out { type filter hook output priority -400; policy drop; }
+`)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("nft: %v\n%s", err, output)
+		}
+		return func() { world.leaves[leaf].Run(t, "nft", "delete", "table", "inet", "dead") }
+	}}
+}
+
 // TestARailWithTwoLeavesOutlivesOne loses leaves, cables and sessions, one and two at a time. No pod loses its address,
 // and their packets reach each other again by what is left.
 func TestARailWithTwoLeavesOutlivesOne(t *testing.T) {
@@ -129,6 +145,7 @@ func TestARailWithTwoLeavesOutlivesOne(t *testing.T) {
 	for _, fault := range [][]lose{
 		{cable(0, 0)}, {cable(1, 1)}, {session(0, 0)}, {session(1, 0)}, {wholeLeaf(0)}, {wholeLeaf(1)},
 		{cable(0, 0), cable(1, 1)}, {cable(0, 0), session(0, 1)}, {session(0, 0), session(1, 1)}, {wholeLeaf(0), session(0, 1)},
+		{silent(0)}, {silent(1)},
 	} {
 		var names []string
 		for _, one := range fault {
