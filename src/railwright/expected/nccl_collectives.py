@@ -17,6 +17,7 @@ from railwright.limits import nvlink
 from railwright.limits.choice import build_band, choose_at_size
 from railwright.limits.collectives import build_limit
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
+from railwright.limits.path import link_limit
 from railwright.limits.peers import disable_relay
 from railwright.limits.rates import Algorithm, Rate
 from railwright.limits.traffic import ALGORITHMS, disable_nvls, domains
@@ -116,9 +117,9 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
 def _mark_assumed(limit: Limit, cluster: Cluster) -> Limit:
     """Return the limit with the option that gives the rate of its bottleneck, if a shape assumes that."""
     name = re.sub("@[0-9]+", "", limit.bottleneck).partition(":")[0]
-    protocols = (link.protocol for link in cluster.host.links if link.id == name)
-    assumed = next((protocol.assumed for protocol in protocols if isinstance(protocol, PcieLink)), "")
-    return replace(limit, assumed=assumed) if assumed else limit
+    known = (link_limit(link) for link in cluster.host.links if link.id == name)
+    of_link = next((found for found in known if isinstance(found, Limit)), None)
+    return replace(limit, assumed=of_link.assumed, assumed_span=of_link.assumed_span) if of_link else limit
 
 
 def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:

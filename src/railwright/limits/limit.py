@@ -60,6 +60,9 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     derivation: tuple[Step, ...] = ()
     assumed: str = ""
     """The option that gives the rate on which the limit rests, such as `drive-pcie=5`, if a shape assumes it."""
+    assumed_span: tuple[float, float] | None = None
+    """The factors by which the limit is lower and higher at the extremes of the assumed fact; None if any is possible.
+    """
     sources: tuple[Source, ...] = ()
 
 

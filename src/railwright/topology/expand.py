@@ -191,6 +191,7 @@ class _Machine:
             max_gt_per_s=speed,
             max_width=pcie.width,
             max_payload_bytes=self._shape.max_payload_bytes,
+            payload_assumed=self._shape.payload_assumed,
             acs_redirect=self._shape.acs_redirect,
             assumed=f"{option}={pcie.generation + 1}" if pcie.assumed and pcie.generation else "",
         )
