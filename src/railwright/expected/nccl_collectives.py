@@ -111,7 +111,7 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
         # Between hosts NCCL may take its ring even if another algorithm is faster, and is often configured to.
         _, of_ring, _ = choose_at_size(cluster, workload.operation, ring, size)
         band = extend_doubt(band, scale * (of_ring.expected_low or band.low), _WHY_RING)
-    return limit, _add_doubts(band, cluster)
+    return limit, _add_doubts(band, cluster, workload.operation)
 
 
 def _mark_assumed(limit: Limit, cluster: Cluster) -> Limit:
@@ -134,9 +134,9 @@ def has_unknown_fabric(cluster: Cluster) -> bool:
     return cluster.hosts > _ONE_LEAF_HOSTS and not cluster.fabric.tiers and domains(cluster) > 1
 
 
-def _add_doubts(band: Expected, cluster: Cluster) -> Expected:
+def _add_doubts(band: Expected, cluster: Cluster, collective: str) -> Expected:
     """Return the band with the doubtful range below it in which healthy machines of this kind differ."""
-    band = add_evidence(band, cluster)
+    band = add_evidence(band, cluster, collective)
     if has_unknown_fabric(cluster):
         band = extend_doubt(band, band.low * _TAPER, _WHY_FABRIC)
     if _is_over_tcp(cluster):

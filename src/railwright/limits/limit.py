@@ -87,7 +87,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     ways: tuple[AlgorithmBand, ...] = ()
     """The bands of the algorithms that may have been taken, if several; a value between two bands is healthy too."""
     systems: int | None = None
-    """The independent systems on this kind of fabric on which a collective's band rests; None if not counted."""
+    """The independent systems on which a collective's band rests, by its fabric; None if not counted."""
     because: str
     sources: tuple[Source, ...]
 
