@@ -183,17 +183,22 @@ def _compare_with_band(value: float, expected: Expected) -> Verdict:
             return Verdict(state="unknown", why="the expected band has no upper end", needs=_NEEDS_A_BAND)
         high = format_quantity(expected.quantity, expected.high)
         if expected.doubtful_to is not None and expected.high < value <= expected.doubtful_to:
-            return _doubt(f"{printed} is above the expected {high}", expected)
+            return _doubt(f"{printed} is {_just(printed, high)}above the expected {high}", expected)
         if value > expected.high:
-            return Verdict(state="slow", why=f"{printed} is above the expected {high}")
+            return Verdict(state="slow", why=f"{printed} is {_just(printed, high)}above the expected {high}")
         why = _explain_by_algorithm(value, expected) or f"{printed} is within the expected {low} to {high}"
         return Verdict(state="ok", why=why)
     if expected.doubtful_to is not None and expected.doubtful_to <= value < expected.low:
-        return _doubt(f"{printed} is below the expected {low}", expected)
+        return _doubt(f"{printed} is {_just(printed, low)}below the expected {low}", expected)
     if value < expected.low:
-        return Verdict(state="slow", why=f"{printed} is below the expected {low}")
+        return Verdict(state="slow", why=f"{printed} is {_just(printed, low)}below the expected {low}")
     why = _explain_by_algorithm(value, expected) or f"{printed} is above the expected low of {low}"
     return Verdict(state="ok", why=why)
+
+
+def _just(printed: str, edge: str) -> str:
+    """Return `just ` if the value and the edge that it misses read alike."""
+    return "just " if printed == edge else ""
 
 
 def _explain_by_algorithm(value: float, expected: Expected) -> str:
