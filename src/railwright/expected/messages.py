@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
-from railwright.expected import gpu_copies, shared_memory
+from railwright.expected import gpu_copies, shared_memory, staged
 from railwright.expected.bands import extend_doubt, half_band, scale_band
 from railwright.expected.baselines import Baselines
 from railwright.expected.links import expect_narrowest, expect_within_gpu
@@ -178,7 +178,9 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     if (gpu := _find_shared_gpu(path, machine)) is not None:
         return _expect_within_gpu(workload, gpu)
     way = machine.between(path)
-    found, band = expect_narrowest(machine.host, way)
+    inside = path.replace("@0", "").replace(":", ">")
+    by_host = way.kind == "NVB" and staged.lacks_peers(machine, inside)
+    found, band = staged.expect_staged(machine, inside) if by_host else expect_narrowest(machine.host, way)
     if isinstance(found, NoLimit):
         return found, None
     single, band = _apply_assumptions(way, workload, machine, found, band)
