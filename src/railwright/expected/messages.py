@@ -14,7 +14,7 @@ from railwright.expected.baselines import Baselines
 from railwright.expected.links import expect_narrowest, expect_within_gpu
 from railwright.expected.machine import Machine
 from railwright.expected.message_time import Start, add_start, find_start
-from railwright.expected.rails import limit_over_ports, ports_expected
+from railwright.expected.rails import limit_over_ports, ports_expected, widen_shared_port
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.nccl import TCP_BAND
 from railwright.results.declarations import no_limit
@@ -183,6 +183,7 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     found, band = staged.expect_staged(machine, inside) if by_host else expect_narrowest(machine.host, way)
     if isinstance(found, NoLimit):
         return found, None
+    found, band = widen_shared_port(found, band, machine, way)
     single, band = _apply_assumptions(way, workload, machine, found, band)
     limit = limit_over_ports(single, workload, machine, way)
     fewest, most = (min(float(ports), limit.value / single.value) for ports in ports_expected(workload, machine, way))

@@ -155,7 +155,11 @@ class _Machine:
         """Add the NIC ports; ports that share a card's PCIe link are below that card."""
         nic, count = self._shape.nic, self._layout.nics
         names: list[str] = []
-        facts: dict[str, Scalar | None] = {"source": nic.source, "gpudirect_tcp": nic.gpudirect_tcp or None}
+        facts: dict[str, Scalar | None] = {
+            "source": nic.source,
+            "gpudirect_tcp": nic.gpudirect_tcp or None,
+            "shares_port": nic.shares_port or None,
+        }
         cards = -(-count // nic.ports_per_card)
         under: tuple[str, Protocol]
         for index in range(count):

@@ -173,6 +173,7 @@ SPARK_CONNECTX7 = replace(
     ROCE_CONNECTX7,
     port=EthernetLink(line_rate_bits_per_s=100e9, mtu_bytes=9000, rdma=True, assumed=ETHERNET_MTU),
     pcie=Pcie(5, 4),
+    shares_port=True,
     source="NVIDIA NIM documentation, Deploy on DGX Spark (ConnectX-7, 200 Gb/s, RoCE); ServeTheHome, The NVIDIA GB10"
     " ConnectX-7 200GbE Networking is Really Different (two PCIe 5.0 x4 links, each shown as a NIC of its own, which"
     f" share 200 Gb/s); {_MTU_SOURCE}",

@@ -118,6 +118,8 @@ class NicPart(msgspec.Struct, frozen=True, kw_only=True):
     """Whether NCCL's plugin for it moves TCP data to GPU memory past the kernel (GPUDirect-TCPX and TCPXO)."""
     ports_per_card: int = 1
     """Ports that share the PCIe link."""
+    shares_port: bool = False
+    """Whether all NICs of a host share one port: the rate of `port` is a NIC's share of it."""
     pcie: Pcie = Pcie()
     source: str
 
