@@ -166,7 +166,7 @@ def test_two_rails_of_nixl_are_inside_the_band() -> None:
 
 
 def test_a_nic_that_shares_its_port_may_have_all_of_it_alone() -> None:
-    """One half of a DGX Spark's port of 200 Gb/s reaches 111.6 Gb/s: its slot is PCIe 5.0 x4."""
+    """Half of a DGX Spark's port of 200 Gb/s reaches 111.6 Gb/s: its slot is PCIe 5.0 x4."""
     machine = Machine(cluster=build_cluster(expand("dgx-spark", {}), 2))
     limit, band = expect(Message(by="verbs", size_bytes=2**20), machine)
     assert isinstance(limit, Limit)

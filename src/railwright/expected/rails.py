@@ -12,7 +12,7 @@ from collections import defaultdict
 from msgspec.structs import replace
 
 from railwright.expected.machine import Machine
-from railwright.limits.limit import Bounds, Constant, Expected, Limit, Source
+from railwright.limits.limit import Constant, Expected, Limit, Source
 from railwright.limits.path import link_limit
 from railwright.results.workload import Message
 from railwright.topology.devices import EthernetLink, Link, Path, PcieLink, Topology
@@ -112,7 +112,9 @@ def limit_over_ports(limit: Limit, workload: Message, machine: Machine, way: Pat
     return replace(limit, value=value, because=f"{ports} ports {users} can use at once, each: {limit.because}")
 
 
-def widen_shared_port(limit: Limit, band: Expected | None, machine: Machine, way: Path) -> Bounds:
+def widen_shared_port(
+    limit: Limit, band: Expected | None, machine: Machine, way: Path
+) -> tuple[Limit, Expected | None]:
     """Return the bounds of a NIC that shares its port with the host's other NICs: while those are idle it may have all
     of the port, as far as its slot allows.
     """
