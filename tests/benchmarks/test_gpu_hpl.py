@@ -10,6 +10,8 @@ from tests.benchmarks import jobs
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 
 from railwright.benchmarks.linpack import gpu_options, problem
+from railwright.benchmarks.linpack.records import SUSTAINED, product_case
+from railwright.benchmarks.record import complete
 from railwright.benchmarks.registry import DECLARATIONS, find
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.errors import UsageError
@@ -17,6 +19,7 @@ from railwright.launch.mpi import MpiLauncher
 from railwright.launch.session import PlannedLaunch, Session
 from railwright.limits.limit import Limit
 from railwright.limits.linpack import fp64_rate
+from railwright.results.records import Verification
 from railwright.topology.devices import Device
 from railwright.topology.sources.load import load
 
@@ -56,49 +59,107 @@ def measure(stand_ins, two_gpus, mpiruns, tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.machine
-@pytest.mark.parametrize("grid", ["1x2", "2x1"])
-def test_it_solves_and_checks_in_true_fp64(measure, grid, two_gpus):
-    product, solution = measure(grid=grid)
-    for one in (product, solution):
+def check_measured(results):
+    for one in results:
         assert (one.outcome, one.quantity, one.ranks, one.path) == ("measured", "flop_per_s", 2, "gpu0>gpu1"), (
             one.reason
         )
         assert one.verification.bytes_checked
         assert one.verification.bytes_wrong == 0
+
+
+@pytest.mark.machine
+@pytest.mark.parametrize("grid", ["1x2", "2x1"])
+def test_it_solves_and_checks_in_true_fp64(measure, grid, two_gpus):
+    product, sustained, solution = results = measure(grid=grid, sustain="1")
+    check_measured(results)
+    assert [one.parameters["part"] for one in (product, sustained)] == ["dgemm", "sustained dgemm"]
     assert 0 < solution.settings["scaled_residual"] < 1
-    assert solution.settings["math_mode"] == "FP64 (cusolverMpGetMathMode 1)"
-    assert (solution.settings["cusolvermp"], solution.settings["nccl"]) == ("0.8.0", "2.28.9")
-    assert solution.settings["gpu_matrix_bytes"] == 8 * N**2
+    assert (solution.settings["solver"], solution.settings["panel_multiprocessors"]) == ("own", 0)
+    assert solution.settings["generation_s"] > 0
+    assert solution.settings["check_s"] > 0
     assert solution.samples[0] * solution.settings["duration_s"] == pytest.approx(problem.operations(N), rel=1e-3)
-    limit, band = LimitFinder(two_gpus, (product, solution), DECLARATIONS).find(solution)
+    limit, band = LimitFinder(two_gpus, results, DECLARATIONS).find(solution)
     assert isinstance(limit, Limit)
     assert limit.value == 2 * 67e12
-    assert "dgemm of the same run reached" in limit.because
+    assert "sustained dgemm of the same run reached" in limit.because
     assert band is None  # so small a matrix has no peers
 
 
 @pytest.mark.machine
+def test_cusolvermp_solves_the_same_matrix(measure):
+    _, solution = results = measure(solver="cusolvermp", sustain="0")
+    check_measured(results)
+    assert solution.settings["solver"] == "cusolvermp"
+    assert solution.settings["math_mode"] == "FP64 (cusolverMpGetMathMode 1)"
+    assert (solution.settings["cusolvermp"], solution.settings["nccl"]) == ("0.8.0", "2.28.9")
+    assert solution.settings["gpu_matrix_bytes"] >= 8 * N**2
+
+
+VENDOR = {"solver": "cusolvermp"}
+
+
+@pytest.mark.machine
 @pytest.mark.parametrize(
-    ("faults", "outcome", "said"),
+    ("faults", "options", "outcome", "said"),
     [
-        ({"STANDIN_SCALAPACK_FAULT": "wrong"}, "failed", "the scaled residual must be below 16"),
-        ({"STANDIN_SCALAPACK_FAULT": "dies"}, "failed", "rank 1 "),
-        ({"STANDIN_CUBLAS_WRONG": "1"}, "failed", "rows of a product are wrong on rank 0"),
-        ({"STANDIN_CUSOLVERMP_MODE": "4"}, "waived", "must compute in FP64 (math mode 1), got math mode 4"),
-        ({"STANDIN_CUSOLVERMP_VERSION": "601"}, "waived", "cuSOLVERMp 0.6.1 is older than 0.7.2"),
-        ({"STANDIN_CUSOLVERMP_REFUSES": "1"}, "failed", "execution failed (cuSOLVER status 6)"),
+        ({"STANDIN_SCALAPACK_FAULT": "wrong"}, VENDOR, "failed", "the scaled residual must be below 16"),
+        ({"STANDIN_SCALAPACK_FAULT": "dies"}, VENDOR, "failed", "rank 1 "),
+        ({"STANDIN_CUBLAS_WRONG": "1"}, VENDOR, "failed", "rows of a product are wrong on rank 0"),
+        ({"STANDIN_CUSOLVERMP_MODE": "4"}, VENDOR, "waived", "must compute in FP64 (math mode 1), got math mode 4"),
+        ({"STANDIN_CUSOLVERMP_VERSION": "601"}, VENDOR, "waived", "cuSOLVERMp 0.6.1 is older than 0.7.2"),
+        ({"STANDIN_CUSOLVERMP_REFUSES": "1"}, VENDOR, "failed", "execution failed (cuSOLVER status 6)"),
+        ({"STANDIN_NCCL_CORRUPT": "1"}, {"grid": "1x2"}, "failed", "the scaled residual must be below 16"),
+        ({"STANDIN_NCCL_KILL": "40"}, {"grid": "2x1"}, "failed", "rank 1 "),
+        ({"STANDIN_NCCL_REFUSE": "3"}, {"grid": "2x1"}, "failed", "rank 1 "),
     ],
 )
-def test_a_failure_has_no_rate(measure, faults, outcome, said):
-    results = measure(faults)
+def test_a_failure_has_no_rate(measure, faults, options, outcome, said):
+    results = measure(faults, **{"sustain": "0"} | options)
     (bad,) = [one for one in results if one.outcome != "measured"]
     assert (bad.outcome, bad.samples) == (outcome, ())
     assert said in bad.reason, bad.reason
 
 
+@pytest.mark.machine
+def test_a_wrong_product_fails_wherever_it_is_made(measure):
+    reasons = [one.reason for one in measure({"STANDIN_CUBLAS_WRONG": "1"}, sustain="1") if one.outcome == "failed"]
+    assert [reason for reason in reasons if "rows of a product are wrong" in reason]
+    assert [reason for reason in reasons if "scaled residual" in reason]
+
+
+def solve_of(topology, order, rate, solver):
+    """A solve by eight GPUs, and the sustained dgemm of the same run."""
+    case = job_of(topology, n=str(order)).case
+    check = Verification(method="a check", bytes_checked=8, bytes_wrong=0)
+
+    def record(varied, rate, **settings):
+        blank = HPL.blank("gpu0>gpu7", varied, ranks=8, hosts=1, launch=0)
+        return complete(blank, [rate], verification=check, settings=settings)
+
+    dgemm = record(product_case(case, SUSTAINED), 400e12)
+    solution = record(case, rate, solver=solver)
+    return dgemm, solution
+
+
+def test_a_solve_that_fills_the_memory_is_compared_with_peers_then_with_dgemm():
+    eight = load(EIGHT)
+    fills = int((0.9 * memory_of(eight) / 8) ** 0.5)
+
+    def band_of(*solve):
+        results = solve_of(eight, *solve)
+        return LimitFinder(eight, results, DECLARATIONS).find(results[1])[1]
+
+    band = band_of(fills, 350e12, "own")
+    assert (band.low, band.doubtful_to) == (8 * 40e12, 200e12)
+    assert band_of(fills, 350e12, "cusolvermp") is None
+    assert band_of(int(0.9 * fills), 350e12, "own") is None
+
+
 def test_bad_input_is_refused_before_anything_runs(two_gpus):
-    refused = {("grid", "1x3"): "a grid of 1x3 needs 3 ranks, got 2", ("clock", "9"): "clock: must be",
+    refused = {("solver", ""): "solver: must be", ("panel-sms", "65"): "panel-sms: must be",
+               ("sustain", "601"): "sustain: must be", ("grid", "1x3"): "a grid of 1x3 needs 3 ranks, got 2",
+               ("clock", "9"): "clock: must be",
                ("gpus", "gpu7"): "gpu7", ("n", "0"): "whole number"}  # fmt: skip
     for (name, value), said in refused.items():
         with pytest.raises(UsageError, match=said):

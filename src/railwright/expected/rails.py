@@ -103,7 +103,7 @@ def limit_over_ports(limit: Limit, workload: Message, machine: Machine, way: Pat
     ports = ports_used(workload, machine, way)
     if ports < 2:
         return limit
-    value = min(ports * limit.value, _sum_port_rates(machine.host))
+    value = min(ports * limit.value, sum_port_rates(machine.host))
     if workload.pairs == 1 and not _has_all_gpus(workload):
         value = min(value, _link_rate(way.links[0]), _link_rate(way.links[-1]))
     if value <= limit.value:
@@ -135,7 +135,7 @@ def _list_ports(host: Topology) -> list[tuple[str, Link]]:
     return able or all_ports
 
 
-def _sum_port_rates(host: Topology) -> float:
+def sum_port_rates(host: Topology) -> float:
     """Return the total rate of all ports in bytes/s, each card's at most that of its slot; inf if a rate is unknown."""
     slots = {link.b: link for link in host.links if isinstance(link.protocol, PcieLink)}
     cards = {card.id for card in host.of_kind("card")}
