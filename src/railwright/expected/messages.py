@@ -197,7 +197,8 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     start = find_start(workload, in_one_host=in_one_host, over_efa=over_efa)
     if workload.quantity == "latency_s":
         rate = band.low if band is not None else single.value
-        return _bound_message_time(limit, rate, workload, start, _EFA_SHARE if over_efa else _SMALL_SHARE)
+        share = min(_EFA_SHARE if over_efa else _SMALL_SHARE, _MPI_SHARE / fewest)  # all pairs may use one port
+        return _bound_message_time(limit, rate, workload, start, share)
     if band is None:
         half = half_band(single)
         return limit, _stream_band(half, workload, start, 1.0, in_one_host=in_one_host) if half is not None else None

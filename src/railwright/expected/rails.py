@@ -121,7 +121,7 @@ def widen_shared_port(
     nics = [machine.host.device(name.partition("@")[0]) for name in way.devices if name.startswith("nic")]
     shared = bool(nics) and all(nic is not None and nic.facts.get("shares_port") is True for nic in nics)
     others = [_link_rate(link) for link in way.links if isinstance(link.protocol, PcieLink)]
-    value = min(_sum_port_rates(machine.host), *others) if shared and others else limit.value
+    value = min(sum_port_rates(machine.host), *others) if shared and others else limit.value
     if value <= limit.value:
         return limit, band
     because = f"the slot of a NIC whose port others share; alone it exceeds its share, {limit.because}"
