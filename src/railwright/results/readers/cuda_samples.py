@@ -21,7 +21,7 @@ import re
 import msgspec
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files
-from railwright.results.readers.pasted.log_lines import Line, group_by_origin, last_row, refusal, split_lines
+from railwright.results.readers.pasted.log_lines import Line, group_by_origin, last_row, refusal, row_ends, split_lines
 from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Copy
 from railwright.topology.devices import Scalar
@@ -79,7 +79,9 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _read_run(lines: list[Line]) -> Draft:
-    draft = Draft(tool="CUDA samples", test="bandwidthTest", workload=Copy(), last_line=last_row(lines))
+    draft = Draft(
+        tool="CUDA samples", test="bandwidthTest", workload=Copy(), last_line=last_row(lines), row_ends=row_ends(lines)
+    )
     draft.notes.append("the data was not checked")
     gpus: dict[str, None] = {}
     seen = _Copies()
