@@ -6,8 +6,6 @@ or more on a malicious page.
 
 from __future__ import annotations
 
-import html
-import quopri
 import re
 from itertools import pairwise
 
@@ -46,6 +44,8 @@ def extract_text(text: str) -> str:
     text = _remove_markup(text.replace("\r\n", "\n"))
     begin = text[:_FORMAT_CHARACTERS]
     if _ENTITY.search(begin):
+        import html
+
         text = html.unescape(text)
     if len(_SLASHED.findall(begin)) >= _LEAST_SIGNS:
         text = _SLASHED.sub(r"\1", text)
@@ -59,9 +59,13 @@ def _remove_markup(text: str) -> str:
     """Convert a mail or a web page to its text."""
     begin = text[:_FORMAT_CHARACTERS]
     if "=3D" in begin and len(_ESCAPED.findall(begin)) >= _LEAST_SIGNS and _SOFT_BREAK.search(begin):
+        import quopri
+
         text = quopri.decodestring(text.encode()).decode(errors="replace")
         begin = text[:_FORMAT_CHARACTERS]
     if "<" in begin and (len(_KNOWN.findall(begin)) >= _LEAST_SIGNS or _PRE.search(begin)):
+        import html
+
         return html.unescape(_TAG.sub("", _BREAK.sub("\n", text)))
     return text
 
