@@ -224,6 +224,30 @@ class Topology(Record, frozen=True, kw_only=True, dict=True):
         return any(isinstance(link.protocol, GPU_LINKS) for link in self.links)
 
     @cached_property
+    def rack_hosts(self) -> int:
+        """The number of hosts that share NVSwitches in a rack like GB200 NVL72; 1 if each host has its own."""
+        host = self.device("host0")
+        size = host.facts.get("nvlink_domain_hosts", 1) if host else 1
+        return size if isinstance(size, int) and size > 0 else 1
+
+    @cached_property
+    def compute_major(self) -> int:
+        """The major number of the GPUs' compute capability; 0 if unknown."""
+        gpus = self.of_kind("gpu")
+        major = str(gpus[0].facts.get("compute_capability", "")).partition(".")[0] if gpus else ""
+        return int(major) if major.isdigit() else 0
+
+    @cached_property
+    def has_amd_gpus(self) -> bool:
+        """Whether the GPUs are AMD's."""
+        return any(gpu.facts.get("vendor") == "amd" for gpu in self.of_kind("gpu")[:1])
+
+    @cached_property
+    def has_amd_cpu(self) -> bool:
+        """Whether a CPU is AMD's."""
+        return any(cpu.facts.get("vendor") == "AuthenticAMD" for cpu in self.of_kind("cpu"))
+
+    @cached_property
     def ports_out(self) -> tuple[tuple[Device, Link], ...]:
         """The NIC ports that lead out of the machine, in the order of their rails."""
         outward = (link for link in self.links if isinstance(link.protocol, NetworkLink))
