@@ -146,6 +146,17 @@ def test_a_reader_who_leaves_costs_neither_the_reports_nor_the_status(railwright
     assert "Exception ignored" not in as_json.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("shapes",), ("limits", "--host", "hgx-h100"), ("topo", "--from", "hgx-h100"), ("run",), ("prove", "--help"),
+     ("whatif", "--host", "hgx-h100", "--host", "hgx-h200", "--count", "2")],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_verb_whose_reader_leaves_ends_silently_like_any_tool(railwright, nobody_reads, words):
+    done = railwright(*words, stdout=nobody_reads)
+    assert (done.status, done.err) == (141, "")
+
+
 def test_nobody_reading_the_progress_costs_nothing(railwright, nobody_reads):
     done = railwright(*SHORT, stderr=nobody_reads)
     assert done.status == 3
