@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +32,8 @@ from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts
+from railwright.launch.session import PlannedLaunch
+from railwright.launch.ssh import SshReach
 from railwright.locate.host_fabric import read_cluster_tree
 from railwright.locate.place import Place, make_hosts_place, make_lab_place
 from railwright.locate.search import Located, search
@@ -49,6 +51,7 @@ from railwright.topology.gpus import usable_gpus
 from railwright.units import format_count, format_duration, format_line_rate, format_size
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.measuring import parse_benchmarks
+from railwright.workflows.time_left import TimeLeft
 
 FOLDER, PAIRS_FILE, RAILS_FILE = "between", "pairs.jsonl", "rails.jsonl"
 OF_RAILS, _NCCL_SIZES = "nccl_all_reduce", "8,1M,1G"
@@ -88,6 +91,8 @@ class Between:
     """The collectives of the parts `rails` and `collectives`, with their options."""
     here: Topology
     """This host's topology, assumed for the others in the plan."""
+    left: TimeLeft = field(default_factory=lambda: TimeLeft(0.0))
+    """The time that all parts still need."""
 
     def __post_init__(self) -> None:
         self.load: float = self.arguments.max_load
@@ -106,8 +111,7 @@ class Between:
         lines, seconds = [], 0.0
         if "pairs" in self.parts:
             rounds, at_once = self._count_rounds()
-            start_s = _START_S + _RANK_START_S * names * self._shares_cpus()
-            last_s = rounds * (start_s + COVER_STREAM_S)
+            last_s = rounds * self._pair_round_s()
             flows = names * (names - 1)
             port = self._port_bytes_per_s()
             most = f"at most {format_size(int(flows * COVER_STREAM_S * port))}" if port else "as much as the ports take"
@@ -122,6 +126,23 @@ class Between:
             lines += said
             seconds += more_s
         return lines, seconds
+
+    def assume_port_rate(self) -> None:
+        """Plan with the ports of the cluster file for hosts that are not asked."""
+        reach, port = self.hosts.reach, self._port_bytes_per_s()
+        if self.cluster is not None and isinstance(reach, SshReach) and port:
+            self.hosts = dataclasses.replace(self.hosts, reach=dataclasses.replace(reach, rate_bytes_per_s=port))
+
+    def planned_launches(self) -> list[PlannedLaunch]:
+        """Return the launches of the collectives, of the rails too."""
+        machine = self._find_machine({})
+        if self.load < 1 or not self._list_chosen(machine):
+            return []
+        return self._build_proof(self.hosts, None, machine).plan
+
+    def _pair_round_s(self) -> float:
+        """Return the planned duration of a round of pairs."""
+        return _START_S + _RANK_START_S * len(self.hosts.names) * self._shares_cpus() + COVER_STREAM_S
 
     def _plan_rails(self) -> tuple[list[str], float]:
         """Return the lines and the duration of the search between GPUs."""
@@ -290,8 +311,16 @@ class Between:
         """Print messages of a part, and every eighth round of the pairs."""
         if not text.startswith("round "):
             note(f"{part}: {text}")
-        elif (found := _STREAMS.fullmatch(text)) and int(found[1]) % _REPORT_EVERY == 1:
-            note(f"{part}: round {found[1]}" + f" of {self._count_rounds()[0]}" * (part == "pairs"))
+        elif found := _STREAMS.fullmatch(text):
+            number, of_pairs = int(found[1]), part == "pairs"
+            if of_pairs and number <= self._count_rounds()[0]:
+                self.left.advance(self._pair_round_s())
+            if number % _REPORT_EVERY == 1:
+                note(f"{part}: round {number}" + f" of {self._count_rounds()[0]}" * of_pairs + f", {self.left}")
+
+    def _count_launch(self, launch: PlannedLaunch) -> None:
+        self.left.advance(launch.plan.seconds)
+        note(f"done: {launch.benchmark.name}, {self.left}")
 
     def _measure_collectives(
         self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork, machine: Topology, *, resume: bool
@@ -303,7 +332,7 @@ class Between:
         hosts = self.hosts.part(tuple(names))
         measured = [pair for pair in found.pairs if pair.source in names and pair.destination in names]
         proof = self._build_proof(hosts, joined.fabric(names, measured), machine)
-        proof.on_done = lambda pair: note(f"done: {pair.benchmark.name}")
+        proof.on_done = self._count_launch
         try:
             file = self._load_complete(proof) if resume else None
             if file is None:
