@@ -243,6 +243,7 @@ class _Display:
         self._proof = proof
         self._progress: Progress | None = None
         self._left = Counter(one.benchmark.name for one in proof.plan)
+        self._rounds = Counter(one.job.round for one in proof.plan)
         self._time = TimeLeft(proof.seconds)
 
     def __enter__(self) -> None:
@@ -266,10 +267,13 @@ class _Display:
         return seconds
 
     def _count(self, launch: PlannedLaunch) -> None:
-        """Count a finished launch. After the last launch of a benchmark, print a line."""
+        """Count a finished launch. After the last launch of a round or a benchmark, print a line."""
         self._advance(launch)
-        name = launch.benchmark.name
+        name, number = launch.benchmark.name, launch.job.round
         self._left[name] -= 1
+        self._rounds[number] -= 1
+        if not self._rounds[number] and number + 1 < self._proof.launches:
+            note(f"done: round {number + 1} of {self._proof.launches}, {self._time}")
         if not self._left[name]:
             launches = [each for each in self._proof.plan if each.benchmark.name == name]
             waived = all(each.plan.waived for each in launches)
