@@ -221,6 +221,13 @@ def test_the_answer_comes_first_and_names_its_baselines() -> None:
     )
 
 
+def test_no_line_in_a_pipe_ends_with_the_blanks_of_its_column(capsys: pytest.CaptureFixture) -> None:
+    render(build_view(sample.run(), sample.diagnosis(), sample.end()), standard_output())
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 20
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
 def test_baselines_are_one_table_below_the_verdicts_and_each_reason_is_printed_once() -> None:
     path = sample.diagnosis().paths[0]
     bare = replace(path.headline, limit=NoLimit(quantity=path.quantity, why="a reason of theirs"))
