@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -21,7 +21,6 @@ from railwright.diagnosis.fleet.between_hosts import (
     BetweenHosts,
     HostNetwork,
     PairTried,
-    RailTried,
     doubt_shared,
     filter_suspects,
     judge_pairs,
@@ -36,7 +35,7 @@ from railwright.launch.session import PlannedLaunch
 from railwright.launch.ssh import SshReach
 from railwright.locate.host_fabric import read_cluster_tree
 from railwright.locate.place import Place, make_hosts_place, make_lab_place
-from railwright.locate.search import Located, search
+from railwright.locate.search import search
 from railwright.locate.ways import COVER_STREAM_S, STREAM_S, nccl_probes
 from railwright.options.arguments import Arguments
 from railwright.report.text.between_hosts import BetweenHostsResult
@@ -49,6 +48,7 @@ from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
 from railwright.topology.gpus import usable_gpus
 from railwright.units import format_count, format_duration, format_line_rate, format_size
+from railwright.verbs.prove.kept import KeptBetween, group_flows, group_rails
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.measuring import parse_benchmarks
 from railwright.workflows.time_left import TimeLeft
@@ -240,6 +240,12 @@ class Between:
             found = self._measure_collectives(found, names, joined, machine, resume=resume)
         return found
 
+    def keep(self, found: BetweenHostsResult) -> KeptBetween:
+        """Return the record of the measurements, without verdicts."""
+        machine = self.cluster.host if self.cluster is not None else None
+        return KeptBetween(said=found.said, located=found.located, rails=found.rails, machine=machine,
+                           interfaces=self.hosts.interfaces, fabric=self.hosts.fabric)  # fmt: skip
+
     def _search_rails(
         self, found: BetweenHostsResult, names: Sequence[str], gpus: int, joined: HostNetwork, *, resume: bool
     ) -> BetweenHostsResult:
@@ -266,7 +272,7 @@ class Between:
             unjudged=(*found.said.unjudged, *located.unjudged, *doubted),
             left_out=found.said.left_out | located.set_aside,
         )
-        return found._replace(said=said, rails=tuple(_group_rails(located)))
+        return found._replace(said=said, rails=tuple(group_rails(located)))
 
     def _measure_pairs(
         self, found: BetweenHostsResult, hosts: Hosts, joined: HostNetwork, *, resume: bool
@@ -284,7 +290,7 @@ class Between:
         except RailwrightError as error:
             return _mark_unmeasured(found, "pairs", error.message)
         suspects, doubted = filter_suspects(located.suspects, compare=joined.compare)
-        pairs = judge_pairs(list(_group_flows(located)), joined)
+        pairs = judge_pairs(list(group_flows(located)), joined)
         said = replace(
             found.said,
             described=located.fabric,
@@ -377,27 +383,6 @@ def _mark_unmeasured(found: BetweenHostsResult, part: str, why: str) -> BetweenH
     return found._replace(said=replace(found.said, not_measured=found.said.not_measured | {part: why}))
 
 
-def _group_flows(located: Located) -> Iterator[PairTried]:
-    """Yield the pairs of hosts with the rates of their flows. Flows of several ports belong to the same pair.
-
-    A pair that was measured with several shares of the hosts keeps the rates of the largest share.
-    """
-    values: dict[tuple[str, str, float], list[float]] = {}
-    for flow in located.pairs:
-        ends = flow.source.rpartition(":")[0], flow.destination.rpartition(":")[0]
-        if set(ends) & set(located.set_aside):
-            continue
-        rates = values.setdefault((*ends, flow.share), [])
-        if flow.bandwidth_bytes_per_s and flow.ratio is not None:
-            rates.append(flow.bandwidth_bytes_per_s)
-    best: dict[tuple[str, str], PairTried] = {}
-    for (source, destination, share), rates in values.items():
-        before = best.get((source, destination))
-        if before is None or (share, len(rates)) > (before.share, len(before.values)) or not before.values:
-            best[source, destination] = PairTried(source, destination, tuple(rates), share)
-    yield from best.values()
-
-
 def split_options(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split the options into those for each host's benchmarks and those for the collectives."""
     named = {benchmark.name for benchmark in find_collectives()}
@@ -418,13 +403,3 @@ def parse_collectives(
     defaults += [f"{OF_RAILS}.among={','.join(among)}"] * (OF_RAILS in names)
     kept = tuple(text for text in options if text.partition("=")[0].rpartition(".")[0] in names)
     return parse_benchmarks(tuple(names), (*defaults, *kept))
-
-
-def _group_rails(located: Located) -> Iterator[RailTried]:
-    """Yield the flows between GPUs, each with its best rate."""
-    best: dict[tuple[str, str], float] = {}
-    for flow in located.pairs:
-        ends = flow.source, flow.destination
-        best[ends] = max(best.get(ends, 0.0), flow.bandwidth_bytes_per_s or 0.0)
-    for (source, destination), value in best.items():
-        yield RailTried(source, destination, value)

@@ -19,7 +19,7 @@ from railwright.diagnosis.fleet.host_table import HostTable, host_table
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.diagnosis.verdicts.judged import Diagnosis
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, RailwrightError, unknown_name
-from railwright.launch.hosts import Hosts, PlannedHosts
+from railwright.launch.hosts import Hosts, NoReach, PlannedHosts
 from railwright.launch.session import PlannedLaunch
 from railwright.options.arguments import Arguments
 from railwright.options.machine import load_planned_cluster
@@ -46,6 +46,7 @@ from railwright.verbs.prove.between_hosts import (
     parse_collectives,
     split_options,
 )
+from railwright.verbs.prove.kept import KeptBetween, KeptCluster, judge_between, write_kept
 from railwright.workflows.acceptance import Evidence, load_spec, plan_sheet, print_sheet
 from railwright.workflows.hosts import describe_unasked
 from railwright.workflows.judged import note, write_page
@@ -98,6 +99,20 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
         if between.parts:
             machines = {host: result.topology for host, result in report.found.items() if result.topology is not None}
             report.there = between.run(machines, report.lost, resume=arguments.resume)
+            report.kept = between.keep(report.there)
+    report.keep()
+    return report.tell()
+
+
+def judge_hosts(folder: Path, kept: KeptCluster, arguments: Arguments) -> int:
+    """Judge the folder of an earlier proof again, write its pages, and return the exit status."""
+    arguments.launches = kept.launches
+    hosts = PlannedHosts(tuple(kept.hosts), 1, NoReach("records", shares_cpus=kept.shares_cpus))
+    report = HostsReport(HostScreen(hosts, (), folder, 0.0, 0.0, note), arguments)
+    report.judge(kept.hosts)
+    if kept.between is not None:
+        machines = {host: result.topology for host, result in report.found.items() if result.topology is not None}
+        report.there = judge_between(folder / FOLDER, kept.between, machines, compare=not kept.shares_cpus)
     return report.tell()
 
 
@@ -135,6 +150,16 @@ class HostsReport:
         self.lost: dict[str, str] = {}
         """The hosts whose measurement is incomplete, each with the reason."""
         self.there: BetweenHostsResult | None = None
+        self.kept: KeptBetween | None = None
+        """The measurements of `there`."""
+
+    def keep(self) -> None:
+        """Write the record with which `judge` judges the folder again."""
+        hosts = {host: self.lost.get(host, "") for host in self.found}
+        launches, shares_cpus = self.arguments.launches, not _may_compare(self.screen.hosts)
+        self.screen.output.mkdir(parents=True, exist_ok=True)
+        kept = KeptCluster(hosts=hosts, launches=launches, shares_cpus=shares_cpus, between=self.kept)
+        write_kept(self.screen.output, kept)
 
     def show_planned(self, launches: Sequence[PlannedLaunch], between: Between) -> None:
         """Print which planned launches will decide each line of the specification, if there is one."""
