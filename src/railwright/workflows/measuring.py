@@ -277,7 +277,7 @@ class _Display:
         if not self._left[name]:
             launches = [each for each in self._proof.plan if each.benchmark.name == name]
             waived = all(each.plan.waived for each in launches)
-            left = f", {self._time}" if +self._left else ""
+            left = f", {self._time}" if self._time.estimate() else ""
             counted = format_count(len(launches), "launch", "launches")
             note(f"not run: {name}" if waived else f"done: {name} ({counted}){left}")
 
