@@ -244,6 +244,7 @@ class _Display:
         self._progress: Progress | None = None
         self._left = Counter(one.benchmark.name for one in proof.plan)
         self._rounds = Counter(one.job.round for one in proof.plan)
+        self._to_run = sum(not one.plan.waived for one in proof.plan)
         self._time = TimeLeft(proof.seconds)
 
     def __enter__(self) -> None:
@@ -272,12 +273,13 @@ class _Display:
         name, number = launch.benchmark.name, launch.job.round
         self._left[name] -= 1
         self._rounds[number] -= 1
+        self._to_run -= not launch.plan.waived
         if not self._rounds[number] and number + 1 < self._proof.launches:
             note(f"done: round {number + 1} of {self._proof.launches}, {self._time}")
         if not self._left[name]:
             launches = [each for each in self._proof.plan if each.benchmark.name == name]
             waived = all(each.plan.waived for each in launches)
-            left = f", {self._time}" if self._time.estimate() else ""
+            left = f", {self._time}" if self._to_run else ""
             counted = format_count(len(launches), "launch", "launches")
             note(f"not run: {name}" if waived else f"done: {name} ({counted}){left}")
 
