@@ -38,7 +38,7 @@ def _find(pages: dict[str, str], words: tuple[str, ...]) -> str:
 
     name = f"{'-'.join(('railwright', *words))}.1"
     if name not in pages:
-        known = (page.removeprefix("railwright-").removesuffix(".1").replace("-", " ") for page in pages)
+        known = (page[len("railwright-") : -len(".1")].replace("-", " ") for page in pages if page != "railwright.1")
         raise unknown_name("verb", " ".join(words), known)
     return pages[name]
 
