@@ -15,6 +15,7 @@ from railwright.benchmarks.linpack.problem import Grid, Team
 from railwright.benchmarks.options import Options, option, whole_number, whole_numbers, word_or
 from railwright.errors import UsageError
 from railwright.limits.limit import Constant
+from railwright.native.vendor_libraries import NO_MKL
 from railwright.results.host_list import format_hosts
 from railwright.topology.sources.available_memory import available_memory_bytes
 
@@ -279,7 +280,15 @@ def plan(job: HplJob) -> Plan:
             sharing.ranks * (problem.RANK_BYTES + 3 * problem.DOUBLE_BYTES * product_order(case) ** 2),
         ),
         moved_bytes=panels_bytes(case),
+        waived=_find_missing(job),
     )
+
+
+def _find_missing(job: HplJob) -> str:
+    """Return the reason if no library exists for this processor, or an empty string."""
+    named = job.options.library or job.options.program
+    is_arm = any(cpu.facts.get("architecture") == "arm64" for cpu in job.topology.of_kind("cpu"))
+    return NO_MKL if is_arm and not named else ""
 
 
 def panels_bytes(case: Point) -> int:
