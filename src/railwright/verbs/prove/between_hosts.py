@@ -32,7 +32,6 @@ from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts
 from railwright.launch.session import PlannedLaunch
-from railwright.launch.ssh import SshReach
 from railwright.locate.host_fabric import read_cluster_tree
 from railwright.locate.place import Place, make_hosts_place, make_lab_place
 from railwright.locate.search import search
@@ -126,12 +125,6 @@ class Between:
             lines += said
             seconds += more_s
         return lines, seconds
-
-    def assume_port_rate(self) -> None:
-        """Plan with the ports of the cluster file for hosts that are not asked."""
-        reach, port = self.hosts.reach, self._port_bytes_per_s()
-        if self.cluster is not None and isinstance(reach, SshReach) and port:
-            self.hosts = dataclasses.replace(self.hosts, reach=dataclasses.replace(reach, rate_bytes_per_s=port))
 
     def planned_launches(self) -> list[PlannedLaunch]:
         """Return the launches of the collectives, of the rails too."""
