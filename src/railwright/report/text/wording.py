@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.diagnosis.verdicts.policy import UNJUDGED
@@ -14,11 +14,13 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
 from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import group_by_key
 from railwright.limits.limit import Expected, Limit, NoLimit
-from railwright.results.compare import ComparedPoint, OneSided
 from railwright.results.records import Context, End
 from railwright.terminal import escape as escape  # templates and pages use it through this module
 from railwright.topology.devices import Scalar, Topology
 from railwright.units import format_count, format_duration, format_size
+
+if TYPE_CHECKING:
+    from railwright.results.compare import ComparedPoint, OneSided
 
 ABSENT = "-"
 """The placeholder for a missing value."""
