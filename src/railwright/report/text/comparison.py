@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from rich.console import Console
@@ -33,6 +34,7 @@ _NEEDED_COLUMNS = {"spread": 78, "interval": 64}
 """The width of the console from which a column is shown."""
 _INDENT = 2
 _SHOWN_PLACES = 2
+_MOST = 0.8
 
 
 def render_comparison(comparison: Comparison, console: Console, meaning: str = "") -> None:
@@ -132,7 +134,18 @@ class _Printer(Page):
     def closing(self, comparison: Comparison, meaning: str) -> None:
         """Print the count of each statement, and the meaning of the exit status."""
         self.console.print()
+        if needed := launches_words(comparison.points):
+            self.line(needed)
         self.line(closing_words(comparison, meaning), "bold")
+
+
+def launches_words(points: Iterable[ComparedPoint]) -> str:
+    """Say how many launches would decide most of the noisy points; empty without one."""
+    needed = sorted(point.launches_needed for point in points if point.reason == "noise")
+    if not needed:
+        return ""
+    most = needed[math.ceil(_MOST * len(needed)) - 1]
+    return f"about {most} launches of each run would decide four of five of the noisy points: --launches {most}"
 
 
 def closing_words(comparison: Comparison, meaning: str = "") -> str:
