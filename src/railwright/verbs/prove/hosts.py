@@ -47,6 +47,7 @@ from railwright.verbs.prove.between_hosts import (
     parse_collectives,
     split_options,
 )
+from railwright.verbs.prove.kept import FILE as KEPT_FILE
 from railwright.verbs.prove.kept import KeptBetween, KeptCluster, judge_between, write_kept
 from railwright.workflows.acceptance import Evidence, load_spec, plan_sheet, print_sheet
 from railwright.workflows.hosts import assume_ports, describe_unasked
@@ -99,6 +100,7 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     between.left = TimeLeft(seconds)
     screen.tell = _Progress(screen, between.left, proof.seconds)
     with measuring_alone(arguments.force):
+        (screen.output / KEPT_FILE).unlink(missing_ok=True)  # an earlier proof's, if this one is interrupted
         report.judge(screen.run(hosts.reach.agent) if SCREEN in parts else _require_reachable(hosts))
         if between.parts:
             machines = {host: result.topology for host, result in report.found.items() if result.topology is not None}
