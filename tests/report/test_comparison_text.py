@@ -67,16 +67,6 @@ def test_every_point_has_both_medians_the_ratio_its_interval_and_a_statement() -
     assert " ".join(text.split()).endswith("Exit status 1: something is slower beyond noise.")
 
 
-def test_noisy_runs_are_told_how_many_launches_decide() -> None:
-    comparison = compare(*pair(1.0, spread=0.2))
-    needed = sorted(point.launches_needed for point in comparison.points if point.reason == "noise")
-    assert len(needed) > 3
-    text = " ".join(rendered(comparison).split())
-    number = int(text.rpartition("--launches ")[2].split()[0])
-    assert sum(one <= number for one in needed) >= 0.8 * len(needed)
-    assert "--launches" not in rendered(compare(*pair(0.8, spread=0.001)))
-
-
 @pytest.mark.parametrize("width", [80, 140])
 def test_no_line_is_wider_than_the_console_or_has_control_codes(width: int) -> None:
     other = msgspec.structs.replace(sample.run().context, kernel=sample.CONTROL_NAME, host=sample.MARKUP_NAME * 20)
