@@ -76,6 +76,8 @@ class PcieLink(Record, frozen=True, kw_only=True, tag="pcie"):
     """True if Access Control Services send peer-to-peer requests up to the root complex."""
     assumed: str = ""
     """The option that gives its rate, such as `drive-pcie=5`, if a shape assumes it; empty if it is known."""
+    payload_assumed: bool = False
+    """Whether a shape assumes MaxPayload."""
 
 
 class NvlinkLink(Record, frozen=True, kw_only=True, tag="nvlink"):
@@ -117,6 +119,8 @@ class MemoryLink(Record, frozen=True, kw_only=True, tag="memory"):
     channels: int | None = None
     transfers_per_s: float | None = None
     bus_bytes: int | None = None
+    assumed: str = ""
+    """The option that gives the channels, if a shape assumes that each has a module of the fastest kind."""
 
 
 class EthernetLink(Record, frozen=True, kw_only=True, tag="ethernet"):
@@ -125,6 +129,8 @@ class EthernetLink(Record, frozen=True, kw_only=True, tag="ethernet"):
     line_rate_bits_per_s: float | None = None
     mtu_bytes: int | None = None
     rdma: bool = False
+    assumed: str = ""
+    """The option that gives the port's MTU or rate, such as `mtu=1500`, if it is assumed; empty if it is known."""
 
 
 class InfinibandLink(Record, frozen=True, kw_only=True, tag="infiniband"):
@@ -132,6 +138,8 @@ class InfinibandLink(Record, frozen=True, kw_only=True, tag="infiniband"):
 
     line_rate_bits_per_s: float | None = None
     mtu_bytes: int | None = None
+    assumed: str = ""
+    """The option that gives the port's MTU or rate, such as `mtu=2048`, if it is assumed; empty if it is known."""
 
 
 class EfaLink(Record, frozen=True, kw_only=True, tag="efa"):
@@ -140,6 +148,12 @@ class EfaLink(Record, frozen=True, kw_only=True, tag="efa"):
     line_rate_bits_per_s: float | None = None
     mtu_bytes: int | None = None
     """The MTU of the network, as for Ethernet."""
+    assumed: str = ""
+    """The option that gives the port's rate, if it is assumed; empty if it is known."""
+
+
+ETHERNET_MTU, INFINIBAND_MTU = "mtu=1500", "mtu=2048"
+"""The options that give the MTU of a port whose MTU is assumed to be the largest that is usual."""
 
 
 class InternalLink(Record, frozen=True, kw_only=True, tag="internal"):

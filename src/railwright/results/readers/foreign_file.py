@@ -24,8 +24,17 @@ _MPI_COLLECTIVES = {
     "reduce_scatter": ("reduce_scatter", False),
     "bcast": ("broadcast", False),
     "reduce": ("reduce", False),
+    "gather": ("gather", True),
+    "scatter": ("scatter", True),
+    # The benchmarks give every rank the same count, so these move the same bytes.
+    "allgatherv": ("all_gather", True),
+    "alltoallv": ("all_to_all", True),
+    "alltoallw": ("all_to_all", True),
+    "reduce_scatter_block": ("reduce_scatter", False),
+    "gatherv": ("gather", True),
+    "scatterv": ("scatter", True),
 }
-"""The NCCL name of each operation, and whether the size of the benchmark is one rank's data for each peer."""
+"""The name of each operation here, and whether the size of the benchmark is one rank's data for each peer."""
 MAX_RUNS = 100
 MAX_VALUES = 10_000
 """The maximum number of values of a run. Tools double the size row by row, or increment it a few thousand times."""
