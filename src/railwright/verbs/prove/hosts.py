@@ -98,7 +98,7 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     if arguments.dry_run:
         return EXIT_OK
     between.left = TimeLeft(seconds)
-    screen.tell = _Progress(screen, between.left, proof.seconds)
+    screen.tell = HostsProgress(screen, between.left, proof.seconds)
     with measuring_alone(arguments.force):
         (screen.output / KEPT_FILE).unlink(missing_ok=True)  # an earlier proof's, if this one is interrupted
         report.judge(screen.run(hosts.reach.agent) if SCREEN in parts else _require_reachable(hosts))
@@ -275,7 +275,7 @@ class HostsReport:
         return next((status for status in order if status in statuses), EXIT_UNJUDGED)
 
 
-class _Progress:
+class HostsProgress:
     """Prints the end of each host's measurement, with the time left of all parts."""
 
     def __init__(self, screen: HostScreen, left: TimeLeft, seconds: float) -> None:
@@ -284,6 +284,7 @@ class _Progress:
         self._lock = Lock()
 
     def __call__(self, text: str) -> None:
+        """Print the end of a host."""
         with self._lock:  # each host has a thread
             if self._done % self._screen.at_once == 0:  # hosts that measure at the same time end at about the same
                 self._left.advance(self._seconds)
