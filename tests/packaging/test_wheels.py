@@ -64,6 +64,8 @@ def test_both_architectures_have_the_library_and_no_sources(dist):
         assert int.from_bytes(header[18:20], "little") == machine
         assert not [name for name in names if name.endswith((".c", ".h", ".cu", ".pyc"))]
         assert "railwright/py.typed" in names
+        pages = {name.rpartition("/share/man/man1/")[2] for name in names if ".data/data/share/man/man1/" in name}
+        assert {"railwright.1", "railwright-prove.1", "railwright-lab-up.1"} <= pages
 
 
 def test_the_same_source_gives_the_same_bytes(dist, tmp_path):

@@ -74,6 +74,11 @@ class Library:
         """The version, such as `2.28.9`."""
         return f"{self.code // 10000}.{self.code // 100 % 100}.{self.code % 100}"
 
+    @property
+    def handle(self) -> int:
+        """The loader's handle of the library."""
+        return self._nccl._handle
+
     def has(self, name: str) -> bool:
         """Report whether the library exports a function."""
         return hasattr(self._nccl, name)
