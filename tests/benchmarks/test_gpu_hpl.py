@@ -16,6 +16,7 @@ from railwright.benchmarks.registry import DECLARATIONS, find
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.errors import UsageError
 from railwright.launch.mpi import MpiLauncher
+from railwright.launch.program import run_program
 from railwright.launch.session import PlannedLaunch, Session
 from railwright.limits.limit import Limit
 from railwright.limits.linpack import fp64_rate
@@ -128,6 +129,46 @@ def test_a_wrong_product_fails_wherever_it_is_made(measure):
     assert [reason for reason in reasons if "scaled residual" in reason]
 
 
+GPU_HPL = """#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 0 ] || exit 0
+n=$(awk 'NR == 6 {print $1}' "$2")
+echo "Prog= 10.00% N_left= 86"
+until [ -e "$0.seen" ]; do sleep 0.02; done
+echo 'T/V                N    NB     P     Q         Time          Gflops (   per GPU)'
+awk -v n=$n 'BEGIN { printf "WC0     %d    10     1     2         0.50       %.4e ( %.4e)\\n", n,
+  (2 / 3 * n ^ 3 + 3 / 2 * n ^ 2) / 0.5e9, (2 / 3 * n ^ 3 + 3 / 2 * n ^ 2) / 1e9 }'
+echo '||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   4.40000000e-03 ...... PASSED'
+"""
+
+
+@pytest.mark.machine
+def test_the_user_s_program_gets_its_point_and_is_judged_like_the_vendors(two_gpus, stand_ins, mpiruns, tmp_path):
+    program = tmp_path / "hpl.sh"
+    program.write_text(GPU_HPL)
+    program.chmod(0o755)
+    job = job_of(two_gpus, program=str(program))
+    addresses = [gpu.address for gpu in two_gpus.of_kind("gpu")]
+    steps = []
+
+    def on_step(text):
+        steps.append(text)
+        if "10.00 %" in text:
+            program.with_name("hpl.sh.seen").touch()
+
+    planned = PlannedLaunch(HPL, job, HPL.plan(job))
+    variables = os.environ | environment(stand_ins, *addresses)
+    found = run_program(planned, HPL.program(job), MpiLauncher(mpiruns["openmpi"]), variables, SILENCE_S, on_step)
+    (only,) = list(found)
+    assert (only.outcome, only.ranks) == ("measured", 2), only.reason
+    assert only.samples[0] == pytest.approx(problem.operations(N) / 0.5, rel=1e-3)
+    assert only.settings["solver"] == "program"
+    assert "gpu_hpl: hpl.sh: 10.00 %" in steps
+    fills = int((0.9 * memory_of(load(EIGHT)) / 8) ** 0.5)
+    results = solve_of(load(EIGHT), fills, 350e12, "program")
+    _, band = LimitFinder(load(EIGHT), results, DECLARATIONS).find(results[1])
+    assert (band.low, band.doubtful_to) == (8 * 40e12, None)
+
+
 def solve_of(topology, order, rate, solver):
     """A solve by eight GPUs, and the sustained dgemm of the same run."""
     case = job_of(topology, n=str(order)).case
@@ -164,6 +205,12 @@ def test_bad_input_is_refused_before_anything_runs(two_gpus):
     for (name, value), said in refused.items():
         with pytest.raises(UsageError, match=said):
             job_of(two_gpus, **{name: value})
+    for program, arguments, said in (("/nowhere/hpl.sh", "auto", "no program at '/nowhere/hpl.sh'"),
+                                     ("xhpl", "auto", "program: must be a path, got 'xhpl'"),
+                                     ("/bin/true", "{m}", "arguments: cannot be used"),
+                                     ("/bin/true", "'", "No closing quotation")):  # fmt: skip
+        with pytest.raises(UsageError, match=said):
+            job_of(two_gpus, program=program, arguments=arguments)
     eight = load(EIGHT)
     with pytest.raises(UsageError, match=r"needs .* on each GPU") as caught:
         job_of(eight, n="600000")

@@ -26,8 +26,8 @@ _FULL_MEMORY_SHARE = Constant(
     0.7, "of the GPUs' memory filled by the matrix, from which the whole band applies", TOP500
 )
 _MIN_MEMORY_SHARE = Constant(0.2, "of the GPUs' memory filled by the matrix, the minimum of a comparable run", TOP500)
-OWN_SOLVER = "own"
-"""The setting `solver` of a record by our own factorization on GPUs."""
+OWN_SOLVER, USER_PROGRAM = "own", "program"
+"""The setting `solver` of a record by our own factorization on GPUs, and by the user's HPL program."""
 _OWN_MEMORY_SHARE = Constant(
     0.85,
     "of the GPUs' memory filled by the matrix, from which our solver is compared with peers",
@@ -78,7 +78,7 @@ _PEERS = tuple(
 
 def expect_linpack(workload: Linpack, machine: Machine) -> Bounds:
     """Return the limit in flop/s. Only the vendor's own program, which peers ran, has a band."""
-    if workload.by_vendor:
+    if workload.by_vendor or (workload.on_gpus and workload.solver == USER_PROGRAM):
         if min(workload.n, workload.p, workload.q) < 1 or workload.quantity != "flop_per_s":
             return no_limit(workload, "no limit is derived for this row")
         return expect_hpl(machine.host, workload.p * workload.q, workload.n)
@@ -127,8 +127,8 @@ def _limit_by_network(limit: Limit | NoLimit, workload: Linpack, host: Topology)
     compute_s, moved = work / limit.value, bytes_into_host(workload.n, (workload.p, workload.q), gpus // hosts)
     moved_s = moved / ports
     because = (
-        f"{limit.because}; beside the {format_duration(compute_s)} of that the network needs {format_duration(moved_s)}, "
-        f"for {format_size(round(moved))} into each host"
+        f"{limit.because}, which takes {format_duration(compute_s)}; beside it the network needs "
+        f"{format_duration(moved_s)}, for {format_size(round(moved))} into each host"
     )
     return replace(limit, value=work / max(compute_s, moved_s), because=because)
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.benchmark import Benchmark
+from railwright.benchmarks.benchmark import Benchmark, Program
 from railwright.benchmarks.job import Case
-from railwright.benchmarks.linpack import gpu_options, gpu_products, gpu_solvers
-from railwright.benchmarks.linpack.gpu_options import GpuHplOptions, GpuHplRank
+from railwright.benchmarks.linpack import gpu_options, gpu_products, gpu_solvers, named
+from railwright.benchmarks.linpack.gpu_options import GpuHplJob, GpuHplOptions, GpuHplRank
 from railwright.benchmarks.linpack.options import Point
 from railwright.benchmarks.linpack.records import DGEMM, SUSTAINED, solve_record
 from railwright.benchmarks.nccl import gpus
@@ -70,6 +70,16 @@ def _blank(rank: GpuHplRank, case: Case) -> Result:
     return BENCHMARK.blank(gpu_options.path(job), case, ranks=job.ranks, hosts=max(1, len(job.hosts)), launch=job.round)
 
 
+def _program(job: GpuHplJob) -> Program | None:
+    """Return the user's HPL for GPUs, or None if the option `program` is not given."""
+    asked = job.options
+    if not asked.program:
+        return None
+    hosts = max(1, len(job.hosts))
+    blank = BENCHMARK.blank(gpu_options.path(job), job.case, ranks=job.ranks, hosts=hosts)
+    return named.program(asked.program, asked.arguments, job.case, asked.threshold, blank)
+
+
 BENCHMARK = Benchmark(
     name="gpu_hpl",
     summary="High-Performance Linpack on GPUs over NCCL, and dgemm by the same GPUs",
@@ -95,6 +105,7 @@ BENCHMARK = Benchmark(
     launches=gpu_options.launches,
     plan=gpu_options.plan,
     run=_run,
+    program=_program,
     spans_hosts=True,
     alone_on_a_host=True,
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.job import Job, Launch, Machine
-from railwright.benchmarks.linpack import layout
+from railwright.benchmarks.linpack import layout, named
 from railwright.benchmarks.linpack import options as hpl_options
 from railwright.benchmarks.linpack.options import AUTO, Point
 from railwright.benchmarks.linpack.problem import DOUBLE_BYTES, THRESHOLD, Grid, operations
@@ -63,6 +63,10 @@ class GpuHplOptions(Options, frozen=True):
     fill: float = option("80", "percent of the GPUs' memory that N = auto fills", hpl_options.parse_percent)
     library: str = option(AUTO, LIBRARY_HELP, parse_library)
     solver: str = option(OWN, f"{OWN} (our LU), {VENDOR}, or the path of a libcusolverMp.so.0", _parse_solver)
+    program: str = option(
+        "", "the path of an HPL for GPUs to run instead, like NVIDIA's hpl.sh", word_or("", "", named.parse_program)
+    )
+    arguments: str = option(named.AUTO_ARGUMENTS, named.ARGUMENTS_HELP, named.parse_arguments)
     panel_sms: int = option(AUTO, f"{AUTO}, or the multiprocessors of a GPU that only panels use", _panel_sms)
     sustain: int = option("10", "seconds that the sustained dgemm lasts", _sustained)
     clock: float = option(AUTO, f"{AUTO}, or the frequency in MHz that the GPU clocks are locked to", _clock)
@@ -92,6 +96,7 @@ def launches(options: GpuHplOptions, machine: Machine) -> tuple[Launch[Point], .
             "clock locks only this host's GPUs, so it excludes --hosts",
             hint="leave out clock, and lock the clocks on every host",
         )
+    named.refuse_missing(options.program, machine)
     ranks = max(1, len(gpus)) * hosts
     return tuple(
         Launch(

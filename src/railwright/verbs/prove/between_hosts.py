@@ -6,8 +6,8 @@ import contextlib
 import dataclasses
 import functools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +21,6 @@ from railwright.diagnosis.fleet.between_hosts import (
     BetweenHosts,
     HostNetwork,
     PairTried,
-    RailTried,
     doubt_shared,
     filter_suspects,
     judge_pairs,
@@ -32,9 +31,11 @@ from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts
+from railwright.launch.session import PlannedLaunch
+from railwright.launch.ssh import SshReach
 from railwright.locate.host_fabric import read_cluster_tree
 from railwright.locate.place import Place, make_hosts_place, make_lab_place
-from railwright.locate.search import Located, search
+from railwright.locate.search import search
 from railwright.locate.ways import COVER_STREAM_S, STREAM_S, nccl_probes
 from railwright.options.arguments import Arguments
 from railwright.report.text.between_hosts import BetweenHostsResult
@@ -47,8 +48,10 @@ from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
 from railwright.topology.gpus import usable_gpus
 from railwright.units import format_count, format_duration, format_line_rate, format_size
+from railwright.verbs.prove.kept import KeptBetween, group_flows, group_rails
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.measuring import parse_benchmarks
+from railwright.workflows.time_left import TimeLeft
 
 FOLDER, PAIRS_FILE, RAILS_FILE = "between", "pairs.jsonl", "rails.jsonl"
 OF_RAILS, _NCCL_SIZES = "nccl_all_reduce", "8,1M,1G"
@@ -88,6 +91,8 @@ class Between:
     """The collectives of the parts `rails` and `collectives`, with their options."""
     here: Topology
     """This host's topology, assumed for the others in the plan."""
+    left: TimeLeft = field(default_factory=lambda: TimeLeft(0.0))
+    """The time that all parts still need."""
 
     def __post_init__(self) -> None:
         self.load: float = self.arguments.max_load
@@ -106,8 +111,7 @@ class Between:
         lines, seconds = [], 0.0
         if "pairs" in self.parts:
             rounds, at_once = self._count_rounds()
-            start_s = _START_S + _RANK_START_S * names * self._shares_cpus()
-            last_s = rounds * (start_s + COVER_STREAM_S)
+            last_s = rounds * self._pair_round_s()
             flows = names * (names - 1)
             port = self._port_bytes_per_s()
             most = f"at most {format_size(int(flows * COVER_STREAM_S * port))}" if port else "as much as the ports take"
@@ -122,6 +126,23 @@ class Between:
             lines += said
             seconds += more_s
         return lines, seconds
+
+    def assume_port_rate(self) -> None:
+        """Plan with the ports of the cluster file for hosts that are not asked."""
+        reach, port = self.hosts.reach, self._port_bytes_per_s()
+        if self.cluster is not None and isinstance(reach, SshReach) and port:
+            self.hosts = dataclasses.replace(self.hosts, reach=dataclasses.replace(reach, rate_bytes_per_s=port))
+
+    def planned_launches(self) -> list[PlannedLaunch]:
+        """Return the launches of the collectives, of the rails too."""
+        machine = self._find_machine({})
+        if self.load < 1 or not self._list_chosen(machine):
+            return []
+        return self._build_proof(self.hosts, None, machine).plan
+
+    def _pair_round_s(self) -> float:
+        """Return the planned duration of a round of pairs."""
+        return _START_S + _RANK_START_S * len(self.hosts.names) * self._shares_cpus() + COVER_STREAM_S
 
     def _plan_rails(self) -> tuple[list[str], float]:
         """Return the lines and the duration of the search between GPUs."""
@@ -219,6 +240,12 @@ class Between:
             found = self._measure_collectives(found, names, joined, machine, resume=resume)
         return found
 
+    def keep(self, found: BetweenHostsResult) -> KeptBetween:
+        """Return the record of the measurements, without verdicts."""
+        machine = self.cluster.host if self.cluster is not None else None
+        return KeptBetween(said=found.said, located=found.located, rails=found.rails, machine=machine,
+                           interfaces=self.hosts.interfaces, fabric=self.hosts.fabric)  # fmt: skip
+
     def _search_rails(
         self, found: BetweenHostsResult, names: Sequence[str], gpus: int, joined: HostNetwork, *, resume: bool
     ) -> BetweenHostsResult:
@@ -245,7 +272,7 @@ class Between:
             unjudged=(*found.said.unjudged, *located.unjudged, *doubted),
             left_out=found.said.left_out | located.set_aside,
         )
-        return found._replace(said=said, rails=tuple(_group_rails(located)))
+        return found._replace(said=said, rails=tuple(group_rails(located)))
 
     def _measure_pairs(
         self, found: BetweenHostsResult, hosts: Hosts, joined: HostNetwork, *, resume: bool
@@ -263,7 +290,7 @@ class Between:
         except RailwrightError as error:
             return _mark_unmeasured(found, "pairs", error.message)
         suspects, doubted = filter_suspects(located.suspects, compare=joined.compare)
-        pairs = judge_pairs(list(_group_flows(located)), joined)
+        pairs = judge_pairs(list(group_flows(located)), joined)
         said = replace(
             found.said,
             described=located.fabric,
@@ -290,8 +317,16 @@ class Between:
         """Print messages of a part, and every eighth round of the pairs."""
         if not text.startswith("round "):
             note(f"{part}: {text}")
-        elif (found := _STREAMS.fullmatch(text)) and int(found[1]) % _REPORT_EVERY == 1:
-            note(f"{part}: round {found[1]}" + f" of {self._count_rounds()[0]}" * (part == "pairs"))
+        elif found := _STREAMS.fullmatch(text):
+            number, of_pairs = int(found[1]), part == "pairs"
+            if of_pairs and number <= self._count_rounds()[0]:
+                self.left.advance(self._pair_round_s())
+            if number % _REPORT_EVERY == 1:
+                note(f"{part}: round {number}" + f" of {self._count_rounds()[0]}" * of_pairs + f", {self.left}")
+
+    def _count_launch(self, launch: PlannedLaunch) -> None:
+        self.left.advance(launch.plan.seconds)
+        note(f"done: {launch.benchmark.name}, {self.left}")
 
     def _measure_collectives(
         self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork, machine: Topology, *, resume: bool
@@ -303,7 +338,7 @@ class Between:
         hosts = self.hosts.part(tuple(names))
         measured = [pair for pair in found.pairs if pair.source in names and pair.destination in names]
         proof = self._build_proof(hosts, joined.fabric(names, measured), machine)
-        proof.on_done = lambda pair: note(f"done: {pair.benchmark.name}")
+        proof.on_done = self._count_launch
         try:
             file = self._load_complete(proof) if resume else None
             if file is None:
@@ -348,27 +383,6 @@ def _mark_unmeasured(found: BetweenHostsResult, part: str, why: str) -> BetweenH
     return found._replace(said=replace(found.said, not_measured=found.said.not_measured | {part: why}))
 
 
-def _group_flows(located: Located) -> Iterator[PairTried]:
-    """Yield the pairs of hosts with the rates of their flows. Flows of several ports belong to the same pair.
-
-    A pair that was measured with several shares of the hosts keeps the rates of the largest share.
-    """
-    values: dict[tuple[str, str, float], list[float]] = {}
-    for flow in located.pairs:
-        ends = flow.source.rpartition(":")[0], flow.destination.rpartition(":")[0]
-        if set(ends) & set(located.set_aside):
-            continue
-        rates = values.setdefault((*ends, flow.share), [])
-        if flow.bandwidth_bytes_per_s and flow.ratio is not None:
-            rates.append(flow.bandwidth_bytes_per_s)
-    best: dict[tuple[str, str], PairTried] = {}
-    for (source, destination, share), rates in values.items():
-        before = best.get((source, destination))
-        if before is None or (share, len(rates)) > (before.share, len(before.values)) or not before.values:
-            best[source, destination] = PairTried(source, destination, tuple(rates), share)
-    yield from best.values()
-
-
 def split_options(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split the options into those for each host's benchmarks and those for the collectives."""
     named = {benchmark.name for benchmark in find_collectives()}
@@ -389,13 +403,3 @@ def parse_collectives(
     defaults += [f"{OF_RAILS}.among={','.join(among)}"] * (OF_RAILS in names)
     kept = tuple(text for text in options if text.partition("=")[0].rpartition(".")[0] in names)
     return parse_benchmarks(tuple(names), (*defaults, *kept))
-
-
-def _group_rails(located: Located) -> Iterator[RailTried]:
-    """Yield the flows between GPUs, each with its best rate."""
-    best: dict[tuple[str, str], float] = {}
-    for flow in located.pairs:
-        ends = flow.source, flow.destination
-        best[ends] = max(best.get(ends, 0.0), flow.bandwidth_bytes_per_s or 0.0)
-    for (source, destination), value in best.items():
-        yield RailTried(source, destination, value)

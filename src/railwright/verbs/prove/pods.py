@@ -46,6 +46,7 @@ def prove_pods(arguments: Arguments) -> int:
         every = PlannedHosts((*found, *missing), 1, NoReach("kubernetes"))
         report = HostsReport(screen_of(every), arguments)
         report.judge(dict.fromkeys(found, "") | missing)
+        report.keep()
         return report.tell()
 
     screen = screen_of(hosts)
