@@ -63,14 +63,15 @@ def write_log(rank: AnyRank) -> None:
 def find_address(job: AnyJob) -> str | None:
     """Return the IPv4 address by which the other rank reaches this one (NIXL's sockets know no IPv6), or None.
 
-    Between hosts it is the address of the first interface that UCX may use.
+    Between hosts it is the address of the first interface that UCX may use, or of any if it may use RDMA devices only.
     """
     if not job.hosts:
         return _LOOPBACK
-    allowed = [name for name in os.environ.get("UCX_NET_DEVICES", "all").split(",") if name != "all"]
-    names = allowed or sorted(name for _, name in socket.if_nameindex() if name != "lo")
     found = {name: address for name, address in list_addresses() if ":" not in address}
-    return next((found[name] for name in names if name in found), None)
+    allowed = [name for name in os.environ.get("UCX_NET_DEVICES", "all").split(",") if name != "all"]
+    if not allowed or all(":" in name for name in allowed):
+        allowed = sorted(name for _, name in socket.if_nameindex() if name != "lo")
+    return next((found[name] for name in allowed if name in found), None)
 
 
 def find_problem(way: str, etcd: Service | None, job: AnyJob) -> str:

@@ -25,7 +25,7 @@ from railwright.options.measuring import accept_option, launches_option, measuri
 @lab_option
 @ssh_config_option
 @click.option("--interfaces", metavar="NAME,...", help="Network interfaces between the --hosts.")
-@click.option("--parts", metavar="PART,...", help="Any of screen (each host), pairs, rails, collectives.  [all]")
+@click.option("--parts", metavar="PART,...", help="Any of screen (each host), pairs, rails, collectives, kv.  [all]")
 @click.option("--quick", is_flag=True, help="The audit and a few paths of this host, within 30 s. It leaves no file.")
 @click.option(
     "--benchmarks",

@@ -35,15 +35,14 @@ from railwright.run.screened import RESULTS
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration, format_size
-from railwright.verbs.prove.between_hosts import (
-    FOLDER,
+from railwright.verbs.prove.between_benchmarks import (
+    OF_KV,
     OF_RAILS,
-    PAIRS_FILE,
-    Between,
     find_collectives,
-    parse_collectives,
+    parse_between,
     split_options,
 )
+from railwright.verbs.prove.between_hosts import FOLDER, PAIRS_FILE, Between
 from railwright.workflows.acceptance import Evidence, load_spec, print_sheet
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.measuring import option_words, parse_benchmarks
@@ -51,8 +50,8 @@ from railwright.workflows.requirements import load_requirements
 
 _PAGE = "report.html"
 _PLAN_FACTOR, _EXTRA_S = 5.0, 300.0
-SCREEN, PAIRS, RAILS, COLLECTIVES = "screen", "pairs", "rails", "collectives"
-PARTS = (SCREEN, PAIRS, RAILS, COLLECTIVES)
+SCREEN, PAIRS, RAILS, COLLECTIVES, KV = "screen", "pairs", "rails", "collectives", "kv"
+PARTS = (SCREEN, PAIRS, RAILS, COLLECTIVES, KV)
 
 
 class _Host(NamedTuple):
@@ -64,10 +63,10 @@ class _Host(NamedTuple):
 
 def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     """Show the plan, measure each host and then all together, report, and return the exit status."""
-    host_options, collective_options = split_options(arguments.options)
     chosen = parse_benchmark_names(arguments)
     alone, parts = _split_parts(chosen, arguments.parts)
     names = alone or tuple(benchmark.name for benchmark in BENCHMARKS)
+    host_options, between_options = split_options(arguments.options, names)
     given = host_options if alone else (f"directory={arguments.directory}", *host_options)
     proof = PlannedProof(load_machine(None), parse_benchmarks(names, given), arguments.launches)
     words = ["run", *names, "--alone"] if alone else ["prove", "--directory", arguments.directory]
@@ -78,7 +77,7 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     cluster = load_planned_cluster(arguments.cluster) if arguments.cluster is not None else None
     with contextlib.suppress(CannotJudge):  # the screen reports an unreachable host, which affects no other
         hosts.reach.check()
-    together = parse_collectives(chosen, collective_options, parts)
+    together = parse_between(chosen, between_options, parts)
     between = Between(hosts, arguments, parts - {SCREEN}, cluster, together, proof.topology)
     show_plan(screen, proof, "" if alone else arguments.directory, between, is_screened=SCREEN in parts)
     if arguments.dry_run:
@@ -109,7 +108,12 @@ def _split_parts(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str,
     together = {one.name for one in find_collectives()}
     alone = tuple(name for name in chosen if name not in together)
     if chosen:
-        wanted = {SCREEN: alone, RAILS: OF_RAILS in chosen, COLLECTIVES: together & {*chosen}}
+        wanted = {
+            SCREEN: alone,
+            RAILS: OF_RAILS in chosen,
+            COLLECTIVES: together & {*chosen},
+            KV: OF_KV.keys() & {*chosen},
+        }
         parts -= {part for part, named in wanted.items() if not named}
     return alone, parts
 

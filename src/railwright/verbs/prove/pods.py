@@ -13,7 +13,7 @@ from railwright.run.host_screen import FOLDER, HostScreen
 from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
 from railwright.topology.sources.load import load as load_machine
-from railwright.verbs.prove.between_hosts import refuse_collectives
+from railwright.verbs.prove.between_benchmarks import refuse_collectives
 from railwright.verbs.prove.hosts import HostsReport, parse_benchmark_names, show_plan
 from railwright.workflows.judged import note
 from railwright.workflows.kubernetes import make_submitter, plan_hosts, pod_words
