@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from tests.conftest import Done, Driver, wait_until
 
+from railwright.diagnosis.fleet.between_hosts import BetweenHosts, HostNetwork, PairTried, RailTried, judge_pairs
 from railwright.launch.frames import FrameWriter
+from railwright.report.text.between_hosts import BetweenHostsResult
 from railwright.results.records import Result
+from railwright.verbs.prove.between_records import FILE, read_between, write_between
 
 pytestmark = pytest.mark.machine
 
@@ -125,3 +128,43 @@ def test_ctrl_c_keeps_what_came_and_removes_the_job(cluster, railwright):
     assert "interrupted by Ctrl-C" in railwright.ends()[1].interrupted
     assert any(line.startswith("delete jobs.batch railwright-") for line in cluster.asked())
     railwright.expect_nothing_left()
+
+
+@pytest.fixture
+def between() -> BetweenHostsResult:
+    """Results between two pods, one of which sends slowly."""
+    tried = [PairTried("node0", "node1", (1e8,)), PairTried("node1", "node0", (2e7,))]
+    said = BetweenHosts(described="2 hosts", hosts=("node0", "node1"), rounds=5, shares_cpus=True)
+    rails = (RailTried("node0:gpu0", "node1:gpu0", 1e8),)
+    return BetweenHostsResult(said, pairs=judge_pairs(tried, HostNetwork({})), rails=rails)
+
+
+def test_results_between_pods_are_the_same_after_the_way(between, tmp_path):
+    write_between(tmp_path, between)
+    assert read_between(tmp_path) == between
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_proof_shows_what_its_pods_measured_between_them(railwright, measured, between, tmp_path, is_whole):
+    write_between(tmp_path, between)
+    writer, lines = FrameWriter(), list[str]()
+    for name in ("node0", "node1"):
+        for record in measured.splitlines():
+            lines += writer.lines(f"hosts/{name}/results.jsonl", record)
+    for record in (tmp_path / FILE).read_bytes().splitlines() if is_whole else ():
+        lines += writer.lines(f"between/{FILE}", record)
+    cluster = Cluster(railwright, [*lines, *writer.end(3)])
+    cluster.log(0, cluster.lines)
+    cluster.pods("Succeeded", exitCode=0, reason="Completed")
+    words = ("--nodes", "2", "--namespace", "team-a", "--job-kind", "job", "--json", "--launches", "1")
+    done = railwright("prove", "--kubernetes", *words, environment=cluster.settings)
+    records = [json.loads(line) for line in done.out.splitlines()]
+    (said,) = [one for one in records if one["record"] == "between"]
+    pairs = [(one["source"], one["destination"]) for one in records if one["record"] == "pair"]
+    assert {one["host"] for one in records if one["record"] == "host"} == {"node0", "node1"}, done.err
+    if is_whole:
+        assert pairs == [("node1", "node0"), ("node0", "node1")]
+        assert said["rounds"] == 5
+        assert "node1" in (railwright.output / "report.html").read_text()
+    else:
+        assert set(said["not_measured"]) == {"pairs", "rails", "collectives", "kv"}

@@ -9,7 +9,6 @@ from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.nccl.subgroups import ALL, GROWING, RAILS
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.registry import DECLARATIONS, EVERY
-from railwright.errors import UsageError
 from railwright.results.declarations import find_benchmarks
 from railwright.results.workload import Collective
 from railwright.workflows.measuring import parse_benchmarks
@@ -23,14 +22,6 @@ def find_collectives(*by: Literal["mpi", "nccl"]) -> tuple[AnyBenchmark, ...]:
     """Return the collectives that span hosts: by MPI, which run on any host, and by NCCL, which need GPUs."""
     named = {name for one in by or ("mpi", "nccl") for name in find_benchmarks(Collective, DECLARATIONS, by=one)}
     return tuple(benchmark for benchmark in EVERY if benchmark.spans_hosts and benchmark.name in named)
-
-
-def refuse_collectives(names: Sequence[str]) -> None:
-    """Raise UsageError for a benchmark over all hosts. Call it for a run that measures each host separately."""
-    together = {benchmark.name for benchmark in find_collectives("mpi")}
-    if named := [name for name in names if name in together]:
-        raise UsageError(f"{named[0]} needs all hosts, but here each node measures itself",
-                         hint=f"measure over all nodes with: railwright run {named[0]} --kubernetes")  # fmt: skip
 
 
 def split_options(given: Sequence[str], screened: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -75,7 +75,10 @@ class Between(PlannedBetween):
         elif not compare:
             machines = {}  # the hosts are parts of one machine and are not connected by its ports
         joined = HostNetwork(machines, hosts.interfaces, hosts.fabric, compare)
-        found = BetweenHostsResult(BetweenHosts(described=f"{len(names)} hosts", hosts=names, left_out=dict(left_out)))
+        said = BetweenHosts(
+            described=f"{len(names)} hosts", hosts=names, shares_cpus=not compare, left_out=dict(left_out)
+        )
+        found = BetweenHostsResult(said)
         if "pairs" in self.parts:
             found = self._measure_pairs(found, hosts, joined, resume=resume)
         machine = self.find_machine(machines)

@@ -43,6 +43,8 @@ from railwright.verbs.prove.between_benchmarks import (
     split_options,
 )
 from railwright.verbs.prove.between_hosts import FOLDER, PAIRS_FILE, Between
+from railwright.verbs.prove.between_plan import PlannedBetween
+from railwright.verbs.prove.between_records import write_between
 from railwright.workflows.acceptance import Evidence, load_spec, print_sheet
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.measuring import option_words, parse_benchmarks
@@ -64,7 +66,7 @@ class _Host(NamedTuple):
 def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     """Show the plan, measure each host and then all together, report, and return the exit status."""
     chosen = parse_benchmark_names(arguments)
-    alone, parts = _split_parts(chosen, arguments.parts)
+    alone, parts = split_parts(chosen, arguments.parts)
     names = alone or tuple(benchmark.name for benchmark in BENCHMARKS)
     host_options, between_options = split_options(arguments.options, names)
     given = host_options if alone else (f"directory={arguments.directory}", *host_options)
@@ -87,6 +89,7 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
         if between.parts:
             machines = {host: result.topology for host, result in report.found.items() if result.topology is not None}
             report.there = between.run(machines, report.lost, resume=arguments.resume)
+            write_between(between.folder, report.there)
     return report.tell()
 
 
@@ -95,7 +98,7 @@ def parse_benchmark_names(arguments: Arguments) -> tuple[str, ...]:
     return tuple(find(name.strip()).name for name in arguments.benchmarks.split(",")) if arguments.benchmarks else ()
 
 
-def _split_parts(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...], frozenset[str]]:
+def split_parts(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...], frozenset[str]]:
     """Return the requested benchmarks of each host, and the requested parts that have benchmarks to run.
 
     Raises UsageError for an unknown part.
@@ -242,7 +245,7 @@ def _require_reachable(hosts: Hosts) -> dict[str, str]:
 
 
 def show_plan(
-    screen: HostScreen, proof: PlannedProof, directory: str, between: Between | None = None, *, is_screened: bool = True
+    screen: HostScreen, proof: PlannedProof, directory: str, between: PlannedBetween, *, is_screened: bool = True
 ) -> None:
     """Print the plan on standard error: for each host, estimated from this machine, and between the hosts."""
     count = len(screen.hosts.names)
@@ -256,8 +259,8 @@ def show_plan(
              f" it moves {format_size(moved)} within the host, and nothing between hosts")  # fmt: skip
         if directory:
             note(f"  each writes test files in its {directory}")
-    said, more_s = between.plan() if between is not None else ((), 0.0)
-    cluster = between.cluster if between is not None else None
+    said, more_s = between.plan()
+    cluster = between.cluster
     for line in said:
         note(f"  {line}")
     seconds += more_s
