@@ -84,8 +84,8 @@ def _estimate_rate(job: VramJob, move: Move) -> float:
     if move.link == GPU_TO_GPU and move.processes == 2 and not job.hosts:
         joined = all(gpu.facts.get("nvlinks_active") for gpu in job.gpus[:2])
         return _ESTIMATE_NVLINK_BYTES_PER_S if joined else _ESTIMATE_BYTES_PER_S
-    # With RDMA devices UCX goes through the NIC.
-    emulates = job.case.ucx == "default" and not rdma_ports(job.topology)
+    # With RDMA devices UCX goes through the NIC; between hosts it emulates by TCP, whatever is set.
+    emulates = (job.case.ucx == "default" or bool(job.hosts)) and not rdma_ports(job.topology)
     return _ESTIMATE_EMULATED_BYTES_PER_S if emulates else _ESTIMATE_BYTES_PER_S
 
 

@@ -6,7 +6,7 @@ other hosts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -214,17 +214,20 @@ def filter_suspects(
     return tuple(suspect for suspect in all_suspects if suspect not in doubted), notes
 
 
-def are_limited_by_links(flows: Iterable[tuple[str, str, float]], suspects: Iterable[Suspect]) -> bool:
+def are_limited_by_links(flows: Iterable[tuple[str, str, float]], suspects: Collection[Suspect]) -> bool:
     """Report whether flows, as (source, destination, ratio), agree so closely that links and not CPUs limited them.
 
-    The flows of suspects do not count.
+    Flows that a suspect slows do not count.
     """
-    named = [one.id for one in suspects]
+    sends = [one.id for one in suspects if one.direction != "down"]
+    receives = [one.id for one in suspects if one.direction != "up"]
 
-    def is_of(end: str) -> bool:
+    def is_of(end: str, named: list[str]) -> bool:
         return any(end == name or end.startswith(f"{name}:") for name in named)
 
-    ratios = sorted(ratio for source, destination, ratio in flows if not is_of(source) and not is_of(destination))
+    ratios = sorted(
+        ratio for source, destination, ratio in flows if not is_of(source, sends) and not is_of(destination, receives)
+    )
     return len(ratios) > 1 and quantile(ratios, 0.1) >= _AGREEING * quantile(ratios, 0.9)
 
 
