@@ -7,12 +7,15 @@ The NIXL is real, and is told that the memory of a stand-in GPU is host memory, 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.benchmarks.test_kv_vram import SITE
+from tests.conftest import wait_until
 from tests.launch.bridged import Bridged, bridged
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
@@ -72,25 +75,47 @@ def test_gpu_memory_crosses_the_hosts_both_ways_and_every_byte_arrives(railwrigh
     railwright.expect_nothing_left()
 
 
+@pytest.fixture
+def etcd(three: Bridged, tmp_path: Path) -> Iterator[str]:
+    """The address of an etcd on the first host."""
+    url = "http://198.51.100.1:2379"
+    where = ("ip", "netns", "exec", three.names[0])
+    own = ("--data-dir", str(tmp_path / "etcd"), "--listen-peer-urls", "http://127.0.0.1:2380")
+    client = ("--listen-client-urls", url, "--advertise-client-urls", url)
+    with subprocess.Popen([*where, "etcd", *own, *client], stderr=subprocess.DEVNULL) as process:
+        try:
+            ask = [*where, sys.executable, "-c", "import socket; socket.create_connection(('198.51.100.1', 2379), 1)"]
+            wait_until(lambda: subprocess.run(ask, capture_output=True).returncode == 0, "an answer of etcd")
+            yield url
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize("way", ["mpi", "socket", "etcd"])
-def test_a_cache_goes_from_prefill_to_decode_on_another_host(railwright, three, way):
+def test_a_cache_goes_from_prefill_to_decode_on_another_host(railwright, three, request, way):
     hosts = ",".join(three.words.split(",")[:2])
-    given = ("tokens=64", "access=whole", f"metadata={way}")
-    words = [word for text in given for word in ("-o", text)]
-    done = railwright("run", "kv_cache", "--alone", *words, "--hosts", hosts, "--force")
-    results = railwright.results("kv_cache")
+    given = ["tokens=64", "access=whole", f"metadata={way}"]
     if way == "etcd":
-        assert {one.outcome for one in results} == {"waived"}
-        assert results[0].reason == "no etcd address was given: -o etcd=http://HOST:PORT"
-        return
+        given.append(f"etcd={request.getfixturevalue('etcd')}")
+    words = [word for text in given for word in ("-o", text)]
+    done = railwright("run", "kv_cache", *words, "--hosts", hosts, "--force")
     assert done.status == 3, done.err
+    results = railwright.results("kv_cache")
     assert {one.parameters["operation"] for one in results} == {"WRITE", "READ"}
     for one in results:
-        assert (one.outcome, one.hosts, one.path, one.verification.bytes_wrong) == (
-            "measured", 2, "memory0@0>memory0@1", 0,
-        )  # fmt: skip
+        assert (one.outcome, one.hosts, one.path) == ("measured", 2, "memory0@0>memory0@1"), one.reason
+        assert one.verification.bytes_wrong == 0
         assert one.settings["metadata_by"] == way
         assert {item.claim: item.value for item in one.evidence} == {"ucx_protocol": "tcp/net1", "transport": "tcp"}
+
+
+def test_a_host_that_cannot_reach_the_store_is_told_and_both_ranks_end(railwright, three):
+    hosts = ",".join(three.words.split(",")[:2])
+    words = ("-o", "metadata=etcd", "-o", "etcd=http://127.0.0.1:9")
+    railwright("run", "kv_cache", *words, "--hosts", hosts, "--force")
+    assert {(one.outcome, one.reason) for one in railwright.results("kv_cache")} == {
+        ("waived", "no etcd answers at http://127.0.0.1:9: Connection refused")
+    }
 
 
 def test_prove_measures_nixl_between_pairs_of_hosts(railwright, three, cluster, gpus):

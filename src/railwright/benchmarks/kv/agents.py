@@ -125,10 +125,15 @@ def join(
     return joined._replace(seconds=tuple(seconds))
 
 
-def leave(joined: Connection) -> None:
-    """Withdraw this agent's metadata from the store, which makes the peer drop it too, and close the agent."""
+def withdraw(joined: Connection) -> None:
+    """Withdraw this agent's metadata from the store, which makes the peer drop it too."""
     if joined.way == "etcd":
         joined.agent.withdraw_metadata()
+
+
+def leave(joined: Connection) -> None:
+    """Withdraw this agent's metadata, and close the agent."""
+    withdraw(joined)
     joined.agent.close()
 
 

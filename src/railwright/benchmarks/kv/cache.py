@@ -231,6 +231,7 @@ def _run_points(rank: CacheRank) -> Iterator[Result]:
             for result in _measure(rank, pair, buffer, point, pool_blocks, seeds.take()):
                 yield replace(result, settings=result.settings | chosen)
         rank.comm.barrier()
+        agents.withdraw(pair)
 
 
 def _measure(

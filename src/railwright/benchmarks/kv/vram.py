@@ -133,6 +133,7 @@ def _run_moves(rank: VramRank) -> Iterator[Result]:
             for point in _list_points(options):
                 yield from _measure(rank, side, move, point, seeds.take())
         rank.comm.barrier()
+        agents.withdraw(pair)
 
 
 def _allocate_buffers(
