@@ -37,6 +37,6 @@ def test_pairs_share_a_line_with_the_median_the_slowest_pair_and_the_worst_state
 def test_two_hosts_and_a_pair_that_gave_nothing_keep_their_own_lines():
     ((name, *_),) = lines(path_of(4e9, ""))
     assert "pair" not in name
-    ((name, value, _, state),) = lines(path_of(None, "a,b", "failed"), path_of(None, "c,d", "failed"))
+    ((name, _, _, state),) = lines(path_of(None, "a,b", "failed"), path_of(None, "c,d", "failed"))
     assert name.endswith(", 2 pairs")
     assert state == "failed"
