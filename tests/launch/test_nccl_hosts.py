@@ -113,7 +113,7 @@ def test_a_host_that_dies_or_stops_in_the_search_of_rails_loses_its_rows_alone(r
     records = [msgspec.json.decode(line) for line in done.out.splitlines()]
     (said,) = [one for one in records if one["record"] == "between"]
     assert set(said["left_out"]) == {gone}, done.err
-    measured = {one["host"] for one in records if one["record"] == "host" and one["cells"]}
+    measured = {one["name"] for one in records if one["record"] == "host" and one["cells"]}
     assert measured == set(four.names) - {gone}
     railwright.expect_nothing_left()
 

@@ -161,7 +161,7 @@ def test_a_proof_shows_what_its_pods_measured_between_them(railwright, measured,
     records = [json.loads(line) for line in done.out.splitlines()]
     (said,) = [one for one in records if one["record"] == "between"]
     pairs = [(one["source"], one["destination"]) for one in records if one["record"] == "pair"]
-    assert {one["host"] for one in records if one["record"] == "host"} == {"node0", "node1"}, done.err
+    assert {one["name"] for one in records if one["record"] == "host"} == {"node0", "node1"}, done.err
     if is_whole:
         assert pairs == [("node1", "node0"), ("node0", "node1")]
         assert said["rounds"] == 5
