@@ -9,7 +9,7 @@ BIN := .venv/bin
 PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps --only-binary :all:
 NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
 DEBIAN_PACKAGES := g++ fio chromium chromium-driver etcd-server \
-	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server \
+	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server qemu-user-static \
 	slurmctld slurmd slurm-client munge libpmix-dev \
 	protobuf-compiler busybox-static cpio debootstrap e2fsprogs kmod xz-utils zstd
 # Tests start thousands of interpreters: what one compiled, the others read, also where the environment keeps them from it.
@@ -63,6 +63,7 @@ test-machine: test-deps ## The Python tests that start processes: MPI, labs, sta
 .PHONY: test-long
 test-long: test-deps ## What takes too long for each change: random clusters, broken texts and captures, lies of a pod with a VF
 	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py tests/explain/test_broken_files.py \
+		tests/results/readers/test_forms_of_recorded.py \
 		tests/diagnosis/iterations/test_iterations.py \
 		tests/checks/test_captured_settings.py
 	cd node && $(NEEDED) RAILWRIGHT_TEST_LONG=1 $(GO) test -count 1 -timeout 200m -tags vm -run PodsWithVFs ./test/vm -args offload
@@ -83,6 +84,10 @@ test-vm: test-deps ## The node network with VFs and flows in hardware, in an emu
 test-k8s: test-deps ## The node network in a real Kubernetes of two nodes
 	scripts/test-tier k8s
 
+.PHONY: test-aarch64
+test-aarch64: test-deps ## The loops, the readers and a proof in the image for aarch64, emulated
+	scripts/test-tier aarch64
+
 .PHONY: node
 node: ## Build railwrightd and the CNI plugins into out/node
 	mkdir -p out/node
@@ -90,8 +95,9 @@ node: ## Build railwrightd and the CNI plugins into out/node
 	node/cmd/railwright-cni/build out/node
 
 .PHONY: image
-image: setup ## Build the image of the pods of `run --kubernetes` into out/railwright-image.tar (needs root and debootstrap)
-	scripts/build-image
+image: .venv-wheels/ready ## Build the container images for x86-64 and aarch64 into out/ (needs apt, but neither root nor a daemon)
+	scripts/build-image --architecture x86_64 --without-nixl out/railwright-image-amd64.tar
+	scripts/build-image --architecture aarch64 --without-nixl out/railwright-image-arm64.tar
 
 .PHONY: check-node
 check-node: debian-packages .cache/golangci-lint

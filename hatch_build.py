@@ -1,5 +1,7 @@
 """Builds the timed loops into one shared library with a C compiler: no vendor header or library, no Python API.
 
+A wheel also has the manual pages, rendered from the help of the commands.
+
 `cc` or `$CC` builds the library for this machine. With RAILWRIGHT_WHEEL_FOR=x86_64 or aarch64, Zig's C compiler builds
 it for any Linux of that architecture with glibc 2.28 or later (`make wheels`).
 """
@@ -8,9 +10,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +27,13 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:)[^)]*\)")
 
 
 class NativeBuildHook(BuildHookInterface):
-    """Compiles src/railwright/native/*.c and tags the wheel for its platform, any Python 3."""
+    """Compiles src/railwright/native/*.c, renders the manual pages, and tags the wheel: its platform, any Python 3."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called by hatchling before the files of the wheel are collected."""
-        del version  # "standard" or "editable": the library is built alike
+        if version == "standard":  # an editable wheel has no data of its own
+            self._pages = tempfile.mkdtemp(prefix="railwright-man-")
+            build_data["shared_data"] |= _render_man_pages(Path(self.root, "src"), Path(self._pages))
         architecture = os.environ.get("RAILWRIGHT_WHEEL_FOR", "")
         compiler, platform = _compiler_for(architecture) if architecture else _local_compiler()
         folder = Path(self.root, "src/railwright/native")
@@ -44,6 +50,12 @@ class NativeBuildHook(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["artifacts"].append("src/railwright/native/_loops.so")
 
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Called by hatchling after the wheel is built."""
+        del build_data, artifact_path
+        if version == "standard":
+            shutil.rmtree(self._pages, ignore_errors=True)
+
 
 class ReadmeHook(MetadataHookInterface):
     """Makes README the description of the package, where relative links would lead nowhere: only their text remains."""
@@ -52,6 +64,21 @@ class ReadmeHook(MetadataHookInterface):
         """Called by hatchling before it writes the metadata."""
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": LINK.sub(r"\2", text)}
+
+
+def _render_man_pages(source: Path, folder: Path) -> dict[str, str]:
+    """Write a page for each command into the folder. Returns the place of each in an installation."""
+    sys.path.insert(0, str(source))
+    try:
+        from railwright import __version__
+        from railwright.main import cli
+        from railwright.options.man_page import render_man_pages
+    finally:
+        sys.path.remove(str(source))
+    pages = render_man_pages(cli, __version__)
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return {str(folder / name): f"share/man/man1/{name}" for name in pages}
 
 
 def _local_compiler() -> tuple[list[str], str]:

@@ -25,6 +25,8 @@ def tree(tmp_path):
         program(tmp_path / "scripts" / script, "exit 0")
     for tier in ("vm", "k8s", "tools"):
         program(tmp_path / "node" / "test" / tier / "build", "echo /somewhere")
+    program(tmp_path / "tests" / "aarch64" / "build", "echo /somewhere")
+    program(tmp_path / "tests" / "aarch64" / "run", 'echo "emulated $*"; exit ${GO_STATUS:-0}')
     program(tmp_path / "go", 'echo "go $*"; env | grep ^RAILWRIGHT_TEST_NEEDS | sort; exit ${GO_STATUS:-0}')
     return tmp_path
 
@@ -68,6 +70,16 @@ def test_kubernetes_without_frr_10_is_not_built(tree):
     assert run(tree, "vm")[0] == 0
 
 
+def test_the_emulated_tier_needs_no_go_and_is_waived_like_the_others(tree):
+    assert run(tree, "aarch64")[1].endswith("emulated \n")
+    assert run(tree, "--may-be-waived", "aarch64", go_status=1)[0] == 1
+    program(tree / "tests" / "aarch64" / "build", 'echo "binfmt_misc cannot be registered without root" >&2; exit 1')
+    status, told = run(tree, "--may-be-waived", "aarch64")
+    assert status == 0
+    assert "could not be built: binfmt_misc cannot be registered without root" in told
+    assert "waived: the tier aarch64; make test-aarch64 builds and runs it" in told
+
+
 @pytest.mark.parametrize("options", [[], ["--may-be-waived"]])
 def test_what_was_built_decides_and_may_not_skip_itself(tree, options):
     status, told = run(tree, *options, "k8s", go_status=1)
@@ -102,7 +114,7 @@ def test_what_failed_stands_at_the_end_without_what_explains_it(tree):
 def test_another_tier_is_misuse(tree, arguments):
     status, told = run(tree, *arguments)
     assert status == 2
-    assert "give one of: k8s vm" in told
+    assert "give one of: aarch64 k8s vm" in told
 
 
 def beside(tree: Path, *command: str) -> int:
@@ -144,9 +156,10 @@ def test_the_whole_tells_what_each_tier_took_and_what_ran_beside_them(tree):
         *(f"made {tier}" for tier in ("quick", "check", "test-machine", "test-node")),
         "tier k8s",
         "tier vm",
+        "tier aarch64",
     ]
     names = [line.split()[0] for line in took.splitlines()]
-    assert names == ["quick", "check", "machine", "node", "k8s", "vm", "together"]
+    assert names == ["quick", "check", "machine", "node", "k8s", "vm", "aarch64", "together"]
 
 
 def test_what_failed_beside_the_others_is_the_end_of_the_whole(tree):

@@ -10,12 +10,14 @@ An error states the exact cause once, if it is known, with the value seen. It en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 EXIT_OK = 0
 EXIT_SLOW = 1
 EXIT_USAGE = 2
 EXIT_UNJUDGED = 3
+EXIT_CLOSED_PIPE = 141
+"""The reader of the output left before its end, as `| head` does: the status of a program that SIGPIPE ends."""
 
 
 class RailwrightError(Exception):
@@ -45,18 +47,11 @@ class CannotJudge(RailwrightError):
 
 
 class UnreachableHosts(CannotJudge):
-    """Hosts that cannot be reached or used: a text for each, with the cause. The command line prints one a line."""
+    """Hosts that cannot be reached or used: a sentence for each. The command line prints equal causes once."""
 
-    def __init__(self, troubles: Sequence[str], *, of: str = "", hint: str = "") -> None:
-        super().__init__(": ".join(filter(None, (of, "; ".join(troubles)))), hint=hint)
-        self.troubles = tuple(troubles)
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The message in lines, one for each host if there are several."""
-        if len(self.troubles) < 2:
-            return (self.message,)
-        return (f"{len(self.troubles)} hosts cannot be used", *(f"  {trouble}" for trouble in self.troubles))
+    def __init__(self, troubles: Mapping[str, str], *, of: str = "", hint: str = "") -> None:
+        super().__init__(": ".join(filter(None, (of, "; ".join(troubles.values())))), hint=hint)
+        self.troubles = dict(troubles)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:

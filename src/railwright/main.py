@@ -10,7 +10,7 @@ import sys
 import click
 
 from railwright import __version__
-from railwright.errors import EXIT_USAGE, RailwrightError, UnreachableHosts
+from railwright.errors import EXIT_CLOSED_PIPE, EXIT_USAGE, RailwrightError, UnreachableHosts
 from railwright.options.group import Group
 from railwright.options.version import version_option
 from railwright.terminal import ascii_stream, drop_output, escape, wants_ascii
@@ -112,14 +112,15 @@ _EQUIVALENT_OPTIONS = {
 """Options of other tools, with the option that serves the same purpose here."""
 
 
-def _suggest_option(error: click.NoSuchOption) -> str:
-    """Return the hint for an unknown option: our equivalent if the command has one, or else the command's --help."""
-    if error.ctx is None:
+def _suggest_usage(error: click.ClickException) -> str:
+    """Return the hint for a wrong command line: the command's help, or for an unknown option our equivalent of it."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
         return "see railwright --help"
-    words = _EQUIVALENT_OPTIONS.get(error.option_name, "")
-    known = {name for parameter in error.ctx.command.params for name in parameter.opts}
+    words = _EQUIVALENT_OPTIONS.get(error.option_name, "") if isinstance(error, click.NoSuchOption) else ""
+    known = {name for parameter in context.command.params for name in parameter.opts}
     named = next((word for word in words.split() if word.startswith("--")), "")
-    return words if named in known else f"see {error.ctx.command_path} --help"
+    return words if named in known else f"see {context.command_path} --help"
 
 
 _COMPLETION = "_RAILWRIGHT_COMPLETE"
@@ -185,22 +186,18 @@ def run_command(words: list[str]) -> int:
         status = cli.main(words, "railwright", standalone_mode=False)
         click.echo(nl=False)  # flushes, so that a full disk or a closed pipe is detected here
         return status if isinstance(status, int) else 0
-    except UnreachableHosts as error:
-        _print_error("\n".join([f"railwright: {error.lines[0]}", *error.lines[1:]]), error.hint)
-        return error.exit_status
     except RailwrightError as error:
-        _print_error(f"railwright: {error.message}", error.hint)
+        _print_error(f"railwright: {_message(error)}", error.hint)
         return error.exit_status
-    except click.NoSuchOption as error:
-        _print_error(f"railwright: {error.format_message()}", _suggest_option(error))
     except click.ClickException as error:
-        _print_error(f"railwright: {error.format_message()}", "see railwright --help")
+        message = " ".join(error.format_message().split())  # click lists choices on lines of their own
+        _print_error(f"railwright: {message}", _suggest_usage(error))
     except (click.Abort, KeyboardInterrupt):
         _print_error("railwright: interrupted", "")
     except (BrokenPipeError, SystemExit):
         # The reader closed the pipe (`| head`), so no message would reach it. click and rich turn that into
         # SystemExit(1), which would mean that something is slow. Nothing else in Railwright raises SystemExit.
-        pass
+        return EXIT_CLOSED_PIPE
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         _print_error(f"railwright: {error.strerror or error}{where}", "")
@@ -208,6 +205,16 @@ def run_command(words: list[str]) -> int:
         # An internal error must not exit with status 1, which means that something is slow.
         sys.excepthook(*sys.exc_info())  # importing `traceback` would add a tenth to the time of --help
     return EXIT_USAGE
+
+
+def _message(error: RailwrightError) -> str:
+    """Return the message of an error; of several hosts that cannot be used, each cause on a line of its own."""
+    if not isinstance(error, UnreachableHosts) or len(error.troubles) < 2:
+        return error.message
+    from railwright.results.host_list import fold_sentences
+
+    lines = (f"  {sentence}" for sentence in fold_sentences(error.troubles))
+    return "\n".join((f"{len(error.troubles)} hosts cannot be used", *lines))
 
 
 def _end_on_sigterm() -> None:

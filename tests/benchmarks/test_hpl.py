@@ -187,6 +187,7 @@ def test_a_user_s_xhpl_is_run_and_its_output_becomes_a_record(run, railwright, m
         ({"before": "kill -9 $$"}, "signal 9"),
         ({"before": "exit 0"}, "it printed nothing"),
         ({"n": "4000"}, "it did not read this run's HPL.dat"),
+        ({"before": "echo no table; exit 0"}, "HPL's output must contain a row"),
     ],
 )
 def test_an_xhpl_that_fails_has_no_rate(run, railwright, mpiruns, xhpl, given, said):

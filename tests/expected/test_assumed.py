@@ -11,7 +11,7 @@ from railwright.errors import UsageError
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.results.records import Verification
-from railwright.results.workload import Crossing, Files
+from railwright.results.workload import Crossing, Files, Memory, Workload
 from railwright.topology.cluster import build_cluster
 from railwright.topology.devices import PcieLink
 from railwright.topology.expand import expand
@@ -37,6 +37,47 @@ def test_every_link_to_the_cpu_whose_source_says_that_it_is_assumed_is_marked() 
     for name, shape in SHAPES.items():
         says = re.search(r"links? to the\s+CPU at PCIe [\d.]+ x\d+ assumed", shape.layout_source)
         assert bool(says) == shape.layout.uplink_assumed, name
+
+
+def test_every_port_whose_source_says_that_its_mtu_or_rate_is_assumed_is_marked() -> None:
+    for name, shape in SHAPES.items():
+        says = re.search(r"MTU (4220 )?assumed|that this machine has", shape.nic.source) is not None
+        assert bool(shape.nic.port.assumed) == says, name
+
+
+def test_memory_channels_of_every_shape_are_marked_until_they_are_given() -> None:
+    for name in SHAPES:
+        for changes, marked in (({}, True), ({"memory": "8x4800"}, False)):
+            found = [link.protocol for link in expand(name, changes).links if link.id.startswith("cpu0-memory0")]
+            assert all(bool(protocol.assumed) == marked for protocol in found if protocol.channels), name
+
+
+@pytest.mark.parametrize(
+    ("workload", "share", "given", "option"),
+    [
+        (Crossing(path="memory0:memory0@1"), 0.96, "mtu=4096", "mtu=2048"),  # a smaller MTU would explain it
+        (Crossing(path="gpu0>memory0"), 0.95, "max-payload=256", "max-payload=512"),
+        (Memory(), 2.0, "memory=8x4800", "memory=8x4800"),  # over the low end of 0.7
+    ],
+)
+def test_a_verdict_that_another_value_of_an_assumed_fact_would_explain_names_its_option(
+    workload: Workload, share: float, given: str, option: str
+) -> None:
+    for changes, is_known in (({}, False), (dict([given.split("=")]), True)):
+        machine = Machine(cluster=build_cluster(expand("hgx-h100", changes), 2 if "@" in given + workload.path else 1))
+        limit, band = expect(workload, machine)
+        assert band is not None
+        verdict = judge("ok", "", share * band.low, limit, band, CHECKED)
+        assert verdict.state in (("slow", "suspicious") if is_known else ("unknown",)), (changes, verdict)
+        assert (option in verdict.needs) != is_known
+
+
+def test_a_rate_that_no_value_of_an_assumed_fact_explains_stays_slow() -> None:
+    machine = Machine(cluster=build_cluster(expand("hgx-h100", {}), 2))
+    for path in ("memory0:memory0@1", "gpu0>memory0"):
+        limit, band = expect(Crossing(path=path), machine)
+        assert band is not None
+        assert judge("ok", "", 0.5 * band.low, limit, band, CHECKED).state == "slow"
 
 
 @pytest.mark.parametrize(

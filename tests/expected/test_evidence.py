@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from railwright.diagnosis.verdicts.verdict import judge
 from railwright.expected import evidence
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
+from railwright.limits.traffic import ALGORITHMS
 from railwright.results.workload import Collective
 from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
@@ -32,12 +35,35 @@ def test_each_kind_of_fabric_names_its_systems(name, changes, hosts, fabric) -> 
     cluster = build_cluster(expand(name, changes), hosts)
     assert evidence.find_fabric(cluster) == fabric
     _, band = expect(ALL_REDUCE, Machine(cluster=cluster))
-    assert band.systems == len(evidence.SYSTEMS[fabric]) > 0
+    assert band.systems == len(evidence.SYSTEMS[fabric]["all_reduce"]) > 0
+    assert f"rests on {band.systems} independent system" in band.because
 
 
-def test_a_band_without_a_system_says_so_and_only_half_of_it_is_slow(monkeypatch) -> None:
-    monkeypatch.delitem(evidence.SYSTEMS, "NVSwitch")
-    _, band = expect(ALL_REDUCE, Machine(cluster=build_cluster(expand("hgx-h100", {}), 1)))
+def test_a_band_without_a_system_says_so_and_only_half_of_it_is_slow() -> None:
+    """InfiniBand has published all_reduce, and no published send_recv."""
+    machine = Machine(cluster=build_cluster(expand("hgx-h100", {}), 2))
+    limit, band = expect(replace(ALL_REDUCE, operation="send_recv"), machine)
+    assert band is not None
     assert band.systems == 0
-    assert band.doubtful_to == pytest.approx(band.low / 2)
-    assert band.doubt == "no published run on this kind of fabric is known"
+    assert band.because.endswith("rests on no published send_recv")
+    for share, state in ((0.51, "unknown"), (0.49, "slow")):
+        assert judge("ok", "", share * band.low, limit, band, None, must_check=False).state == state
+
+
+def test_a_collective_by_ring_also_rests_on_other_systems_with_that_ring() -> None:
+    for name, changes, collective, own in (
+        ("hgx-h100", {}, "broadcast", 0), ("hgx-h100", {"nic-protocol": "ethernet"}, "reduce_scatter", 1),
+    ):  # fmt: skip
+        cluster = build_cluster(expand(name, changes), 2)
+        rings = evidence.list_rings(cluster, collective)
+        assert len(evidence.list_systems(cluster, collective)) == own
+        assert rings
+        _, band = expect(replace(ALL_REDUCE, operation=collective), Machine(cluster=cluster))
+        assert band is not None
+        assert band.systems == own + len(rings)
+        assert f"{len(rings)} with the same ring" in band.because
+    assert not evidence.list_rings(cluster, "all_to_all")
+
+
+def test_every_collective_with_systems_is_one_that_has_bands() -> None:
+    assert {name for found in evidence.SYSTEMS.values() for name in found} <= set(ALGORITHMS)

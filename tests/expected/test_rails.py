@@ -11,6 +11,7 @@ from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.expected.rails import ports_expected
 from railwright.explain.table import explain
+from railwright.limits.limit import Limit
 from railwright.limits.path import link_limit
 from railwright.results.readers import registry
 from railwright.results.workload import Message
@@ -162,3 +163,15 @@ def test_two_rails_of_nixl_are_inside_the_band() -> None:
     _, band = expect(Message(size_bytes=64 * MIB, one_sided=True), two)
     assert band.low <= 12.2e9
     assert band.high >= 24.3e9
+
+
+def test_a_nic_that_shares_its_port_may_have_all_of_it_alone() -> None:
+    """Half of a DGX Spark's port of 200 Gb/s reaches 111.6 Gb/s: its slot is PCIe 5.0 x4."""
+    machine = Machine(cluster=build_cluster(expand("dgx-spark", {}), 2))
+    limit, band = expect(Message(by="verbs", size_bytes=2**20), machine)
+    assert isinstance(limit, Limit)
+    assert band is not None
+    assert band.low < 100e9 / 8 < 111.6e9 / 8 < limit.value < 126e9 / 8
+    both, _ = expect(Message(size_bytes=2**20), machine)
+    assert isinstance(both, Limit)
+    assert both.value == pytest.approx(200e9 / 8 * 0.98, rel=0.01)

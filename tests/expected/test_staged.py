@@ -6,7 +6,8 @@ import pytest
 
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
-from railwright.results.workload import Copy, Crossing
+from railwright.limits.limit import Limit
+from railwright.results.workload import Copy, Crossing, Message
 from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
 
@@ -66,3 +67,14 @@ def test_copies_over_c2c_have_a_band_in_each_direction(name, path, limit, measur
     found, band = expect(Copy(path=path), machine(name))
     assert found.value == limit
     assert band.low < measured < band.high
+
+
+def test_gpus_whose_nvlinks_meet_in_a_third_gpu_copy_through_the_host() -> None:
+    """A DGX-1 reports no peer access between such GPUs, and 11.6 GB/s both ways (UGache, CUDA samples)."""
+    for path, is_joined in (("gpu0>gpu3", True), ("gpu0>gpu5", False)):
+        for workload in (Copy(path=path), Message(path=path, size_bytes=2**28)):
+            limit, band = expect(workload, machine("dgx-1-v100"))
+            assert isinstance(limit, Limit)
+            assert band is not None
+            assert ("NVLink" in limit.because) == is_joined, path
+            assert (band.low > 14e9) == is_joined  # no rate of PCIe 3.0

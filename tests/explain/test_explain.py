@@ -181,6 +181,13 @@ def test_a_collapse_in_the_middle_is_named_with_its_size_and_the_worst_row() -> 
     assert "for example 1 MiB" in found.verdict.why
 
 
+def test_notes_on_doubted_sizes_name_none_that_is_slow_and_no_span_across_others() -> None:
+    found = explained(recorded("nccl_tests/2.18.3-alltoall-16xrtx6000d-slow.txt"), "rtx-pro-6000-8gpu", 2)
+    assert "slow from 32 MiB to 1 GiB; normal from 4 GiB on" in found.notes
+    (low,) = (note for note in found.notes if ": low, but" in note)
+    assert low.startswith("16 MiB, 2 GiB: low, but ")
+
+
 def wrong_in(text: str, size: int) -> str:
     """Report 3 wrong elements in one row and in the footer."""
     lines = text.splitlines()

@@ -20,6 +20,17 @@ from railwright.topology.sources.load import load
         ("\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n", "nvidia-smi nvlink"),
         ("Engine 000: Avg prompt throughput: 10.1 tokens/s, GPU KV cache usage: 3.1%\n", "vLLM"),
         ("CUDA_VISIBLE_DEVICES=0 ucx_perftest -p 13503 -c 0\n", "a benchmark's command"),
+        ('Thread 0x00007ff5755ab4c0 (most recent call first):\n  File "a.py", line 3 in wait\n', "stacks of a program"),
+        (
+            "Inject  Latency Bandwidth\nDelay   (ns)    MB/sec\n 00000  130.31   135655.9\n",
+            "Intel Memory Latency Checker",
+        ),
+        ("Debug: x [/builds/dcgm/dcgm/nvvs/src/TestFramework.cpp:855] [TestFramework::Go]\n", "DCGM's log"),
+        ("HPCG result is VALID with a GFLOP/s rating of: [GFLOP/s]\n", "HPCG"),
+        (
+            " nThread 1 nGpus 1 minBytes 32 maxBytes 64 step: 2(factor)\n   Rank  0 Pid 7 on a device  0 [0x00] A100\n",
+            "nccl-tests",
+        ),
         ("\\begin{tabular}{l r} size & 0.83 \\\\ \\hline\n", "LaTeX"),
     ],
 )
@@ -28,6 +39,32 @@ def test_lines_of_a_tool_without_a_reader_are_named_with_a_next_step(text, tool)
     assert [noted.tool for noted in found.noted][:1] == [tool]
     assert found.noted[0].remedy
     assert found.status == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        (
+            "LnkCap: Port #0, Speed 16GT/s, Width x16\nLnkSta: Speed 8GT/s (downgraded), Width x16\n",
+            "8 GT/s x16 and can do",
+        ),
+        ("NvLink Link Status\n  gpuId 3:\n        U U D D\n", "2 of 4 NVLinks of GPU 3 are down"),
+        (
+            "| PCIe                | Fail - All       |\n| Warning   | GPU 0 link 1 is down    |\n",
+            "PCIe (Fail - All): GPU 0",
+        ),
+        (" GPU0   X   OK  NS\n GPU1   OK  X   OK\n GPU2   NS  OK  X\n", "2 of 6 pairs: 2 NS"),
+        ("CA 'mlx5_0'\n  State: Down\n  Rate: 10\nCA 'mlx5_1'\n  State: Active\n  Rate: 400\n", "not up: 1 Down"),
+        (
+            "1 1[ ] ==( 4X  25.78125 Gbps Active/ LinkUp)==> 3\n1 2[ ] ==( 2X  25.78125 Gbps Active/ LinkUp)==> 3\n",
+            "ports of unlike rates",
+        ),
+        ("\tSpeed: 25000Mb/s\n", "the link is at 25 Gb/s"),
+    ],
+)
+def test_what_a_tool_without_a_reader_reports_is_told(text: str, fact: str) -> None:
+    (noted, *_) = read_paste(text, None).noted
+    assert fact in " ".join(noted.says)
 
 
 def test_a_refusal_says_what_the_text_has_and_names_the_nearest_tools():
@@ -47,6 +84,7 @@ def test_a_refusal_says_what_the_text_has_and_names_the_nearest_tools():
         ("ncclSystemError: System call (e.g. socket, malloc) failed", "ncclSystemError: a system call"),
         ("Last error:\nsocketProgress: Connection closed by remote peer n2<4100>", "n2 closed its connection"),
         ("n1: Test NCCL failure common.cu:958 'unhandled system error / '", "nccl-tests ended: NCCL failure"),
+        ("RuntimeError: NCCL error in: x.cpp:1, unhandled cuda error, NCCL version 2.7.8", "ncclUnhandledCudaError"),
         (
             "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.",
             "Xid 79 of PCI:0000:3b:00: the GPU fell",

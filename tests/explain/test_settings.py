@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
 
 from railwright.main import cli
+from railwright.results.readers import registry
 
-TABLES = sorted((Path(__file__).parents[2] / "testdata/explain/settings").glob("*.txt"))
+ROOT = Path(__file__).parents[2]
+TABLES = sorted((ROOT / "testdata/explain/settings").glob("*.txt"))
 CAUSES = {"p2p-off": "p2p_disabled", "1-channel": "few_channels"}
 """The fault that each setting is. The other settings are no fault that `explain` models."""
 HARMLESS = {"healthy", "1-p2p-channel"}
@@ -28,3 +32,26 @@ def test_a_likely_cause_is_the_right_one(table: Path) -> None:
 
 def test_each_setting_has_its_tables() -> None:
     assert len(TABLES) == 14
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    path = ROOT / "scripts/measured/gpus/measure-settings"
+    sys.path.insert(0, str(path.parent))
+    try:
+        module = ModuleType("measure_settings")
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "all_to_all", "broadcast"])
+def test_the_table_of_a_collective_is_one_that_nccl_tests_would_print(script: ModuleType, collective: str) -> None:
+    sizes, times_s = (2**20, 2**22, 2**24), (20.48e-6, 40.96e-6, 81.92e-6)
+    values = {(size, "out of place"): [time] for size, time in zip(sizes, times_s, strict=True)}
+    (file,) = registry.read(script.render_table(collective, sizes, values))
+    assert (file.test, file.ranks, file.hosts) == (collective, script.GPUS, 1)
+    rates = [size / time for size, time in zip(sizes, times_s, strict=True)]
+    assert [one.samples[0] for one in file.results] == pytest.approx(rates)
+    assert not file.notes

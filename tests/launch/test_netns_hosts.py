@@ -11,6 +11,17 @@ from tests.stand_ins import build
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
 
+# An HPL that reads the file that `--dat` names, as NVIDIA's does. Both ranks must have it.
+USER_HPL = """#!/bin/sh
+[ "$1" = --dat ] && [ -s "$2" ] || exit 3
+[ "$OMPI_COMM_WORLD_RANK" = 0 ] || exit 0
+echo 'HPL-NVIDIA 24.06.0'
+echo 'Prog= 50.00%'
+echo 'T/V                N    NB     P     Q               Time                 Gflops'
+echo 'WR11C2R4          64     8     1     2               0.10             1.8091e-03'
+echo '||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   4.40000000e-03 ...... PASSED'
+"""
+
 QUICK = ("-o", "sizes=9K", "--force")
 
 
@@ -53,6 +64,18 @@ def test_what_ranks_send_crosses_the_interface_that_both_have(railwright, pair):
     assert (result.settings["hosts"], result.settings["reached_by"]) == (",".join(pair), "namespaces")
     (seen,) = [evidence for evidence in result.evidence if evidence.claim == "transport"]
     assert (seen.value, seen.seen.split(" of ")[0]) == ("tcp", "net1"), seen.seen
+    railwright.expect_nothing_left()
+
+
+def test_a_user_s_hpl_runs_on_several_hosts_with_its_input(railwright, pair, tmp_path):
+    program = tmp_path / "hpl.sh"
+    program.write_text(USER_HPL)
+    program.chmod(0o755)
+    words = ("run", "hpl", "--hosts", hosts(pair), "-o", f"program={program}", "-o", "n=64", "-o", "nb=8", "--force")
+    done = railwright(*words)
+    (only,) = railwright.results("hpl")
+    assert (only.outcome, only.hosts, only.ranks) == ("measured", 2, 2), only.reason or done.err
+    assert (only.settings["solver"], only.settings["scaled_residual"]) == ("program", 0.0044)
     railwright.expect_nothing_left()
 
 

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from railwright.expected.linpack import expect_hpl
+from railwright.limits.linpack import bytes_into_host
 from railwright.topology.sources.load import load
 
 MACHINES = {
@@ -102,3 +103,11 @@ def test_a_gpu_of_unknown_memory_has_no_peers():
     limit, band = expect_hpl(replace(host, devices=devices), 8, 200_000)
     assert band is None
     assert "memory" in limit.because
+
+
+def test_a_host_receives_the_panels_and_rows_that_its_grid_lacks():
+    elements = 1000**2 / 2
+    assert bytes_into_host(1000, (2, 4), 8) == 0  # one host has everything
+    assert bytes_into_host(1000, (2, 8), 8) == 8 * elements * (1 - 1 / 2)  # a row each: all columns, half of the rows
+    assert bytes_into_host(1000, (1, 16), 8) == 8 * elements / 2  # all rows, so only panels cross
+    assert bytes_into_host(1000, (2, 2), 1) == 8 * elements * (1 / 4 + 1 / 4)

@@ -11,7 +11,7 @@ from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.localise.routes import RouteSuspicion
 from railwright.lab.plan import PlanOptions, plan
 from railwright.locate.lab_fabric import build_lab_fabric, find_path
-from railwright.locate.signs import Crossings, Sign, find_suspects
+from railwright.locate.signs import Crossings, Sign, find_delayed, find_suspects
 from railwright.topology.cluster import Fabric as Tiers
 from railwright.topology.cluster import Tier, build_cluster
 from railwright.topology.expand import expand
@@ -131,7 +131,30 @@ def test_a_port_whose_answers_come_over_a_link_that_others_fill_is_not_slow_for_
         return [(one.id, one.direction) for one in find_suspects(outcome, [], [], busy, {})]
 
     assert found({down: 0.9}) == [("host7:rail0", "down")]
-    assert found({down: 0.1}) != found({down: 0.9})
+
+
+@pytest.mark.parametrize(("slow", "level", "names"), [(0.1, 0.84, 1), (0.1, 0.7, 2), (0.6, 0.84, 2)])
+def test_the_other_way_of_a_slow_link_is_not_named_for_its_delayed_answers(
+    fabric: Fabric, slow: float, level: float, names: int
+) -> None:
+    """A link to a spine carries a tenth upwards: flows down it wait for ACKs, unless they are slower than that."""
+    up = 2 * fabric.above[fabric.leaf_of(0)][0]
+    outcome = searched(fabric, lambda path: slow if up in path else level if up + 1 in path else 1.0)
+    delayed = [(one.number, round(one.level, 2)) for one in find_delayed(outcome)]
+    assert delayed == [(up + 1, level)] * (names == 1)
+    found = [(one.id, one.direction) for one in find_suspects(outcome, [], [], {}, {})]
+    assert found[:1] == [(fabric.cable_name(up // 2), "up")] or names == 2
+    assert len(found) == names
+
+
+def test_a_slow_link_elsewhere_is_named_beside_a_slow_link(fabric: Fabric) -> None:
+    up, other = 2 * fabric.above[fabric.leaf_of(0)][0], 2 * fabric.above[fabric.leaf_of(15)][1] + 1
+    outcome = searched(fabric, lambda path: 0.1 if up in path else 0.84 if other in path else 1.0)
+    assert not find_delayed(outcome)
+    assert {one.id for one in find_suspects(outcome, [], [], {}, {})} == {
+        fabric.cable_name(up // 2),
+        fabric.cable_name(other // 2),
+    }
 
 
 def test_a_trace_with_a_gap_or_a_foreign_node_is_no_path(fabric: Fabric) -> None:

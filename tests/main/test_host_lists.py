@@ -12,6 +12,7 @@ from tests.conftest import InProcess
 from railwright.errors import UnreachableHosts, UsageError
 from railwright.main import VERBS, load_command
 from railwright.options.hosts import hosts_option
+from railwright.results.host_list import fold_sentences
 
 
 @click.command()
@@ -68,15 +69,21 @@ def test_every_verb_with_hosts_takes_a_file_of_them() -> None:
         assert ("--hosts" in names) == ("--hosts-file" in names), command.name
 
 
-def test_unreachable_hosts_are_one_a_line(answer: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_hosts_are_one_cause_a_line(answer: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise UnreachableHosts(["node1: no answer", "node2: refused"], hint="try: ssh node1 true")
+        unresolved = {f"node{n:02}": f"node{n:02}: cannot resolve hostname node{n:02}: unknown" for n in range(3, 67)}
+        raise UnreachableHosts({"node1": "node1: no answer", "node2": "node2: refused"} | unresolved, hint="try: ssh")
 
     monkeypatch.setattr("railwright.workflows.hosts.resolve_hosts", refuse)
     done = answer("locate", "--hosts", "node[1-2]")
-    assert (done.status, done.err.splitlines()) == (
-        3,
-        ["railwright: 2 hosts cannot be used", "  node1: no answer", "  node2: refused", "hint: try: ssh node1 true"],
-    )
-    assert UnreachableHosts(["node1: no answer"]).lines == ("node1: no answer",)
-    assert UnreachableHosts(["n1: down", "n2: down"], of="job 7").message == "job 7: n1: down; n2: down"
+    folded = "  node[03-66]: cannot resolve hostname HOST: unknown"
+    said = ["railwright: 66 hosts cannot be used", "  node1: no answer", "  node2: refused", folded, "hint: try: ssh"]
+    assert (done.status, done.err.splitlines()) == (3, said)
+    assert UnreachableHosts({"n1": "n1: down", "n2": "n2: down"}, of="job 7").message == "job 7: n1: down; n2: down"
+
+
+def test_sentences_that_differ_in_their_host_alone_are_joined() -> None:
+    said = {"n1": "n1 cannot be reached from n10: no route", "n2": "n2 cannot be reached from n10: no route"}
+    assert fold_sentences(said) == ["n[1-2] cannot be reached from n10: no route"]
+    assert fold_sentences({"a": "a: down at a-1", "b": "b: down at a-1"}) == ["a,b: down at a-1"]
+    assert fold_sentences({"a": "a: no HOST"}) == ["a: no HOST"]

@@ -29,3 +29,4 @@ def test_the_page_of_a_verb_has_its_examples_and_options(answer: InProcess) -> N
     assert answer("man", "lab", "up").out.startswith('.TH "RAILWRIGHT-LAB-UP"')
     refused = answer("man", "prov")
     assert (refused.status, "did you mean prove" in refused.err) == (2, True)
+    assert "railwright, run" not in answer("man", "quux").err

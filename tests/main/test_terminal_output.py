@@ -87,3 +87,4 @@ def test_no_verb_exceeds_the_width_or_colours_a_pipe(capsys, monkeypatch, words)
     assert "\x1b" not in text
     too_long = [line for line in text.splitlines() if len(line) > 80 and " " in line.strip()]
     assert not too_long
+    assert text == "".join(f"{line.rstrip()}\n" for line in text.splitlines())

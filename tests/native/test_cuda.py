@@ -20,7 +20,7 @@ from railwright.native.cuda_copies import CHAIN_STRIDE_BYTES
 from railwright.native.library import function
 from railwright.native.memory import Buffer
 
-SOURCE = Path(cuda.__file__).with_name("kernels.cu")
+FOLDER = Path(cuda.__file__).parent
 ADDRESSES = ("0000:1b:00.0", "0000:43:00.0")
 
 
@@ -45,9 +45,14 @@ def child(stand_ins):
 
 def test_the_ptx_that_travels_was_made_from_the_source_beside_it():
     text = cuda.KERNELS.read_text("ascii")
-    made_from = re.match(r"// made by scripts/write-ptx from kernels\.cu, sha256 ([0-9a-f]{64})\n", text)
-    assert made_from.group(1) == hashlib.sha256(SOURCE.read_bytes()).hexdigest(), "run scripts/write-ptx"
-    kernels = re.findall(r"^KERNEL (\w+)\(", SOURCE.read_text("ascii"), re.MULTILINE)
+    names, hashed = re.match(r"// made by scripts/write-ptx from ([\w., ]+), sha256 ([0-9a-f]{64})\n", text).groups()
+    source = b"".join((FOLDER / name).read_bytes() for name in names.split(", "))
+    assert set(re.findall(rb'^#include "(.+)"$', source, re.MULTILINE)) == {
+        one.encode() for one in names.split(", ")[1:]
+    }
+    assert hashed == hashlib.sha256(source).hexdigest(), "run scripts/write-ptx"
+    kernels = re.findall(rb"^KERNEL (\w+)\(", source, re.MULTILINE)
+    kernels = [name.decode() for name in kernels]
     assert kernels == re.findall(r"^\.visible \.entry (\w+)\(", text, re.MULTILINE)
 
 

@@ -65,6 +65,7 @@ class Fabric:
         """The options that name the daemon."""
         where = {name: self.node[name] for name in ("socket", "config")}
         where |= {"railwrightd": self.told["railwrightd"], "vty-socket": self.node["frr"]["folder"]}
+        where |= {"cni-results": self.node["cni_results"]}
         return [f"--{name}={path}" for name, path in where.items()]
 
     @cached_property

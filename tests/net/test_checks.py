@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import ROOT
 
 from railwright.net.check import exit_status, explain_failures
-from railwright.net.checks import bgp, flows, offload, rdma, route
+from railwright.net.checks import bgp, drops, flows, offload, rdma, route
 from railwright.net.checks.registry import CHECKS
 from railwright.net.view import (
     Addresses,
@@ -83,11 +83,12 @@ VIEW = View(
     echoes=NOTHING,
     isolations=NOTHING,
     cached=NOTHING,
-    host_mtu_bytes=NOTHING,
+    host_end=NOTHING,
     announced=NOTHING,
     leaf=NOTHING,
     rdma_shared=True,
     verbs_files=("uverbs2",),
+    recorded=NOTHING,
     netns="/run/netns/x y",
 )
 HARDWARE = CachedFlow(
@@ -147,7 +148,7 @@ def test_two_halves_of_the_rails_prefix_are_the_whole_and_one_is_not() -> None:
 
 def test_of_what_was_not_seen_nothing_is_ok() -> None:
     asked = ("attached", "attached_after", "rail", "rail_after", "gateways", "echoes", "isolations", "cached",
-             "host_mtu_bytes", "leaf", "announced", "verbs_files")  # fmt: skip
+             "host_end", "leaf", "announced", "verbs_files", "recorded")  # fmt: skip
     blind = replace(VIEW, **dict.fromkeys(asked, NOTHING), port=None, rdma_shared=None, netns=None)  # type: ignore[arg-type]
     states = {check.name: check.look(blind).state for check in CHECKS}
     assert states == {check.name: "bad" if check.name == "interface" else "not looked" for check in CHECKS}
@@ -175,6 +176,15 @@ def test_a_session_is_judged_as_it_is_after_the_packets() -> None:
     # If the daemon does not answer the second time, its first answer counts.
     assert bgp.CHECK.look(changed(rail=down, rail_after=NOTHING)).state == "bad"
     assert bgp.CHECK.look(changed(rail_after=NOTHING)).state == "ok"
+
+
+def test_refused_congestion_notifications_are_bad() -> None:
+    before, after = (msgspec.structs.replace(ATTACHED, dropped=Counters(refused_dscp=count)) for count in (7, 11))
+    rail = msgspec.structs.replace(RAIL, dropped=Counters(no_leaf=0))
+    line = drops.CHECK.look(changed(attached=before, attached_after=after, rail=rail, rail_after=rail))
+    assert (line.state, line.says[:40]) == ("bad", "4 of its packets were dropped as refused")
+    assert "dscp.cnp" in line.remedy
+    assert drops.CHECK.look(changed(attached=after, attached_after=after, rail=rail, rail_after=rail)).state == "ok"
 
 
 def test_who_may_talk_is_no_stranger() -> None:

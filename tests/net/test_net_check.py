@@ -21,6 +21,7 @@ from tests.conftest import COMMAND, PATIENCE_S, wait_until
 from tests.net.fabric import Answer, Fabric, held_fabric, ip_netns, needs_fabric, run
 from tests.schemas import fits
 
+from railwright.net.checks.registry import CHECKS
 from railwright.net.railwrightd import read_flows, read_list, read_status
 
 pytestmark = [pytest.mark.machine, needs_fabric, pytest.mark.timeout(1500)]
@@ -68,7 +69,7 @@ def expect_bad(answer: Answer, wanted: dict[str, str]) -> dict[str, dict[str, An
 def test_a_healthy_pod_is_ok_in_everything(fabric: Fabric) -> None:
     answer = fabric.check(*fabric.all_ends)
     expect_all_ok(answer)
-    assert [line["interface"] for line in answer.lines] == ["net1"] * 13 + ["net2"] * 13
+    assert [line["interface"] for line in answer.lines] == ["net1"] * len(CHECKS) + ["net2"] * len(CHECKS)
     for line in answer.lines:
         fits(line, "net-check")
         assert line["evidence"], line

@@ -64,6 +64,8 @@ def test_both_architectures_have_the_library_and_no_sources(dist):
         assert int.from_bytes(header[18:20], "little") == machine
         assert not [name for name in names if name.endswith((".c", ".h", ".cu", ".pyc"))]
         assert "railwright/py.typed" in names
+        pages = {name.rpartition("/share/man/man1/")[2] for name in names if ".data/data/share/man/man1/" in name}
+        assert {"railwright.1", "railwright-prove.1", "railwright-lab-up.1"} <= pages
 
 
 def test_the_same_source_gives_the_same_bytes(dist, tmp_path):
@@ -120,6 +122,23 @@ def test_a_host_without_compiler_measures_and_judges(installed, tmp_path):
     assert all(line["verification"]["bytes_wrong"] == 0 for line in results if line.get("verification"))
     run(installed, tmp_path, "judge", "found", status=(0, 1, 3))
     assert (tmp_path / "found/report.html").stat().st_size > 10_000
+
+
+def test_a_missing_part_is_named_with_the_command_for_this_installation(installed, dist, tmp_path):
+    wheel = wheel_for("x86_64", dist).as_uri()
+    assert f"pip install 'railwright[hpl] @ {wheel}'" in run(installed, tmp_path, "--version")
+    said = run(installed, tmp_path, "run", "deepcam_read", "--alone", "--force", status=(0, 3))
+    assert f"railwright[samples] @ {wheel}" in said.replace("\n", "").replace(" ", "").replace("@", " @ ")
+
+
+def test_wheels_in_a_folder_replace_the_index(installed, tmp_path):
+    (tmp_path / "nixl_cu13-0.1-py3-none-any.whl").touch()
+    offline = installed | {"PIP_INDEX_URL": "http://127.0.0.1:9"}
+    words = ["railwright", "setup", "nixl", "--wheels", str(tmp_path)]
+    done = subprocess.run(words, env=offline, text=True, capture_output=True, timeout=300, check=False)
+    assert done.returncode == 2
+    assert "installing nixl failed" in done.stderr
+    assert "pip download --no-deps" in done.stderr
 
 
 def test_a_host_without_compiler_watches_a_job(installed, tmp_path):

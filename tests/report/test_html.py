@@ -10,9 +10,11 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from railwright.diagnosis.verdicts.judged import Diagnosis
+from railwright.diagnosis.verdicts.judged import Diagnosis, Verdict
 from railwright.errors import EXIT_OK, EXIT_UNJUDGED
+from railwright.limits.limit import NoLimit
 from railwright.report.pages.run import render_html
 from railwright.report.pictures.figures import MAX_SERIES, figures
 from railwright.report.view import build_view
@@ -96,7 +98,7 @@ def test_the_page_refers_to_nothing_outside_itself(source: str, page: Page) -> N
 def test_the_page_shows_verdicts_limits_and_reasons(page: Page) -> None:
     for words in (
         "1 of 11 paths is slow",
-        "12 paths: 1 slow, 1 suspicious, 1 failed, 2 unknown, 6 ok, 1 not run;",
+        "11 paths: 1 slow, 1 suspicious, 1 failed, 2 unknown, 6 ok; besides, 1 not run;",
         "limit (derived): DDR5-4800, 1 channel, one read and one write for each byte copied",
         "4800 MT/s x 8 B x 1 channel 38.4 GB/s",
         "JEDEC JESD79-5, DDR5 SDRAM",
@@ -108,6 +110,27 @@ def test_the_page_shows_verdicts_limits_and_reasons(page: Page) -> None:
         "Permission denied",
     ):
         assert words in page.text
+
+
+def test_baselines_are_one_table_and_each_reason_is_said_once() -> None:
+    path = sample.diagnosis().paths[0]
+    assert path.headline is not None
+    bare = replace(path.headline, limit=NoLimit(quantity=path.quantity, why="a reason of theirs"))
+    verdict = Verdict(state="reference", why="nothing above it")
+    baselines = tuple(
+        replace(path, benchmark=name, parameters={"threads": n}, headline=bare, verdict=verdict)
+        for name in ("first_copy", "second_copy")
+        for n in (1, 2)
+    )
+    ok = next(path for path in sample.diagnosis().paths if path.verdict.state == "ok")
+    judged = Diagnosis(points=(), paths=(*baselines, ok), findings=(), exit_status=EXIT_OK)
+    source = render_html(build_view(sample.run(), judged, sample.end(), sample.results()))
+    (table,) = re.findall(r'<table class="numbers baselines">(.*?)</table>', source, re.DOTALL)
+    assert source.index('id="baselines"') > source.index(f'class="bench">{ok.benchmark}<')
+    assert re.findall(r'<tr id="(path-\d)"', table) == [f"path-{number}" for number in range(1, 5)]
+    assert [table.count(f">{name}<td") for name in ("first_copy", "second_copy")] == [1, 1]
+    assert source.count("a reason of theirs") == 1
+    assert "first_copy, second_copy: no limit: a reason of theirs" in source
 
 
 def test_a_name_in_a_figure_is_text() -> None:

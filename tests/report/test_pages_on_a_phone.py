@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +18,14 @@ from railwright.expected.designs import Question, compare_designs, evaluate_desi
 from railwright.report.pages.acceptance import render_acceptance
 from railwright.report.pages.hosts import render_hosts_html
 from railwright.report.pages.locate import render_located_html
+from railwright.report.pages.run import render_html
 from railwright.report.pages.whatif import render_designs_html
 from railwright.topology.cluster import build_cluster
 from railwright.topology.sources.load import load
 
 from .browser import chromium, read_console
 from .test_locate_html import SLOW, located, pair
+from .test_recorded_runs import RUNS, recorded_view
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.machine
 
 NAME = "node099/8"
+A4 = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True}
 LINES_OF_NAME = f"""
 const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
 for (let node = walker.nextNode(); node; node = walker.nextNode()) {{
@@ -117,6 +122,19 @@ def test_a_page_fits_on_a_phone(browser: Chrome, tmp_path: Path, render: Callabl
     lines = check(browser, page)
     assert bool(lines) == (render is not whatif)
     assert set(lines) <= {1}, f"{NAME} is broken into lines"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_report_of_a_recorded_run_fits_on_a_phone_and_on_five_sheets(
+    browser: Chrome, tmp_path: Path, name: str
+) -> None:
+    folder, records, _ = RUNS[name]
+    page = tmp_path / "page.html"
+    page.write_text(render_html(recorded_view(folder, records, tmp_path)), encoding="utf-8")
+    check(browser, page)
+    browser.get(page.as_uri())
+    pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", A4)["data"])
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 5
 
 
 def test_the_page_of_a_watched_job_fits_on_a_phone(browser: Chrome, tmp_path: Path, answer) -> None:

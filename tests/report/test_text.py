@@ -109,7 +109,7 @@ def test_causes_reasons_and_counters_are_shown() -> None:
 def test_the_last_sentence_counts_the_verdicts_and_explains_the_exit_status() -> None:
     text = " ".join(rendered().split())
     assert text.endswith(
-        "12 paths: 1 slow, 1 suspicious, 1 failed, 2 unknown, 6 ok, 1 not run;"
+        "11 paths: 1 slow, 1 suspicious, 1 failed, 2 unknown, 6 ok; besides, 1 not run;"
         " 71 of 101 points could not be judged. Exit status 1: something is slow or misconfigured."
     )
 
@@ -145,7 +145,7 @@ def test_a_run_without_an_end_is_reported_as_cut_off() -> None:
 
 def test_a_run_without_paths_says_so() -> None:
     nothing = Diagnosis(points=(), paths=(), findings=(), exit_status=EXIT_UNJUDGED)
-    assert "no path was measured. Exit status 3" in rendered(diagnosis=nothing)
+    assert "No path was measured. Exit status 3" in rendered(diagnosis=nothing)
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -219,6 +219,13 @@ def test_the_answer_comes_first_and_names_its_baselines() -> None:
         f"{kinds['derived']} verdicts rest on the rates of the hardware, {kinds['measured_ceiling']} on simpler"
         " measurements of this machine (a reference)."
     )
+
+
+def test_no_line_in_a_pipe_ends_with_the_blanks_of_its_column(capsys: pytest.CaptureFixture) -> None:
+    render(build_view(sample.run(), sample.diagnosis(), sample.end()), standard_output())
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 20
+    assert [line for line in lines if line != line.rstrip()] == []
 
 
 def test_baselines_are_one_table_below_the_verdicts_and_each_reason_is_printed_once() -> None:

@@ -68,34 +68,61 @@ static void multiply(void *data) {
 
 int cublasSetMathMode(void *handle, int mode) { return handle && mode == 0 ? SUCCESS : INVALID; }
 
+/* ---- FP64: column-major, without transposition ---- */
+
 struct doubles {
-  int n;
-  const double *a, *b;
-  double *c;
+  enum { GEMM, TRSM, GEMV } kind;
+  int m, n, k, lda, ldb, ldc, upper, unit;
+  double alpha, beta;
+  const double *a;
+  double *b, *c;
 };
 
-static void multiply_doubles(void *data) {
+static void run_doubles(void *data) {
   struct doubles *p = data;
-  for (int j = 0; j < p->n; j++)
-    for (int i = 0; i < p->n; i++) {
-      double sum = 0;
-      for (int l = 0; l < p->n; l++) sum += p->a[i + l * p->n] * p->b[l + j * p->n];
-      p->c[i + j * p->n] = sum;
+  for (int64_t j = 0; j < p->n && p->kind != TRSM; j++)
+    for (int64_t i = 0; i < p->m; i++) {
+      double sum = 0, *c = &p->c[i + j * p->ldc];
+      for (int64_t l = 0; l < p->k; l++) sum += p->a[i + l * p->lda] * p->b[l + j * p->ldb];
+      *c = p->alpha * sum + (p->beta != 0 ? p->beta * *c : 0);
     }
-  if (setting("STANDIN_CUBLAS_WRONG")) p->c[0] += 1;
+  for (int64_t j = 0; j < p->n && p->kind == TRSM; j++)
+    for (int64_t step = 0; step < p->m; step++) { /* a column of the triangle at a time */
+      int64_t l = p->upper ? p->m - 1 - step : step, first = p->upper ? 0 : l + 1, end = p->upper ? l : p->m;
+      double *b = p->b + j * p->ldb;
+      if (!p->unit) b[l] /= p->a[l + l * p->lda];
+      for (int64_t i = first; i < end; i++) b[i] -= p->a[i + l * p->lda] * b[l];
+    }
+  if (p->kind == GEMM && setting("STANDIN_CUBLAS_WRONG")) p->c[0] += 1;
   free(p);
 }
 
-int cublasDgemm_v2(void *handle, int a_is, int b_is, int m, int n, int k, const double *alpha, const double *a, int lda,
-                   const double *b, int ldb, const double *beta, double *c, int ldc) {
-  if (a_is || b_is || m != n || n != k || lda != n || ldb != n || ldc != n || *alpha != 1 || *beta != 0) return INVALID;
+static int put_doubles(void *handle, struct doubles work) {
   const char *emulates = getenv("CUBLAS_EMULATE_DOUBLE_PRECISION");
   if (!emulates || strcmp(emulates, "0")) return INVALID; /* FP64 proper must be asked for */
   int (*on_stream)(void *, void (*)(void *), void *) =
       (int (*)(void *, void (*)(void *), void *))dlsym(RTLD_DEFAULT, "cuLaunchHostFunc");
   struct doubles *p = malloc(sizeof *p);
-  *p = (struct doubles){n, a, b, c};
-  return !on_stream || on_stream(((struct handle *)handle)->stream, multiply_doubles, p) ? FAILED : SUCCESS;
+  *p = work;
+  return !on_stream || on_stream(((struct handle *)handle)->stream, run_doubles, p) ? FAILED : SUCCESS;
+}
+
+int cublasDgemm_v2(void *handle, int a_is, int b_is, int m, int n, int k, const double *alpha, const double *a, int lda,
+                   double *b, int ldb, const double *beta, double *c, int ldc) {
+  if (a_is || b_is || m < 1 || n < 1 || k < 1 || lda < m || ldb < k || ldc < m) return INVALID;
+  return put_doubles(handle, (struct doubles){GEMM, m, n, k, lda, ldb, ldc, 0, 0, *alpha, *beta, a, b, c});
+}
+
+int cublasDtrsm_v2(void *handle, int side, int upper, int a_is, int unit, int m, int n, const double *alpha,
+                   const double *a, int lda, double *b, int ldb) {
+  if (side || a_is || m < 1 || n < 1 || *alpha != 1 || lda < m || ldb < m) return INVALID;
+  return put_doubles(handle, (struct doubles){TRSM, m, n, 0, lda, ldb, 0, upper, unit, 1, 0, a, b, NULL});
+}
+
+int cublasDgemv_v2(void *handle, int a_is, int m, int n, const double *alpha, const double *a, int lda, double *x,
+                   int x_step, const double *beta, double *y, int y_step) {
+  if (a_is || m < 1 || n < 1 || lda < m || x_step != 1 || y_step != 1) return INVALID;
+  return put_doubles(handle, (struct doubles){GEMV, m, 1, n, lda, n, m, 0, 0, *alpha, *beta, a, x, y});
 }
 
 int cublasGemmEx(void *handle, int a_is, int b_is, int m, int n, int k, const void *alpha, const void *a, int a_type,

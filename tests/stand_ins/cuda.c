@@ -296,7 +296,7 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **arguments, void **extra) {
   if (!gx || !gy || !gz || !bx || !by || !bz || bx > 1024 || shared || extra) return INVALID;
-  struct work work = {.kind = KERNEL, .kernel = function};
+  struct work work = {.kind = WORK_KERNEL, .kernel = function, .grid = gx};
   for (int i = 0; i < work.kernel->arguments; i++) memcpy(&work.arguments[i], arguments[i], 8);
   return enqueue(stream, work);
 }

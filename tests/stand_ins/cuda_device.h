@@ -29,9 +29,10 @@ struct event {
 };
 
 struct work {
-  enum { COPY, SET, KERNEL, RECORD, WAIT, CALL } kind;
+  enum { COPY, SET, WORK_KERNEL, RECORD, WAIT, CALL } kind;
   uint64_t to, from, bytes, arguments[MOST_ARGUMENTS];
   const struct kernel *kernel;
+  unsigned grid;
   unsigned char byte;
   struct event *event;
   long ticket;
@@ -80,6 +81,8 @@ static double now_s(void) {
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+#include "lu_on_host.h"
 
 /* ---- kernels: each as in kernels.cu, by one thread ---- */
 
@@ -175,6 +178,10 @@ static const struct kernel {
     {"fill", fill, 4}, {"count_wrong", count_wrong, 5}, {"copy", copy, 4}, {"spin", spin, 2}, {"chase", chase, 3},
     {"collective_fill", collective_fill, 4}, {"collective_wrong", collective_wrong, 6},
     {"pattern_wrong", pattern_wrong, 6}, {"burn", burn, 4},
+    {"lu_generate", lu_generate_on_host, 4}, {"lu_multiply", lu_multiply_on_host, 7},
+    {"lu_search", lu_search_on_host, 3}, {"lu_tell", lu_tell_on_host, 4}, {"lu_eliminate", lu_eliminate_on_host, 4},
+    {"lu_copy", lu_copy_on_host, 6}, {"lu_collect", lu_collect_on_host, 6},
+    {"lu_distribute", lu_distribute_on_host, 7}, {"lu_assemble", lu_assemble_on_host, 5}, {"lu_sum", lu_sum_on_host, 4},
 };
 
 /* ---- streams ---- */
@@ -195,8 +202,9 @@ static void run(struct work *w, const struct device *d) {
       if (w->bytes > 8 && fault("STANDIN_CUDA_CORRUPT")) *((unsigned char *)w->to + w->bytes / 2) ^= 1;
       break;
     case SET: memset((void *)w->to, w->byte, w->bytes); break;
-    case KERNEL:
+    case WORK_KERNEL:
       if (w->kernel->run == copy) linger(d, w->arguments[3]);
+      blocks_now = w->grid;
       w->kernel->run(w->arguments);
       break;
     case CALL: w->call(w->data); break;

@@ -148,7 +148,9 @@ def test_a_change_without_its_name_its_value_or_its_sign_is_refused_as_such(word
         ("hgx-h100 qwerty", "not a change: 'qwerty'", "changes are gpus, "),
         ("Dell XE9680", "named 'Dell XE9680'", "hgx-h100, hgx-h200"),
         ("Dell XE9680 nics=4 rail", "named 'Dell XE9680 rail'", "hgx-h100, hgx-h200"),
-        ("rubin", "named 'rubin'", "gb300-nvl72"),
+        ("rubin", "'rubin' is newer than all", "railwright topo capture"),
+        ("NVIDIA Vera Rubin", "'NVIDIA Vera Rubin' is newer than all", "railwright topo capture"),
+        ("XE9712", "named 'XE9712'", "gb200-nvl72, gb300-nvl72"),
         ("qwertyuiop", "named 'qwertyuiop'", "railwright shapes"),
     ],
 )

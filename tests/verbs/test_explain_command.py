@@ -175,6 +175,13 @@ def test_without_a_machine_the_next_command_is_said_with_the_shapes_of_that_gpu(
     assert "--host SHAPE --count 2" in two.err
 
 
+def test_settings_with_the_same_cost_and_remedy_say_them_once(answer) -> None:
+    table = str(EXTERNAL / "nccl_tests/2.18.3-alltoall-16xrtx6000d-slow.txt")
+    _, _, settings = answer("explain", table, "--host", "rtx-pro-6000-8gpu").out.partition("settings recorded")
+    assert settings.count("seen      p2p_disabled: NCCL_") == 2
+    assert settings.count("costs: ") == settings.count("remedy: ") == 1
+
+
 def test_a_setting_that_was_seen_comes_before_what_a_curve_suggests() -> None:
     text = "mpirun -x NCCL_MAX_NCHANNELS=4 -x NCCL_ALGO=Ring all_reduce_perf\n" + SLOW.read_text(encoding="utf-8")
     status, done = explained("-", "--host", "hgx-h200", text=text)

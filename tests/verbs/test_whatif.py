@@ -65,6 +65,12 @@ def test_fewer_nics_are_held_beside_the_full_machine() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_designs_that_their_ports_hold_back_alike_say_why() -> None:
+    alike = whatif("--host", "hgx-h100", "--host", "hgx-b200", "--count", "4")
+    assert "note  between hosts these designs are alike, because NIC ports of one rate hold all of them back" in alike
+    assert "between hosts these designs are alike" not in whatif(*SIXTEEN, "--vary", "nics=2,8")
+
+
 def test_text_is_at_most_100_columns_with_long_names_and_prices() -> None:
     vary = ("--vary", "nics=2,8", "--vary", "nic-rate=200Gb/s,400Gb/s", "--vary", "pcie=4,5")
     text = whatif(*SIXTEEN, *vary, "--prices", str(EXAMPLE), "-c", "all_reduce")

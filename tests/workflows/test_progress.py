@@ -53,6 +53,18 @@ def test_a_line_says_the_time_left_while_other_benchmarks_remain(capsys: pytest.
     assert last == "done: gpu_copy (1 launch)"
 
 
+def test_each_round_but_the_last_is_a_line(capsys: pytest.CaptureFixture) -> None:
+    plan = [launch(4.0), launch(4.0)]
+    plan[1].job.round = 1
+    proof = SimpleNamespace(seconds=8.0, launches=2, plan=plan)
+    with _Display(proof):
+        for one in plan:
+            proof.on_done(one)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("done: round 1 of 2, about ")
+    assert last == "done: memory_copy (2 launches)"
+
+
 def test_time_left_follows_the_pace_so_far_and_never_goes_below_zero() -> None:
     now = [0.0]
     left = TimeLeft(100.0, clock=lambda: now[0])

@@ -46,7 +46,7 @@ func frrNode(read config.Config, opts options) (frrconfig.Node, error) {
 	}
 	for _, rail := range read.Rails {
 		node.Rails = append(node.Rails, frrconfig.Rail{
-			Name: rail.Name, Interface: rail.Bridge, Peer: rail.Leaf, Table: rail.Table, Prefixes: rail.Prefixes,
+			Name: rail.Name, Interface: rail.Bridge, Peer: rail.Leaf, Second: rail.SecondLeaf, Table: rail.Table, Prefixes: rail.Prefixes,
 		})
 	}
 	return node, nil

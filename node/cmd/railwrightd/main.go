@@ -30,6 +30,8 @@ const usage = `railwrightd manages the pods' GPU network of this node
   railwrightd [--config FILE]                 serve the CNI plugins until SIGTERM
   railwrightd --check-config [--config FILE]  check the configuration and the rights of this process, print all problems
                                               and exit: 2 invalid file, 1 missing right, 3 unknown right
+  railwrightd check-networks FILE             check the chains in a conflist, in NetworkAttachmentDefinitions, or in - (kubectl
+                                              get net-attach-def -A -o yaml): 1 a chain is slow, 3 a chain is unknown
   railwrightd --version                       print the version
   railwrightd list   [--json] [--socket PATH] list the attachments of the running daemon
   railwrightd status [--json] [--socket PATH] print its rails and problems; exit status 1 if there are any
@@ -52,7 +54,9 @@ func main() {
 }
 
 func run(ctx context.Context, arguments []string) int {
-	verbs := map[string]verb{"list": list, "status": status, "flows": flows, "frr-config": frrConfig, "forget": forget}
+	verbs := map[string]verb{
+		"list": list, "status": status, "flows": flows, "frr-config": frrConfig, "forget": forget, "check-networks": checkNetworks,
+	}
 	chosen := verb(serve)
 	if len(arguments) > 0 && !strings.HasPrefix(arguments[0], "-") {
 		named, known := verbs[arguments[0]]
@@ -80,9 +84,9 @@ func run(ctx context.Context, arguments []string) int {
 
 // options are the options of all verbs. A verb accepts those that it names.
 type options struct {
-	config, node, socket, logLevel string
-	asn, routerID                  string
-	check, json, bfd, version      bool
+	config, node, metrics, socket, logLevel string
+	asn, routerID                           string
+	check, json, bfd, version               bool
 }
 
 // parse parses the arguments with the given number of operands.
@@ -93,6 +97,7 @@ func parse(verb string, arguments []string, operands int, named ...string) (opti
 	define := map[string]func(){
 		"config":       func() { flags.StringVar(&opts.config, "config", "/etc/railwright/railwrightd.yaml", "") },
 		"node":         func() { flags.StringVar(&opts.node, "node", "", "") },
+		"metrics":      func() { flags.StringVar(&opts.metrics, "metrics", "", "") },
 		"socket":       func() { flags.StringVar(&opts.socket, "socket", config.DefaultSocket, "") },
 		"log-level":    func() { flags.StringVar(&opts.logLevel, "log-level", "info", "") },
 		"asn":          func() { flags.StringVar(&opts.asn, "asn", "", "") },

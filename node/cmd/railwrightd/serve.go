@@ -14,23 +14,27 @@ import (
 	"sync"
 	"syscall"
 
+	"k8s.io/client-go/dynamic"
+
 	"railwright/node/internal/announce"
 	"railwright/node/internal/collect"
 	"railwright/node/internal/config"
 	"railwright/node/internal/failpoint"
 	"railwright/node/internal/metrics"
+	"railwright/node/internal/nodehealth"
 	"railwright/node/internal/openvswitch"
 	"railwright/node/internal/reconcile"
 	"railwright/node/internal/release"
 	"railwright/node/internal/server"
 	"railwright/node/internal/store"
 	"railwright/node/internal/tenants/kinds"
+	"railwright/node/internal/tenants/kubernetes"
 	"railwright/node/internal/tenants/replica"
 )
 
 // serve serves the plugins until ctx ends.
 func serve(ctx context.Context, arguments []string, out io.Writer) (int, error) {
-	opts, _, err := parse("railwrightd", arguments, 0, "config", "node", "log-level", "check-config", "version")
+	opts, _, err := parse("railwrightd", arguments, 0, "config", "node", "metrics", "log-level", "check-config", "version")
 	if err != nil {
 		return 0, err
 	}
@@ -62,7 +66,7 @@ func serve(ctx context.Context, arguments []string, out io.Writer) (int, error) 
 }
 
 func readConfig(opts options) (config.Config, error) {
-	read, err := config.Read(opts.config, opts.node)
+	read, err := config.Read(opts.config, config.Own{Node: opts.node, Metrics: opts.metrics})
 	if err == nil {
 		err = announceSettings(read).Check()
 	}
@@ -93,7 +97,7 @@ func announceSettings(read config.Config) announce.Settings {
 	settings := announce.Settings{Socket: read.FRR.BGPSocket, ASN: read.FRR.ASN}
 	for _, rail := range read.EveryRail() {
 		settings.Rails = append(settings.Rails, announce.RailSettings{
-			Name: rail.Name, Bridge: rail.Bridge, Peer: rail.Leaf, Table: rail.Table, Prefixes: rail.Prefixes,
+			Name: rail.Name, Bridge: rail.Bridge, Peer: rail.Leaf, SecondPeer: rail.SecondLeaf, Table: rail.Table, Prefixes: rail.Prefixes,
 			MaxPrefixes: rail.MaxPrefixes, Retired: rail.Retired,
 		})
 	}
@@ -118,7 +122,7 @@ func switchSettings(read config.Config, log *slog.Logger) openvswitch.Settings {
 		Database: read.OpenVSwitch.Database, Management: read.OpenVSwitch.Management, Log: log,
 	}
 	for _, rail := range read.EveryRail() {
-		settings.Rails = append(settings.Rails, openvswitch.RailSettings{Rail: rail.Rail, Leaf: rail.Leaf})
+		settings.Rails = append(settings.Rails, openvswitch.RailSettings{Rail: rail.Rail, Leaf: rail.Leaf, SecondLeaf: rail.SecondLeaf})
 	}
 	return settings
 }
@@ -152,9 +156,9 @@ func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error 
 	if err != nil {
 		return err
 	}
-	scrapes, err := (&net.ListenConfig{}).Listen(ctx, "tcp", read.Metrics.String())
+	probes, scrapes, err := listenForScrapes(ctx, read)
 	if err != nil {
-		return errors.Join(fmt.Errorf("listen for metrics: %w; use another `metrics` address", err), plugins.Close())
+		return errors.Join(err, plugins.Close())
 	}
 	reconciler := reconcile.New(parts)
 	serveCtx, stopServing := context.WithCancelCause(ctx)
@@ -164,8 +168,11 @@ func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error 
 	answering.Go(func() {
 		stopServing(server.New(reconciler, parts.Metrics, log).Serve(serveCtx, plugins, read.AllowedUIDs))
 	})
-	answering.Go(func() { stopServing(parts.Metrics.Serve(serveCtx, scrapes, reconciler)) })
-	log.Info("serving", "socket", read.Socket, "metrics", read.Metrics.String(), "rails", len(read.Rails),
+	answering.Go(func() { stopServing(parts.Metrics.Serve(serveCtx, probes, reconciler)) })
+	if scrapes != nil {
+		answering.Go(func() { stopServing(parts.Metrics.Serve(serveCtx, scrapes, nil)) })
+	}
+	log.Info("serving", "socket", read.Socket, "health", read.Health.String(), "metrics", read.Metrics.String(), "rails", len(read.Rails),
 		"attachments", len(parts.Store.All()), "tenants", read.Tenants.Kind, "frr", read.FRR.Backend)
 	answering.Wait()
 	stopWork()
@@ -175,6 +182,22 @@ func serveWith(ctx context.Context, read config.Config, log *slog.Logger) error 
 	}
 	log.Info("stopped; flows and routes stay")
 	return nil
+}
+
+// listenForScrapes opens the listener of the probes and, if metrics have another address, the one of the scrapes.
+func listenForScrapes(ctx context.Context, read config.Config) (probes, scrapes net.Listener, err error) {
+	probes, err = (&net.ListenConfig{}).Listen(ctx, "tcp", read.Health.String())
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen for probes: %w; use another `health` address", err)
+	}
+	if !read.Metrics.IsValid() || read.Metrics == read.Health {
+		return probes, nil, nil
+	}
+	scrapes, err = (&net.ListenConfig{}).Listen(ctx, "tcp", read.Metrics.String())
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("listen for metrics: %w; use another `metrics` address", err), probes.Close())
+	}
+	return probes, scrapes, nil
 }
 
 func openParts(
@@ -238,8 +261,37 @@ func openFabric(ctx context.Context, parts *reconcile.Parts, closing func(func()
 	if notifier != nil {
 		parts.Notifier = notifier
 	}
+	if err := openNode(ctx, parts, closing); err != nil {
+		return err
+	}
 	closing(directory.Close)
 	parts.Directory = directory
+	return nil
+}
+
+// openNode opens the reporter of the Node, if there is one.
+func openNode(ctx context.Context, parts *reconcile.Parts, closing func(func())) error {
+	read := parts.Config
+	if read.Tenants.Kind != config.Kubernetes {
+		return nil
+	}
+	access, err := kubernetes.Config(read.Tenants.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return err
+	}
+	reporter := nodehealth.New(client, read.Node, parts.Log)
+	parts.Node = reporter
+	ctx, cancel := context.WithCancel(ctx)
+	var ending sync.WaitGroup
+	ending.Go(func() { reporter.Run(ctx) })
+	closing(func() {
+		cancel()
+		ending.Wait()
+	})
 	return nil
 }
 

@@ -34,7 +34,12 @@ type Session struct {
 	State string
 	// Advertised is the number of prefixes that this node advertises to the leaf.
 	Advertised int
+	// Second is the session with the second leaf, or nil without one.
+	Second *Session
 }
+
+// Up reports whether a leaf of the rail has a session.
+func (s Session) Up() bool { return s.Established || s.Second != nil && s.Second.Established }
 
 // Event is a reason to compare the desired and the actual state again.
 type Event struct{ Reason string }

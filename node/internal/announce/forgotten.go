@@ -89,7 +89,7 @@ func (f *staleRoutes) look(ctx context.Context) string {
 func (f *staleRoutes) extra(ctx context.Context, rail RailSettings) ([]netip.Prefix, error) {
 	var extra []netip.Prefix
 	for _, family := range families {
-		sent, _, err := f.reader.look(ctx, rail, family)
+		sent, _, _, err := f.reader.look(ctx, rail, family)
 		if err != nil {
 			return nil, err
 		}

@@ -45,6 +45,8 @@ type RailSettings struct {
 	Bridge string
 	// Peer is the leaf's address. The zero value means unnumbered over the bridge's own interface.
 	Peer netip.Addr
+	// SecondPeer is the address of the second leaf. The zero value means that there is none.
+	SecondPeer netip.Addr
 	// Table is the kernel table for this rail's host routes. Only KernelTable uses it.
 	Table int
 	// Prefixes contain the addresses of all pods of the rail. Those of two rails never overlap.
@@ -125,8 +127,10 @@ func checkDistinct(a, other RailSettings) error {
 	if a.Retired || other.Retired {
 		return nil
 	}
-	if a.neighbor() == other.neighbor() {
-		return fmt.Errorf("rails %s and %s must have different leaves, both have %s", other.Name, a.Name, a.neighbor())
+	for _, neighbor := range a.neighbors() {
+		if slices.Contains(other.neighbors(), neighbor) {
+			return fmt.Errorf("rails %s and %s must have different leaves, both have %s", other.Name, a.Name, neighbor)
+		}
 	}
 	for _, prefix := range a.Prefixes {
 		for _, taken := range other.Prefixes {
@@ -145,6 +149,14 @@ func (r RailSettings) neighbor() string {
 		return r.Peer.String()
 	}
 	return r.Bridge
+}
+
+// neighbors returns FRR's names of the rail's leaves, one or two.
+func (r RailSettings) neighbors() []string {
+	if r.SecondPeer.IsValid() {
+		return []string{r.neighbor(), r.SecondPeer.String()}
+	}
+	return []string{r.neighbor()}
 }
 
 func (r RailSettings) limit() int {

@@ -67,27 +67,67 @@ func (b bgpd) neighbors(ctx context.Context) (map[string]json.RawMessage, error)
 
 // session returns the session of a rail from all neighbors.
 func (r RailSettings) session(all map[string]json.RawMessage) (Session, error) {
-	known, err := r.leafAmong(all)
-	if err != nil {
-		return Session{}, err
+	var sessions []Session
+	for _, name := range r.neighbors() {
+		known, err := r.leafAmong(all, name)
+		if err != nil {
+			return Session{}, err
+		}
+		sessions = append(sessions, known.session(name))
 	}
-	return known.session(r.neighbor()), nil
+	if len(sessions) == 2 {
+		sessions[0].Second = &sessions[1]
+	}
+	return sessions[0], nil
 }
 
-func (r RailSettings) leafAmong(all map[string]json.RawMessage) (neighbor, error) {
-	raw, found := all[r.neighbor()]
+func (r RailSettings) leafAmong(all map[string]json.RawMessage, name string) (neighbor, error) {
+	raw, found := all[name]
 	if !found {
-		return neighbor{}, fmt.Errorf("%w: no neighbor %s, the leaf of rail %s; add it to FRR's configuration",
-			ErrNotReady, r.neighbor(), r.Name)
+		return neighbor{}, fmt.Errorf("%w: no neighbor %s, a leaf of rail %s; add it to FRR's configuration",
+			ErrNotReady, name, r.Name)
 	}
 	var known neighbor
 	return known, decode("show bgp neighbors json", string(raw), &known)
 }
 
-// sentPrefixes returns the prefixes of a family that bgpd has sent to the rail's leaf. A route counts once its update
-// is written, not while it is queued.
-func (b bgpd) sentPrefixes(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]bool, error) {
-	command := fmt.Sprintf("show bgp %s unicast neighbors %s advertised-routes json", family.name, rail.neighbor())
+// sentPrefixes counts for each prefix of a family to how many of the rail's leaves bgpd has sent it, and returns how
+// many of them have a session. With two leaves it asks those that have one, or both if none has.
+func (b bgpd) sentPrefixes(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]int, int, error) {
+	leaves := rail.neighbors()
+	if len(leaves) > 1 {
+		all, err := b.neighbors(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		session, err := rail.session(all)
+		if err != nil {
+			return nil, 0, err
+		}
+		switch {
+		case session.Established && !session.Second.Established:
+			leaves = leaves[:1]
+		case !session.Established && session.Second.Established:
+			leaves = leaves[1:]
+		}
+	}
+	count := map[netip.Prefix]int{}
+	for _, leaf := range leaves {
+		sent, err := b.sentTo(ctx, leaf, family)
+		if err != nil {
+			return nil, 0, err
+		}
+		for prefix := range sent {
+			count[prefix]++
+		}
+	}
+	return count, len(leaves), nil
+}
+
+// sentTo returns the prefixes of a family that bgpd has sent to a leaf. A route counts once its update is written, not
+// while it is queued.
+func (b bgpd) sentTo(ctx context.Context, leaf string, family family) (map[netip.Prefix]bool, error) {
+	command := fmt.Sprintf("show bgp %s unicast neighbors %s advertised-routes json", family.name, leaf)
 	text, err := b.query(ctx, command)
 	if err != nil {
 		return nil, err

@@ -41,8 +41,10 @@ type look struct {
 	turn  chan struct{}
 	began time.Time
 	took  time.Duration
-	sent  map[netip.Prefix]bool
-	err   error
+	// sent counts the leaves that were sent a prefix, of this many.
+	sent   map[netip.Prefix]int
+	leaves int
+	err    error
 }
 
 func newReader(settings Settings, source func(RailSettings) string) *reader {
@@ -78,7 +80,7 @@ func (r *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []
 	missing, reason := prefixes, "bgpd has not replied yet"
 	for {
 		var took time.Duration
-		missing, took, err = r.missingPrefixes(ctx, settings, missing)
+		missing, _, took, err = r.missingPrefixes(ctx, settings, missing)
 		if err == nil && len(missing) == 0 {
 			return nil
 		}
@@ -115,10 +117,11 @@ func summarize(prefixes []netip.Prefix) string {
 	return fmt.Sprintf("%s and %d more", prefixes[0], len(prefixes)-1)
 }
 
-// missingPrefixes returns the prefixes that the leaf lacks, and how long the looks took.
-func (r *reader) missingPrefixes(ctx context.Context, rail RailSettings, prefixes []netip.Prefix) ([]netip.Prefix, time.Duration, error) {
-	var missing []netip.Prefix
-	var took time.Duration
+// missingPrefixes returns the prefixes that a leaf with a session lacks, those that all leaves lack, and how long the
+// looks took.
+func (r *reader) missingPrefixes(
+	ctx context.Context, rail RailSettings, prefixes []netip.Prefix,
+) (missing, nowhere []netip.Prefix, took time.Duration, err error) {
 	for _, family := range families {
 		var needed []netip.Prefix
 		for _, prefix := range prefixes {
@@ -129,22 +132,25 @@ func (r *reader) missingPrefixes(ctx context.Context, rail RailSettings, prefixe
 		if len(needed) == 0 {
 			continue
 		}
-		sent, duration, err := r.look(ctx, rail, family)
+		sent, leaves, duration, err := r.look(ctx, rail, family)
 		if err != nil {
-			return prefixes, duration, err
+			return prefixes, nil, duration, err
 		}
 		took += duration
 		for _, prefix := range needed {
-			if !sent[prefix] {
+			if sent[prefix] < leaves {
 				missing = append(missing, prefix)
+			}
+			if sent[prefix] == 0 {
+				nowhere = append(nowhere, prefix)
 			}
 		}
 	}
-	return missing, took, nil
+	return missing, nowhere, took, nil
 }
 
 // look returns a list of what was sent that is newer than this call, made by this call or by a concurrent one.
-func (r *reader) look(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]bool, time.Duration, error) {
+func (r *reader) look(ctx context.Context, rail RailSettings, family family) (map[netip.Prefix]int, int, time.Duration, error) {
 	came := time.Now()
 	at := lookKey{rail.Name, family}
 	r.mutex.Lock()
@@ -158,19 +164,19 @@ func (r *reader) look(ctx context.Context, rail RailSettings, family family) (ma
 	case look.turn <- struct{}{}:
 		defer func() { <-look.turn }()
 	case <-ctx.Done():
-		return nil, 0, ctx.Err()
+		return nil, 0, 0, ctx.Err()
 	}
 	if look.began.After(came) {
-		return look.sent, look.took, look.err
+		return look.sent, look.leaves, look.took, look.err
 	}
 	began := time.Now()
-	look.sent, look.err = r.bgpd.sentPrefixes(ctx, rail, family)
+	look.sent, look.leaves, look.err = r.bgpd.sentPrefixes(ctx, rail, family)
 	look.began, look.took = began, time.Since(began)
 	if contextError(ctx) != nil {
 		// This caller's time is over; those behind it must look again.
 		look.began = time.Time{}
 	}
-	return look.sent, look.took, look.err
+	return look.sent, look.leaves, look.took, look.err
 }
 
 func newLook() *look { return &look{turn: make(chan struct{}, 1)} }

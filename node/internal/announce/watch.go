@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ const (
 	// configuration after its start.
 	startPoll  = 20 * time.Millisecond
 	startLimit = 5 * time.Second
+	// secondPoll is the poll interval where a rail has a second leaf, to which the flows move.
+	secondPoll = 200 * time.Millisecond
 )
 
 // events is the channel that watchers write to. A slow reader already has a reason to look again, so further events are
@@ -105,6 +108,8 @@ func (f *frrWatch) pause() time.Duration {
 		return awayPoll
 	case f.settings.SessionPoll > 0:
 		return f.settings.SessionPoll
+	case slices.ContainsFunc(f.settings.Rails, func(rail RailSettings) bool { return rail.SecondPeer.IsValid() }):
+		return secondPoll
 	}
 	return defaultSessionPoll
 }
@@ -144,8 +149,10 @@ func (f *frrWatch) look(ctx context.Context) {
 
 func (f *frrWatch) missingNeighbor(all map[string]json.RawMessage) bool {
 	for _, rail := range f.settings.Rails {
-		if all[rail.neighbor()] == nil {
-			return true
+		for _, name := range rail.neighbors() {
+			if all[name] == nil {
+				return true
+			}
 		}
 	}
 	return false
@@ -155,17 +162,17 @@ func (f *frrWatch) missingNeighbor(all map[string]json.RawMessage) bool {
 // looks.
 func (f *frrWatch) compare(all map[string]json.RawMessage) {
 	for _, rail := range f.settings.Rails {
-		now, state := "", "not configured"
-		if session, err := rail.session(all); err == nil {
-			state = session.State
-			var counted neighbor
-			_ = json.Unmarshal(all[rail.neighbor()], &counted)
-			now = fmt.Sprint(session.Established, counted.ConnectionsEstablished)
-		}
-		before, seen := f.sessions[rail.Name]
-		f.sessions[rail.Name] = now
-		if seen && now != before {
-			f.events.emit("session of rail %s with %s is %s", rail.Name, rail.neighbor(), state)
+		for _, name := range rail.neighbors() {
+			now, state := "", "not configured"
+			if known, err := rail.leafAmong(all, name); err == nil {
+				session := known.session(name)
+				state, now = session.State, fmt.Sprint(session.Established, known.ConnectionsEstablished)
+			}
+			before, seen := f.sessions[rail.Name+name]
+			f.sessions[rail.Name+name] = now
+			if seen && now != before {
+				f.events.emit("session of rail %s with %s is %s", rail.Name, name, state)
+			}
 		}
 	}
 }

@@ -23,11 +23,11 @@ func (r *reader) WaitWithdrawn(ctx context.Context, rail plan.Rail, prefixes []n
 		if err != nil {
 			return err
 		}
-		missing, took, err := r.missingPrefixes(ctx, settings, prefixes)
+		_, nowhere, took, err := r.missingPrefixes(ctx, settings, prefixes)
 		if err != nil {
 			return err
 		}
-		if all && len(missing) == len(prefixes) {
+		if all && len(nowhere) == len(prefixes) {
 			return nil
 		}
 		waited := time.Since(began)
@@ -51,12 +51,17 @@ func (r *reader) sentAll(ctx context.Context, rail RailSettings, prefixes []neti
 	if err != nil {
 		return false, err
 	}
-	known, err := rail.leafAmong(all)
-	if err != nil {
-		return false, err
+	for _, name := range rail.neighbors() {
+		known, err := rail.leafAmong(all, name)
+		if err != nil {
+			return false, err
+		}
+		if session := known.session(name); !session.Established {
+			return false, fmt.Errorf("%w: session with %s is %s, and the leaf may keep its routes", ErrNotReady, session.Peer, session.State)
+		}
+		if slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return known.keeps(familyOf(prefix)) }) {
+			return false, nil
+		}
 	}
-	if session := known.session(rail.neighbor()); !session.Established {
-		return false, fmt.Errorf("%w: session with %s is %s, and the leaf may keep its routes", ErrNotReady, session.Peer, session.State)
-	}
-	return !slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return known.keeps(familyOf(prefix)) }), nil
+	return true, nil
 }

@@ -216,10 +216,10 @@ func parseRate(text string) (uint64, error) {
 			continue
 		}
 		value, err := strconv.ParseFloat(number, 64)
-		if rate := math.Round(value * factor); err == nil && rate >= 1e6 && rate <= 1e13 {
+		if rate := math.Round(value * factor); err == nil && rate >= 1e6 && rate <= 4294e9 {
 			return uint64(rate), nil
 		}
-		return 0, badField("maxRate", strconv.Quote(text), "1 Mb/s to 10000 Gb/s")
+		return 0, badField("maxRate", strconv.Quote(text), "1 Mb/s to 4294 Gb/s")
 	}
 	return 0, badField("maxRate", strconv.Quote(text), rateExample)
 }

@@ -3,9 +3,11 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ type file struct {
 	StateFolder      string       `json:"state_folder"`
 	Socket           string       `json:"socket"`
 	AllowedUIDs      []uint32     `json:"allowed_uids"`
+	Health           string       `json:"health"`
 	Metrics          string       `json:"metrics"`
 	NetnsFolders     []string     `json:"netns_folders"`
 	Rails            []railFields `json:"rails"`
@@ -37,6 +40,7 @@ type railFields struct {
 	Bridge      string   `json:"bridge"`
 	Uplink      string   `json:"uplink"`
 	Leaf        string   `json:"leaf"`
+	Second      *second  `json:"second"`
 	Table       int      `json:"table"`
 	Families    []string `json:"families"`
 	Prefixes    []string `json:"prefixes"`
@@ -44,6 +48,12 @@ type railFields struct {
 	MaxPrefixes int      `json:"max_prefixes"`
 	Routers     []string `json:"routers"`
 	DSCP        *marking `json:"dscp"`
+}
+
+// second is the rail's second leaf, with the uplink to it.
+type second struct {
+	Uplink string `json:"uplink"`
+	Leaf   string `json:"leaf"`
 }
 
 type ovsFields struct {
@@ -69,7 +79,7 @@ const (
 	defaultStateFolder = "/var/lib/railwright"
 	// DefaultSocket is the socket that the plugins connect to.
 	DefaultSocket           = "/run/railwright/railwrightd.sock"
-	defaultMetrics          = "127.0.0.1:9477"
+	defaultHealth           = "127.0.0.1:9477"
 	defaultDatabase         = "/run/openvswitch/db.sock"
 	defaultManagement       = "/run/openvswitch"
 	defaultBGPSocket        = "/run/frr/bgpd.vty"
@@ -100,7 +110,10 @@ func (f file) check() (Config, error) {
 	if len(config.AllowedUIDs) == 0 {
 		config.AllowedUIDs = []uint32{0}
 	}
-	config.Metrics = wrong.metrics(orElse(f.Metrics, defaultMetrics))
+	config.Health = wrong.listener("health", orElse(f.Health, defaultHealth))
+	if f.Metrics != "" {
+		config.Metrics = wrong.listener("metrics", f.Metrics)
+	}
 	if len(config.NetnsFolders) == 0 {
 		config.NetnsFolders = []string{"/run/netns", "/var/run/netns", "/proc"}
 	}
@@ -138,10 +151,14 @@ func (p *problems) rails(written []railFields) []Rail {
 	for i, fields := range written {
 		where := fmt.Sprintf("rails[%d]", i)
 		rails = append(rails, p.rail(where, fields))
-		for _, resource := range []string{
+		resources := []string{
 			"name " + fields.Name, "interface " + fields.Bridge, "interface " + fields.Uplink,
 			fmt.Sprintf("table %d", fields.Table),
-		} {
+		}
+		if fields.Second != nil && fields.Second.Uplink != fields.Uplink {
+			resources = append(resources, "interface "+fields.Second.Uplink)
+		}
+		for _, resource := range resources {
 			if holder, taken := holders[resource]; taken {
 				p.add(where, "%s is already used by %s; each rail needs its own", resource, holder)
 			}
@@ -158,9 +175,15 @@ func (p *problems) checkRouters(rails []Rail) {
 	for i, rail := range rails {
 		for _, other := range rails {
 			for _, prefix := range other.Prefixes {
-				if rail.Leaf.IsValid() && prefix.Contains(rail.Leaf) {
-					p.add(fmt.Sprintf("rails[%d].leaf", i), "%s must not be in %s, a prefix of pods of rail %s; use prefixes for pods without "+
-						"addresses of leaves and nodes", rail.Leaf, prefix, other.Name)
+				taken := false
+				for _, leaf := range rail.Leaves() {
+					if prefix.Contains(leaf) {
+						taken = true
+						p.add(fmt.Sprintf("rails[%d].leaf", i), "%s must not be in %s, a prefix of pods of rail %s; use prefixes for pods without "+
+							"addresses of leaves and nodes", leaf, prefix, other.Name)
+					}
+				}
+				if taken {
 					continue
 				}
 				for _, router := range rail.Routers {
@@ -193,7 +216,8 @@ func (p *problems) rail(where string, fields railFields) Rail {
 		MaxPrefixes: fields.MaxPrefixes,
 	}
 	p.addresses(where, fields, &rail)
-	rail.Routers = p.routers(where+".routers", fields.Routers, leaf)
+	p.second(where+".second", fields.Second, &rail)
+	rail.Routers = p.routers(where+".routers", fields.Routers, rail.Leaves())
 	rail.Marking = p.marking(where+".dscp", fields.DSCP)
 	if fields.MaxPrefixes < 0 {
 		p.add(where+".max_prefixes", "must be at least 0 and below the leaf's maximum-prefix, got %d", fields.MaxPrefixes)
@@ -202,6 +226,18 @@ func (p *problems) rail(where string, fields railFields) Rail {
 		rail.MaxPrefixes = defaultMaxPrefixes
 	}
 	return rail
+}
+
+// second sets the second leaf. Both leaves need addresses: FRR has one unnumbered session for an interface.
+func (p *problems) second(where string, fields *second, rail *Rail) {
+	if fields == nil {
+		return
+	}
+	p.link(where+".uplink", fields.Uplink)
+	rail.Second, rail.SecondLeaf = fields.Uplink, p.leaf(where+".leaf", fields.Leaf)
+	if !rail.Leaf.IsValid() || !rail.SecondLeaf.IsValid() || rail.Leaf == rail.SecondLeaf || rail.Leaf.Is4() != rail.SecondLeaf.Is4() {
+		p.add(where+".leaf", "both leaves of a rail must have addresses of their own, of one family, got %.80q and %.80q", rail.Leaf, fields.Leaf)
+	}
 }
 
 func (p *problems) link(where, name string) {
@@ -304,12 +340,16 @@ func (p *problems) tenants(fields tenantFields) Tenants {
 	return tenants
 }
 
-func (p *problems) metrics(text string) netip.AddrPort {
-	address, err := netip.ParseAddrPort(text)
-	if err != nil || address.Port() == 0 {
-		p.add("metrics", "must be an address and port like %s, got %.80q", defaultMetrics, text)
+// listener parses an address and port. An IPv4 address may have brackets too, so that a manifest can write
+// [$(HOST_IP)]:9478 for both families.
+func (p *problems) listener(where, text string) netip.AddrPort {
+	host, port, err := net.SplitHostPort(text)
+	address, wrongAddress := netip.ParseAddr(host)
+	number, wrongPort := strconv.ParseUint(port, 10, 16)
+	if err != nil || wrongAddress != nil || wrongPort != nil || number == 0 {
+		p.add(where, "must be an address and port like %s, got %.80q", defaultHealth, text)
 	}
-	return address
+	return netip.AddrPortFrom(address, uint16(number))
 }
 
 func (p *problems) path(where, text string, longest int) string {

@@ -19,10 +19,13 @@ const maxBytes = 1 << 20
 // Config is the validated file with its defaults.
 type Config struct {
 	// Node is this node's name.
-	Node         string
-	StateFolder  string
-	Socket       string
-	AllowedUIDs  []uint32
+	Node        string
+	StateFolder string
+	Socket      string
+	AllowedUIDs []uint32
+	// Health is the address of the probes, with the metrics beside.
+	Health netip.AddrPort
+	// Metrics is another address that serves only the metrics. It is invalid if there is none.
 	Metrics      netip.AddrPort
 	NetnsFolders []string
 	Rails        []Rail
@@ -45,6 +48,8 @@ type Rail struct {
 	plan.Rail
 	// Leaf is the leaf's address. It is invalid for unnumbered BGP.
 	Leaf netip.Addr
+	// SecondLeaf is the address of the second leaf. It is invalid without one.
+	SecondLeaf netip.Addr
 	// IPv4 and IPv6 are the families that pods may use.
 	IPv4, IPv6 bool
 	// Prefixes contain the pods' addresses. FRR's filter permits the same.
@@ -59,6 +64,11 @@ type Rail struct {
 
 // EveryRail returns all rails that may have flows or routes: first the configured, then the retired ones.
 func (c Config) EveryRail() []Rail { return slices.Concat(c.Rails, c.RetiredRails) }
+
+// Leaves returns the addresses of the rail's leaves that have one.
+func (r Rail) Leaves() []netip.Addr {
+	return slices.DeleteFunc([]netip.Addr{r.Leaf, r.SecondLeaf}, func(leaf netip.Addr) bool { return !leaf.IsValid() })
+}
 
 // Carries reports whether pods may have addresses of this family on the rail.
 func (r Rail) Carries(address netip.Addr) bool {
@@ -122,26 +132,29 @@ type Tenants struct {
 	Kubeconfig string
 }
 
-// Read reads the file. A non-empty node overrides the name in the file, which many nodes can share.
-func Read(path, node string) (Config, error) {
+// Own are settings of a node that override the file, which many nodes can share, unless they are empty.
+type Own struct{ Node, Metrics string }
+
+// Read reads the file.
+func Read(path string, own Own) (Config, error) {
 	content, err := readBounded(path)
 	if err != nil {
 		return Config{}, err
 	}
-	config, err := Parse(content, node)
+	config, err := Parse(content, own)
 	if err != nil {
 		return Config{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return config, nil
 }
 
-// Parse parses the text of a file. node is as in Read.
-func Parse(content []byte, node string) (Config, error) {
+// Parse parses the text of a file.
+func Parse(content []byte, own Own) (Config, error) {
 	var written file
 	if err := unmarshalStrict(content, &written); err != nil {
 		return Config{}, err
 	}
-	written.Node = orElse(node, written.Node)
+	written.Node, written.Metrics = orElse(own.Node, written.Node), orElse(own.Metrics, written.Metrics)
 	return written.check()
 }
 

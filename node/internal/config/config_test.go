@@ -42,7 +42,7 @@ tenants: {kind: folder, folder: /mnt/tenants}
 `
 
 func TestDefaultsAreFilledIn(t *testing.T) {
-	config, err := Parse([]byte(small), "")
+	config, err := Parse([]byte(small), Own{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,14 +50,14 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	if rail.Leaf.IsValid() || !rail.IPv4 || !rail.IPv6 || rail.MaxPrefixes != 200 || rail.Table != 210 {
 		t.Errorf("rail: %+v", rail)
 	}
-	if config.Socket != DefaultSocket || config.Metrics.String() != "127.0.0.1:9477" || config.FRR.Backend != KernelTable ||
+	if config.Socket != DefaultSocket || config.Health.String() != "127.0.0.1:9477" || config.Metrics.IsValid() || config.FRR.Backend != KernelTable ||
 		config.AdvertiseTimeout != 2*time.Second || config.ForwardTimeout != 0 || len(config.AllowedUIDs) != 1 || config.AllowedUIDs[0] != 0 {
 		t.Errorf("defaults: %+v", config)
 	}
 }
 
 func TestAllFieldsAreRead(t *testing.T) {
-	config, err := Parse([]byte(large), "gpu-9")
+	config, err := Parse([]byte(large), Own{Node: "gpu-9", Metrics: "[10.0.0.1]:9478"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +73,7 @@ func TestAllFieldsAreRead(t *testing.T) {
 		t.Errorf("want the families of the prefixes: %+v", second)
 	}
 	if config.Node != "gpu-9" || config.StateFolder != "/srv/railwright" || config.OpenVSwitch.Database != "/run/ovs/db.sock" ||
+		config.Metrics.String() != "10.0.0.1:9478" || config.Health.String() != "127.0.0.1:9477" ||
 		config.FRR != (FRR{Vty, "/run/frr2/bgpd.vty", 65001}) || config.ConfirmTimeout != 3*time.Second ||
 		config.Tenants != (Tenants{Kind: Folder, Folder: "/mnt/tenants"}) || config.AllowedUIDs[1] != 990 {
 		t.Errorf("%+v", config)
@@ -104,6 +105,10 @@ func TestErrorsNameTheValueAndTheNextStep(t *testing.T) {
 		{"keep_ttl: true", "dscp: {allow: [0, -1]}", "rails[0].dscp.allow[1]: must be a DSCP of 0 to 63, got -1", "0 to 63"},
 		{"keep_ttl: true", "dscp: {rewrite: 26, allow: [0]}", "rails[0].dscp: must have either rewrite", "leave dscp out"},
 		{"keep_ttl: true", "dscp: {}", "rails[0].dscp: must have either rewrite", "leave dscp out"},
+		{"keep_ttl: true", "second: {uplink: p0x, leaf: 192.0.2.1}", "rails[0].second.leaf: both leaves", "of one family"},
+		{"keep_ttl: true", "second: {uplink: p0x, leaf: unnumbered}", "rails[0].second.leaf: both leaves", "addresses of their own"},
+		{"keep_ttl: true", "second: {uplink: p1, leaf: 192.0.2.3}", "interface p1 is already used by rails[0]", "its own"},
+		{"keep_ttl: true", "second: {uplink: p0x, leaf: 10.1.0.9}", "10.1.0.9 must not be in 10.1.0.0/16", "without addresses of leaves"},
 		{"max_prefixes: 100", "max_prefixes: -1", "maximum-prefix, got -1", "maximum-prefix"},
 		{"kind: folder", "kind: consul", `got "consul"`, "tenants.kind: must be kubernetes"},
 		{"folder: /mnt", "folder: mnt", `got "mnt/tenants"`, "tenants.folder: must be an absolute path"},
@@ -125,7 +130,7 @@ func TestErrorsNameTheValueAndTheNextStep(t *testing.T) {
 		if text == large {
 			t.Fatalf("%q is missing from the example", wrong.old)
 		}
-		_, err := Parse([]byte(text), "")
+		_, err := Parse([]byte(text), Own{})
 		if err == nil || !strings.Contains(err.Error(), wrong.want) || !strings.Contains(err.Error(), wrong.next) {
 			t.Errorf("%q: %v\nwant %q and %q", wrong.changed, err, wrong.want, wrong.next)
 		}
@@ -134,7 +139,7 @@ func TestErrorsNameTheValueAndTheNextStep(t *testing.T) {
 
 func TestAllErrorsAreReportedTogether(t *testing.T) {
 	text := strings.NewReplacer("table: 210", "table: 0", "p1", "p 1", "kind: folder", "kind: none").Replace(large)
-	_, err := Parse([]byte(text), "")
+	_, err := Parse([]byte(text), Own{})
 	for _, field := range []string{"rails[0].table", "rails[1].uplink", "tenants.kind"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not reported: %v", field, err)
@@ -156,7 +161,7 @@ frr: {backend: none, bgp_socket: vty}
 tenants: {kind: none}
 advertise_timeout: 1h
 forward_timeout: 1h
-confirm_timeout: 1h`), "")
+confirm_timeout: 1h`), Own{})
 	if err == nil {
 		t.Fatal("want an error")
 	}
@@ -175,19 +180,19 @@ confirm_timeout: 1h`), "")
 
 func TestReadErrorsNameTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "railwrightd.yaml")
-	if _, err := Read(path, ""); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := Read(path, Own{}); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("missing file: %v", err)
 	}
 	if err := os.WriteFile(path, make([]byte, maxBytes+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(path, ""); err == nil || !strings.Contains(err.Error(), "at most") {
+	if _, err := Read(path, Own{}); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("long file: %v", err)
 	}
 	if err := os.WriteFile(path, []byte(small), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(path, ""); err != nil {
+	if _, err := Read(path, Own{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -196,7 +201,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
 	f.Add([]byte(large))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		config, err := Parse(content, "")
+		config, err := Parse(content, Own{})
 		if err == nil && (len(config.Rails) == 0 || config.Tenants.Kind == "") {
 			t.Fatalf("accepted without rails or tenants: %q", content)
 		}

@@ -12,11 +12,15 @@ import (
 type marking struct {
 	Rewrite *int  `json:"rewrite"`
 	Allow   []int `json:"allow"`
+	// CNP are the DSCPs of RoCE's congestion notifications. nil means the NICs' default.
+	CNP *[]int `json:"cnp"`
 }
 
 const (
 	highestDSCP = 63
-	maxRouters  = 64
+	// defaultCNP is the DSCP that NICs set in congestion notifications.
+	defaultCNP = 48
+	maxRouters = 64
 )
 
 func (p *problems) marking(where string, written *marking) plan.Marking {
@@ -28,17 +32,26 @@ func (p *problems) marking(where string, written *marking) plan.Marking {
 			"all others; leave dscp out to trust the pods")
 		return plan.Marking{}
 	}
-	if written.Rewrite != nil {
-		return plan.Marking{Policy: plan.RewriteMarking, DSCP: p.dscp(where+".rewrite", *written.Rewrite)}
+	cnp := []int{defaultCNP}
+	if written.CNP != nil {
+		cnp = *written.CNP
 	}
-	made := plan.Marking{Policy: plan.RefuseMarking}
-	for i, number := range written.Allow {
-		dscp := p.dscp(fmt.Sprintf("%s.allow[%d]", where, i), number)
-		if !slices.Contains(made.Allowed, dscp) {
-			made.Allowed = append(made.Allowed, dscp)
-		}
+	made := plan.Marking{Policy: plan.RefuseMarking, Allowed: p.dscps(where+".allow", written.Allow), CNP: p.dscps(where+".cnp", cnp)}
+	if written.Rewrite != nil {
+		made.Policy, made.DSCP = plan.RewriteMarking, p.dscp(where+".rewrite", *written.Rewrite)
 	}
 	return made
+}
+
+func (p *problems) dscps(where string, numbers []int) []uint8 {
+	var all []uint8
+	for i, number := range numbers {
+		dscp := p.dscp(fmt.Sprintf("%s[%d]", where, i), number)
+		if !slices.Contains(all, dscp) {
+			all = append(all, dscp)
+		}
+	}
+	return all
 }
 
 func (p *problems) dscp(where string, number int) uint8 {
@@ -49,8 +62,8 @@ func (p *problems) dscp(where string, number int) uint8 {
 	return uint8(number)
 }
 
-// routers returns the routers whose errors reach pods: the configured ones, or else the leaf.
-func (p *problems) routers(where string, written []string, leaf netip.Addr) []netip.Prefix {
+// routers returns the routers whose errors reach pods: the configured ones, or else the leaves.
+func (p *problems) routers(where string, written []string, leaves []netip.Addr) []netip.Prefix {
 	if len(written) > maxRouters {
 		p.add(where, "must have at most %d entries, got %d; use larger prefixes", maxRouters, len(written))
 		return nil
@@ -66,8 +79,10 @@ func (p *problems) routers(where string, written []string, leaf netip.Addr) []ne
 			routers = append(routers, prefix)
 		}
 	}
-	if len(written) == 0 && leaf.IsValid() {
-		routers = append(routers, netip.PrefixFrom(leaf, leaf.BitLen()))
+	if len(written) == 0 {
+		for _, leaf := range leaves {
+			routers = append(routers, netip.PrefixFrom(leaf, leaf.BitLen()))
+		}
 	}
 	return routers
 }

@@ -71,10 +71,10 @@ func TestLeafMustNotBeInPodPrefixes(t *testing.T) {
 	text := "node: one\ntenants: {kind: local}\nrails:\n" +
 		"- {name: rail0, bridge: br0, uplink: p0, leaf: 10.2.0.1, table: 1, prefixes: [10.1.0.0/16]}\n" +
 		"- {name: rail1, bridge: br1, uplink: p1, leaf: unnumbered, table: 2, prefixes: [10.2.0.0/16]}\n"
-	if _, err := Parse([]byte(text), ""); err == nil || !strings.Contains(err.Error(), "rails[0].leaf: 10.2.0.1 must not be in 10.2.0.0/16, a prefix of pods of rail rail1") {
+	if _, err := Parse([]byte(text), Own{}); err == nil || !strings.Contains(err.Error(), "rails[0].leaf: 10.2.0.1 must not be in 10.2.0.0/16, a prefix of pods of rail rail1") {
 		t.Errorf("%v", err)
 	}
-	if _, err := Parse([]byte(strings.Replace(text, "10.2.0.1", "10.9.0.1", 1)), ""); err != nil {
+	if _, err := Parse([]byte(strings.Replace(text, "10.2.0.1", "10.9.0.1", 1)), Own{}); err != nil {
 		t.Error(err)
 	}
 }

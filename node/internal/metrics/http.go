@@ -20,12 +20,15 @@ type Health interface {
 	ReadinessProblems() []string
 }
 
-// Handler serves /metrics, /healthz and /readyz.
+// Handler serves /metrics and, unless health is nil, /healthz and /readyz.
 func (m *Metrics) Handler(health Health) http.Handler {
 	paths := http.NewServeMux()
 	paths.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	}))
+	if health == nil {
+		return paths
+	}
 	paths.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, health.LivenessProblems()) })
 	paths.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, health.ReadinessProblems()) })
 	return paths
@@ -41,7 +44,7 @@ func writeHealth(w http.ResponseWriter, problems []string) {
 	_, _ = fmt.Fprintln(w, strings.Join(problems, "\n"))
 }
 
-// Serve serves until ctx ends.
+// Serve serves until ctx ends. health is as in Handler.
 func (m *Metrics) Serve(ctx context.Context, listener net.Listener, health Health) error {
 	server := &http.Server{
 		Handler: m.Handler(health), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,

@@ -25,6 +25,7 @@ type Metrics struct {
 	damaged    prometheus.Gauge
 	unheeded   prometheus.Gauge
 	early      prometheus.Counter
+	up         *prometheus.GaugeVec
 }
 
 // Rail is the observed state of a rail.
@@ -63,7 +64,10 @@ func New() *Metrics {
 		Namespace: namespace, Name: "unconfirmed_total",
 		Help: "ADDs that succeeded before all nodes had confirmed the addresses.",
 	})
-	metrics.registry.MustRegister(metrics.steps, metrics.requests, metrics.passes, metrics.repairs, metrics.garbage,
+	metrics.up = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "rail_up", Help: "1 unless bridge, uplink or session of the rail is down, as the Node's condition says.",
+	}, []string{"rail"})
+	metrics.registry.MustRegister(metrics.up, metrics.steps, metrics.requests, metrics.passes, metrics.repairs, metrics.garbage,
 		metrics.tombstones, metrics.damaged, metrics.unheeded, metrics.early, metrics.rails, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return metrics
@@ -124,6 +128,11 @@ func (m *Metrics) SetIgnored(count int) { m.unheeded.Set(float64(count)) }
 
 // Unconfirmed counts an ADD that succeeded before all nodes had confirmed its addresses.
 func (m *Metrics) Unconfirmed() { m.early.Inc() }
+
+// SetRailUp sets whether a rail is up.
+func (m *Metrics) SetRailUp(rail string, up bool) {
+	m.up.WithLabelValues(rail).Set(float64(number(up)))
+}
 
 // SetRails replaces the observed state of all rails.
 func (m *Metrics) SetRails(rails map[string]Rail) { m.rails.set(rails) }

@@ -44,6 +44,18 @@ func serve(t *testing.T, metrics *Metrics, health Health) func(path string) (int
 	}
 }
 
+func TestScrapesHaveAnAddressWithoutProbes(t *testing.T) {
+	at := serve(t, New(), nil)
+	if status, body := at("/metrics"); status != http.StatusOK || !strings.Contains(body, "go_goroutines") {
+		t.Errorf("/metrics: %d", status)
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if status, _ := at(path); status != http.StatusNotFound {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+}
+
 func TestObservedValuesAreExportedAndOthersAbsent(t *testing.T) {
 	metrics := New()
 	two, yes := 2, true

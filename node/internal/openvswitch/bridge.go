@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -21,12 +22,14 @@ type bridge struct {
 	firstTime sync.Once
 	// writing serializes changes of flows, so that each sees the result of the last.
 	writing sync.Mutex
+	// programmer is the connection for changes of flows, or nil. writing guards it.
+	programmer *conversation
 
 	lock    sync.Mutex
 	problem error // nil: connected
 	// nd is the last result of findND; ndKnown reports whether there is one.
 	nd, ndKnown bool
-	lastLeaf    attachment.MAC
+	lastLeaf    map[netip.Addr]attachment.MAC
 	// programmed reports whether all flows were programmed since they were last lost.
 	programmed bool
 	// expected is the number of flows, or unknown. epoch counts our own changes.
@@ -47,6 +50,7 @@ var errNotConnected = errors.New("ovs-vswitchd does not reply yet")
 func newBridge(client *Client, name string) *bridge {
 	return &bridge{
 		client: client, name: name, tried: make(chan struct{}), problem: errNotConnected, expected: unknown,
+		lastLeaf: map[netip.Addr]attachment.MAC{},
 	}
 }
 
@@ -77,6 +81,7 @@ func (b *bridge) set(problem error) {
 // follow watches the bridge until ctx ends. A restarted ovs-vswitchd has lost all flows, which is reported as soon as
 // it is back.
 func (b *bridge) follow(ctx context.Context) {
+	defer b.hangUp()
 	log := b.client.settings.Log.With("bridge", b.name)
 	for logged := ""; ctx.Err() == nil; {
 		pause := connectPause
@@ -96,6 +101,16 @@ func (b *bridge) follow(ctx context.Context) {
 		}
 		b.set(err)
 		_ = wait(ctx, afterPause(pause))
+	}
+}
+
+// hangUp closes the connection for changes.
+func (b *bridge) hangUp() {
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	if b.programmer != nil {
+		b.programmer.hangUp()
+		b.programmer = nil
 	}
 }
 

@@ -64,6 +64,7 @@ type database struct {
 	client  ovsdbclient.Client // nil: not connected
 	problem error
 	changed chan struct{} // closed and replaced at each change
+	kept    keptContents
 }
 
 func newDatabase(path string, log *slog.Logger, onChange func()) *database {

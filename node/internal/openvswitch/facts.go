@@ -61,7 +61,7 @@ func (c *Client) facts(ctx context.Context, bridge *bridge) (plan.Facts, error) 
 		return plan.Facts{}, fmt.Errorf("bridge %s: %w", bridge.name, err)
 	}
 	ports := read.numbers(row)
-	if ports[rail.Uplink] == 0 {
+	if ports[rail.Uplink] == 0 && ports[rail.Second] == 0 {
 		return plan.Facts{}, fmt.Errorf("%w: uplink %s is not a working port of %s; run ovs-vsctl add-port %s %s, or check the "+
 			"interface's error", ErrNoUplink, rail.Uplink, bridge.name, bridge.name, rail.Uplink)
 	}
@@ -70,6 +70,15 @@ func (c *Client) facts(ctx context.Context, bridge *bridge) (plan.Facts, error) 
 		Userspace: row.DatapathType == "netdev",
 	}
 	facts.LeafMAC, facts.LeafProblem = bridge.leafMAC(c.host, face, rail.Leaf)
+	if rail.Second != "" {
+		facts.LeafDown = !c.host.up(rail.Uplink)
+		facts.Second = plan.Way{Port: ports[rail.Second], Down: !c.host.up(rail.Second)}
+		facts.Second.Leaf, _ = bridge.leafMAC(c.host, face, rail.SecondLeaf)
+	}
+	if facts.UplinkPort == 0 { // the first NIC is gone
+		facts.UplinkPort, facts.LeafMAC, facts.LeafDown = facts.Second.Port, facts.Second.Leaf, facts.Second.Down
+		facts.Second = plan.Way{}
+	}
 	return facts, nil
 }
 
@@ -100,11 +109,11 @@ func (b *bridge) leafMAC(host *host, local face, address netip.Addr) (attachment
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	if err == nil {
-		b.lastLeaf = mac
+		b.lastLeaf[address] = mac
 		return mac, ""
 	}
-	if b.lastLeaf != (attachment.MAC{}) {
-		return b.lastLeaf, ""
+	if last, known := b.lastLeaf[address]; known {
+		return last, ""
 	}
 	return attachment.MAC{}, err.Error()
 }
@@ -158,6 +167,8 @@ func describeDifference(old, now lookResult) string {
 		return ""
 	case !maps.Equal(old.facts.Ports, now.facts.Ports):
 		return "ports changed"
+	case old.facts.LeafDown != now.facts.LeafDown || old.facts.Second != now.facts.Second:
+		return "an uplink changed"
 	case old.facts.LeafMAC != now.facts.LeafMAC:
 		return fmt.Sprintf("MAC address of the leaf is now %v", now.facts.LeafMAC)
 	}

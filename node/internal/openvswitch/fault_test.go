@@ -2,6 +2,7 @@ package openvswitch
 
 import (
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -237,5 +238,38 @@ func TestUnnumberedLeafIsTheNeighbourRouter(t *testing.T) {
 	facts, err = second.Facts(t.Context(), rail.rail)
 	if err != nil || !strings.Contains(facts.LeafProblem, "routers as neighbours") {
 		t.Errorf("chose one of several routers: %+v %v", facts, err)
+	}
+}
+
+// TestChangesUseTheBridgesOwnConnection changes flows where ovs-ofctl cannot be started, also after ovs-vswitchd has
+// closed the connection.
+func TestChangesUseTheBridgesOwnConnection(t *testing.T) {
+	rail := newLab(t)
+	rail.program(t)
+	flow := plan.Flow{Table: 20, Priority: 132, Match: "ip,nw_dst=10.9.0.1", Actions: "set_field:5->reg1,goto_table:30", Cookie: plan.Cookie(0, plan.Pass)}
+	has := func() bool {
+		return strings.Contains(rail.open.Ofctl(t, bridgeName, "dump-flows", "table=20"), "nw_dst=10.9.0.1")
+	}
+	path := os.Getenv("PATH")
+	for round := range 2 {
+		t.Setenv("PATH", "")
+		err := rail.client.Change(t.Context(), bridgeName, []plan.Flow{flow}, nil)
+		t.Setenv("PATH", path)
+		if err != nil || !has() {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		t.Setenv("PATH", "")
+		err = rail.client.Change(t.Context(), bridgeName, nil, []plan.Flow{flow})
+		t.Setenv("PATH", path)
+		if err != nil || has() {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		bridge := rail.client.bridges[bridgeName]
+		bridge.hangUp()
+	}
+	wrong := flow
+	wrong.Actions = "goto_table:3"
+	if err := rail.client.Change(t.Context(), bridgeName, []plan.Flow{wrong}, nil); err == nil || !strings.Contains(err.Error(), "none done") {
+		t.Errorf("a flow that Open vSwitch refuses: %v", err)
 	}
 }

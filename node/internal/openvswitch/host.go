@@ -82,6 +82,12 @@ func (h *host) face(bridge string) (face, error) {
 	return local, nil
 }
 
+// up reports whether an interface has a carrier.
+func (h *host) up(name string) bool {
+	link, err := h.handle.LinkByName(name)
+	return err == nil && link.Attrs().OperState == netlink.OperUp
+}
+
 // usable holds the neighbour states in which the kernel has a MAC address to send to.
 const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE |
 	netlink.NUD_PERMANENT | netlink.NUD_NOARP

@@ -21,15 +21,22 @@ func TestDSCPIsTrustedRewrittenOrRefused(t *testing.T) {
 	here := testlab.OpenWire(t, first.namespace, "eth0")
 	near, leaf := testlab.OpenWire(t, second.namespace, "eth0"), testlab.OpenWire(t, rail.leaf, "swp1")
 	const each = 20
-	used := []byte{0, 26, 46, 63}
+	used := []byte{0, 26, 46, 48, 63}
+	const other, roce = 7, 4791
+	cnp := func(dscp byte, port uint16) bool { return dscp == 48 && port == roce }
 	for name, test := range map[string]struct {
 		marking plan.Marking
-		becomes func(dscp byte) (byte, bool)
+		becomes func(dscp byte, port uint16) (byte, bool)
 	}{
-		"trusted":   {plan.Marking{}, func(dscp byte) (byte, bool) { return dscp, true }},
-		"rewritten": {plan.Marking{Policy: plan.RewriteMarking, DSCP: 10}, func(byte) (byte, bool) { return 10, true }},
-		"refused": {plan.Marking{Policy: plan.RefuseMarking, Allowed: []uint8{0, 26}},
-			func(dscp byte) (byte, bool) { return dscp, dscp == 0 || dscp == 26 }},
+		"trusted": {plan.Marking{}, func(dscp byte, _ uint16) (byte, bool) { return dscp, true }},
+		"rewritten": {plan.Marking{Policy: plan.RewriteMarking, DSCP: 10, CNP: []uint8{48}}, func(dscp byte, port uint16) (byte, bool) {
+			if cnp(dscp, port) {
+				return dscp, true
+			}
+			return 10, true
+		}},
+		"refused": {plan.Marking{Policy: plan.RefuseMarking, Allowed: []uint8{0, 26}, CNP: []uint8{48}},
+			func(dscp byte, port uint16) (byte, bool) { return dscp, dscp == 0 || dscp == 26 || cnp(dscp, port) }},
 	} {
 		rail.rail.Marking = test.marking
 		rail.program(t)
@@ -40,12 +47,12 @@ func TestDSCPIsTrustedRewrittenOrRefused(t *testing.T) {
 		}
 		for n := range each {
 			for _, dscp := range used {
-				ecn := byte(n % 4)
+				ecn, port := byte(n%4), []uint16{other, roce}[n/4%2]
 				for _, packet := range [][]byte{
-					testlab.IPv4(first.ipv4(), second.ipv4(), 17, 0, testlab.UDP(first.ipv4(), second.ipv4(), 7, 7, marker[:])),
-					testlab.IPv6(first.ipv6(), second.ipv6(), 17, 64, testlab.UDP(first.ipv6(), second.ipv6(), 7, 7, marker[:])),
-					testlab.IPv4(first.ipv4(), remoteIPv4, 17, 0, testlab.UDP(first.ipv4(), remoteIPv4, 7, 7, marker[:])),
-					testlab.IPv6(first.ipv6(), remoteIPv6, 17, 64, testlab.UDP(first.ipv6(), remoteIPv6, 7, 7, marker[:])),
+					testlab.IPv4(first.ipv4(), second.ipv4(), 17, 0, testlab.UDP(first.ipv4(), second.ipv4(), 7, port, marker[:])),
+					testlab.IPv6(first.ipv6(), second.ipv6(), 17, 64, testlab.UDP(first.ipv6(), second.ipv6(), 7, port, marker[:])),
+					testlab.IPv4(first.ipv4(), remoteIPv4, 17, 0, testlab.UDP(first.ipv4(), remoteIPv4, 7, port, marker[:])),
+					testlab.IPv6(first.ipv6(), remoteIPv6, 17, 64, testlab.UDP(first.ipv6(), remoteIPv6, 7, port, marker[:])),
 				} {
 					testlab.MarkClass(packet, dscp, ecn)
 					kind := uint16(testlab.EtherIPv4)
@@ -53,7 +60,7 @@ func TestDSCPIsTrustedRewrittenOrRefused(t *testing.T) {
 						kind = testlab.EtherIPv6
 					}
 					here.Send(t, testlab.Ether(gateway, first.MAC, kind, packet))
-					if becomes, passes := test.becomes(dscp); passes {
+					if becomes, passes := test.becomes(dscp, port); passes {
 						want[fmt.Sprintf("IPv%d DSCP %d ECN %d", packet[0]>>4, becomes, ecn)]++
 					} else {
 						refused++

@@ -71,19 +71,32 @@ func (c *Client) makeMeters(ctx context.Context, bridge string, flows []plan.Flo
 		return flows, nil
 	}
 	there, failed := c.meters(ctx, bridge)
+	if failed != nil {
+		there = map[uint32]string{}
+	}
 	refused := map[uint32]bool{}
-	for number, want := range want {
-		command := "add-meter"
-		if old, ok := there[number]; ok {
-			command = "mod-meter"
-			if old == want {
-				continue
-			}
+	refuse := func(number uint32, err error) {
+		refused[number] = true
+		failed = fmt.Errorf("skip flows of %s with rate %s: %w", bridge, want[number], err)
+	}
+	changed := false
+	for _, flow := range flows {
+		number := flow.Meter
+		old, found := there[number]
+		if number == 0 || old == want[number] || refused[number] {
+			continue
 		}
-		meter := fmt.Sprintf("meter=%d,kbps,burst,bands=type=drop,%s", number, strings.ReplaceAll(want, " ", ","))
-		if err := c.ofctl(ctx, bridge, "", ignore, command, meter); err != nil {
-			refused[number] = true
-			failed = fmt.Errorf("skip flows of %s with rate %s: %w", bridge, want, err)
+		changed = true
+		if err := c.makeMeter(ctx, bridge, flow, found); err != nil {
+			refuse(number, err)
+		}
+		there[number] = want[number]
+	}
+	if changed {
+		wrong, err := c.checkMeters(ctx, bridge, flows)
+		failed = errors.Join(failed, err)
+		for number, err := range wrong {
+			refuse(number, err)
 		}
 	}
 	if len(refused) == 0 {
@@ -96,6 +109,19 @@ func (c *Client) makeMeters(ctx context.Context, bridge string, flows []plan.Flo
 		}
 	}
 	return rest, failed
+}
+
+// makeMeter creates the flow's meter, or changes the one that was found.
+func (c *Client) makeMeter(ctx context.Context, bridge string, flow plan.Flow, found bool) error {
+	if err := c.CheckRate(ctx, bridge, flow.Rate); err != nil {
+		return err
+	}
+	command := "add-meter"
+	if found {
+		command = "mod-meter"
+	}
+	bands := strings.ReplaceAll(formatMeter(flow.Rate), " ", ",")
+	return c.ofctl(ctx, bridge, "", ignore, command, fmt.Sprintf("meter=%d,kbps,burst,bands=type=drop,%s", flow.Meter, bands))
 }
 
 // dropIdle deletes the meters of deleted flows that no other flow uses.

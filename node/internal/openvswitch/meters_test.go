@@ -1,6 +1,7 @@
 package openvswitch
 
 import (
+	"errors"
 	"maps"
 	"testing"
 
@@ -15,5 +16,18 @@ func TestMetersOfFlows(t *testing.T) {
 	want := map[uint32]string{4: "rate=8000 burst_size=800", 5: "rate=1 burst_size=1"}
 	if !maps.Equal(found, want) {
 		t.Errorf("meters %v, want %v", found, want)
+	}
+}
+
+// TestRatesThatThePolicerWrapsAreRefused checks the versions before and after the fix of Open vSwitch.
+func TestRatesThatThePolicerWrapsAreRefused(t *testing.T) {
+	t.Parallel()
+	for version, fails := range map[string]bool{
+		"ovs-vswitchd (Open vSwitch) 2.17.9": true, "ovs-vswitchd (Open vSwitch) 3.1.0": true, "": true,
+		"ovs-vswitchd (Open vSwitch) 3.2.0": false, "ovs-vswitchd (Open vSwitch) 3.10.1": false, "ovs-vswitchd (Open vSwitch) 4.0.0": false,
+	} {
+		if err := checkPoliced(version, 100e9); errors.Is(err, ErrRate) != fails {
+			t.Errorf("%q: %v", version, err)
+		}
 	}
 }

@@ -8,13 +8,14 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"railwright/node/internal/plan"
 )
 
-// The subset of OpenFlow 1.4 that is needed to notice at once that ovs-vswitchd died, and every second that the flows
-// are still there. Changes go through ovs-ofctl.
+// The subset of OpenFlow 1.4 that is needed to notice at once that ovs-vswitchd died, every second that the flows are
+// still there, and to change flows.
 const (
 	openflow14            = 5
 	headerBytes           = 8
@@ -37,7 +38,7 @@ const (
 type conversation struct {
 	connection net.Conn
 	sending    sync.Mutex
-	number     uint32
+	number     atomic.Uint32
 	// replies receives the replies to our requests. It is closed when the connection ends; ended then holds the reason.
 	replies chan []byte
 	ended   error
@@ -81,7 +82,7 @@ func (c *conversation) listen() {
 			if c.ended != nil {
 				return
 			}
-		case kind == typeMultipartReply:
+		case kind == typeMultipartReply, kind == typeBundleControl:
 			c.replies <- body
 		case kind == typeError && len(body) >= 4:
 			// type and code; the rest repeats our request
@@ -106,18 +107,42 @@ func (c *conversation) receive() (kind byte, body []byte, err error) {
 }
 
 func (c *conversation) send(kind byte, body []byte) error {
+	return c.write(message(kind, c.nextNumber(), body))
+}
+
+func message(kind byte, number uint32, body []byte) []byte {
+	made := make([]byte, headerBytes, headerBytes+len(body))
+	made[0], made[1] = openflow14, kind
+	binary.BigEndian.PutUint16(made[2:], uint16(headerBytes+len(body)))
+	binary.BigEndian.PutUint32(made[4:], number)
+	return append(made, body...)
+}
+
+func (c *conversation) nextNumber() uint32 { return c.number.Add(1) }
+
+func (c *conversation) write(messages []byte) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	c.number++
-	message := make([]byte, headerBytes, headerBytes+len(body))
-	message[0], message[1] = openflow14, kind
-	binary.BigEndian.PutUint16(message[2:], uint16(headerBytes+len(body)))
-	binary.BigEndian.PutUint32(message[4:], c.number)
 	if err := c.connection.SetWriteDeadline(time.Now().Add(replyBound)); err != nil {
 		return err
 	}
-	_, err := c.connection.Write(append(message, body...))
+	_, err := c.connection.Write(messages)
 	return err
+}
+
+// reply returns the next reply to our requests.
+func (c *conversation) reply(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, replyBound)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no reply within %v: %w", replyBound, ctx.Err())
+	case reply, open := <-c.replies:
+		if !open {
+			return nil, c.end()
+		}
+		return reply, nil
+	}
 }
 
 // count returns the number of flows with this cookie under the mask; mask 0 selects all flows.
@@ -134,20 +159,14 @@ func (c *conversation) count(ctx context.Context, cookie, mask uint64) (int, err
 	if err := c.send(typeMultipartRequest, request); err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, replyBound)
-	defer cancel()
-	select {
-	case <-ctx.Done():
-		return 0, fmt.Errorf("no reply within %v: %w", replyBound, ctx.Err())
-	case reply, open := <-c.replies:
-		if !open {
-			return 0, c.end()
-		}
-		if len(reply) < aggregateReplyBytes-headerBytes || binary.BigEndian.Uint16(reply) != multipartAggregate {
-			return 0, fmt.Errorf("unexpected reply of %d bytes", len(reply))
-		}
-		return int(binary.BigEndian.Uint32(reply[24:])), nil
+	reply, err := c.reply(ctx)
+	if err != nil {
+		return 0, err
 	}
+	if len(reply) < aggregateReplyBytes-headerBytes || binary.BigEndian.Uint16(reply) != multipartAggregate {
+		return 0, fmt.Errorf("unexpected reply of %d bytes", len(reply))
+	}
+	return int(binary.BigEndian.Uint32(reply[24:])), nil
 }
 
 // end returns why the conversation ended. It must be called after replies is closed.

@@ -28,15 +28,31 @@ type contents struct {
 	interfaces map[string]interfaceRow
 }
 
+// keptContents are the contents until the channel is closed, at the next change.
+type keptContents struct {
+	contents
+	until <-chan struct{}
+}
+
+// contents returns the contents, which nobody may change, and a channel that is closed at the next change.
 func (d *database) contents(ctx context.Context) (contents, <-chan struct{}, error) {
 	client, changed, err := d.now()
 	if err != nil {
 		return contents{}, changed, err
 	}
+	d.lock.Lock()
+	kept := d.kept
+	d.lock.Unlock()
+	if kept.until == changed {
+		return kept.contents, changed, nil
+	}
 	read, err := readContents(ctx, client)
 	if err != nil {
 		return contents{}, changed, fmt.Errorf("read Open vSwitch's database: %w", err)
 	}
+	d.lock.Lock()
+	d.kept = keptContents{read, changed}
+	d.lock.Unlock()
 	return read, changed, nil
 }
 
@@ -147,7 +163,7 @@ func (c *Client) PodPorts(ctx context.Context) ([]PodPort, error) {
 				continue
 			}
 			for _, face := range port.Interfaces {
-				if row, ok := read.interfaces[face]; ok && row.Name != rail.Uplink && row.Name != name {
+				if row, ok := read.interfaces[face]; ok && row.Name != rail.Uplink && row.Name != rail.Second && row.Name != name {
 					found = append(found, PodPort{row.Name, port.ExternalIDs["contNetns"]})
 				}
 			}
@@ -176,7 +192,7 @@ func (c *Client) RemovePort(ctx context.Context, hostInterface, netns string) er
 		return nil
 	}
 	owner := port.ExternalIDs["owner"]
-	if hostInterface == rail.Uplink || hostInterface == bridge.Name || !slices.Contains(podOwners, owner) {
+	if hostInterface == rail.Uplink || hostInterface == rail.Second || hostInterface == bridge.Name || !slices.Contains(podOwners, owner) {
 		return fmt.Errorf("port %.20q of %s was not created for a pod (external_ids:owner is %.40q); to remove it: "+
 			"ovs-vsctl del-port", hostInterface, bridge.Name, owner)
 	}

@@ -45,22 +45,23 @@ func (c *Client) Change(ctx context.Context, name string, add, remove []plan.Flo
 	})
 }
 
+// changeFlows uses the bridge's own connection. ovs-ofctl programs flows that are not encoded here, and those that
+// failed: its error is better, and to program a flow twice changes nothing. The caller holds the bridge's writing.
 func (c *Client) changeFlows(ctx context.Context, bridge string, add, remove []plan.Flow) error {
 	stays := map[plan.Key]bool{}
 	for _, flow := range add {
 		stays[flow.Key()] = true
 	}
+	remove = slices.DeleteFunc(slices.Clone(remove), func(flow plan.Flow) bool { return stays[flow.Key()] })
+	if len(add)+len(remove) == 0 || c.bridges[bridge].program(ctx, add, remove) == nil {
+		return nil
+	}
 	var bundle strings.Builder
 	for _, flow := range remove {
-		if !stays[flow.Key()] {
-			bundle.WriteString(strictRule(flow))
-		}
+		bundle.WriteString(strictRule(flow))
 	}
 	for _, flow := range add {
 		bundle.WriteString("add " + rule(flow))
-	}
-	if bundle.Len() == 0 {
-		return nil
 	}
 	if err := c.ofctl(ctx, bridge, bundle.String(), ignore, "add-flows", "-"); err != nil {
 		return fmt.Errorf("change flows of %s (%d to add, %d to delete, none done): %w", bridge, len(add), len(remove), err)

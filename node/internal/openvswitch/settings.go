@@ -31,6 +31,8 @@ type RailSettings struct {
 	// Leaf is the leaf's address. It is invalid for unnumbered BGP, where the leaf is the router among the neighbours
 	// of the bridge's interface.
 	Leaf netip.Addr
+	// SecondLeaf is the address of the leaf behind the second uplink.
+	SecondLeaf netip.Addr
 }
 
 // plainPath matches paths that are a single word for every tool and contain no URL escape.
@@ -53,7 +55,10 @@ func (s *Settings) check() error {
 	}
 	bridges := map[string]string{}
 	for _, rail := range s.Rails {
-		for _, link := range [][2]string{{"bridge", rail.Bridge}, {"uplink", rail.Uplink}} {
+		for _, link := range [][2]string{{"bridge", rail.Bridge}, {"uplink", rail.Uplink}, {"second uplink", rail.Second}} {
+			if link[1] == "" && link[0] == "second uplink" {
+				continue
+			}
 			if !attachment.IsLink(link[1]) {
 				return fmt.Errorf("%s must be an interface name of up to 15 letters, digits and _.-, got %q of rail %s", link[0],
 					link[1], rail.Name)

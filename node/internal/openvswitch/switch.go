@@ -15,6 +15,8 @@ type Switch interface {
 	// BridgeOf returns the rail's bridge that has the interface as a port. It waits for a bounded time, because an
 	// earlier plugin of the chain may just have added the port, and the port gets its OpenFlow number later.
 	BridgeOf(ctx context.Context, hostInterface string) (bridge string, err error)
+	// CheckRate returns ErrRate if the bridge's datapath would limit traffic to another rate in bit/s.
+	CheckRate(ctx context.Context, bridge string, rate uint64) error
 	// Change adds and deletes flows of a bridge in an atomic bundle. It creates the meters of the added flows and
 	// deletes those that only the deleted flows used.
 	Change(ctx context.Context, bridge string, add, remove []plan.Flow) error

@@ -20,31 +20,44 @@ const (
 // classifyHost lets the host and the leaf exchange ARP, neighbour discovery, link-local traffic and traffic of the
 // host's own addresses, and nothing else.
 func (f *flowSet) classifyHost() {
-	uplink := joinTerms(inPort(f.facts.UplinkPort), untagged)
-	pass := Cookie(0, Pass)
-	for _, match := range []string{
-		joinTerms(uplink, "arp"),
-		joinTerms(uplink, "ipv6", "ipv6_dst=fe80::/10"),
-		joinTerms(uplink, "ipv6", "ipv6_dst=ff02::/16"),
-	} {
-		f.add(tableClassify, priorityHost, match, toHost, pass)
-	}
-	addresses := slices.SortedFunc(slices.Values(f.facts.HostAddresses), netip.Addr.Compare)
-	for _, address := range slices.Compact(addresses) {
-		address = address.Unmap().WithZone("")
-		if address.IsValid() && !address.IsLinkLocalUnicast() {
-			f.add(tableClassify, priorityHost, joinTerms(uplink, destination(single(address))), toHost, pass)
-			f.classifyFromHost(address)
+	var own []netip.Addr
+	for _, address := range f.facts.HostAddresses {
+		if address = address.Unmap().WithZone(""); address.IsValid() && !address.IsLinkLocalUnicast() {
+			own = append(own, address)
 		}
+	}
+	slices.SortFunc(own, netip.Addr.Compare)
+	own = slices.Compact(own)
+	for _, port := range f.facts.uplinks() {
+		f.classifyUplink(port, own)
+	}
+	for _, address := range own {
+		f.classifyFromHost(address)
 	}
 	f.admitFromHost("arp,arp_sha="+f.facts.BridgeMAC.String(), "arp_spa=0.0.0.0") // address conflict detection
 	f.admitFromHost("ipv6", "ipv6_src=fe80::/10")
 	f.admitFromHost("icmp6", "ipv6_src=::")
 	f.add(tableClassify, priorityUnknown, fromHost, drop, Cookie(0, DropSpoofed))
+}
+
+// classifyUplink admits traffic to the host from an uplink.
+func (f *flowSet) classifyUplink(port uint32, own []netip.Addr) {
+	uplink := joinTerms(inPort(port), untagged)
+	matches := []string{
+		joinTerms(uplink, "arp"),
+		joinTerms(uplink, "ipv6", "ipv6_dst=fe80::/10"),
+		joinTerms(uplink, "ipv6", "ipv6_dst=ff02::/16"),
+	}
+	for _, address := range own {
+		matches = append(matches, joinTerms(uplink, destination(single(address))))
+	}
+	for _, match := range matches {
+		f.add(tableClassify, priorityHost, match, toHost, Cookie(0, Pass))
+	}
 	// The leaf still has a route to a deleted pod, or it floods. Neither is for a pod here.
 	f.add(tableClassify, priorityUnknown, joinTerms(uplink, etherDestination(f.facts.BridgeMAC)), drop,
 		Cookie(0, DropUnknownDestination))
-	f.add(tableClassify, priorityUplinkRest, inPort(f.facts.UplinkPort), drop, Cookie(0, DropNotForUs))
+	f.add(tableClassify, priorityUplinkRest, inPort(port), drop, Cookie(0, DropNotForUs))
 }
 
 // classifyFromHost lets the host send only as itself. By its MAC the host is the bridge, so a pod in the host's network
@@ -56,17 +69,23 @@ func (f *flowSet) classifyFromHost(address netip.Addr) {
 	}
 }
 
+// admitFromHost sends what matches to every leaf: each takes only what has its MAC address, and requests of a neighbour.
 func (f *flowSet) admitFromHost(match ...string) {
+	var outputs []string
+	for _, port := range f.facts.uplinks() {
+		outputs = append(outputs, output(port))
+	}
 	f.add(tableClassify, priorityHost, joinTerms(fromHost, untagged, etherSource(f.facts.BridgeMAC), joinTerms(match...)),
-		output(f.facts.UplinkPort), Cookie(0, Pass))
+		joinTerms(outputs...), Cookie(0, Pass))
 }
 
 // classifyAddress admits traffic that the leaf routes to a pod here. It requires the bridge's own MAC, so that no
 // flooded or multicast frame reaches a pod.
 func (f *flowSet) classifyAddress(endpoint endpoint, address netip.Addr) {
-	match := joinTerms(inPort(f.facts.UplinkPort), untagged, etherDestination(f.facts.BridgeMAC),
-		destination(single(address)))
-	f.add(tableClassify, priorityPodAddress, match, goTo(tableSource), Cookie(endpoint.Number, Pass))
+	for _, port := range f.facts.uplinks() {
+		match := joinTerms(inPort(port), untagged, etherDestination(f.facts.BridgeMAC), destination(single(address)))
+		f.add(tableClassify, priorityPodAddress, match, goTo(tableSource), Cookie(endpoint.Number, Pass))
+	}
 }
 
 func (f *flowSet) classifyPort(endpoint endpoint) {

@@ -27,14 +27,29 @@ func (f *flowSet) deliverToLeaf() {
 	f.endTTL()
 	f.add(tableDeliver, priorityBack, fmt.Sprintf("reg%d=1", registerByUplink), drop,
 		Cookie(0, DropUnknownDestination))
-	if f.facts.LeafMAC == (attachment.MAC{}) {
+	ways := f.facts.ways()
+	if len(ways) == 0 {
 		f.add(tableDeliver, priorityLeaf, "", drop, Cookie(0, DropNoLeaf))
 		return
 	}
 	for _, protocol := range []string{"ip", "ipv6"} {
-		f.add(tableDeliver, priorityLeaf, protocol,
-			joinTerms(f.hop(f.facts.LeafMAC), output(f.facts.UplinkPort)), Cookie(0, Pass))
+		for i, way := range ways {
+			match := protocol
+			if len(ways) == 2 {
+				match = lastBit(protocol, i)
+			}
+			f.add(tableDeliver, priorityLeaf, match, joinTerms(f.hop(way.Leaf), output(way.Port)), Cookie(0, Pass))
+		}
 	}
+}
+
+// lastBit matches destinations with this last bit, which share two leaves. An earlier table matched the whole address, so
+// this makes no further flow in the datapath.
+func lastBit(protocol string, bit int) string {
+	if protocol == "ip" {
+		return fmt.Sprintf("ip,nw_dst=0.0.0.%d/0.0.0.1", bit)
+	}
+	return fmt.Sprintf("ipv6,ipv6_dst=::%d/::1", bit)
 }
 
 // endTTL drops packets whose TTL a router would have to answer with an error. Decrementing a TTL of 1 sends each packet

@@ -34,34 +34,46 @@ type Unserved struct {
 // one address each, M members, T tenants with a number, Q peered pairs, and H addresses of the host of which I are
 // IPv4, there are 32 + 2 H + I + 12 P + 2 M + T + 2 Q flows, never P times M. An attachment has 12 flows, and 7 more
 // for a second address; a pair of tenants has 2. Add 1 for each rate and for each prefix of routers, and for each
-// address 1 for each allowed DSCP where others are refused. Subtract 2 for each IPv6 address and 1 overall if the
-// datapath cannot answer ND, 1 if the leaf's MAC is unknown, and 4 with KeepTTL. If tenants have prefixes instead of
-// addresses, M is the number of prefixes and the total is O(P).
+// address 1 for each DSCP of CNPs and for each allowed DSCP where others are refused. Subtract 2 for each IPv6 address
+// and 1 overall if the datapath cannot answer ND, 1 if the leaf's MAC is unknown, and 4 with KeepTTL. If tenants have
+// prefixes instead of addresses, M is the number of prefixes and the total is O(P). A second uplink adds 5 flows, 1 for
+// each address of the host and of an attachment, and 2 more while both leaves are up.
 func Flows(rail Rail, facts Facts, attachments []attachment.Attachment, tenants Tenants) ([]Flow, []Unserved) {
-	flows := &flowSet{rail: rail, facts: facts, tenants: tenants}
-	here, left := usable(rail, facts, attachments)
+	all, left := NewPlanner(rail).Flows(facts, attachments, tenants)
+	slices.SortFunc(all, func(a, b Flow) int {
+		if a.Table != b.Table || a.Priority != b.Priority {
+			return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(b.Priority, a.Priority))
+		}
+		return cmp.Compare(a.Match, b.Match)
+	})
+	return all, left
+}
+
+// Flows returns what the function Flows does, in any order.
+func (p *Planner) Flows(facts Facts, attachments []attachment.Attachment, tenants Tenants) ([]Flow, []Unserved) {
+	flows := &flowSet{rail: p.rail, facts: facts, tenants: tenants}
+	here, left := usable(p.rail, facts, attachments)
+	p.begin(facts)
+	flows.all = make([]Flow, 0, p.count)
 	flows.addCanary()
 	flows.dropRest()
 	if facts.complete() {
 		flows.classifyHost()
 		flows.answerGateway()
-		flows.addMembership()
+		for _, member := range flows.members() {
+			key := memberKey{member.Prefix, tenants.Numbers[member.Tenant]}
+			flows.all = append(flows.all, p.members.get(key, func() []Flow { return flows.alone().member(key) })...)
+		}
+		flows.refuseDiscovery()
+		flows.admitRouterErrors()
 		flows.addPairs()
 		flows.deliverToLeaf()
 	}
 	for _, endpoint := range here {
-		flows.classifyPort(endpoint)
-		flows.guard(endpoint)
-		flows.limitSent(endpoint)
-		for _, address := range endpoint.Addresses {
-			flows.classifyAddress(endpoint, address)
-			flows.refuseOwnAddress(endpoint, address)
-			flows.deliverToPod(endpoint, address)
-		}
+		key := endpoint.cacheKey(tenants.Numbers[endpoint.Tenant])
+		flows.all = append(flows.all, p.endpoints.get(key, func() []Flow { return flows.alone().attached(endpoint) })...)
 	}
-	slices.SortFunc(flows.all, func(a, b Flow) int {
-		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Match, b.Match))
-	})
+	p.count = len(flows.all)
 	return flows.all, left
 }
 
@@ -80,7 +92,10 @@ type endpoint struct {
 func usable(rail Rail, facts Facts, attachments []attachment.Attachment) ([]endpoint, []Unserved) {
 	sorted := slices.Clone(attachments)
 	slices.SortFunc(sorted, func(a, b attachment.Attachment) int {
-		return cmp.Or(a.Added.Compare(b.Added), cmp.Compare(a.Key.String(), b.Key.String()))
+		if order := a.Added.Compare(b.Added); order != 0 {
+			return order
+		}
+		return cmp.Compare(a.Key.String(), b.Key.String())
 	})
 	var here []endpoint
 	var left []Unserved
@@ -127,7 +142,7 @@ func (c claims) findObstacle(facts Facts, att attachment.Attachment, port uint32
 	if other, ok := c.ports[port]; ok {
 		return fmt.Sprintf("port %q is already in use by %v", att.HostInterface, other)
 	}
-	if port == facts.UplinkPort {
+	if slices.Contains(facts.uplinks(), port) {
 		return fmt.Sprintf("port %q is the uplink", att.HostInterface)
 	}
 	if att.MAC == (attachment.MAC{}) || att.MAC == facts.BridgeMAC {
@@ -164,6 +179,22 @@ type flowSet struct {
 	facts   Facts
 	tenants Tenants
 	all     []Flow
+}
+
+// alone returns an empty set with the same inputs.
+func (f *flowSet) alone() *flowSet { return &flowSet{rail: f.rail, facts: f.facts, tenants: f.tenants} }
+
+// attached returns the flows of an attachment.
+func (f *flowSet) attached(endpoint endpoint) []Flow {
+	f.classifyPort(endpoint)
+	f.guard(endpoint)
+	f.limitSent(endpoint)
+	for _, address := range endpoint.Addresses {
+		f.classifyAddress(endpoint, address)
+		f.refuseOwnAddress(endpoint, address)
+		f.deliverToPod(endpoint, address)
+	}
+	return f.all
 }
 
 func (f *flowSet) add(table uint8, priority uint16, match, actions string, cookie uint64) {

@@ -164,6 +164,12 @@ func TestNumberOfFlowsIsLinear(t *testing.T) {
 						t.Errorf("%d flows for %d pods and prefixes: grows with the members", len(flows), pods)
 					}
 					checkSortedAndUnique(t, flows)
+					second := facts(ports)
+					second.Second = Way{Port: 9, Leaf: mac("02:00:00:00:00:fd")}
+					flows, _ = Flows(rail0, second, attachments, tenants)
+					if more := 5 + 2 + pods*families + 2; len(flows) != want+more {
+						t.Errorf("a second uplink adds %d flows, want %d", len(flows)-want, more)
+					}
 				}
 			}
 		}
@@ -173,7 +179,7 @@ func TestNumberOfFlowsIsLinear(t *testing.T) {
 // TestAttachmentsAndTenantPairsHaveFixedFlowCounts checks the flows of a single attachment and of a pair of peered
 // tenants, independent of everything else on the rail.
 func TestAttachmentsAndTenantPairsHaveFixedFlowCounts(t *testing.T) {
-	for _, marking := range []Marking{{}, {Policy: RewriteMarking, DSCP: 26}, {Policy: RefuseMarking, Allowed: []uint8{0, 26, 48}}} {
+	for _, marking := range []Marking{{}, {Policy: RewriteMarking, DSCP: 26}, {Policy: RefuseMarking, Allowed: []uint8{0, 26, 48}, CNP: []uint8{48}}} {
 		rail := rail0
 		rail.Marking, rail.Routers = marking, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")}
 		for _, families := range []int{1, 2} {
@@ -191,7 +197,7 @@ func TestAttachmentsAndTenantPairsHaveFixedFlowCounts(t *testing.T) {
 				}
 				return len(flows)
 			}
-			each := 5 + families*(7+len(marking.Allowed))
+			each := 5 + families*(7+len(marking.Allowed)+len(marking.CNP))
 			for _, pods := range []int{1, 7, 64} {
 				if found := count(pods, 0, true) - count(0, 0, true); found != pods*each {
 					t.Errorf("%d attachments of %d addresses, %+v: %d flows, want %d each", pods, families, marking, found, each)
@@ -271,5 +277,52 @@ func TestNamesNeverReachFlows(t *testing.T) {
 	got, left := Flows(rail0, facts(map[string]uint32{hostile: 11}), []attachment.Attachment{att}, given)
 	if len(left) != 0 || !slices.Equal(got, want) {
 		t.Errorf("names change the flows:\n%s\nleft %v", formatFlows(got), left)
+	}
+}
+
+// TestTwoLeavesShareAndReplaceEachOther checks where packets to the leaf go, and from where packets are admitted.
+func TestTwoLeavesShareAndReplaceEachOther(t *testing.T) {
+	first, second := mac("02:00:00:00:00:fe"), mac("02:00:00:00:00:fd")
+	for name, test := range map[string]struct {
+		change func(*Facts)
+		want   string
+	}{
+		"both up":           {func(*Facts) {}, "1 9"},
+		"first down":        {func(facts *Facts) { facts.LeafDown = true }, "9"},
+		"second down":       {func(facts *Facts) { facts.Second.Down = true }, "1"},
+		"both down":         {func(facts *Facts) { facts.LeafDown, facts.Second.Down = true, true }, "1 9"},
+		"first unknown":     {func(facts *Facts) { facts.LeafMAC = attachment.MAC{} }, "9"},
+		"unknown and down":  {func(facts *Facts) { facts.LeafMAC, facts.Second.Down = attachment.MAC{}, true }, "9"},
+		"both unknown":      {func(facts *Facts) { facts.LeafMAC, facts.Second.Leaf = attachment.MAC{}, attachment.MAC{} }, ""},
+		"two MACs, a bond":  {func(facts *Facts) { facts.Second.Port = 1 }, "1 1"},
+		"no second at all":  {func(facts *Facts) { facts.Second = Way{} }, "1"},
+		"second has no MAC": {func(facts *Facts) { facts.Second.Leaf = attachment.MAC{} }, "1"},
+	} {
+		known := facts(map[string]uint32{"veth1": 11})
+		known.LeafMAC, known.Second = first, Way{Port: 9, Leaf: second}
+		test.change(&known)
+		tenants := Tenants{Numbers: map[string]uint32{"ns:a": 1}, Members: members("ns:a", "10.1.0.2/32")}
+		flows, left := Flows(rail0, known, []attachment.Attachment{pod(1, "ns:a", "10.1.0.2")}, tenants)
+		if len(left) > 0 {
+			t.Fatal(left)
+		}
+		var out []string
+		admitted := 0
+		for _, flow := range flows {
+			_, port, found := strings.Cut(flow.Actions, "output:")
+			if flow.Table == tableDeliver && flow.Priority == priorityLeaf && found && strings.HasPrefix(flow.Match, "ip,") || flow.Match == "ip" {
+				out = append(out, port)
+			}
+			if flow.Table == tableClassify && flow.Priority == priorityPodAddress {
+				admitted++
+			}
+		}
+		slices.Sort(out)
+		if got := strings.Join(out, " "); got != test.want {
+			t.Errorf("%s: leaves by %q, want %q", name, got, test.want)
+		}
+		if admitted != len(known.uplinks()) {
+			t.Errorf("%s: admitted from %d uplinks, want %d", name, admitted, len(known.uplinks()))
+		}
 	}
 }

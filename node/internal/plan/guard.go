@@ -9,6 +9,7 @@ import (
 const (
 	priorityOwnARP  = 510
 	priorityAnswer  = 500
+	priorityCNP     = 410
 	priorityData    = 400
 	priorityMarking = 350
 	priorityHonest  = 300
@@ -28,7 +29,7 @@ func (f *flowSet) guard(endpoint endpoint) {
 			f.guardND(endpoint, sender, address)
 		}
 		from := source(single(address))
-		data, cookie := joinTerms(f.rewriteDSCP(), f.setSourceTenant(endpoint), goTo(tableDestination)), Cookie(endpoint.Number, Sent)
+		data, cookie := joinTerms(f.setSourceTenant(endpoint), goTo(tableDestination)), Cookie(endpoint.Number, Sent)
 		if f.tenants.Numbers[endpoint.Tenant] == 0 {
 			data, cookie = drop, Cookie(endpoint.Number, DropOtherTenant)
 		}
@@ -40,9 +41,20 @@ func (f *flowSet) guard(endpoint endpoint) {
 	f.add(tableGuard, prioritySpoofed, inPort(endpoint.port), drop, Cookie(endpoint.Number, DropSpoofed))
 }
 
-// guardMarking admits data with each DSCP that pods may use, so that a pod cannot take another traffic class.
+// roce selects RoCE v2: UDP to its port.
+const roce = "nw_proto=17,tp_dst=4791"
+
+// guardMarking admits data with each DSCP that pods may use, so that a pod cannot take another traffic class, and
+// congestion notifications with their own: without them RoCE does not slow down, and in the class of data they wait
+// behind the queue that they report.
 func (f *flowSet) guardMarking(match, data string, cookie uint64) {
+	for _, dscp := range f.rail.Marking.CNP {
+		f.add(tableGuard, priorityCNP, joinTerms(match, roce, fmt.Sprintf("ip_dscp=%d", dscp)), data, cookie)
+	}
 	if f.rail.Marking.Policy != RefuseMarking {
+		if data != drop {
+			data = joinTerms(f.rewriteDSCP(), data)
+		}
 		f.add(tableGuard, priorityData, match, data, cookie)
 		return
 	}

@@ -23,19 +23,15 @@ const (
 	priorityRate   = 100
 )
 
-// addMembership sets the tenant of the source of packets from the uplink and of the destination of every packet.
-// Packets with an address in no list are dropped.
-func (f *flowSet) addMembership() {
-	for _, member := range f.members() {
-		number := f.tenants.Numbers[member.Tenant]
-		priority := priorityMember + uint16(member.Prefix.Bits())
-		f.add(tableSource, priority, source(member.Prefix), joinTerms(setRegister(registerSource, number),
-			setRegister(registerByUplink, 1), goTo(tableDestination)), Cookie(0, Pass))
-		f.add(tableDestination, priority, destination(member.Prefix), joinTerms(setRegister(registerDestination, number),
-			goTo(tablePairs)), Cookie(0, Pass))
-	}
-	f.refuseDiscovery()
-	f.admitRouterErrors()
+// member returns the flows that set the tenant of the source of packets from the uplink and of the destination of every
+// packet. Packets with an address in no list are dropped.
+func (f *flowSet) member(key memberKey) []Flow {
+	priority := priorityMember + uint16(key.prefix.Bits())
+	f.add(tableSource, priority, source(key.prefix), joinTerms(setRegister(registerSource, key.number),
+		setRegister(registerByUplink, 1), goTo(tableDestination)), Cookie(0, Pass))
+	f.add(tableDestination, priority, destination(key.prefix), joinTerms(setRegister(registerDestination, key.number),
+		goTo(tablePairs)), Cookie(0, Pass))
+	return f.all
 }
 
 // members returns each prefix once, with a tenant that has a number here. A prefix claimed by two tenants belongs to

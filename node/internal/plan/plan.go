@@ -14,6 +14,8 @@ type Rail struct {
 	Bridge string
 	// Uplink is the PF's interface, a port of the bridge.
 	Uplink string
+	// Second is the uplink to the rail's second leaf, or "" without one. It is Uplink if both are behind one bond.
+	Second string
 	// Table is the kernel routing table of this rail's host routes.
 	Table int
 	// KeepTTL leaves the TTL (hop limit) unchanged. Otherwise this hop decrements it, as a router does.
@@ -33,6 +35,8 @@ type Marking struct {
 	DSCP uint8
 	// Allowed lists the DSCPs accepted under RefuseMarking, without duplicates.
 	Allowed []uint8
+	// CNP lists the DSCPs of RoCE's congestion notifications. They keep it under every policy, without duplicates.
+	CNP []uint8
 }
 
 // MarkingPolicy selects what happens to a DSCP.
@@ -54,6 +58,10 @@ type Facts struct {
 	LeafMAC attachment.MAC
 	// LeafProblem explains why LeafMAC is unknown, with the next step.
 	LeafProblem string
+	// LeafDown reports that the uplink has no carrier, or that only the second leaf has a BGP session.
+	LeafDown bool
+	// Second is the way to the second leaf. Its port is 0 without one.
+	Second Way
 	// AnswersND reports whether the datapath takes flows that answer neighbour solicitations.
 	AnswersND bool
 	// Userspace reports whether the datapath runs in ovs-vswitchd, which does not complete the checksums that a veth
@@ -63,6 +71,40 @@ type Facts struct {
 	HostAddresses []netip.Addr
 	// Ports maps interface names to OpenFlow port numbers. Ports without a number are absent.
 	Ports map[string]uint32
+}
+
+// Way is a way out of the bridge: an uplink with the leaf behind it.
+type Way struct {
+	Port uint32
+	Leaf attachment.MAC
+	Down bool
+}
+
+// uplinks returns the ports of the uplinks, each once.
+func (f Facts) uplinks() []uint32 {
+	if f.Second.Port == 0 || f.Second.Port == f.UplinkPort {
+		return []uint32{f.UplinkPort}
+	}
+	return []uint32{f.UplinkPort, f.Second.Port}
+}
+
+// ways returns the ways to the leaves whose MAC address is known: those that are up or, if none is, all of them. To send
+// to a leaf that is down is harmless, and its flows need no change when it is back.
+func (f Facts) ways() []Way {
+	var known, up []Way
+	for _, way := range []Way{{f.UplinkPort, f.LeafMAC, f.LeafDown}, f.Second} {
+		if way.Port == 0 || way.Leaf == (attachment.MAC{}) {
+			continue
+		}
+		known = append(known, way)
+		if !way.Down {
+			up = append(up, way)
+		}
+	}
+	if len(up) > 0 {
+		return up
+	}
+	return known
 }
 
 // Tenants describes which tenants may communicate, as far as this node needs to know.

@@ -12,6 +12,7 @@ import (
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/collect"
 	"railwright/node/internal/config"
+	"railwright/node/internal/openvswitch"
 	"railwright/node/internal/store"
 	"railwright/node/internal/tenants"
 )
@@ -32,6 +33,9 @@ func (r *Reconciler) admitNew(ctx context.Context, want attachment.Attachment) (
 	}
 	if err := rail.checkHostAddresses(); err != nil {
 		return store.Record{}, fail(NoRail, "use prefixes for pods that contain no address of a leaf or node", "%w", err)
+	}
+	if err := r.checkRate(ctx, rail, want); err != nil {
+		return store.Record{}, err
 	}
 	tenant, err := r.tenantOf(ctx, want.Pod.Namespace)
 	if err != nil {
@@ -116,6 +120,18 @@ func (r *rail) checkHostAddresses() error {
 	case len(addresses) > 0:
 		return fmt.Errorf("host address %s is in the pods' prefixes of rail %s, %v", strings.Join(addresses[:min(len(addresses), maxNamed)], ", "),
 			r.Name, r.configured.Prefixes)
+	}
+	return nil
+}
+
+// checkRate checks that the rail's bridge can limit the attachment to its rate.
+func (r *Reconciler) checkRate(ctx context.Context, rail *rail, want attachment.Attachment) error {
+	err := r.openVSwitch.CheckRate(ctx, rail.Bridge, want.MaxRate)
+	switch {
+	case errors.Is(err, openvswitch.ErrRate):
+		return fail(RateTooHigh, "use Open vSwitch 3.2 or later, or a lower maxRate", "%w", err)
+	case err != nil:
+		return fail(SwitchUnavailable, "check ovs-vswitchd and the rail's bridge", "check rate: %w", err)
 	}
 	return nil
 }

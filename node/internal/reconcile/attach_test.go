@@ -40,6 +40,24 @@ func TestADDStoresClaimsProgramsAndAnnouncesInOrder(t *testing.T) {
 	}
 }
 
+func TestARateThatWouldWrapIsRefusedAndLeavesNothing(t *testing.T) {
+	bench := newBench(t).start()
+	want := sampleAttachment(1, bothParts...)
+	want.MaxRate = 100e9
+	_, err := bench.attach(want)
+	var failure *Failure
+	if !errors.As(err, &failure) || failure.Kind != RateTooHigh || !strings.Contains(failure.Hint, "Open vSwitch 3.2") {
+		t.Fatalf("%v", err)
+	}
+	if bench.diary.count("claim 10.1.0.1 ns:tenant-a") != 0 {
+		t.Fatal(bench.diary.all())
+	}
+	want.MaxRate = 25e9
+	if _, err := bench.attach(want); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestPartsAreAddedAndRemovedSeparately(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, attachment.Flows)

@@ -37,6 +37,7 @@ type bench struct {
 	folder    string
 	stones    string
 	stop      func()
+	node      *fakeNode
 	// forwarding is how long an ADD waits for the leaf to forward. 0 means that it does not wait.
 	forwarding time.Duration
 	// without names a rail that is missing from the configuration. unknown means that it is not remembered either.
@@ -53,10 +54,11 @@ func newBench(t *testing.T) *bench {
 		t: t, diary: diary, folder: t.TempDir(), stones: t.TempDir(),
 		sw: &fakeSwitch{
 			diary: diary, ports: map[string]uint32{"other0": 7}, flows: map[string]map[plan.Key]plan.Flow{},
-			events: make(chan openvswitch.Event, 8),
+			events: make(chan openvswitch.Event, 8), looks: map[string]int{},
 		},
 		routes:    &fakeAnnouncer{diary: diary, tables: map[string]prefixes{}, events: make(chan announce.Event, 8)},
 		directory: &fakeDirectory{diary: diary, changed: make(chan struct{}), owners: map[netip.Addr]tenants.Claim{}, tenant: map[string]string{}},
+		node:      &fakeNode{},
 		pods:      &fakePods{boot: "boot-1", lives: map[string]collect.Life{}},
 	}
 	for i := range 100 {
@@ -97,7 +99,7 @@ func (bn *bench) start() *bench {
 		Config: configured,
 		Store:  kept, Switch: bn.sw, Announcer: bn.routes, Directory: bn.directory, Pods: bn.pods,
 		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Links: fakeLinks{}, Tombstones: bn.stones, Forget: func(rail string) error {
+		Links: fakeLinks{}, Node: bn.node, Tombstones: bn.stones, Forget: func(rail string) error {
 			bn.diary.write("forget %s", rail)
 			return nil
 		},

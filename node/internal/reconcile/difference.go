@@ -19,16 +19,14 @@ func appliedOf(flows []plan.Flow) applied {
 
 // difference returns the flows to add and remove so that the bridge has exactly want. A flow with other actions is in
 // add and replaces the old one.
-func (a applied) difference(want []plan.Flow) (add, remove []plan.Flow) {
-	kept := make(map[plan.Key]bool, len(want))
-	for _, flow := range want {
-		kept[flow.Key()] = true
-		if old, found := a[flow.Key()]; !found || old != flow {
+func (a applied) difference(want applied) (add, remove []plan.Flow) {
+	for key, flow := range want {
+		if old, found := a[key]; !found || old != flow {
 			add = append(add, flow)
 		}
 	}
 	for key, flow := range a {
-		if !kept[key] {
+		if _, kept := want[key]; !kept {
 			remove = append(remove, flow)
 		}
 	}

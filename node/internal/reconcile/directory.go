@@ -2,16 +2,22 @@ package reconcile
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
+
+	"railwright/node/internal/plan"
 )
 
 const (
 	// directoryPause limits how often changes of the tenant directory cause passes.
 	directoryPause = 20 * time.Millisecond
-	confirmBound   = 3 * time.Second
-	tenantBound    = 2 * time.Second
+	// ownPause is how long a change of this node's own addresses may wait for more before it causes passes over all
+	// rails. The rail of the attachment does not wait: its request has a pass of its own.
+	ownPause     = 100 * time.Millisecond
+	confirmBound = 3 * time.Second
+	tenantBound  = 2 * time.Second
 )
 
 // signal wakes a loop. Concurrent signals are merged.
@@ -26,24 +32,70 @@ func (s signal) notify() {
 
 // followDirectory requests passes when the directory or the set of tenants with pods here changes.
 func (r *Reconciler) followDirectory(ctx context.Context) {
-	for {
+	var known plan.Tenants
+	var own map[netip.Addr]bool
+	var later <-chan time.Time
+	for started := false; ; started = true {
 		// Taken before the rails look, so that a later change causes another round.
-		_, _, changed := r.directory.View(r.localTenants())
+		view, _, changed := r.directory.View(r.localTenants())
 		r.moveTenants(ctx)
-		for _, rail := range r.rails {
-			rail.kick(due{})
+		before := own
+		own = r.ownAddresses()
+		if !started || changedElsewhere(known, view, func(address netip.Addr) bool { return own[address] || before[address] }) {
+			r.kickAll()
+			later = nil
+		} else if later == nil {
+			later = time.After(ownPause)
 		}
+		known = view
 		r.confirm.wake.notify()
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-r.watch:
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-later:
+				r.kickAll()
+				later = nil
+			case <-changed:
+				waiting = false
+			case <-r.watch:
+				waiting = false
+			}
 		}
 		if !pause(ctx, directoryPause) {
 			return
 		}
 	}
+}
+
+func (r *Reconciler) kickAll() {
+	for _, rail := range r.rails {
+		rail.kick(due{})
+	}
+}
+
+// ownAddresses returns the addresses of this node's attachments.
+func (r *Reconciler) ownAddresses() map[netip.Addr]bool {
+	own := map[netip.Addr]bool{}
+	for _, record := range r.store.All() {
+		for _, address := range record.Addresses {
+			own[address] = true
+		}
+	}
+	return own
+}
+
+// changedElsewhere reports whether two views differ in more than this node's own addresses.
+func changedElsewhere(old, view plan.Tenants, own func(netip.Addr) bool) bool {
+	if !slices.Equal(old.Pairs, view.Pairs) {
+		return true
+	}
+	foreign := func(members []plan.Member) []plan.Member {
+		return slices.DeleteFunc(slices.Clone(members), func(member plan.Member) bool {
+			return member.Prefix.IsSingleIP() && own(member.Prefix.Addr())
+		})
+	}
+	return !slices.Equal(foreign(old.Members), foreign(view.Members))
 }
 
 // confirmer reports to the directory which of its views the node's flows implement.

@@ -27,6 +27,8 @@ const (
 	NotStored
 	// NoPod means that the network namespace does not exist.
 	NoPod
+	// RateTooHigh means that Open vSwitch would program another rate.
+	RateTooHigh
 	// SwitchUnavailable means that Open vSwitch or the bridge is unavailable.
 	SwitchUnavailable
 	// RoutingUnavailable means that FRR or the kernel's table is unavailable.

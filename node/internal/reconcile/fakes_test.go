@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"railwright/node/internal/announce"
@@ -30,6 +31,8 @@ type fakeSwitch struct {
 	gate chan struct{}
 	// counting is called before Counters returns, if set.
 	counting func(context.Context) error
+	// looks counts the calls of Facts by bridge.
+	looks    map[string]int
 	deaf     int                   // number of probes that the leaf will not forward
 	podPorts []openvswitch.PodPort // ports created for pods
 }
@@ -43,6 +46,7 @@ func (f *fakeSwitch) set(change func()) {
 func (f *fakeSwitch) Facts(_ context.Context, rail plan.Rail) (plan.Facts, error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
+	f.looks[rail.Bridge]++
 	ports := map[string]uint32{}
 	for name, port := range f.ports {
 		ports[name] = port
@@ -65,6 +69,14 @@ func (f *fakeSwitch) BridgeOf(_ context.Context, hostInterface string) (string, 
 		return "br-other", nil
 	}
 	return "br0", f.away
+}
+
+// CheckRate refuses rates above 34 Gbit/s, as Open vSwitch 3.1 does.
+func (f *fakeSwitch) CheckRate(_ context.Context, _ string, rate uint64) error {
+	if rate > 34e9 {
+		return openvswitch.ErrRate
+	}
+	return nil
 }
 
 func (f *fakeSwitch) Change(ctx context.Context, bridge string, add, remove []plan.Flow) error {
@@ -104,7 +116,7 @@ func (f *fakeSwitch) Replace(ctx context.Context, bridge string, flows []plan.Fl
 	}
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	add, remove := applied(f.flows[bridge]).difference(flows)
+	add, remove := applied(f.flows[bridge]).difference(appliedOf(flows))
 	f.note(bridge, add, remove)
 	f.flows[bridge] = appliedOf(flows)
 	f.write("replace")
@@ -128,7 +140,7 @@ func (f *fakeSwitch) pass(ctx context.Context) error {
 func (f *fakeSwitch) Differences(_ context.Context, bridge string, flows []plan.Flow) ([]string, error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	add, remove := applied(f.flows[bridge]).difference(flows)
+	add, remove := applied(f.flows[bridge]).difference(appliedOf(flows))
 	var entries []string
 	for _, flow := range append(add, remove...) {
 		entries = append(entries, flow.Match)
@@ -344,6 +356,7 @@ func (f *fakeDirectory) View(local []string) (plan.Tenants, uint64, <-chan struc
 			})
 		}
 	}
+	slices.SortFunc(view.Members, func(a, b plan.Member) int { return a.Prefix.Compare(b.Prefix) })
 	return view, f.version, f.changed
 }
 
@@ -359,3 +372,26 @@ func (f *fakeDirectory) Stopped() []string {
 }
 
 func (f *fakeDirectory) Problems() []string { return []string{"tenant b is ignored"} }
+
+// fakeNode holds what was last reported about the rails.
+type fakeNode struct {
+	mutex    sync.Mutex
+	reported bool
+	problems []string
+}
+
+func (f *fakeNode) Report(problems []string) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.reported, f.problems = true, problems
+}
+
+// down returns the number of problems, or -1 before the first report.
+func (f *fakeNode) down() int {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if !f.reported {
+		return -1
+	}
+	return len(f.problems)
+}

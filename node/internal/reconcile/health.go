@@ -1,17 +1,22 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"railwright/node/internal/announce"
 	"railwright/node/internal/metrics"
 )
 
 const (
 	metricsEvery = 15 * time.Second
-	maxTroubles  = 20
+	// railsEvery is how often the rails are looked at. Two looks must find a rail down before that is reported.
+	railsEvery  = time.Second
+	maxTroubles = 20
 	// readyBound is below the DaemonSet's probe timeout of 3 s.
 	readyBound = 2 * time.Second
 	// stuckAfter is far above the period of each of our loops.
@@ -100,18 +105,44 @@ func (r *rail) unready(ctx context.Context) []string {
 	case last.announced == nil:
 		problem("cannot list announced routes: %v", last.routes)
 	}
-	if up, err := r.reconciler.links.Up(r.Uplink); err != nil {
-		problem("uplink %s: %v", r.Uplink, err)
-	} else if !up {
-		problem("uplink %s has no carrier", r.Uplink)
+	// A rail with two leaves is up as long as one is.
+	if up, broken := r.uplinksUp(); !up {
+		problem("%s", strings.Join(broken, "; "))
 	}
 	if err := r.checkHostAddresses(); err != nil {
 		problem("%v", err)
 	}
 	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err != nil {
 		problem("BGP: %v", err)
-	} else if !session.Established {
-		problem("BGP with %s is %s", session.Peer, session.State)
+	} else if !session.Up() {
+		problem("%s", strings.Join(sessionProblems(session), "; "))
+	}
+	return problems
+}
+
+// uplinksUp reports whether an uplink of the rail has a carrier, and describes those that have none.
+func (r *rail) uplinksUp() (up bool, broken []string) {
+	for _, name := range slices.Compact([]string{r.Uplink, cmp.Or(r.Second, r.Uplink)}) {
+		carrier, err := r.reconciler.links.Up(name)
+		switch {
+		case err != nil:
+			broken = append(broken, fmt.Sprintf("uplink %s: %v", name, err))
+		case !carrier:
+			broken = append(broken, fmt.Sprintf("uplink %s has no carrier", name))
+		default:
+			up = true
+		}
+	}
+	return up, broken
+}
+
+// sessionProblems describes the sessions that are not established.
+func sessionProblems(session announce.Session) []string {
+	var problems []string
+	for one := &session; one != nil; one = one.Second {
+		if !one.Established {
+			problems = append(problems, fmt.Sprintf("BGP with %s is %s", one.Peer, one.State))
+		}
 	}
 	return problems
 }
@@ -134,6 +165,35 @@ func (r *Reconciler) LivenessProblems() []string {
 	}
 	slices.Sort(problems)
 	return problems
+}
+
+// watchRails tells the cluster which rails are down until ctx ends. A rail that is down for a moment only, as while
+// bgpd restarts, is not reported.
+func (r *Reconciler) watchRails(ctx context.Context) {
+	rails := r.configuredRails()
+	var before []bool
+	for {
+		bound, cancel := context.WithTimeout(ctx, readyBound)
+		looks := queryRails(rails, func(rail *rail) []string { return rail.unready(bound) })
+		cancel()
+		now := make([]bool, len(rails))
+		var problems []string
+		for i, found := range looks {
+			now[i] = len(found) > 0
+			down := now[i] && before != nil && before[i]
+			r.metrics.SetRailUp(rails[i].Name, !down)
+			if down {
+				problems = append(problems, found...)
+			}
+		}
+		if before != nil && ctx.Err() == nil && r.node != nil {
+			r.node.Report(problems)
+		}
+		before = now
+		if !pause(ctx, railsEvery) {
+			return
+		}
+	}
 }
 
 // keepMetrics updates the metrics of rails until ctx ends.
@@ -174,7 +234,8 @@ func (r *rail) measure(ctx context.Context) metrics.Rail {
 		measured.FlowsInstalled, measured.Dropped = &installed, counted.all()
 	}
 	if session, err := r.reconciler.announcer.Session(ctx, r.Rail); err == nil {
-		measured.SessionEstablished = &session.Established
+		up := session.Up()
+		measured.SessionEstablished = &up
 	}
 	return measured
 }
@@ -191,7 +252,7 @@ func (r *Reconciler) cachedFlows(ctx context.Context) map[string]map[string]int 
 	railOf := map[string]string{}
 	count := map[string]map[string]int{}
 	for name, rail := range r.rails {
-		railOf[rail.Uplink] = name
+		railOf[rail.Uplink], railOf[cmp.Or(rail.Second, rail.Uplink)] = name, name
 		count[name] = map[string]int{"hardware": 0, "software": 0}
 	}
 	for _, record := range r.store.All() {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"railwright/node/internal/openvswitch"
 )
 
 // TestUnhealthyOrUnknownIsNotReady checks both rails and the rights of the process.
@@ -95,3 +97,16 @@ type mixedLinks struct {
 }
 
 func (m mixedLinks) Within([]netip.Prefix) ([]string, error) { return m.addresses, m.err }
+
+// TestARailThatIsDownIsReportedUntilItReturns takes bgpd away, and later the bridge of a rail.
+func TestARailThatIsDownIsReportedUntilItReturns(t *testing.T) {
+	bench := newBench(t).start()
+	bench.eventually("the rails are up", func() bool { return bench.node.down() == 0 })
+	bench.routes.set(func() { bench.routes.away = errors.New("bgpd does not reply") })
+	bench.eventually("both rails are reported", func() bool { return bench.node.down() >= 2 })
+	bench.routes.set(func() { bench.routes.away = nil })
+	bench.eventually("the rails are up again", func() bool { return bench.node.down() == 0 })
+	bench.sw.set(func() { bench.sw.missing = errors.New("no bridge br0") })
+	bench.sw.events <- openvswitch.Event{Bridge: "br0", Reason: "changed"}
+	bench.eventually("one rail is reported", func() bool { return bench.node.down() == 1 })
+}

@@ -299,21 +299,17 @@ func (r *rail) state(ctx context.Context) RailState {
 			problem("MAC address of the leaf is unknown, so nothing leaves the node by %s: %s", r.Uplink, facts.LeafProblem)
 		}
 	}
-	state.UplinkUp, err = r.reconciler.links.Up(r.Uplink)
-	if err != nil {
-		problem("uplink %s: %v", r.Uplink, err)
-	} else if !state.UplinkUp {
-		problem("uplink %s has no carrier", r.Uplink)
-	}
+	up, broken := r.uplinksUp()
+	state.UplinkUp, state.Problems = up, append(state.Problems, broken...)
 	if err := r.checkHostAddresses(); err != nil {
 		problem("%v", err)
 	}
 	session, err := r.reconciler.announcer.Session(ctx, r.Rail)
-	state.SessionEstablished = err == nil && session.Established
+	state.SessionEstablished = err == nil && session.Up()
 	if err != nil {
 		problem("BGP: %v", err)
-	} else if !session.Established {
-		problem("BGP with %s is %s", session.Peer, session.State)
+	} else {
+		state.Problems = append(state.Problems, sessionProblems(session)...)
 	}
 	if last != nil && last.routes != nil {
 		problem("routes: %v", last.routes)

@@ -78,6 +78,7 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 	if err != nil && !nowhere && !noUplink {
 		return planned{}, err
 	}
+	r.checkSessions(ctx, &facts)
 	// The view is taken before the flows are computed; a later change causes another pass.
 	tenants, version, _ := r.reconciler.directory.View(r.reconciler.localTenants())
 	var want []attachment.Attachment
@@ -87,11 +88,25 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 			result.planned[record.Key] = true
 		}
 	}
-	flows, left := plan.Flows(r.Rail, facts, want, tenants)
+	flows, left := r.planner.Flows(facts, want, tenants)
 	for _, unserved := range left {
 		result.unserved[unserved.Key] = unserved.Reason
 	}
 	return planned{flows, version, facts.BridgeMAC, facts.Userspace, nowhere}, nil
+}
+
+// checkSessions takes a leaf without a session as down while the other has one: its uplink may have a carrier, and the
+// fabric sends nothing by it.
+func (r *rail) checkSessions(ctx context.Context, facts *plan.Facts) {
+	if r.Second == "" {
+		return
+	}
+	session, err := r.reconciler.announcer.Session(ctx, r.Rail)
+	if err != nil || session.Second == nil || session.Established == session.Second.Established {
+		return
+	}
+	facts.LeafDown = facts.LeafDown || !session.Established
+	facts.Second.Down = facts.Second.Down || !session.Second.Established
 }
 
 // cleanUp removes everything of a retired rail without attachments, then forgets the rail.
@@ -127,7 +142,7 @@ func (r *rail) cleanUp(ctx context.Context, result *outcome) {
 // check is due.
 func (r *rail) program(ctx context.Context, flows []plan.Flow, cause string) error {
 	openVSwitch, now := r.reconciler.openVSwitch, appliedOf(flows)
-	add, remove := r.last.difference(flows)
+	add, remove := r.last.difference(now)
 	if r.last != nil && cause == "" {
 		if len(add)+len(remove) == 0 {
 			return nil

@@ -51,6 +51,7 @@ type rail struct {
 	// The fields below belong to the worker's goroutine. last and announced are nil if unknown.
 	last      applied
 	announced prefixes
+	planner   *plan.Planner
 	// cleaned reports that the rail is retired and cleaned up.
 	cleaned bool
 }
@@ -72,7 +73,8 @@ type passResult struct {
 func newRail(reconciler *Reconciler, configured config.Rail) *rail {
 	return &rail{
 		Rail: configured.Rail, configured: configured, reconciler: reconciler, wake: make(chan struct{}, 1),
-		due: due{"start", "start"},
+		planner: plan.NewPlanner(configured.Rail),
+		due:     due{"start", "start"},
 	}
 }
 

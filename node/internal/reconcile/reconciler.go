@@ -47,6 +47,12 @@ type Notifier interface {
 	NotifyPod(pod attachment.Pod, reason, message string)
 }
 
+// NodeReporter tells the cluster about this node.
+type NodeReporter interface {
+	// Report sets the problems of the rails. It must not block.
+	Report(problems []string)
+}
+
 // Parts are the dependencies of a Reconciler.
 type Parts struct {
 	Config    config.Config
@@ -61,6 +67,8 @@ type Parts struct {
 	Links Links
 	// Notifier sends events about pods. It may be nil.
 	Notifier Notifier
+	// Node tells the cluster about rails that are down. It may be nil.
+	Node NodeReporter
 	// Tombstones is the folder of DELs that plugins left.
 	Tombstones string
 	// Rights returns the rights that this process lacks or cannot verify, a sentence each. It may be nil.
@@ -83,6 +91,7 @@ type Reconciler struct {
 	tombstones  string
 	rights      func() []string
 	notifier    Notifier
+	node        NodeReporter
 	forget      func(rail string) error
 
 	rails       map[string]*rail
@@ -108,6 +117,7 @@ func New(parts Parts) *Reconciler {
 		config: parts.Config, store: parts.Store, openVSwitch: parts.Switch, announcer: parts.Announcer,
 		directory: parts.Directory, pods: parts.Pods, metrics: parts.Metrics, log: parts.Log,
 		links: parts.Links, tombstones: parts.Tombstones, rights: parts.Rights, notifier: parts.Notifier, forget: parts.Forget,
+		node:    parts.Node,
 		garbage: garbage{grace: defaultGrace}, rails: map[string]*rail{}, claims: newClaims(),
 		confirm: newConfirmer(), withdrawals: newWithdrawals(), watch: make(signal, 1), tend: make(signal, 1), started: make(chan struct{}),
 	}
@@ -137,7 +147,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	for _, loop := range []func(context.Context){
 		r.followSwitch, r.followRoutes, r.followDirectory, r.confirmViews,
 		r.retain, r.keepClaims,
-		r.runHousekeeping, r.followTombstones, r.keepMetrics,
+		r.runHousekeeping, r.followTombstones, r.keepMetrics, r.watchRails,
 	} {
 		group.Go(func() { loop(ctx) })
 	}

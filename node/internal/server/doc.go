@@ -18,5 +18,6 @@
 //	107  RESOURCE_EXHAUSTED   the attachment cannot be stored: the disk is full or broken
 //	108  FAILED_PRECONDITION  the network namespace does not exist or is the host's
 //	109  FAILED_PRECONDITION  the pod's namespace is in no tenant, or in two
+//	110  FAILED_PRECONDITION  Open vSwitch would limit the pod to another rate
 //	999  INTERNAL             a bug; the daemon's log has more
 package server

@@ -115,6 +115,7 @@ func TestInvalidRequestsAreRefusedWithTheirValue(t *testing.T) {
 		{"and the gateway", 7, func(add *nodev1.AddRequest) { add.Gateways = []string{"10.1.0.5"} }},
 		{"PCI address", 7, func(add *nodev1.AddRequest) { add.DeviceId = "0000:01:10.0; rm" }},
 		{"bit/s", 7, func(add *nodev1.AddRequest) { add.MaxRateBitsPerS = 1 << 63 }},
+		{"bit/s", 7, func(add *nodev1.AddRequest) { add.MaxRateBitsPerS = 4_295_000_000_000 }},
 	} {
 		request := goodAdd()
 		wrong.make(request)

@@ -16,8 +16,9 @@ import (
 // Limits of a request.
 const (
 	maxKeys = 20_000
-	// maxRate is 10 Tbit/s, more than any port has. A higher value is a mistake of units.
-	maxRate = 10_000_000_000_000
+	// maxRate is the highest whole Gbit/s of an OpenFlow meter, whose rate in kbit/s has 32 bits. It is more than any
+	// port has.
+	maxRate = 4_294_000_000_000
 )
 
 var (

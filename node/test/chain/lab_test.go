@@ -94,6 +94,7 @@ func (l *lab) conflist(t *testing.T, cniVersion string, behind ...map[string]any
 	t.Helper()
 	plugins := []map[string]any{{
 		"cniVersion": cniVersion, "type": "ovs", "bridge": bridge, "socket_file": "unix:" + l.OVS.DatabaseSocket(), "mtu": 1400,
+		"link_state_check_interval": 10, "link_state_check_retries": 300,
 		"ipam": map[string]any{
 			"type": "host-local", "dataDir": l.Path("lib/host-local"),
 			"ranges": [][]map[string]string{{{"subnet": "10.1.0.0/24"}}, {{"subnet": "fd00:1::/64"}}},

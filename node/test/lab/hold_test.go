@@ -29,6 +29,7 @@ type heldNode struct {
 	Config      string     `json:"config"`
 	Socket      string     `json:"socket"`
 	State       string     `json:"state"`
+	CNIResults  string     `json:"cni_results"`
 	DaemonPID   int        `json:"daemon_pid"`
 	OpenVSwitch heldOVS    `json:"openvswitch"`
 	FRR         heldFRR    `json:"frr"`
@@ -132,7 +133,7 @@ func (f *fabric) describeFabric(t *testing.T, pods []*pod) heldFabric {
 	}
 	for _, node := range f.nodes {
 		heldNode1 := heldNode{
-			node.Name(), node.Host.Name, node.Config(), node.Socket(), node.State(), node.Pid(),
+			node.Name(), node.Host.Name, node.Config(), node.Socket(), node.State(), node.Path("cache/results"), node.Pid(),
 			heldOVS{node.OVS.Folder, node.OVS.DatabaseSocket()}, describeFRR(t, node.FRR), nil,
 		}
 		for number, rail := range node.Rails {

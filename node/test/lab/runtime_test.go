@@ -123,6 +123,7 @@ func (nd *node) conflist(t testing.TB, rail int, behind ...map[string]any) []byt
 	}
 	plugins := []map[string]any{{
 		"type": "ovs", "bridge": bridgeOf(rail), "socket_file": "unix:" + nd.OVS.DatabaseSocket(), "mtu": 1400,
+		"link_state_check_interval": 10, "link_state_check_retries": 300,
 		"ipam": map[string]any{
 			"type": "host-local", "dataDir": nd.Path("ipam"), "routes": to,
 			"ranges": [][]map[string]string{

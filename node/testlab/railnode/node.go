@@ -38,6 +38,8 @@ type Node struct {
 
 	release Release
 	process *process
+	// second is rail 0's second leaf, or nil.
+	second *Leaf
 }
 
 // New creates node number n with the given number of rails and connects the first rails to the leaves. No process runs
@@ -64,6 +66,17 @@ func New(t testing.TB, n, rails int, leaves ...*Leaf) *Node {
 		leaf.GiveAddresses(t, made)
 	}
 	return made
+}
+
+// ConnectSecond connects rail 0 to a second leaf, over an uplink and with addresses of its own: those that rail 1 would
+// have. Call it before the node's processes start.
+func (n *Node) ConnectSecond(t testing.TB, leaf *Leaf) {
+	t.Helper()
+	n.second = leaf
+	other := Rail{Node: n.N, Number: 1}
+	testlab.Cable(t, leaf.Namespace, other.LeafPort(), n.Host, other.Uplink())
+	leaf.IP(t, "addr", "replace", other.LeafAddress().String()+"/31", "dev", other.LeafPort())
+	leaf.IP(t, "addr", "replace", other.LeafAddress6().String()+"/127", "dev", other.LeafPort(), "nodad")
 }
 
 // keepKernelOut drops what the host's kernel receives from ports that ovs-cni creates: with the userspace datapath the
@@ -129,6 +142,9 @@ func (n *Node) StartSwitch(t testing.TB) {
 			n.OVS.AddPort(t, rail.Bridge(), rail.Uplink())
 		}
 	}
+	if n.second != nil {
+		n.OVS.AddPort(t, n.Rails[0].Bridge(), Rail{Node: n.N, Number: 1}.Uplink())
+	}
 	n.GiveAddresses(t)
 }
 
@@ -140,6 +156,10 @@ func (n *Node) GiveAddresses(t testing.TB) {
 		n.Host.IP(t, "link", "set", rail.Bridge(), "up")
 		n.Host.IP(t, "addr", "replace", rail.Address().String()+"/31", "dev", rail.Bridge())
 		n.Host.IP(t, "addr", "replace", rail.Address6().String()+"/127", "dev", rail.Bridge(), "nodad")
+	}
+	if other := (Rail{Node: n.N, Number: 1}); n.second != nil {
+		n.Host.IP(t, "addr", "replace", other.Address().String()+"/31", "dev", n.Rails[0].Bridge())
+		n.Host.IP(t, "addr", "replace", other.Address6().String()+"/127", "dev", n.Rails[0].Bridge(), "nodad")
 	}
 }
 
@@ -167,7 +187,11 @@ func (n *Node) StartFRR(t testing.TB, release Release) {
 			Name: rail.Name(), Interface: rail.Bridge(), Peer: rail.LeafAddress(), Table: rail.Table(), Prefixes: rail.Prefixes(),
 		})
 	}
-	n.FRR = testlab.StartFRR(t, n.Host, release.Version, text.Text())
+	var more []string
+	if n.second != nil {
+		text.Rails[0].Second, text.BFD, more = Rail{Node: n.N, Number: 1}.LeafAddress(), true, []string{"bfdd"}
+	}
+	n.FRR = testlab.StartFRR(t, n.Host, release.Version, text.Text(), more...)
 }
 
 // Configure writes the daemon's configuration and creates Client. tenants is the value of that setting, such as `{kind:
@@ -189,6 +213,10 @@ func (n *Node) Configure(t testing.TB, tenants string) {
 		prefixes := rail.Prefixes()
 		lines = append(lines, fmt.Sprintf("- {name: %s, bridge: %s, uplink: %s, leaf: %s, table: %d, max_prefixes: %d, prefixes: [%s, %q]}",
 			rail.Name(), rail.Bridge(), rail.Uplink(), rail.LeafAddress(), rail.Table(), ownBound, prefixes[0], prefixes[1]))
+	}
+	if other := (Rail{Node: n.N, Number: 1}); n.second != nil {
+		lines[len(lines)-1] = strings.TrimSuffix(lines[len(lines)-1], "}") +
+			fmt.Sprintf(", second: {uplink: %s, leaf: %s}}", other.Uplink(), other.LeafAddress())
 	}
 	if err := os.WriteFile(n.Config(), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)

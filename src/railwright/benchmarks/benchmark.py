@@ -48,7 +48,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Program:
-    """A program that runs on this host instead of the launch's ranks."""
+    """A program that runs instead of the launch's ranks, one process for each."""
 
     argv: tuple[str, ...]
     files: Mapping[str, str]
@@ -59,6 +59,8 @@ class Program:
     """Threads of each process. A single thread is bound to its core."""
     read: Callable[[str], Sequence[Result]]
     """Parses the program's complete output into records. Raises UsageError for other text."""
+    progress: Callable[[str], str] = lambda _line: ""
+    """Returns the progress that a line of output shows, or an empty string."""
 
 
 class Rank(Protocol[O, C]):

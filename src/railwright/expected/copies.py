@@ -44,7 +44,8 @@ def expect_copy(workload: Copy, machine: Machine) -> Bounds:
         limit, band = links.expect_within_gpu(gpu)
         # Half of the memory's rate is the limit of all GPUs; the engines' share of it was measured on Hopper alone.
         return limit, _drop_small(workload, band) if workload.size_bytes is not None else None
-    if not workload.peer_access and staged.joins_gpus(machine, workload.path):
+    without_peers = not workload.peer_access and staged.joins_gpus(machine, workload.path)
+    if without_peers or staged.lacks_peers(machine, workload.path):
         limit, band = staged.expect_staged(machine, workload.path, both_ways=workload.direction == "both")
         return limit, _drop_small(workload, band) if workload.engine != "sm" else None
     return _expect_path(workload, machine)

@@ -13,18 +13,31 @@ from msgspec.structs import replace
 
 from railwright.expected.bands import limit_from_baseline
 from railwright.expected.machine import Machine
-from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit
-from railwright.limits.linpack import WHOLE_CORES, first_gpu, fp64_limit, memory_bytes, memory_share
+from railwright.expected.rails import sum_port_rates
+from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, Source
+from railwright.limits.linpack import WHOLE_CORES, bytes_into_host, first_gpu, fp64_limit, memory_bytes, memory_share
 from railwright.limits.sources import TOP500
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Linpack
 from railwright.topology.devices import Device, Topology
-from railwright.units import format_flops
+from railwright.units import format_duration, format_flops, format_size
 
 _FULL_MEMORY_SHARE = Constant(
     0.7, "of the GPUs' memory filled by the matrix, from which the whole band applies", TOP500
 )
 _MIN_MEMORY_SHARE = Constant(0.2, "of the GPUs' memory filled by the matrix, the minimum of a comparable run", TOP500)
+OWN_SOLVER, USER_PROGRAM = "own", "program"
+"""The setting `solver` of a record by our own factorization on GPUs, and by the user's HPL program."""
+_OWN_MEMORY_SHARE = Constant(
+    0.85,
+    "of the GPUs' memory filled by the matrix, from which our solver is compared with peers",
+    Source("Railwright docs/benchmarks/hpl.md", "gpu_hpl"),
+)
+_LEAST_OF_DGEMM = Constant(
+    0.5,
+    "of sustained dgemm, below which a solve that fills the memory is slow; one H100 reached 0.82",
+    Source("Railwright docs/benchmarks/hpl.md", "gpu_hpl"),
+)
 _LARGE_MEMORY_BYTES = Constant(70e9, "bytes of memory, between the 40 and 80 GB models", TOP500)
 
 
@@ -65,7 +78,7 @@ _PEERS = tuple(
 
 def expect_linpack(workload: Linpack, machine: Machine) -> Bounds:
     """Return the limit in flop/s. Only the vendor's own program, which peers ran, has a band."""
-    if workload.by_vendor:
+    if workload.by_vendor or (workload.on_gpus and workload.solver == USER_PROGRAM):
         if min(workload.n, workload.p, workload.q) < 1 or workload.quantity != "flop_per_s":
             return no_limit(workload, "no limit is derived for this row")
         return expect_hpl(machine.host, workload.p * workload.q, workload.n)
@@ -88,17 +101,55 @@ def _expect_on_cores(workload: Linpack, machine: Machine) -> Bounds:
 
 
 def _expect_on_gpus(workload: Linpack, machine: Machine) -> Bounds:
-    """Return the GPUs' FP64 rate as a limit, or the rate of dgemm in the same run if that is unknown. There is no band,
-    because peers used other solvers.
+    """Return the GPUs' FP64 rate as a limit, or the rate of dgemm in the same run if that is unknown.
+
+    A band exists for our own solver on a matrix that fills the memory.
     """
-    limit = fp64_limit(machine.host, workload.ranks or 1, workload.n)
+    limit = _limit_by_network(fp64_limit(machine.host, workload.ranks or 1, workload.n), workload, machine.host)
     product = machine.measured.find("dgemm", workload) if machine.measured is not None else None
+    band = _band_of_own_solver(workload, machine.host, limit, product.best if product is not None else 0.0)
     if product is None:
-        return limit, None
-    reached = f"dgemm of the same run reached {format_flops(product.best)}"
+        return limit, band
+    reached = f"sustained dgemm of the same run reached {format_flops(product.best)}"
     if isinstance(limit, Limit):
-        return replace(limit, because=f"{limit.because}; {reached}"), None
-    return limit_from_baseline("flop_per_s", product, product.best, f"{reached}; {limit.why}"), None
+        return replace(limit, because=f"{limit.because}; {reached}"), band
+    return limit_from_baseline("flop_per_s", product, product.best, f"{reached}; {limit.why}"), band
+
+
+def _limit_by_network(limit: Limit | NoLimit, workload: Linpack, host: Topology) -> Limit | NoLimit:
+    """Add what our own solver's grid must move into each host, beside the arithmetic: the longer of the two counts."""
+    hosts, gpus = workload.hosts or 1, workload.ranks or 1
+    ports = sum_port_rates(host)
+    known = workload.solver == OWN_SOLVER and min(workload.n, workload.p, workload.q) > 0 and 0 < ports < math.inf
+    if not known or hosts < 2 or isinstance(limit, NoLimit):
+        return limit
+    work = 2 / 3 * workload.n**3 + 3 / 2 * workload.n**2
+    compute_s, moved = work / limit.value, bytes_into_host(workload.n, (workload.p, workload.q), gpus // hosts)
+    moved_s = moved / ports
+    because = (
+        f"{limit.because}, which takes {format_duration(compute_s)}; beside it the network needs "
+        f"{format_duration(moved_s)}, for {format_size(round(moved))} into each host"
+    )
+    return replace(limit, value=work / max(compute_s, moved_s), because=because)
+
+
+def _band_of_own_solver(
+    workload: Linpack, host: Topology, limit: Limit | NoLimit, dgemm_flop_per_s: float
+) -> Expected | None:
+    """Return the range of peers for our own solver. Below it a run is slow only below half of its dgemm."""
+    model = first_gpu(host)
+    if workload.solver != OWN_SOLVER or model is None or isinstance(limit, NoLimit):
+        return None
+    gpus, peers = workload.ranks or 1, _find_peers(model)
+    share = memory_share(model, gpus, workload.n)
+    if peers is None or share < _OWN_MEMORY_SHARE.value:
+        return None
+    band = _peer_band(peers, gpus, share, limit.value)
+    return replace(
+        band,
+        doubtful_to=min(band.low, _LEAST_OF_DGEMM.value * dgemm_flop_per_s),
+        doubt="peers ran the vendor's program, so a slower solve is compared with dgemm and with sibling runs",
+    )
 
 
 def expect_hpl(host: Topology, gpus: int, order: int) -> Bounds:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
-from railwright.expected import gpu_copies, shared_memory
+from railwright.expected import gpu_copies, shared_memory, staged
 from railwright.expected.bands import extend_doubt, half_band, scale_band
 from railwright.expected.baselines import Baselines
 from railwright.expected.links import expect_narrowest, expect_within_gpu
 from railwright.expected.machine import Machine
 from railwright.expected.message_time import Start, add_start, find_start
-from railwright.expected.rails import limit_over_ports, ports_expected
+from railwright.expected.rails import limit_over_ports, ports_expected, widen_shared_port
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.nccl import TCP_BAND
 from railwright.results.declarations import no_limit
@@ -56,6 +56,7 @@ _STAGING_FACTOR = 2.0
 _GPUDIRECT = "gpudirect_rdma"
 
 _WHY_SMALL = "the rate of messages of this size depends on protocol and handshake"
+_WHY_NO_SIZE = "the text gives no size, and small messages are slower"
 _WHY_MPI = "MPI reaches some percent less than the link, depending on version and settings"
 _WHY_PAIRS = "the ports of the pairs are not known, and all pairs may have used one"
 _WHY_VERBS = "headers and MTU change the rate by some percent"
@@ -177,9 +178,12 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     if (gpu := _find_shared_gpu(path, machine)) is not None:
         return _expect_within_gpu(workload, gpu)
     way = machine.between(path)
-    found, band = expect_narrowest(machine.host, way)
+    inside = path.replace("@0", "").replace(":", ">")
+    by_host = way.kind == "NVB" and staged.lacks_peers(machine, inside)
+    found, band = staged.expect_staged(machine, inside) if by_host else expect_narrowest(machine.host, way)
     if isinstance(found, NoLimit):
         return found, None
+    found, band = widen_shared_port(found, band, machine, way)
     single, band = _apply_assumptions(way, workload, machine, found, band)
     limit = limit_over_ports(single, workload, machine, way)
     fewest, most = (min(float(ports), limit.value / single.value) for ports in ports_expected(workload, machine, way))
@@ -193,12 +197,11 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     start = find_start(workload, in_one_host=in_one_host, over_efa=over_efa)
     if workload.quantity == "latency_s":
         rate = band.low if band is not None else single.value
-        return _bound_message_time(limit, rate, workload, start, _EFA_SHARE if over_efa else _SMALL_SHARE)
+        share = min(_EFA_SHARE if over_efa else _SMALL_SHARE, _MPI_SHARE / fewest)  # all pairs may use one port
+        return _bound_message_time(limit, rate, workload, start, share)
     if band is None:
         half = half_band(single)
-        if half is not None and in_one_host and workload.by == "library":
-            return limit, _stream_band(half, workload, start, 1.0, in_one_host=True)
-        return limit, half if (workload.size_bytes or 0) >= RENDEZVOUS_ENDS else None
+        return limit, _stream_band(half, workload, start, 1.0, in_one_host=in_one_host) if half is not None else None
     return limit, _stream_band(band, workload, start, fewest, in_one_host=in_one_host)
 
 
@@ -229,22 +232,23 @@ def _bound_message_time(limit: Limit, rate: float, workload: Message, start: Sta
     size = workload.size_bytes or 0
     if size < 1:
         return no_limit(workload, "links give no minimum time for an empty message")
-    minimum = size / limit.value
+    both_directions = max(1.0, workload.pairs / 2)  # half of the pairs may be on their way back meanwhile
+    minimum = size * both_directions / limit.value
     because = f"{format_size(size)} at the rate of {limit.because}"
+    if workload.pairs > 1:
+        because = f"{format_size(size)} of each pair, half of them in either direction, at the rate of {limit.because}"
     return replace(limit, quantity="latency_s", value=minimum, because=because), Expected(
         quantity="latency_s",
         low=minimum,
-        high=start.expected_s + size / rate,
-        doubtful_to=_TIME_DOUBT_FACTOR * start.doubtful_s + size / (rate * share),
+        high=start.expected_s + size * workload.pairs / rate,
+        doubtful_to=_TIME_DOUBT_FACTOR * start.doubtful_s + size * workload.pairs / (rate * share),
         doubt=_WHY_TIMES,
         because=f"{format_duration(start.expected_s)} for the start of a message, and its bytes over the rate",
         sources=(start.source,),
     )
 
 
-def _stream_band(
-    band: Expected, workload: Message, start: Start, spread: float, *, in_one_host: bool
-) -> Expected | None:
+def _stream_band(band: Expected, workload: Message, start: Start, spread: float, *, in_one_host: bool) -> Expected:
     """Return the band of a stream of messages that each pay a start besides their bytes.
 
     `spread` is the number of ports; pairs that all used one port would be as healthy.
@@ -255,7 +259,7 @@ def _stream_band(
     decided_from = by_verbs if workload.by == "verbs" else RENDEZVOUS_ENDS
     has_start = workload.is_request or workload.one_at_a_time or is_copied or size < decided_from
     if size < 1:
-        return None
+        return extend_doubt(band, 0.0, _WHY_NO_SIZE)
     share, why = _doubtful_share(workload, size)
     share, why = (share / spread, _WHY_PAIRS) if spread > 1 else (share, why)
     if not has_start:

@@ -16,6 +16,7 @@ from railwright.limits.choice import choose_at_size
 from railwright.limits.collectives import build_limit
 from railwright.limits.limit import Bounds, Expected, Limit
 from railwright.limits.path import link_limit
+from railwright.limits.traffic import ALGORITHMS
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Collective
 from railwright.topology.cluster import ports
@@ -41,6 +42,8 @@ _HOST_BYTES: Mapping[str, Callable[[float, float, int], float]] = {
     "all_to_all": lambda size, leaving, each: size * each * leaving,
     "broadcast": lambda size, *_: size,
     "reduce": lambda size, *_: size,
+    "gather": lambda size, leaving, _: size * leaving,
+    "scatter": lambda size, leaving, _: size * leaving,
 }
 """The bytes that the busiest host sends or receives, of a size as nccl-tests counts it, the share of the other hosts,
 and the processes of a host.
@@ -56,7 +59,7 @@ def expect_by_mpi(workload: Collective, machine: Machine) -> Bounds:
     size = total_bytes(workload)
     if workload.quantity != "latency_s" or not size:
         return no_limit(workload, f"no limit is derived for {workload.quantity} of {workload.operation}")
-    if workload.ranks != machine.cluster.ranks:
+    if workload.ranks != machine.cluster.ranks or workload.operation not in ALGORITHMS:
         return _expect_by_ports(workload, machine, size)
     found = machine.algorithms(workload.operation, machine.supposed, workload.operation)
     best = max(algorithm.algbw_bytes_per_s.limit for algorithm in found)  # MPI has algorithms that NCCL lacks
@@ -93,7 +96,7 @@ def _explain_missing(workload: Collective, machine: Machine) -> str:
         return NEEDS_RANKS
     if cluster.hosts < 2:
         return f"no baseline is known for {workload.operation} inside one host; if it ran between hosts, give --count"
-    if workload.ranks != cluster.ranks and (workload.ranks % cluster.hosts or workload.operation not in _HOST_BYTES):
+    if workload.operation not in _HOST_BYTES or (workload.ranks != cluster.ranks and workload.ranks % cluster.hosts):
         return f"no limit is derived for {workload.operation} of {workload.ranks} processes on {cluster.hosts} hosts"
     return ""
 

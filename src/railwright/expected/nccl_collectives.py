@@ -17,6 +17,7 @@ from railwright.limits import nvlink
 from railwright.limits.choice import build_band, choose_at_size
 from railwright.limits.collectives import build_limit
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
+from railwright.limits.path import link_limit
 from railwright.limits.peers import disable_relay
 from railwright.limits.rates import Algorithm, Rate
 from railwright.limits.traffic import ALGORITHMS, disable_nvls, domains
@@ -110,15 +111,15 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
         # Between hosts NCCL may take its ring even if another algorithm is faster, and is often configured to.
         _, of_ring, _ = choose_at_size(cluster, workload.operation, ring, size)
         band = extend_doubt(band, scale * (of_ring.expected_low or band.low), _WHY_RING)
-    return limit, _add_doubts(band, cluster)
+    return limit, _add_doubts(band, cluster, workload.operation)
 
 
 def _mark_assumed(limit: Limit, cluster: Cluster) -> Limit:
     """Return the limit with the option that gives the rate of its bottleneck, if a shape assumes that."""
     name = re.sub("@[0-9]+", "", limit.bottleneck).partition(":")[0]
-    protocols = (link.protocol for link in cluster.host.links if link.id == name)
-    assumed = next((protocol.assumed for protocol in protocols if isinstance(protocol, PcieLink)), "")
-    return replace(limit, assumed=assumed) if assumed else limit
+    known = (link_limit(link) for link in cluster.host.links if link.id == name)
+    of_link = next((found for found in known if isinstance(found, Limit)), None)
+    return replace(limit, assumed=of_link.assumed, assumed_span=of_link.assumed_span) if of_link else limit
 
 
 def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
@@ -133,9 +134,9 @@ def has_unknown_fabric(cluster: Cluster) -> bool:
     return cluster.hosts > _ONE_LEAF_HOSTS and not cluster.fabric.tiers and domains(cluster) > 1
 
 
-def _add_doubts(band: Expected, cluster: Cluster) -> Expected:
+def _add_doubts(band: Expected, cluster: Cluster, collective: str) -> Expected:
     """Return the band with the doubtful range below it in which healthy machines of this kind differ."""
-    band = add_evidence(band, cluster)
+    band = add_evidence(band, cluster, collective)
     if has_unknown_fabric(cluster):
         band = extend_doubt(band, band.low * _TAPER, _WHY_FABRIC)
     if _is_over_tcp(cluster):

@@ -12,7 +12,7 @@ from collections import defaultdict
 from msgspec.structs import replace
 
 from railwright.expected.machine import Machine
-from railwright.limits.limit import Constant, Limit, Source
+from railwright.limits.limit import Constant, Expected, Limit, Source
 from railwright.limits.path import link_limit
 from railwright.results.workload import Message
 from railwright.topology.devices import EthernetLink, Link, Path, PcieLink, Topology
@@ -103,13 +103,29 @@ def limit_over_ports(limit: Limit, workload: Message, machine: Machine, way: Pat
     ports = ports_used(workload, machine, way)
     if ports < 2:
         return limit
-    value = min(ports * limit.value, _sum_port_rates(machine.host))
+    value = min(ports * limit.value, sum_port_rates(machine.host))
     if workload.pairs == 1 and not _has_all_gpus(workload):
         value = min(value, _link_rate(way.links[0]), _link_rate(way.links[-1]))
     if value <= limit.value:
         return limit
     users = f"that {workload.pairs} pairs" if workload.pairs > 1 else "that a library"
     return replace(limit, value=value, because=f"{ports} ports {users} can use at once, each: {limit.because}")
+
+
+def widen_shared_port(
+    limit: Limit, band: Expected | None, machine: Machine, way: Path
+) -> tuple[Limit, Expected | None]:
+    """Return the bounds of a NIC that shares its port with the host's other NICs: while those are idle it may have all
+    of the port, as far as its slot allows.
+    """
+    nics = [machine.host.device(name.partition("@")[0]) for name in way.devices if name.startswith("nic")]
+    shared = bool(nics) and all(nic is not None and nic.facts.get("shares_port") is True for nic in nics)
+    others = [_link_rate(link) for link in way.links if isinstance(link.protocol, PcieLink)]
+    value = min(sum_port_rates(machine.host), *others) if shared and others else limit.value
+    if value <= limit.value:
+        return limit, band
+    because = f"the slot of a NIC whose port others share; alone it exceeds its share, {limit.because}"
+    return replace(limit, value=value, because=because), band if band is None else replace(band, high=value)
 
 
 def _list_ports(host: Topology) -> list[tuple[str, Link]]:
@@ -119,7 +135,7 @@ def _list_ports(host: Topology) -> list[tuple[str, Link]]:
     return able or all_ports
 
 
-def _sum_port_rates(host: Topology) -> float:
+def sum_port_rates(host: Topology) -> float:
     """Return the total rate of all ports in bytes/s, each card's at most that of its slot; inf if a rate is unknown."""
     slots = {link.b: link for link in host.links if isinstance(link.protocol, PcieLink)}
     cards = {card.id for card in host.of_kind("card")}

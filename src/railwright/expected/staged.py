@@ -8,6 +8,7 @@ from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds, Constant, Limit, NoLimit, bandwidth_band, no_bandwidth
 from railwright.limits.path import limit_host_path
 from railwright.limits.sources import NO_P2P_MEASURED, NVBANDWIDTH_H200
+from railwright.topology.devices import NvlinkLink
 
 _COPY_SHARE = Constant(0.9, "of a GPU's link, by a copy engine to or from host memory", NVBANDWIDTH_H200)
 _IN_TURN_SHARE = Constant(0.5, "of a copy's rate, if its two halves take turns", NO_P2P_MEASURED)
@@ -26,6 +27,15 @@ def is_staged(machine: Machine, path: str) -> bool:
     """Report whether a path is between two GPUs of a host in which none may access another's memory."""
     refused = any(host.facts.get("peer_to_peer") is False for host in machine.host.of_kind("host"))
     return refused and joins_gpus(machine, path)
+
+
+def lacks_peers(machine: Machine, path: str) -> bool:
+    """Report whether `source>target` are NVIDIA GPUs whose NVLinks meet only in a third GPU.
+
+    NCCL passes data on there; CUDA gives such GPUs no access to each other, so its copies go through the host.
+    """
+    way = machine.find_path(path) if joins_gpus(machine, path) else None
+    return way is not None and way.kind == "NVB" and any(isinstance(link.protocol, NvlinkLink) for link in way.links)
 
 
 def expect_staged(machine: Machine, path: str, *, both_ways: bool = False) -> Bounds:

@@ -92,7 +92,10 @@ def shape_notes(rows: Sequence[Judged], call: CallTime | None, *, of_files: bool
     slow = sorted({find_size(row.parameters) or 0 for row in rows if row.verdict.state == "slow"})
     judged = sorted({find_size(row.parameters) or 0 for row in rows if row.verdict.state in ("slow", "ok")})
     if slow and slow != judged and slow[-1] < judged[-1]:
-        notes.append(f"slow from {format_size(slow[0])} to {format_size(slow[-1])}; larger sizes are normal")
+        normal = next(size for size in judged if size > slow[-1])
+        notes.append(
+            f"slow from {format_size(slow[0])} to {format_size(slow[-1])}; normal from {format_size(normal)} on"
+        )
     notes += _describe_doubts(rows)
     notes += [
         note for note in (_compare_placements(rows), _describe_plateau(rows, fall), _note_faster_pairs(rows)) if note
@@ -101,16 +104,28 @@ def shape_notes(rows: Sequence[Judged], call: CallTime | None, *, of_files: bool
 
 
 def _describe_doubts(rows: Sequence[Judged]) -> list[str]:
-    """Report the sizes that are below their band for a reason that healthy machines have too."""
+    """Report the sizes that are below their band for a reason that healthy machines have too, and are never slow."""
     doubted: dict[str, list[int]] = {}
+    every = sorted({find_size(row.parameters) or 0 for row in rows})
+    slow = {find_size(row.parameters) for row in rows if row.verdict.state == "slow"}
     for row in rows:
         size, (_, _, reason) = find_size(row.parameters), row.verdict.why.partition(", but ")
-        if size and row.verdict.state == "unknown" and reason and any(other.verdict.state == "ok" for other in rows):
+        is_doubted = row.verdict.state == "unknown" and size not in slow
+        if size and is_doubted and reason and any(other.verdict.state == "ok" for other in rows):
             doubted.setdefault(reason, []).append(size)
-    spans = {reason: (format_size(min(sizes)), format_size(max(sizes))) for reason, sizes in doubted.items()}
-    return [
-        f"{first if first == last else f'{first} to {last}'}: low, but {why}" for why, (first, last) in spans.items()
-    ]
+    return [f"{_format_spans(sizes, every)}: low, but {why}" for why, sizes in doubted.items()]
+
+
+def _format_spans(sizes: Sequence[int], every: Sequence[int]) -> str:
+    """Format sizes as `16 MiB, 64 MiB to 1 GiB`: a span has all sizes of the table in between."""
+    spans: list[list[int]] = []
+    for size in sorted(set(sizes)):
+        if spans and every.index(size) == every.index(spans[-1][-1]) + 1:
+            spans[-1].append(size)
+        else:
+            spans.append([size])
+    ends = ([format_size(size) for size in dict.fromkeys((span[0], span[-1]))] for span in spans)
+    return ", ".join(map(" to ".join, ends))
 
 
 def _compare_placements(rows: Sequence[Judged]) -> str:

@@ -21,6 +21,18 @@ _WATCHDOG = re.compile(
 _TIMEOUT = re.compile(r"Timeout\(ms\)=(\d{1,12})")
 _LAST_ERROR = re.compile(r"Last error: ?(.{0,600})")
 _RESULT = re.compile(r"\b(nccl(?:System|Remote|Internal|UnhandledCuda)Error|ncclInvalidUsage)\b:?(.{0,200})")
+_WORDED = re.compile(
+    r"NCCL (?:failure|[Ee]rror)[^\n]{0,300}?(unhandled (?:cuda|system) error|internal error|invalid (?:usage|argument)"
+    r"|remote (?:error|process exited))"
+)
+_RESULT_OF = {
+    "unhandled cuda error": "ncclUnhandledCudaError", "unhandled system error": "ncclSystemError",
+    "internal error": "ncclInternalError", "invalid usage": "ncclInvalidUsage",
+    "invalid argument": "ncclInvalidArgument", "remote error": "ncclRemoteError",
+    "remote process exited": "ncclRemoteError",
+}  # fmt: skip
+"""The result codes by the words of ncclGetErrorString, which frameworks print."""
+_NO_PEER_MEMORY = re.compile(r"(?:NVIDIA )?peer memory driver not(?: detected)?")
 _TEST_FAILURE = re.compile(r"Test (NCCL|CUDA|Cuda) failure (\S{1,80}) '?(.{1,200}?)'?\s*$")
 _XID = re.compile(r"NVRM: Xid \((PCI:[0-9a-fA-F:.]{4,20})[^)]{0,40}\): (\d{1,4})\b(.{0,200})")
 _AER = re.compile(r"AER: .{0,40}?(Corrected|Uncorrected|Multiple Corrected|Multiple Uncorrected)\b.{0,40}error.{0,60}")
@@ -49,6 +61,7 @@ _RESULTS = {
     "ncclRemoteError": "a remote process exited, or the network to it failed",
     "ncclInternalError": "NCCL met an inconsistency, often between ranks with unlike versions or environments",
     "ncclUnhandledCudaError": "a CUDA call failed",
+    "ncclInvalidArgument": "NCCL was given a wrong argument",
     "ncclInvalidUsage": "NCCL was called wrongly, for example by two ranks on one GPU",
 }
 _NCCL_LOG = "NCCL_DEBUG=INFO on every rank, then railwright explain LOG...: its first WARN line names the cause"
@@ -98,6 +111,9 @@ def _read_line(number: int, line: str, following: str) -> Iterator[Finding]:
         yield _finding("nccl_error", f"{result[1]}: {_RESULTS[result[1]]}", number, line, _NCCL_LOG)
     elif failure := _TEST_FAILURE.search(line):
         yield _finding("test_failure", f"nccl-tests ended: {failure[1]} failure, {failure[3]}", number, line, _NCCL_LOG)
+    elif worded := _WORDED.search(line):
+        name = _RESULT_OF[worded[1]]
+        yield _finding("nccl_error", f"{name} ({worded[1]}): {_RESULTS[name]}", number, line, _NCCL_LOG)
     else:
         yield from _read_system_line(number, line)
 
@@ -114,6 +130,10 @@ def _read_system_line(number: int, line: str) -> Iterator[Finding]:
     elif abort := _MPI_ABORT.search(line):
         says = f"rank {abort[1]} called MPI_ABORT" if abort[1] else f"a process ended by signal {abort[2]} ({abort[3]})"
         yield _finding("process_ended", says, number, line, "the lines of that process above this one")
+    elif _NO_PEER_MEMORY.search(line):
+        says = "the container found no peer-memory module of NVIDIA: without DMA-BUF, GPUDirect RDMA is off"
+        remedy = "lsmod | grep nvidia_peermem on the host; NCCL_DEBUG=INFO shows whether DMA-BUF is used instead"
+        yield replace(_finding("gpudirect_off", says, number, line, remedy), certainty="possible")
     elif store := _STORE.search(line):
         says = f"the job's start-up timed out: {store[0].strip()[:120]}"
         remedy = (

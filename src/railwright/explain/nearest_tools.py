@@ -32,16 +32,25 @@ _TOOLS: tuple[tuple[str, str, str], ...] = (
     ("STREAM or HPL", r"stream|hpl|linpack|gflops|triad|flops|numa|memory bandwidth", "stream_c or xhpl settles it"),
 )  # fmt: skip
 _MARKS = tuple((tool, re.compile(mark, re.IGNORECASE), settles) for tool, mark, settles in _TOOLS)
+_NAMES = re.compile(
+    r"(?i)\b(?:[nr]ccl(?:-tests)?|\w{2,20}_perf|ib_(?:read|write|send|atomic)_(?:bw|lat)|osu_\w{2,20}|ucx|ucx_perftest"
+    r"|libfabric|iperf3?|netperf|fio|gdsio|elbencho|ior|mdtest|nvbandwidth|nixl(?:bench)?|deepep|nvshmem|dcgmi?|mpirun|srun"
+    r"|vllm|sglang|mlx5_\d{1,2}|lustre|nvlink|infiniband|roce|efa|gpudirect|pytorch|deepspeed|megatron)\b"
+)
+"""Names of tools, libraries and networks that a text mentions."""
+_MAX_NAMES = 6
 _SEARCHED = 200_000
 _MAX_UNITS = 4
 _NEAREST = 3
 
 
 def describe_text(text: str) -> str:
-    """Return the number of lines, the units and the column names that the text has."""
+    """Return the number of lines, the names of tools, the units and the column names that the text has."""
     begin = text[:_SEARCHED]
     units = list(dict.fromkeys(found[0] for found in _UNITS.finditer(begin)))[:_MAX_UNITS]
     parts = [format_count(len(text.splitlines()), "line")]
+    if names := list(dict.fromkeys(found[0].lower() for found in _NAMES.finditer(begin)))[:_MAX_NAMES]:
+        parts.append(f"the names {', '.join(names)}")
     parts += [f"the units {', '.join(units)}"] if units else ["no unit of a rate or a time"]
     if columns := _find_columns(begin):
         parts.append(f"the columns {', '.join(columns)}")

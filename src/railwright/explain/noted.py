@@ -11,6 +11,7 @@ from railwright.diagnosis.nccl.settings import COSTLY
 from railwright.errors import UsageError
 from railwright.explain.nearest_tools import describe_text, find_nearest
 from railwright.explain.topology_matrix import SOURCE, Surroundings
+from railwright.results.readers.known_facts import find_known_facts
 from railwright.results.readers.known_lines import KnownLines, find_known_lines
 from railwright.results.readers.pasted.command_line import parse_environment
 from railwright.results.readers.unfinished import find_unfinished
@@ -66,7 +67,10 @@ def note_known_lines(text: str) -> tuple[Noted, ...]:
     return tuple(
         Noted(
             tool=known.tool,
-            says=(f"no result in the text can be judged: it has {_describe(known)}, about {known.is_about}",),
+            says=(
+                f"no result in the text can be judged: it has {_describe(known)}, about {known.is_about}",
+                *find_known_facts(known.tool, text),
+            ),
             remedy=known.settles,
         )
         for known in find_known_lines(text)[:_MAX_NAMED]

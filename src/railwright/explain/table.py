@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from railwright.checks.check import Check, Facts
 from railwright.checks.finding import Finding
@@ -18,7 +19,7 @@ from railwright.expected.machine import Machine
 from railwright.explain.cause_doubts import doubt_cause, doubt_filling_rows
 from railwright.explain.corrected_machine import correct_machine, doubt_corrected_rows
 from railwright.explain.curve_findings import find_in_curve
-from railwright.explain.curve_shape import missing_sizes, shape_notes
+from railwright.explain.curve_shape import find_fall, missing_sizes, shape_notes
 from railwright.explain.hypotheses import Fitted, fit
 from railwright.explain.next_commands import suggest_command
 from railwright.explain.rows import (
@@ -96,7 +97,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
     wrong_machine = find_wrong_machine(file, rows, placed.cluster) if placed is not None else ""
     if wrong_machine:
         rows, call = clear_rows(rows, wrong_machine), None
-    verdict = _doubt_unfinished(file, _verdict(rows, headline))
+    verdict = _doubt_collapse(file, rows, _doubt_unfinished(file, _verdict(rows, headline)))
     curves = verdict.state in ("slow", "unknown", "failed") and not wrong_machine
     fitted = fit(file, placed) if curves and placed is not None and placed.measured is None else ()
     host = fitting.cluster.host if fitting is not None else NO_MACHINE
@@ -114,7 +115,7 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         headline=headline,
         wrong_machine=wrong_machine,
         verdict=verdict,
-        hypotheses=fitted,
+        hypotheses=_qualify_healthy(fitted, verdict.state),
         cause_doubt=doubt_cause(file, rows, fitted, placed) if placed is not None else "",
         next_command=suggest_command(file, host) if verdict.state == "slow" else "",
         findings=findings,
@@ -140,6 +141,29 @@ def _doubt_unfinished(file: ForeignFile, verdict: Verdict) -> Verdict:
         return verdict
     ended = ENDED_BY_ERROR if missing[0].startswith(ENDED_BY_ERROR) else "the text ends before the run does"
     return Verdict(state="unknown", why=f"{verdict.why}, but {ended}")
+
+
+def _doubt_collapse(file: ForeignFile, rows: Sequence[Judged], verdict: Verdict) -> Verdict:
+    """Turn an ok verdict into unknown if larger sizes are far slower than a smaller one, which no healthy link does.
+
+    The band of a stream may be wide enough for both, as where a library uses one port or several.
+    """
+    fall = find_fall(rows) if verdict.state == "ok" and not isinstance(file.workload, Files) else None
+    if fall is None or not fall.lasts:
+        return verdict
+    at, before = format_size(fall.size_bytes), format_size(fall.before_bytes)
+    why = f"{verdict.why}, but the rate collapses at {at}: 1/{fall.factor:.1f} of that at {before}"
+    return Verdict(state="unknown", why=why, needs="the same test again, and on other hosts")
+
+
+def _qualify_healthy(fitted: Sequence[Fitted], state: State) -> tuple[Fitted, ...]:
+    """Return the hypotheses; a healthy machine that is nearest does not say beside slow rows that nothing is wrong."""
+    if state != "slow" or not fitted:
+        return tuple(fitted)
+    healthy, *faults = fitted
+    if any(fault.distance < healthy.distance for fault in faults):
+        return tuple(fitted)
+    return (replace(healthy, says="fits the other rows, and not the slow ones"), *faults)
 
 
 def _note_machine(

@@ -28,8 +28,8 @@ _SOCKETS = Constant(3.5e9, "bytes/s of a GPU over loopback sockets", NO_P2P_MEAS
 _DOMAIN_HOSTS = "nvlink_domain_hosts"
 _PEERS = "peer_to_peer"
 _COSTS = (
-    "the NVLink rate: GPUs of a host share PCIe and, across sockets, the 6 to 40 GB/s that NCCL plans there"
-    " (src/graph/topo.h)"
+    "direct copies between GPUs, and NVLink if the GPUs have it: they share PCIe and, across sockets, the 6 to 40 GB/s"
+    " that NCCL plans there (src/graph/topo.h)"
 )
 _LOG = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: connections in a host are"
 

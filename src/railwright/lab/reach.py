@@ -65,7 +65,8 @@ class NamespaceReach(ABC):
         if not others:
             return
         with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
-            troubles = list(filter(None, executor.map(self._trouble, others, source_ports(len(others)))))
+            found = executor.map(self._trouble, others, source_ports(len(others)))
+            troubles = {host: why for host, why in zip(others, found, strict=True) if why}
         if troubles:
             raise UnreachableHosts(troubles, hint=hint)
 

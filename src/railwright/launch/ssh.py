@@ -32,6 +32,9 @@ class SshReach(RemoteReach):
 
     config: str | None = None
     """A file for `ssh -F`. None means the user's own configuration."""
+    is_asked: bool = True
+    """Whether to probe the hosts. A plan may be of hosts that do not exist yet, and assumes separate machines."""
+    rate_bytes_per_s: float = RemoteReach.rate_bytes_per_s
 
     name = "ssh"
 
@@ -42,6 +45,11 @@ class SshReach(RemoteReach):
         self._ssh = found
         if self.config is not None and not os.access(self.config, os.R_OK):
             raise UsageError(f"{self.config[:200]} cannot be read", hint="give --ssh-config a file like ~/.ssh/config")
+
+    @property
+    def shares_cpus(self) -> bool:
+        """Whether two of the names are the same machine. Probes the hosts if they may be asked. Raises as `check`."""
+        return self.is_asked and super().shares_cpus
 
     def agent(self, _scratch: Path | None = None) -> list[str]:
         """Return the ssh command line, which never prompts, and gives up in time on a host that does not answer."""
@@ -70,10 +78,10 @@ class SshReach(RemoteReach):
         """Probe every host. Raises UnreachableHosts with each host that gives no valid answer."""
         with ThreadPoolExecutor(min(_ASKED_AT_ONCE, len(self.hosts))) as executor:
             answers = dict(zip(self.hosts, executor.map(self._ask, self.hosts), strict=True))
-        troubles = [f"{host}: {answer}" for host, answer in answers.items() if isinstance(answer, str)]
+        troubles = {host: f"{host}: {answer}" for host, answer in answers.items() if isinstance(answer, str)}
         self._answers = {host: answer for host, answer in answers.items() if isinstance(answer, Answer)}
         if troubles:
-            hint = f"try: {shlex.join([*self.agent()[:3], troubles[0].partition(': ')[0], 'true'])}"
+            hint = f"try: {shlex.join([*self.agent()[:3], next(iter(troubles)), 'true'])}"
             raise UnreachableHosts(troubles, hint=hint)
 
     def _ask(self, host: str) -> Answer | str:

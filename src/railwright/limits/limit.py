@@ -60,6 +60,9 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     derivation: tuple[Step, ...] = ()
     assumed: str = ""
     """The option that gives the rate on which the limit rests, such as `drive-pcie=5`, if a shape assumes it."""
+    assumed_span: tuple[float, float] | None = None
+    """The factors by which the limit is lower and higher at the extremes of the assumed fact; None if any is possible.
+    """
     sources: tuple[Source, ...] = ()
 
 
@@ -84,7 +87,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     ways: tuple[AlgorithmBand, ...] = ()
     """The bands of the algorithms that may have been taken, if several; a value between two bands is healthy too."""
     systems: int | None = None
-    """The independent systems on this kind of fabric on which a collective's band rests; None if not counted."""
+    """The independent systems on which a collective's band rests, by its fabric; None if not counted."""
     because: str
     sources: tuple[Source, ...]
 

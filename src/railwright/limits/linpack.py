@@ -1,7 +1,7 @@
-"""Linpack: the limit is the GPUs' FP64 rate.
+"""Linpack: the limit is the GPUs' FP64 rate, and for our own solver what its grid must move between hosts.
 
-There is no term for the network: over the published systems its share cannot be separated from everything else (fitted
-to ten systems it misses three others by 19 to 26 %).
+Other solvers have no term for the network: over the published systems its share cannot be separated from everything
+else (fitted to ten systems it misses three others by 19 to 26 %).
 """
 
 from __future__ import annotations
@@ -45,6 +45,18 @@ def fp64_limit(host: Topology, gpus: int, order: int) -> Limit | NoLimit:
         derivation=(Step(text=f"{gpus} GPUs x {format_flops(rate)} FP64", value=format_flops(value)),),
         sources=(FP64_TENSOR,),
     )
+
+
+def bytes_into_host(order: int, grid: tuple[int, int], gpus_each: int) -> float:
+    """Return the fewest bytes that a host receives in an LU of `order` rows on a grid filled row by row.
+
+    A panel has order^2 / 2 elements in all, and so have the rows of U. Each GPU needs the panels of its row of the grid
+    and the rows of U of its column; what one GPU of the host has, the others get from it.
+    """
+    rows, columns = grid
+    here = range(min(gpus_each, rows * columns))
+    of_rows, of_columns = len({gpu // columns for gpu in here}) / rows, len({gpu % columns for gpu in here}) / columns
+    return 8 * order**2 / 2 * (of_rows * (1 - of_columns) + of_columns * (1 - of_rows))
 
 
 def first_gpu(host: Topology) -> Device | None:

@@ -21,9 +21,12 @@ def limit(link: Link) -> Limit | NoLimit:
         return no_bandwidth(why, f"{link.id}: channels, rate")
     value = protocol.channels * protocol.transfers_per_s * protocol.bus_bytes
     mega = protocol.transfers_per_s / 1e6
-    because = f"{protocol.channels} memory channels at {mega:.0f} MT/s of {link.a}"
+    because = (
+        f"{protocol.channels} memory channels at {mega:.0f} MT/s of {link.a}{' (assumed)' if protocol.assumed else ''}"
+    )
     step = rate_step(f"{protocol.channels} channels x {mega:.0f} MT/s x {protocol.bus_bytes} B", value)
-    return bandwidth_limit(value, because, link.id, [step], (JEDEC_DDR, SMBIOS))
+    found = bandwidth_limit(value, because, link.id, [step], (JEDEC_DDR, SMBIOS))
+    return replace(found, assumed=protocol.assumed)
 
 
 def gpu_memory_limit(gpu: Device) -> Limit | NoLimit:

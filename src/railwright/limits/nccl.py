@@ -27,7 +27,8 @@ _NVLINK: dict[int, Constant] = {
     5: Constant(40.1e9, "bytes/s per link and direction, SM100", sources.NCCL_TOPO),
 }
 _NVLINK_OTHERS_LOW = Constant(0.77, "of NCCL's planning rate, all_gather and others", sources.H200_GATHERS)
-_NVLINK_SENDS_LOW = Constant(0.85, "of NCCL's planning rate, send_recv over direct links", sources.NVLINK_SENDS)
+# The ring of an all_reduce passes its data to a neighbour as send_recv does, over the same links and channels.
+_NVLINK_DIRECT_LOW = Constant(0.85, "of NCCL's planning rate, over links without a switch", sources.NVLINK_SENDS)
 _NVLINK_SHARE = (
     Constant(0.90, "of NCCL's planning rate, low", sources.NVLINK_RINGS),
     Constant(1.02, "of NCCL's planning rate, high", sources.NVLINK_RINGS),
@@ -175,8 +176,8 @@ class Bands:
             return _UNKNOWN
         rate = planned.value * protocol.links
         low = _NVLINK_SHARE[0] if self._collective in _STEADY else _NVLINK_OTHERS_LOW
-        if self._collective == "send_recv" and not self._host.of_kind("nvswitch"):
-            low = _NVLINK_SENDS_LOW
+        if self._collective in _STEADY and not self._host.of_kind("nvswitch"):
+            low = _NVLINK_DIRECT_LOW
         return Band(low.value * rate * reached[0], _NVLINK_SHARE[1].value * rate * reached[1])
 
     def _nvls_shares(self) -> tuple[float, float] | None:

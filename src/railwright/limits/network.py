@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from railwright.limits.limit import Constant, Limit, NoLimit, Source, bandwidth_limit, no_bandwidth, rate_step
 from railwright.limits.sources import IBTA, IEEE_8023, RFC_IP_TCP, ROCE, SRD_PAPER
 from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, Link
@@ -26,6 +28,10 @@ LINUX_ROCE_BYTES = Constant(
     Source("Linux", "include/rdma/ib_addr.h, iboe_get_mtu"),
 )
 INFINIBAND_BYTES = Constant(8 + 12 + 4 + 2, "bytes: LRH, BTH, ICRC and VCRC", IBTA)
+_ETHERNET_MTUS = tuple(
+    Constant(size, "bytes, the MTU of Ethernet itself, and jumbo frames", IEEE_8023) for size in (1500, 9000)
+)
+_NEXT_RATE = Constant(2, "times the rate of a port, from HDR to NDR and from NDR to XDR", IBTA)
 RDMA_MTUS = tuple(Constant(size, "bytes of payload in a packet", IBTA) for size in (256, 512, 1024, 2048, 4096))
 
 
@@ -75,6 +81,21 @@ def limit(link: Link) -> Limit | NoLimit:
     line = protocol.line_rate_bits_per_s / BITS_PER_BYTE
     value = line * payload.share
     rate = format_line_rate(protocol.line_rate_bits_per_s)
-    because = f"{rate} port of {link.a}, {payload.words}: {payload.share:.1%} payload"
+    is_mtu = protocol.assumed and not protocol.assumed.startswith("nic")
+    of_rate, of_mtu = (" (assumed)" if marked else "" for marked in (protocol.assumed and not is_mtu, is_mtu))
+    because = f"{rate} port{of_rate} of {link.a}, {payload.words}{of_mtu}: {payload.share:.1%} payload"
     steps = rate_step(f"{rate} line rate", line), rate_step(f"{payload.share:.3f} payload, {payload.words}", value)
-    return bandwidth_limit(value, because, link.id, steps, payload.sources)
+    found = bandwidth_limit(value, because, link.id, steps, payload.sources)
+    if not protocol.assumed:
+        return found
+    apart = _NEXT_RATE.value
+    return replace(found, assumed=protocol.assumed, assumed_span=_span(protocol) if is_mtu else (1 / apart, apart))
+
+
+def _span(protocol: EthernetLink | InfinibandLink | EfaLink) -> tuple[float, float]:
+    """Return the payload rate with the smallest and the largest usual MTU, over that with the port's own."""
+    usual = RDMA_MTUS if isinstance(protocol, InfinibandLink) else _ETHERNET_MTUS
+    mtus = (int(usual[0].value), protocol.mtu_bytes, int(usual[-1].value))
+    found = [find_payload(replace(protocol, mtu_bytes=mtu)) for mtu in mtus]
+    low, own, high = (payload.share if payload else 1.0 for payload in found)
+    return low / own, max(1.0, high / own)

@@ -40,6 +40,9 @@ MAX_PAYLOAD_RANGE = (
 )
 
 
+_PAYLOAD_OPTION = "max-payload=512"
+
+
 def generation(gt_per_s: float) -> int | None:
     """Return the PCIe generation of a rate, 1 to 6; None if no generation has it."""
     found = _ENCODING.get(gt_per_s)
@@ -50,8 +53,11 @@ def describe(link: PcieLink) -> str:
     """Return the link in words: `PCIe 5.0 x16, MaxPayload 256 B`."""
     number = generation(link.gt_per_s) if link.gt_per_s else None
     name = f"PCIe {number}.0 x{link.width}" if number and link.width else "PCIe link of unknown rate"
-    payload = f"MaxPayload {link.max_payload_bytes} B" if link.max_payload_bytes else "MaxPayload not readable"
-    return f"{name}, {payload}"
+    of_rate, of_payload = (" (assumed)" if marked else "" for marked in (link.assumed, link.payload_assumed))
+    payload = (
+        f"MaxPayload {link.max_payload_bytes} B{of_payload}" if link.max_payload_bytes else "MaxPayload not readable"
+    )
+    return f"{name}{of_rate}, {payload}"
 
 
 def raw_rate(gt_per_s: float, width: int) -> float | None:
@@ -109,10 +115,16 @@ def limit(link: Link) -> Limit | NoLimit:
         rate_step(f"payload {found.payload_bytes} B of {whole} B a transaction, less SKIP", found.payload),
         rate_step("less ACK and flow control at the specified rate", found.with_dllps),
     )
-    assumed = " (assumed by the shape)" if protocol.assumed else ""
-    because = f"{describe(protocol)}{assumed}, between {link.a} and {link.b}"
+    because = f"{describe(protocol)}, between {link.a} and {link.b}"
     found_limit = bandwidth_limit(found.payload, because, link.id, steps, (PCIE_SPEC, INTEL_AN708, PCIE_BENCH))
-    return replace(found_limit, assumed=protocol.assumed) if assumed else found_limit
+    if protocol.assumed:
+        return replace(found_limit, assumed=protocol.assumed)
+    if not protocol.payload_assumed:
+        return found_limit
+    minimum, maximum = (int(bound.value) for bound in MAX_PAYLOAD_RANGE)
+    low = payload_rate_with_dllps(found.raw, minimum) / found.with_dllps
+    high = payload_rate(found.raw, maximum) / found.payload
+    return replace(found_limit, assumed=_PAYLOAD_OPTION, assumed_span=(min(1.0, low), max(1.0, high)))
 
 
 def _specified_payload(max_payload_bytes: int) -> int:

@@ -39,4 +39,4 @@ LONGER = (
 
 def is_used(cluster: Cluster) -> bool:
     """Report whether the GPUs are AMD's."""
-    return any(gpu.facts.get("vendor") == "amd" for gpu in cluster.host.of_kind("gpu")[:1])
+    return cluster.host.has_amd_gpus

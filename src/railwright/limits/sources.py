@@ -119,7 +119,8 @@ A100_SMALL = Source(
 )
 C2C_COPIES = Source(
     "nvbandwidth in public threads, GH200 and GB200",
-    "GH200: 323 to 380 GB/s to the GPU and 295 back, of 450; a GPU of GB200 alone: 201 and 193, of 225",
+    "GH200: 346 to 380 GB/s to the GPU and 297 back, of 450, without those of SuperBench; a GPU of GB200 alone: 201"
+    " and 193, of 225",
 )
 NCCL_2409 = Source("NCCL issue 2409", "128 KiB chunks, 10 to 12 us a step: 13 GB/s per NIC, whatever its line rate")
 NCCL_PXN = Source(_NCCL, "src/transport/net.cc, recvSetup: PXN is not used on receive")

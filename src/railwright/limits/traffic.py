@@ -33,7 +33,7 @@ from railwright.limits.flow_graph import Arc, FlowGraph, Relay, flow_graph
 from railwright.limits.limit import Constant
 from railwright.limits.peers import PeerWay, find_peer_ways
 from railwright.limits.sources import NCCL_TREES, NCCL_TUNING
-from railwright.topology.cluster import Cluster, find_rack_hosts
+from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
 
 ALGORITHMS: dict[str, tuple[str, ...]] = {
@@ -76,7 +76,7 @@ def collective_name(written: str) -> str:
 
 def domain_hosts(cluster: Cluster) -> int:
     """Return the number of hosts that share their NVSwitches; 1 if each has its own or none."""
-    return min(find_rack_hosts(cluster.host), cluster.hosts)
+    return min(cluster.host.rack_hosts, cluster.hosts)
 
 
 def find_protocol(cluster: Cluster) -> str:
@@ -116,9 +116,7 @@ def disable_nvls(host: Topology) -> Topology:
 
 def compute_major(host: Topology) -> int:
     """Return the major number of the GPUs' compute capability; 0 if unknown."""
-    gpus = host.of_kind("gpu")
-    major = str(gpus[0].facts.get("compute_capability", "")).partition(".")[0] if gpus else ""
-    return int(major) if major.isdigit() else 0
+    return host.compute_major
 
 
 def list_algorithms(cluster: Cluster, collective: str) -> tuple[str, ...]:

@@ -190,7 +190,7 @@ def latency_us(
         return start + inside + 2 * levels * outside
     rounds = 2 if collective == "all_reduce" else 1
     if count > 1:
-        posts = _OVERHEAD_US[_has_amd_cpu(cluster.host)].value
+        posts = _OVERHEAD_US[cluster.host.has_amd_cpu].value
         inside = max(inside, posts * (_SIMPLE_POSTS.value if protocol == "Simple" else 1))
     times = 1.0
     if protocol == "Simple" and count > 1 and collective == "all_reduce" and known is _LATENCY_US:
@@ -263,7 +263,7 @@ def _ll_cap(cluster: Cluster, protocol: str) -> float:
         domains(cluster),
         min(max(compute_major(cluster.host), min(_LL_CAP_ONE_DOMAIN)), max(_LL_CAP_ONE_DOMAIN)),
     )
-    return _LL_CAP_ONE_DOMAIN[major].value if count < 2 else _LL_CAP[_has_amd_cpu(cluster.host)][count > 2].value
+    return _LL_CAP_ONE_DOMAIN[major].value if count < 2 else _LL_CAP[cluster.host.has_amd_cpu][count > 2].value
 
 
 def _tree_share(cluster: Cluster, collective: str, algorithm: str, protocol: str, size_bytes: float) -> float:
@@ -289,10 +289,6 @@ def _medium(cluster: Cluster, algorithm: str) -> str:
 def is_ampere_or_older(host: Topology) -> bool:
     """Report whether the GPUs are Ampere, Volta or Pascal, on which NCCL's own latencies were measured."""
     return 0 < compute_major(host) <= _AMPERE.value
-
-
-def _has_amd_cpu(host: Topology) -> bool:
-    return any(cpu.facts.get("vendor") == "AuthenticAMD" for cpu in host.of_kind("cpu"))
 
 
 def _has_arm_cpu(host: Topology) -> bool:

@@ -28,7 +28,7 @@ from railwright.locate.host_fabric import find_uniform_suspects, select_above_le
 from railwright.locate.journal import Journal
 from railwright.locate.place import Place
 from railwright.locate.probes import FlowResult, PhaseResult, RankProbes
-from railwright.locate.signs import find_suspects
+from railwright.locate.signs import find_delayed, find_suspects
 from railwright.locate.ways import ProbeKind, tcp_probes
 
 Cover = CoverKind | Literal["hosts"]
@@ -138,6 +138,7 @@ def _build_record(place: Place, probes: RankProbes, outcome: Outcome, latency: L
     """Build the record, without seed and seconds. Raises CannotJudge if no probe ran."""
     not_measured = _count_not_measured(place, probes)
     busy = place.busy(one.number for one in outcome.explanation.suspicions)
+    delayed = [(place.fabric.class_name(one.number), one.level) for one in find_delayed(outcome)]
     suspects = find_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside)
     load = evaluate_load(outcome.load, outcome.evidence.floor, rate_is_known=place.rate_bits_per_s is not None)
     alike: list[Suspect] = []
@@ -165,7 +166,7 @@ def _build_record(place: Place, probes: RankProbes, outcome: Outcome, latency: L
         load=load,
         set_aside=probes.set_aside,
         cannot_tell=place.cannot_tell,
-        unjudged=tuple(_unjudged_reasons(alike, pairs, load)),
+        unjudged=(*_unjudged_reasons(alike, pairs, load), *_delayed_reasons(delayed)),
     )
 
 
@@ -184,6 +185,13 @@ def _unjudged_reasons(alike: Sequence[Suspect], pairs: Sequence[Suspect], load: 
     for one in pairs:
         ends = one.id.partition("@")[0].replace(">", " to ")
         yield f"{ends} reached {one.capacity:.0%} in {one.tests} tries, and both ends are fast: a path between is slow"
+
+
+def _delayed_reasons(delayed: Iterable[tuple[str, float]]) -> Iterable[str]:
+    """Describe links whose flows wait for TCP's acknowledgements over a slow link."""
+    for name, level in delayed:
+        why = "because the acknowledgements of its flows return over the slow link named above"
+        yield f"{name} carried {level:.0%} of its rate, its own or {why}: mend that and search again"
 
 
 def _count_not_measured(place: Place, probes: RankProbes) -> int:

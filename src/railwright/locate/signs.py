@@ -24,6 +24,8 @@ _STALLED = 0.01
 _OCCUPIED = 0.05
 _FILLED, _RATE_WITHOUT_ACKS = 0.5, 0.75
 """With other traffic on half of the link that carries TCP's ACKs, flows reached 0.77 to 0.9 of their rate."""
+_DELAYS_ACKS = 0.5
+"""A link with less of its rate queues the ACKs behind the flows of the probes: flows reached 0.84 of their rate."""
 _LONG_LOST = 5
 """The number of 6 long packets whose loss is more than random."""
 _VERIFY = "railwright locate again: it must no longer be named"
@@ -74,10 +76,11 @@ def find_suspects(
     occupied = {number for number, part in busy.items() if part >= _OCCUPIED}
     outcome.routes = [one for one in outcome.routes if not occupied & _ack_classes(fabric, one.key)]
     filled = {number for number, part in busy.items() if part >= _FILLED}
+    delayed = {one.number for one in find_delayed(outcome)}
     outcome.explanation.suspicions = [
         one
         for one in outcome.explanation.suspicions
-        if one.number in occupied or not _waits_for_acks(outcome.evidence, one, filled)
+        if one.number in occupied or not (one.number in delayed or _waits_for_acks(outcome.evidence, one, filled))
     ]
     adjacent = {fabric.cable_name(each) for cable in flapping for each in fabric.above[fabric.lower[cable]]}
     by_rate = [
@@ -93,6 +96,13 @@ def find_suspects(
     found += [one for one in stalls if not _is_part(one, found)]
     found += [one for one in _lossy_links(fabric, signs) if not flapping and not _is_part(one, found)]
     return found
+
+
+def find_delayed(outcome: Outcome) -> list[Suspicion]:
+    """Return the suspicions that a much slower one explains: the ACKs of all their flows may cross its link."""
+    suspicions = outcome.explanation.suspicions
+    slow = {one.number for one in suspicions if one.level < _DELAYS_ACKS}
+    return [one for one in suspicions if one.switch < 0 and _waits_for_acks(outcome.evidence, one, slow)]
 
 
 def _ack_classes(fabric: Fabric, route: RouteKey) -> set[int]:

@@ -188,6 +188,14 @@ int rw_cuda_stream_close(void *context, void *stream) {
   return status ? status : rw_cuda.stream_destroy(stream);
 }
 
+/* An event that orders streams and has no time. */
+int rw_cuda_event_open(void *context, void **event) {
+  int status = rw_cuda.use(context);
+  return status ? status : rw_cuda.event_create(event, CUDA_EVENT_DISABLE_TIMING);
+}
+
+int rw_cuda_event_close(void *event) { return rw_cuda.event_destroy(event); }
+
 int rw_cuda_stream_synchronize(void *stream) { return rw_cuda.stream_synchronize(stream); }
 
 /* Copies between any two addresses, known to the driver or in plain host memory, and waits. */

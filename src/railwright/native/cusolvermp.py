@@ -13,6 +13,7 @@ from ctypes import byref, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64,
 from typing import TYPE_CHECKING, NamedTuple
 
 from railwright.errors import CannotJudge
+from railwright.installation import find_installation
 from railwright.native.cuda import Device, DeviceBuffer, Stream
 from railwright.native.library import Closing, NativeError
 from railwright.native.memory import Buffer
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 _LIBRARY = "libcusolverMp.so.0"
-_HINT = "pip install nvidia-cusolvermp-cu13==0.8.0.3126 nvidia-nccl-cu13, or give solver=PATH"
+_WHEELS = ("nvidia-cusolvermp-cu13==0.8.0.3126", "nvidia-nccl-cu13")
 _OLDEST = 702
 """Version 0.7.2, the first to make grids from NCCL communicators."""
 _ROW_MAJOR, _DOUBLE, _NO_TRANSPOSE = 1, 1, 0
@@ -42,6 +43,10 @@ class Solved(NamedTuple):
     """The first zero pivot, counted from 1; 0 if there is none."""
 
 
+def _next_step() -> str:
+    return f"{find_installation().add(*_WHEELS)}, or give solver=PATH"
+
+
 class Library:
     """The loaded library. Raises CannotJudge if it is missing or too old."""
 
@@ -50,9 +55,9 @@ class Library:
         try:
             self._library = ctypes.CDLL(self.path)
         except OSError as error:
-            raise CannotJudge(f"cuSOLVERMp cannot be loaded: {error}; {_HINT}") from error
+            raise CannotJudge(f"cuSOLVERMp cannot be loaded: {error}; {_next_step()}") from error
         if not hasattr(self._library, "cusolverMpSetMathMode"):
-            raise CannotJudge(f"{self.path} cannot report its math mode: {_HINT}")
+            raise CannotJudge(f"{self.path} cannot report its math mode: {_next_step()}")
 
     def call(self, name: str, *arguments: object) -> None:
         """Call a function of the library. Raises NativeError with a description."""
@@ -77,7 +82,7 @@ class Solver(Closing):
         library.call("cusolverMpGetVersion", self._handle, byref(version))
         self.version = f"{version.value // 1000}.{version.value // 100 % 10}.{version.value % 100}"
         if version.value < _OLDEST:
-            raise CannotJudge(f"cuSOLVERMp {self.version} is older than 0.7.2: {_HINT}")
+            raise CannotJudge(f"cuSOLVERMp {self.version} is older than 0.7.2: {_next_step()}")
         self.math_mode = self._pin_math()
 
     def join(self, comm: int, grid: tuple[int, int]) -> None:

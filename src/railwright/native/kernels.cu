@@ -5,11 +5,13 @@
  * every real one is a float: `cuda.launch` relies on it. Every kernel works with any grid and block. */
 
 typedef unsigned int u32;
+typedef int i32;
 typedef unsigned long long u64;
 typedef long long i64;
 
 #define KERNEL extern "C" __attribute__((global)) void
 #define INSIDE static __attribute__((device)) inline
+#define SHARED static __attribute__((shared))
 
 struct __attribute__((aligned(16))) Vector {
   u32 a, b, c, d;
@@ -19,6 +21,7 @@ INSIDE u32 special_thread() { u32 x; asm volatile("mov.u32 %0, %%tid.x;" : "=r"(
 INSIDE u32 special_block() { u32 x; asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(x)); return x; }
 INSIDE u32 special_threads() { u32 x; asm volatile("mov.u32 %0, %%ntid.x;" : "=r"(x)); return x; }
 INSIDE u32 special_blocks() { u32 x; asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(x)); return x; }
+INSIDE void synchronize() { asm volatile("bar.sync 0;" : : : "memory"); }
 INSIDE u64 nanoseconds() { u64 x; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(x)); return x; }
 
 /* Sixteen bytes in one access, in the order in which they are written here. */
@@ -164,3 +167,5 @@ KERNEL burn(float *out, u64 loops, float a, float b) {
   float sum = ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7));
   if (sum == -1.0f) *out = sum;
 }
+
+#include "lu_kernels.h"

@@ -47,22 +47,37 @@ class Problem:
             byref(self._struct), held.address, every, int(back)
         )
 
+    def gather(self, comm: Intracomm, solution: Buffer) -> ctypes.Array[c_double]:
+        """Return x on every rank, from parts distributed like b. Collective."""
+        from mpi4py import MPI
+
+        x = (c_double * self._order)()
+        if self._holds_right_side:
+            self._right_side(solution, x, back=True)
+        comm.Allreduce(MPI.IN_PLACE, [x, MPI.DOUBLE])
+        return x
+
     def norms(self, comm: Intracomm, solution: Buffer) -> tuple[float, float, float, float]:
         """Return the maximum norms of A x - b, of A, of x and of b, with x distributed like b. Collective."""
         from mpi4py import MPI
 
-        x, product, sums = ((c_double * self._order)() for _ in range(3))
-        if self._holds_right_side:
-            self._right_side(solution, x, back=True)
-        comm.Allreduce(MPI.IN_PLACE, [x, MPI.DOUBLE])
+        x = self.gather(comm, solution)
+        product, sums = ((c_double * self._order)() for _ in range(2))
         multiply = function("rw_hpl_multiply", None, POINTER(_Hpl), c_void_p, c_void_p, c_void_p)
         multiply(byref(self._struct), x, product, sums)
         for vector in (product, sums):
             comm.Allreduce(MPI.IN_PLACE, [vector, MPI.DOUBLE])
-        found = (c_double * 4)()
-        norms = function("rw_hpl_norms", None, POINTER(_Hpl), *[c_void_p] * 3, POINTER(c_double))
-        norms(byref(self._struct), x, product, sums, found)
-        return found[0], found[1], found[2], found[3]
+        return norms(self._order, self._struct.seed, x, product, sums)
+
+
+def norms(
+    order: int, seed: int, x: ctypes.Array[c_double], product: ctypes.Array[c_double], sums: ctypes.Array[c_double]
+) -> tuple[float, float, float, float]:
+    """Return the maximum norms of A x - b, of A, of x and of b, from A x and the sums of |A| along the rows."""
+    found = (c_double * 4)()
+    find = function("rw_hpl_norms", None, POINTER(_Hpl), *[c_void_p] * 3, POINTER(c_double))
+    find(byref(_Hpl(order=order, seed=seed)), x, product, sums, found)
+    return found[0], found[1], found[2], found[3]
 
 
 def write_integers(buffer: Buffer, count: int, seed: int) -> None:

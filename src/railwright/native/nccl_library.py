@@ -9,6 +9,7 @@ import ctypes
 from ctypes import Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
 
 from railwright.errors import CannotJudge
+from railwright.installation import find_installation
 from railwright.native.library import fields, function
 from railwright.native.nccl_errors import NcclError
 from railwright.native.vendor_libraries import candidates
@@ -19,7 +20,6 @@ SWITCHED_LOG = "ncclResetDebugInit"
 still exported in 2.30."""
 
 _LIBRARY = "libnccl.so.2"
-_NEXT_STEP = "pip install nvidia-nccl-cu13 (nvidia-nccl-cu12 for CUDA 12), or give library=PATH"
 _MAGIC, _UNDEFINED = 0xCAFEBEEF, -(2**31)
 _NEWEST_CONFIG = 23007  # the newest version whose ncclConfig_t is known here
 
@@ -46,6 +46,11 @@ class Config(Structure):
     )
 
 
+def _next_step() -> str:
+    command = find_installation().add("nvidia-nccl-cu13")
+    return f"{command} (nvidia-nccl-cu12 for CUDA 12), or give library=PATH"
+
+
 class Library:
     """A loaded libnccl. Raises CannotJudge if it cannot be loaded or lacks a function that every loop needs."""
 
@@ -55,7 +60,7 @@ class Library:
             self._nccl = ctypes.CDLL(self.path)
         except OSError as error:
             # The step is in the message itself, because a record keeps no hint.
-            step = "give another library=PATH" if named else _NEXT_STEP
+            step = "give another library=PATH" if named else _next_step()
             raise CannotJudge(f"NCCL cannot be loaded: {error}; {step}") from error
         if function("rw_nccl_bind", c_int, c_void_p)(self._nccl._handle):
             raise CannotJudge(f"{self.path} must be NCCL 2.7 or later")
@@ -68,6 +73,11 @@ class Library:
     def version(self) -> str:
         """The version, such as `2.28.9`."""
         return f"{self.code // 10000}.{self.code // 100 % 100}.{self.code % 100}"
+
+    @property
+    def handle(self) -> int:
+        """The loader's handle of the library."""
+        return self._nccl._handle
 
     def has(self, name: str) -> bool:
         """Report whether the library exports a function."""

@@ -7,16 +7,18 @@ ctypes alone does not do. Its BLACS is built for Open MPI and for the ABI of MPI
 from __future__ import annotations
 
 import ctypes
+import platform
 import time
 from collections.abc import Callable
 from ctypes import byref, c_char_p, c_double, c_int, c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from railwright.errors import CannotJudge
+from railwright.installation import find_installation
 from railwright.native import linpack, mpi
 from railwright.native.library import Closing
 from railwright.native.memory import Buffer
-from railwright.native.vendor_libraries import candidates
+from railwright.native.vendor_libraries import NO_MKL, candidates
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -25,7 +27,6 @@ _RTLD_LAZY = 1
 _DENSE = 1
 """The kind of a descriptor: a dense matrix (DTYPE_)."""
 _VERSION_BYTES = 198
-_HINT = "install the `hpl` extra (the mkl package), or name a ScaLAPACK with -o library="
 _NEEDED = ("blacs_get_", "blacs_gridinit_", "blacs_gridexit_", "pdgetrf_", "pdgetrs_", "dgemm_")
 
 
@@ -45,11 +46,11 @@ class Scalapack:
     def __init__(self, named: str, threads: int, *, mpich_abi: bool) -> None:
         _open(mpi.library_path())  # global, because mpi4py opens it locally and BLACS uses its data
         self._libraries = [
-            _open(name) for name in ([named] if named else _list_libraries(threads, mpich_abi=mpich_abi))
+            _open(name, named) for name in ([named] if named else _list_libraries(threads, mpich_abi=mpich_abi))
         ]
         missing = [name for name in _NEEDED if self._find(name) is None]
         if missing:
-            raise CannotJudge(f"ScaLAPACK lacks {', '.join(missing)}", hint=_HINT)
+            raise CannotJudge(f"ScaLAPACK lacks {', '.join(missing)}; {_next_step(named)}")
         self.version = self._version() or (named and f"named: {named[:200]}") or "unknown"
         set_progress = self._find("mkl_set_progress")
         if set_progress is not None:
@@ -169,7 +170,7 @@ def _list_libraries(threads: int, *, mpich_abi: bool) -> list[str]:
     return ["libmkl_core.so", *threading, "libmkl_intel_lp64.so", blacs, "libmkl_scalapack_lp64.so"]
 
 
-def _open(name: str) -> ctypes.CDLL:
+def _open(name: str, named: str = "") -> ctypes.CDLL:
     """Open the first file of a library that loads, whatever its version. Raises CannotJudge."""
     program = ctypes.CDLL(None)
     program.dlopen.restype, program.dlopen.argtypes = c_void_p, (c_char_p, c_int)
@@ -181,4 +182,14 @@ def _open(name: str) -> ctypes.CDLL:
         if handle:
             return ctypes.CDLL(file, handle=handle)
         reasons.append((program.dlerror() or b"").decode("utf-8", "replace"))
-    raise CannotJudge(f"no ScaLAPACK can be loaded: {reasons[0][:300]}", hint=_HINT)
+    # The step is in the message itself, because a record keeps no hint.
+    raise CannotJudge(f"no ScaLAPACK can be loaded: {reasons[0][:300]}; {_next_step(named)}")
+
+
+def _next_step(named: str) -> str:
+    """Return the way to a ScaLAPACK that works: another one instead of the named, or MKL."""
+    if named:
+        return "give another library=PATH"
+    if platform.machine() == "aarch64":
+        return NO_MKL
+    return f"{find_installation().add_extra('hpl')}, or name a ScaLAPACK with -o library=PATH"

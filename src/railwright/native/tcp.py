@@ -7,6 +7,7 @@ import struct
 from ctypes import POINTER, Structure, byref, c_double, c_int, c_size_t, c_void_p
 from typing import NamedTuple
 
+from railwright.errors import CannotJudge
 from railwright.native.library import check_result, function, seconds_array, system_error
 from railwright.native.memory import Buffer
 
@@ -62,10 +63,12 @@ class Stream:
         return list(seconds)
 
     def connection_info(self) -> ConnectionInfo:
-        """Return the kernel's current statistics of the connection."""
+        """Return the kernel's current statistics of the connection. Raises CannotJudge if it reports too few."""
         level = socket.IPPROTO_TCP
         name = self._connection.getsockopt(level, socket.TCP_CONGESTION, 16)
         info = self._connection.getsockopt(level, socket.TCP_INFO, _TOTAL_RETRANSMITS_AT + 4)
+        if len(info) < _TOTAL_RETRANSMITS_AT + 4:
+            raise CannotJudge(f"the kernel reports no retransmits: TCP_INFO has {len(info)} bytes")
         (retransmits,) = struct.unpack_from("I", info, _TOTAL_RETRANSMITS_AT)
         algorithm = name.rstrip(b"\0").decode("ascii", "replace")
         return ConnectionInfo(algorithm, self._connection.getsockopt(level, socket.TCP_MAXSEG), retransmits)

@@ -73,16 +73,27 @@ class Cublas(Closing):
         self.handle, self.version, self._library = _open()
         check_result("stream", function("rw_cublas_stream", c_int, c_void_p, c_void_p)(self.handle, stream.handle))
 
-    def multiply_doubles(self, order: int, a: DeviceBuffer, b: DeviceBuffer, product: DeviceBuffer) -> None:
-        """Enqueue product = a b of square column-major matrices in FP64. Raises NativeError."""
-        one, zero, size = c_double(1.0), c_double(0.0), c_int(order)
+    def multiply_doubles(
+        self, order: int, a: DeviceBuffer, b: DeviceBuffer, product: DeviceBuffer, *, columns: int = 0, lead: int = 0
+    ) -> None:
+        """Enqueue product = a b of square column-major matrices in FP64, or of the first `columns` of b.
+
+        Columns are `lead` elements apart, by default `order`. Raises NativeError.
+        """
+        one, zero, size, wide = c_double(1.0), c_double(0.0), c_int(order), c_int(columns or order)
+        apart = c_int(lead or order)
         addresses = [c_uint64(buffer.address) for buffer in (a, b, product)]
         status = self._library.cublasDgemm_v2(
-            c_void_p(self.handle), 0, 0, size, size, size, byref(one), addresses[0], size, addresses[1], size,
-            byref(zero), addresses[2], size,
+            c_void_p(self.handle), 0, 0, size, wide, size, byref(one), addresses[0], apart, addresses[1], apart,
+            byref(zero), addresses[2], apart,
         )  # fmt: skip
         if status:
             raise NativeError("cublasDgemm", status, f"cuBLAS status {status}")
+
+    @property
+    def library_handle(self) -> int:
+        """The loader's handle of the library."""
+        return self._library._handle
 
     def use_default_math(self) -> None:
         """Select the precision of the types themselves, without emulation. Raises NativeError."""

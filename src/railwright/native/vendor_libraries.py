@@ -10,6 +10,7 @@ _MKL = (
     *("libmkl_core", "libmkl_intel_lp64", "libmkl_sequential", "libmkl_intel_thread", "libmkl_scalapack_lp64"),
     *("libmkl_blacs_openmpi_lp64", "libmkl_blacs_intelmpi_lp64"),
 )
+NO_MKL = "MKL exists for x86-64 alone, not for aarch64: name a ScaLAPACK for this MPI with -o library=PATH"
 _FOLDERS = {
     "libcudart.so.13": ("nvidia/cu13/lib", "nvidia/cuda_runtime/lib"),
     "libcudart.so.12": ("nvidia/cuda_runtime/lib",),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,10 @@ import msgspec
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, UsageError
 from railwright.net import frr, leaf, packets
 from railwright.net.checks.registry import CHECKS
+from railwright.net.host import read_host_end
 from railwright.net.pod import Pod, find_routes, is_same_netns, netns_path, read_pod
+from railwright.net.recorded import Recorded, find_expected, is_foreign
+from railwright.net.runtime import find_records
 from railwright.net.target import Question, Target, add_peer, find_target, rail_interfaces
 from railwright.net.view import (
     NOT_ATTACHED,
@@ -39,7 +43,7 @@ _NO_STRANGER = "no pod of another tenant is on this node and rail"
 
 
 def check(question: Question) -> tuple[Line, ...]:
-    """Return a line for each interface and check, except skipped checks.
+    """Return a line for each interface and check, except skipped checks and, for networks without railwrightd, its own.
 
     Raises UsageError for a wrong question, and CannotJudge if the pod or its interfaces cannot be inspected.
     """
@@ -49,16 +53,17 @@ def check(question: Question) -> tuple[Line, ...]:
     rails_of_pod = rail_interfaces(target, pod)
     names = question.interfaces or rails_of_pod
     ways = _find_ways(target, pod, tuple(dict.fromkeys((*names, *rails_of_pod))), names)
-    rails = question.daemon.rails()
+    rails, records = question.daemon.rails(), find_records(target.netns, question.cni_results)
     with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
-        views = list(executor.map(lambda name: _inspect_interface(target, pod, rails, ways[name], name), names))
+        views = list(executor.map(partial(_inspect_interface, target, pod, rails, records, ways), names))
     # Read after the packets, when the datapath has flows for them and the counters include them.
     cached, after, rails_after = question.daemon.flows(), question.daemon.attached(), question.daemon.rails()
     lines: list[Line] = []
     for view in views:
         again = _find_later(view.attached, after)
         view = replace(view, attached_after=again, rail_after=_find_rail(rails_after, view.attached), cached=cached)
-        lines += explain_failures(one.look(view) for one in CHECKS if one.name not in question.without)
+        checks = [one for one in CHECKS if one.name not in question.without and not (one.is_ours and is_foreign(view))]
+        lines += explain_failures(one.look(view) for one in checks)
     return tuple(lines)
 
 
@@ -87,10 +92,15 @@ def exit_status(lines: Iterable[Line]) -> int:
 
 
 def _inspect_interface(
-    target: Target, pod: Pod, rails: dict[str, Rail] | Unseen, ways: tuple[KernelWay, ...], name: str
+    target: Target,
+    pod: Pod,
+    rails: dict[str, Rail] | Unseen,
+    records: dict[str, Recorded] | Unseen,
+    all_ways: dict[str, tuple[KernelWay, ...]],
+    name: str,
 ) -> View:
     """Inspect an interface and send its packets. Fields for the later state still hold the earlier one."""
-    attached = target.attached(name)
+    attached, ways = target.attached(name), all_ways[name]
     port, rail = pod.ports.get(name), _find_rail(rails, attached)
     if port is not None:
         end = _make_end(target.name, target.netns, port)
@@ -99,7 +109,7 @@ def _inspect_interface(
         leaf_routes = try_look(lambda: _read_leaf(target, port, attached))
     else:
         gateways = echoes = isolations = leaf_routes = Unseen(f"there is no {name}")
-    return View(
+    view = View(
         interface=name,
         port=port,
         attached=attached,
@@ -112,12 +122,16 @@ def _inspect_interface(
         isolations=isolations,
         cached=(),
         announced=try_look(lambda: _read_announced(target, port, attached)),
-        host_mtu_bytes=_read_host_mtu(attached),
+        host_end=Unseen("the other end is not known"),
         leaf=leaf_routes,
         rdma_shared=pod.rdma_shared,
         verbs_files=pod.verbs_files,
+        recorded=_find_record(records, name),
         netns=target.netns,
     )
+    expected = find_expected(view)
+    name = expected.host_interface if expected else ""
+    return replace(view, host_end=try_look(lambda: read_host_end(view.existing_port(), name, target.netns)))
 
 
 def _find_later(attached: Known, after: tuple[Attached, ...] | Unseen) -> Known:
@@ -137,13 +151,10 @@ def _find_rail(rails: dict[str, Rail] | Unseen, attached: Known) -> Rail | Unsee
     return rails.get(attached.rail) or Unseen(f"railwrightd no longer has rail {attached.rail}")
 
 
-def _read_host_mtu(attached: Known) -> int | Unseen:
-    if not isinstance(attached, Attached):
-        return Unseen("the other end is not known")
-    try:
-        return int(Path("/sys/class/net", attached.host_interface, "mtu").read_text(encoding="ascii"))
-    except (OSError, ValueError) as error:
-        return Unseen(f"{attached.host_interface} is not here: {error}")
+def _find_record(records: dict[str, Recorded] | Unseen, name: str) -> Recorded | Unseen:
+    if isinstance(records, Unseen):
+        return records
+    return records.get(name) or Unseen(f"the container runtime has no record of {name}")
 
 
 def _make_end(name: str, netns: str | None, port: Port) -> packets.End:

@@ -3,8 +3,8 @@
     python -I inside.py '[{"role": "devices", "interfaces": ["net1"]}, ...]'
 
 Roles: `devices` reads /sys; `ways` asks the kernel for its routes to addresses; `ask` asks neighbours for their MAC
-address by ARP and ND; `echo` sends ICMP echo requests that must not be fragmented, and counts answers by size; `hear`
-counts frames that hold a mark, until SIGTERM.
+address by ARP and ND; `echo` sends ICMP echo requests that must not be fragmented, and counts answers by size; `notify`
+sends datagrams marked as RoCE's congestion notifications; `hear` counts frames that hold a mark, until SIGTERM.
 Standard output is a JSON array with an object for each role; the first line of `hear` is `ready`.
 """
 
@@ -27,6 +27,8 @@ from typing import Any
 
 _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE, _IPV6_DONTFRAG = 10, 23, 3, 62
 _SO_RCVBUFFORCE = 33
+_IPV6_TCLASS = 67
+_ROCE_PORT = 4791
 _ETH_P_ALL = 3
 _PACKET_OUTGOING = 4
 _SOL_PACKET, _PACKET_STATISTICS = 263, 6
@@ -53,7 +55,7 @@ def main() -> None:
 
 
 def _do(settings: Settings) -> Settings:
-    roles = {"devices": _devices, "ways": _ways, "ask": _ask, "echo": _echo, "hear": _hear}
+    roles = {"devices": _devices, "ways": _ways, "ask": _ask, "echo": _echo, "notify": _notify, "hear": _hear}
     try:
         return roles[settings["role"]](settings)
     except OSError as error:
@@ -72,6 +74,7 @@ def _devices(settings: Settings) -> Settings:
             "driver": name_of(device / "driver"),
             "is_vf": (device / "physfn").exists(),
             "rdma": {rdma_device: _rdma_state(rdma_device) for rdma_device in _list_names(str(device / "infiniband"))},
+            "gids": {one: _roce_gids(one) for one in _list_names(str(device / "infiniband")) if _is_roce(one)},
         }
     return {
         "interfaces": found,
@@ -82,6 +85,21 @@ def _devices(settings: Settings) -> Settings:
 
 def _rdma_state(device: str) -> str:
     return _read_word(f"/sys/class/infiniband/{device}/ports/1/state").rpartition(": ")[2]
+
+
+def _is_roce(device: str) -> bool:
+    return _read_word(f"/sys/class/infiniband/{device}/ports/1/link_layer") == "Ethernet"
+
+
+def _roce_gids(device: str) -> list[str]:
+    """Return the GIDs of RoCE v2 as addresses. An IPv4 address is in a GID as ::ffff:a.b.c.d."""
+    port = f"/sys/class/infiniband/{device}/ports/1"
+    found = []
+    for index in _list_names(f"{port}/gid_attrs/types"):
+        if _read_word(f"{port}/gid_attrs/types/{index}") == "RoCE v2":
+            gid = ipaddress.IPv6Address(_read_word(f"{port}/gids/{index}"))
+            found.append(str(gid.ipv4_mapped or gid))
+    return found
 
 
 def _list_names(folder: str) -> list[str]:
@@ -211,6 +229,19 @@ def _echo(settings: Settings) -> Settings:
         "error": error,
         "round_trip_ns": min(answered.values(), default=None),
     }
+
+
+def _notify(settings: Settings) -> Settings:
+    """Send `copies` datagrams with a DSCP to RoCE's port for `targets`, a list of [source, target]."""
+    for source, target in settings["targets"]:
+        version = ipaddress.ip_address(target).version
+        with socket.socket(_ICMP[version][0], socket.SOCK_DGRAM) as sock:
+            option = (socket.IPPROTO_IP, socket.IP_TOS) if version == 4 else (socket.IPPROTO_IPV6, _IPV6_TCLASS)
+            sock.setsockopt(*option, settings["dscp"] << 2)
+            sock.bind((source, 0))
+            for _ in range(settings["copies"]):
+                sock.sendto(b"railwright", (target, _ROCE_PORT))
+    return {"sent": settings["copies"] * len(settings["targets"])}
 
 
 def _echo_socket(version: int) -> socket.socket:

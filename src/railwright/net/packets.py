@@ -28,6 +28,7 @@ _MIN_MTU_BYTES = {4: 68, 6: 1280}  # the minimum MTUs of RFC 791 and RFC 8200
 _STEPS = 48
 _ROUNDS = 3
 _FORBIDDEN_PACKETS = 20
+_CNP_PACKETS, _CNP_DSCP = 4, 48  # the DSCP of RoCE's congestion notifications unless a NIC's cnp_dscp says otherwise
 _WAIT_S = 1.0
 _ASK_TRIES, _ASK_WAIT_S = 3, 0.4
 _START_S = 10.0
@@ -57,6 +58,7 @@ class End:
 def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> Answers:
     """Ask the gateways for their MAC addresses, then send small and full-size echo requests to the targets.
 
+    Datagrams marked as RoCE's congestion notifications follow, which the bridge counts if it refuses their DSCP.
     If no full-size request is answered, sizes in between follow. Raises CannotJudge if no program can run in the
     namespace.
     """
@@ -65,7 +67,11 @@ def send(end: End, targets: Sequence[Address], mtu_bytes: int) -> Answers:
         _echo_role(source, target, [[_SMALL_BYTES, _SMALL_PACKETS], [size, _FULL_PACKETS]])
         for source, target, size in pairs
     ]
-    asked, *records = run_roles(end.netns, [_ask_role(end), *echoes])
+    notices = {
+        "role": "notify", "targets": [[str(one), str(other)] for one, other, _ in pairs], "dscp": _CNP_DSCP,
+        "copies": _CNP_PACKETS,
+    }  # fmt: skip
+    asked, *records, _ = run_roles(end.netns, [_ask_role(end), *echoes, notices])
     found: list[Echo] = []
     for (source, target, size), record in zip(pairs, records, strict=True):
         if "answers" not in record:

@@ -45,6 +45,7 @@ class _Link(msgspec.Struct):
     flags: list[str] = []
     mtu: int = 0
     address: str = ""
+    link_index: int = 0
     linkinfo: _LinkInfo | None = None
     addr_info: list[_AddressInfo] = []
 
@@ -86,6 +87,7 @@ class _Device(msgspec.Struct):
     driver: str
     is_vf: bool
     rdma: dict[str, str]
+    gids: dict[str, list[str]] = {}
 
 
 class _Devices(msgspec.Struct):
@@ -210,6 +212,7 @@ def _make_port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Ne
         mac=link.address,
         mtu_bytes=link.mtu,
         kind=link.linkinfo.info_kind if link.linkinfo else "",
+        peer_index=link.link_index,
         **msgspec.structs.asdict(device),
         addresses=tuple(
             PortAddress(

@@ -9,6 +9,7 @@ from pathlib import Path
 from railwright.errors import CannotJudge, UsageError, unknown_name
 from railwright.net.pod import Pod, is_same_netns, netns_path, read_pod
 from railwright.net.railwrightd import DEFAULT_SOCKET, Railwrightd
+from railwright.net.runtime import FOLDERS, read_records
 from railwright.net.view import ON_THE_NODE, Address, Attached, Known, Unseen
 
 _CLUSTER_INTERFACE = "eth0"  # Kubernetes gives the cluster's own network this name in every pod
@@ -33,6 +34,8 @@ class Question:
     """The network namespace of a rail's leaf, for each leaf that is on this machine."""
     without: frozenset[str] = frozenset()
     """Checks to skip, with the packets that only they need."""
+    cni_results: str | None = None
+    """The folder of the container runtime's records. None means the default."""
     vty_socket: str | None = None
     """The folder of FRR's sockets. None means vtysh's default."""
     daemon: Railwrightd = field(default_factory=Railwrightd)
@@ -83,7 +86,12 @@ def _target_here(question: Question) -> Target:
 
 def _find_pod(question: Question, name: str, attached: tuple[Attached, ...] | Unseen) -> Target:
     if isinstance(attached, Unseen):
-        raise CannotJudge(f"cannot locate the pod {name[:80]}: {attached.why}", hint=attached.remedy)
+        # Without railwrightd, the container runtime's records name the namespace of every pod on the node.
+        records = read_records([question.cni_results] if question.cni_results else FOLDERS)
+        here = {one.netns for one in records if str(one.pod) == name and Path(one.netns).exists()}
+        if len(here) != 1:
+            raise CannotJudge(f"cannot locate the pod {name[:80]}: {attached.why}", hint=attached.remedy)
+        return Target(question, name, netns_path(here.pop()), attached, ())
     mine = {one.interface: one for one in attached if str(one.pod) == name}
     if not mine:
         raise unknown_name("pod on this node", name, {str(one.pod) for one in attached})

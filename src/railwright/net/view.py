@@ -6,12 +6,15 @@ import ipaddress
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
 from railwright.errors import CannotJudge
 from railwright.results.records import Evidence
+
+if TYPE_CHECKING:
+    from railwright.net.recorded import HostEnd, Recorded
 
 Seen = TypeVar("Seen")
 State = Literal["ok", "bad", "not looked"]
@@ -67,12 +70,16 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     mtu_bytes: int
     kind: str
     """The kind in `ip -details`, such as `veth`. Empty for hardware."""
+    peer_index: int = 0
+    """The number of a veth's other end in its own namespace. 0 without one."""
     pci: str = ""
     """The PCI address of its device. Empty for a virtual interface."""
     is_vf: bool = False
     driver: str = ""
     rdma: dict[str, str] = {}
     """Its RDMA devices, each with the state of its first port."""
+    gids: dict[str, list[str]] = {}
+    """The RoCE v2 GIDs of each device's first port, as addresses. A device whose GIDs cannot be read is missing."""
     addresses: tuple[PortAddress, ...] = ()
     routes: tuple[Route, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
@@ -285,8 +292,8 @@ class View:
     echoes: tuple[Echo, ...] | Unseen
     isolations: tuple[Isolation, ...] | Unseen
     cached: tuple[CachedFlow, ...] | Unseen
-    host_mtu_bytes: int | Unseen
-    """The MTU of the other end, the port of the bridge."""
+    host_end: HostEnd | Unseen
+    """The other end, the port of the bridge."""
     announced: dict[Address, tuple[str, ...]] | Unseen
     """The BGP peers to which this node's FRR reports having sent each address."""
     leaf: dict[Address, Forwarding] | Unseen
@@ -294,6 +301,8 @@ class View:
     rdma_shared: bool | None
     """Whether all namespaces see RDMA devices. None if the kernel does not report it."""
     verbs_files: tuple[str, ...] | Unseen
+    recorded: Recorded | Unseen
+    """The container runtime's record of the interface."""
     netns: str | None
     """The path of the namespace. None means our own."""
 
@@ -328,6 +337,8 @@ class Check:
     CannotJudge if parts are unreadable."""
     after: tuple[str, ...] = ()
     """Checks whose failure explains a failure of this check."""
+    is_ours: bool = False
+    """Whether it is about railwrightd alone, and does not apply to networks without it."""
 
     def look(self, view: View) -> Line:
         """Judge the view and return the result line."""

@@ -17,6 +17,12 @@ _EXIT_STATUS = (
 )
 
 
+def render_man_pages(top: click.Command, version: str) -> dict[str, str]:
+    """Render the pages of a command and of all below it, by file name."""
+    root = click.Context(top, info_name="railwright", **top.context_settings)
+    return {f"{name_page(each)}.1": render_man_page(each, version) for each in list_commands(root)}
+
+
 def list_commands(context: click.Context) -> Iterator[click.Context]:
     """Yield the command of a context, and all commands below it, each with its context."""
     yield context

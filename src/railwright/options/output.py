@@ -46,7 +46,7 @@ def print_text(text: str | Iterable[str]) -> None:
     """Print lines, wrapped at the width of a terminal, with verdicts in colour there."""
     for lines in [text] if isinstance(text, str) else text:
         for line in lines.split("\n"):
-            fitted = fit(line)
+            fitted = fit(line.rstrip())
             click.echo(_paint(fitted) if wants_colour() else fitted)
 
 

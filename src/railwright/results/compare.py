@@ -2,11 +2,12 @@
 
 faster        the difference exceeds the noise of both runs, and b is better than a
 slower        the difference exceeds the noise of both runs, and b is worse than a
-within noise  no difference exceeds the noise, and the medians are within a third of each other
+within noise  no difference exceeds the noise, and the interval of the ratio excludes a change of a tenth
 cannot tell   too few launches, too much noise, or the two values measure different things; with the launches that
               would decide
 
-At most 5 in 100 unchanged points are called faster or slower, however noisy they are (a test checks this).
+At most 5 in 100 unchanged points are called faster or slower, and at most 5 in 100 points that changed by a tenth are
+called noise, however noisy they are (tests check this).
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ MIN_LAUNCHES = 3
 """Rank statistics reach a confidence of at most 67 % with fewer launches."""
 SMALLEST_CLAIM = 0.02
 """The smallest difference that is reported as faster or slower. Machines drift by less than this between runs."""
-LARGEST_HIDDEN = 1 / 3
-"""A larger difference of the medians is never called noise: more launches must decide."""
+LARGEST_HIDDEN = 0.1
+"""A change that noise must not hide: where it may be so large, more launches must decide."""
 
 PointKey = tuple[str, Quantity, str, tuple[tuple[str, str], ...]]
 
@@ -261,7 +262,8 @@ def _decide(quantity: Quantity, a: Side, b: Side, ratio: float, interval: RatioI
             f"{format_percent(difference)} apart, and the launches spread by at most {format_percent(max(spreads))}",
         )
     seen = f"{format_percent(difference)} apart, and the launches of a run spread by {format_percent(max(spreads))}"
-    if difference <= LARGEST_HIDDEN and not (apart and difference > max(SMALLEST_CLAIM, *spreads)):
+    is_small = interval.low > 1 / (1 + LARGEST_HIDDEN) and interval.high < 1 + LARGEST_HIDDEN
+    if is_small and not (apart and difference > max(SMALLEST_CLAIM, *spreads)):
         return Decision("within noise", "", seen)
     needed = estimate_launches(a.launches, b.launches, math.log1p(LARGEST_HIDDEN))
     words = f"{seen}: the ratio may be {interval.low:.2f} to {interval.high:.2f}"

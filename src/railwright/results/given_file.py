@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from railwright.errors import UsageError
-from railwright.results.store import RESULTS_NAME
+from railwright.results.records import RESULTS_NAME
 
 _MAX_HELD_BYTES = 16 * 2**20
 _MAX_BYTES = 4 * 2**30

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")
@@ -11,6 +11,7 @@ _TERM = re.compile(r"(?:[^,\[\]]|\[[0-9,-]*\])+")
 _PIECE = re.compile(r"\[([0-9,-]*)\]|([^\[\]]+)")
 _RUN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _MOST_HOSTS = 100_000
+_ANY_HOST = "HOST"
 
 
 def format_hosts(names: Iterable[str]) -> str:
@@ -36,6 +37,21 @@ def _format_runs(numbers: list[str]) -> Iterator[str]:
             continue
         yield first if first == last else f"{first}-{last}"
         first = last = number
+
+
+def fold_sentences(said: Mapping[str, str]) -> list[str]:
+    """Join sentences that differ in their host alone. A joined one begins with the list of its hosts.
+
+    `said` maps each host to a sentence that names it. Where a joined sentence names its host again, it says HOST.
+    """
+    alike: dict[str, list[str]] = {}
+    for host, sentence in said.items():
+        general = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", _ANY_HOST, sentence)
+        alike.setdefault(general, []).append(host)
+    return [
+        said[hosts[0]] if len(hosts) == 1 else general.replace(_ANY_HOST, format_hosts(hosts), 1)
+        for general, hosts in alike.items()
+    ]
 
 
 def parse_host_list(text: str) -> tuple[str, ...]:

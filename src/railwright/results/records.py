@@ -22,6 +22,7 @@ SCHEMA_VERSION = 4
 Version 3: MPI messages name their page size. In versions 1 and 2, messages without `pages` lie on huge pages.
 Version 2: the benchmark declares the baselines of a result, for records of every version."""
 READ_VERSIONS = (1, 2, 3, SCHEMA_VERSION)
+RESULTS_NAME = "results.jsonl"
 
 PAGES_DECIDE_FROM_BYTES = 64 * KIB
 """The size from which a record names the page size of its memory, if there was a choice."""

@@ -13,9 +13,18 @@ import msgspec
 
 from railwright.errors import RailwrightError, UsageError
 from railwright.results.possible import explain_impossible
-from railwright.results.records import READ_VERSIONS, SCHEMA_VERSION, Disturbed, End, Record, Result, ResultFile, Run
+from railwright.results.records import (
+    READ_VERSIONS,
+    SCHEMA_VERSION,
+    Disturbed,
+    End,
+    Record,
+    Result,
+    ResultFile,
+    Run,
+)
+from railwright.results.records import RESULTS_NAME as RESULTS_NAME
 
-RESULTS_NAME = "results.jsonl"
 PREVIOUS_NAME = "results.previous.jsonl"
 _MOST_BYTES = 512 * 2**20
 _MOST_LINE_BYTES = 64 * 2**20

@@ -275,7 +275,7 @@ class Linpack(Workload, frozen=True):
     """A solve of a dense system of linear equations."""
 
     recorded: ClassVar[tuple[str, ...]] = (*Workload.recorded, "n", "p", "q")
-    held: ClassVar[tuple[str, ...]] = ("cpu_share",)
+    held: ClassVar[tuple[str, ...]] = ("cpu_share", "solver")
 
     on_gpus: bool = False
     by_vendor: bool = False
@@ -286,6 +286,8 @@ class Linpack(Workload, frozen=True):
     q: int = 0
     cpu_share: float = 1.0
     """The share of the time of a rank's cores in which it computed or polled."""
+    solver: str = ""
+    """The solver of a record of ours; `own` on GPUs is comparable with the vendor's program."""
 
     @property
     def baselines(self) -> tuple[Baseline, ...]:  # noqa: D102 - see Workload

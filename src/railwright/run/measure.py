@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from railwright.benchmarks.benchmark import AnyJob, Program
+from railwright.benchmarks.benchmark import AnyJob
 from railwright.errors import RailwrightError
 from railwright.launch.hosts import Hosts
 from railwright.launch.local import LocalLauncher
@@ -50,7 +50,10 @@ class Measurement:
             return
         program = planned.benchmark.program(planned.job)
         if program is not None:
-            yield from self._run_program(planned, program)
+            silence_s = self.silence_s + planned.plan.silent_s
+            if type(launcher) is LocalLauncher:  # a program of MPI needs its mpirun also for a single rank
+                launcher = MpiLauncher(self.mpirun)
+            yield from program_results(planned, program, launcher, dict(os.environ), silence_s, self.on_step)
             return
         session = Session(
             planned=planned,
@@ -67,11 +70,6 @@ class Measurement:
         rest = planned.benchmark.after_crash(planned.job, given) if session.crashed else None
         if rest is not None:
             yield from self.results(replace(planned, job=rest))
-
-    def _run_program(self, planned: PlannedLaunch, program: Program) -> Iterator[Result]:
-        launcher = self._mpi if isinstance(self._mpi, MpiLauncher) else MpiLauncher(self.mpirun)
-        silence_s = self.silence_s + planned.plan.silent_s
-        yield from program_results(planned, program, launcher, dict(os.environ), silence_s, self.on_step)
 
     def _choose_launcher(self, planned: PlannedLaunch) -> LocalLauncher | str:
         """Return the launcher for a launch, or the reason why there is none. A single rank does not need MPI."""

@@ -118,10 +118,11 @@ def _make_job(
     plan, rate = benchmark.plan(job), hosts.reach.rate_bytes_per_s if len(hosts.names) > 1 else None
     if job.machine.fabric is not None:
         rate = job.machine.fabric.flow_bytes_per_s
-    if rate:  # a high estimate of the time: all bytes one way, over one connection if the links are known
+    if rate:  # a high estimate of the time: half of the hosts send, each over one connection if the links are known
         crossing_s = plan.moved_bytes / rate
         patience_s = plan.seconds + _SLOWER_NETWORK * crossing_s
-        plan = replace(plan, seconds=plan.seconds + crossing_s, longest_step_s=patience_s)
+        senders = max(1, len(hosts.names) // 2)
+        plan = replace(plan, seconds=plan.seconds + crossing_s / senders, longest_step_s=patience_s)
     return job, plan
 
 

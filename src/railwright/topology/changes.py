@@ -48,5 +48,10 @@ def convert_to_tcp(link: Link) -> Link:
     if not isinstance(protocol, EthernetLink | InfinibandLink | EfaLink):
         return link
     # IP over InfiniBand has the MTU of its port, less 4 bytes (RFC 4391), which does not change the rate of sockets.
-    tcp = EthernetLink(line_rate_bits_per_s=protocol.line_rate_bits_per_s, mtu_bytes=protocol.mtu_bytes, rdma=False)
+    tcp = EthernetLink(
+        line_rate_bits_per_s=protocol.line_rate_bits_per_s,
+        mtu_bytes=protocol.mtu_bytes,
+        rdma=False,
+        assumed=protocol.assumed,
+    )
     return replace(link, protocol=tcp)

@@ -138,7 +138,7 @@ def describe_gpus(cluster: Cluster) -> str:
     """Format the GPUs, and the racks of hosts that share NVSwitches: `128 GPUs` or `72 GPUs (1 rack)`."""
     if not cluster.ranks:
         return "no GPUs"
-    gpus, rack = format_count(cluster.ranks, "GPU"), find_rack_hosts(cluster.host)
+    gpus, rack = format_count(cluster.ranks, "GPU"), cluster.host.rack_hosts
     if rack < 2:
         return gpus
     whole, rest = divmod(cluster.hosts, rack)
@@ -146,13 +146,6 @@ def describe_gpus(cluster: Cluster) -> str:
         return f"{gpus} of a rack of {rack * cluster.gpus_per_host} (--gpus {rack * cluster.gpus_per_host})"
     last = f", the last with {format_count(rest, 'host')}" if rest else ""
     return f"{gpus} ({format_count(whole + (rest > 0), 'rack')}{last})"
-
-
-def find_rack_hosts(host: Topology) -> int:
-    """Return the number of hosts that share NVSwitches in a rack like GB200 NVL72; 1 if each host has its own."""
-    device = host.device("host0")
-    size = device.facts.get("nvlink_domain_hosts", 1) if device else 1
-    return size if isinstance(size, int) and size > 0 else 1
 
 
 def ports(host: Topology) -> tuple[tuple[Device, Link], ...]:

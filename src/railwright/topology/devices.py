@@ -76,6 +76,8 @@ class PcieLink(Record, frozen=True, kw_only=True, tag="pcie"):
     """True if Access Control Services send peer-to-peer requests up to the root complex."""
     assumed: str = ""
     """The option that gives its rate, such as `drive-pcie=5`, if a shape assumes it; empty if it is known."""
+    payload_assumed: bool = False
+    """Whether a shape assumes MaxPayload."""
 
 
 class NvlinkLink(Record, frozen=True, kw_only=True, tag="nvlink"):
@@ -117,6 +119,8 @@ class MemoryLink(Record, frozen=True, kw_only=True, tag="memory"):
     channels: int | None = None
     transfers_per_s: float | None = None
     bus_bytes: int | None = None
+    assumed: str = ""
+    """The option that gives the channels, if a shape assumes that each has a module of the fastest kind."""
 
 
 class EthernetLink(Record, frozen=True, kw_only=True, tag="ethernet"):
@@ -125,6 +129,8 @@ class EthernetLink(Record, frozen=True, kw_only=True, tag="ethernet"):
     line_rate_bits_per_s: float | None = None
     mtu_bytes: int | None = None
     rdma: bool = False
+    assumed: str = ""
+    """The option that gives the port's MTU or rate, such as `mtu=1500`, if it is assumed; empty if it is known."""
 
 
 class InfinibandLink(Record, frozen=True, kw_only=True, tag="infiniband"):
@@ -132,6 +138,8 @@ class InfinibandLink(Record, frozen=True, kw_only=True, tag="infiniband"):
 
     line_rate_bits_per_s: float | None = None
     mtu_bytes: int | None = None
+    assumed: str = ""
+    """The option that gives the port's MTU or rate, such as `mtu=2048`, if it is assumed; empty if it is known."""
 
 
 class EfaLink(Record, frozen=True, kw_only=True, tag="efa"):
@@ -140,6 +148,12 @@ class EfaLink(Record, frozen=True, kw_only=True, tag="efa"):
     line_rate_bits_per_s: float | None = None
     mtu_bytes: int | None = None
     """The MTU of the network, as for Ethernet."""
+    assumed: str = ""
+    """The option that gives the port's rate, if it is assumed; empty if it is known."""
+
+
+ETHERNET_MTU, INFINIBAND_MTU = "mtu=1500", "mtu=2048"
+"""The options that give the MTU of a port whose MTU is assumed to be the largest that is usual."""
 
 
 class InternalLink(Record, frozen=True, kw_only=True, tag="internal"):
@@ -208,6 +222,30 @@ class Topology(Record, frozen=True, kw_only=True, dict=True):
     def joins_gpus(self) -> bool:
         """Whether NVLink or Infinity Fabric joins GPUs of the machine."""
         return any(isinstance(link.protocol, GPU_LINKS) for link in self.links)
+
+    @cached_property
+    def rack_hosts(self) -> int:
+        """The number of hosts that share NVSwitches in a rack like GB200 NVL72; 1 if each host has its own."""
+        host = self.device("host0")
+        size = host.facts.get("nvlink_domain_hosts", 1) if host else 1
+        return size if isinstance(size, int) and size > 0 else 1
+
+    @cached_property
+    def compute_major(self) -> int:
+        """The major number of the GPUs' compute capability; 0 if unknown."""
+        gpus = self.of_kind("gpu")
+        major = str(gpus[0].facts.get("compute_capability", "")).partition(".")[0] if gpus else ""
+        return int(major) if major.isdigit() else 0
+
+    @cached_property
+    def has_amd_gpus(self) -> bool:
+        """Whether the GPUs are AMD's."""
+        return any(gpu.facts.get("vendor") == "amd" for gpu in self.of_kind("gpu")[:1])
+
+    @cached_property
+    def has_amd_cpu(self) -> bool:
+        """Whether a CPU is AMD's."""
+        return any(cpu.facts.get("vendor") == "AuthenticAMD" for cpu in self.of_kind("cpu"))
 
     @cached_property
     def ports_out(self) -> tuple[tuple[Device, Link], ...]:

@@ -155,7 +155,11 @@ class _Machine:
         """Add the NIC ports; ports that share a card's PCIe link are below that card."""
         nic, count = self._shape.nic, self._layout.nics
         names: list[str] = []
-        facts: dict[str, Scalar | None] = {"source": nic.source, "gpudirect_tcp": nic.gpudirect_tcp or None}
+        facts: dict[str, Scalar | None] = {
+            "source": nic.source,
+            "gpudirect_tcp": nic.gpudirect_tcp or None,
+            "shares_port": nic.shares_port or None,
+        }
         cards = -(-count // nic.ports_per_card)
         under: tuple[str, Protocol]
         for index in range(count):
@@ -191,6 +195,7 @@ class _Machine:
             max_gt_per_s=speed,
             max_width=pcie.width,
             max_payload_bytes=self._shape.max_payload_bytes,
+            payload_assumed=self._shape.payload_assumed,
             acs_redirect=self._shape.acs_redirect,
             assumed=f"{option}={pcie.generation + 1}" if pcie.assumed and pcie.generation else "",
         )

@@ -15,6 +15,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from railwright.topology.devices import (
+    ETHERNET_MTU,
+    INFINIBAND_MTU,
     EthernetLink,
     InfinibandLink,
     InternalLink,
@@ -85,7 +87,9 @@ class Matrix(NamedTuple):
         """The port that the first NIC's name implies: InfiniBand for `mlx` or `ib` without `bond`, else RoCE."""
         name = next((self.legend.get(nic, nic) for nic in self.nics), "")
         ethernet = "bond" in name or not name.startswith(("mlx", "ib"))
-        return EthernetLink(rdma=True, mtu_bytes=9000) if ethernet else InfinibandLink(mtu_bytes=4096)
+        if ethernet:
+            return EthernetLink(rdma=True, mtu_bytes=9000, assumed=ETHERNET_MTU)
+        return InfinibandLink(mtu_bytes=4096, assumed=INFINIBAND_MTU)
 
     @property
     def gpus(self) -> tuple[str, ...]:

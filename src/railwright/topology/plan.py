@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.devices import GT_PER_S, EfaLink, EthernetLink, InfinibandLink, NetworkLink
-from railwright.topology.shapes.parts import DrivePart, Layout, NvlinkPart, Pcie, Shape
+from railwright.topology.devices import (
+    ETHERNET_MTU,
+    GT_PER_S,
+    INFINIBAND_MTU,
+    EfaLink,
+    EthernetLink,
+    InfinibandLink,
+    NetworkLink,
+)
+from railwright.topology.shapes.parts import CpuPart, DrivePart, Layout, NvlinkPart, Pcie, Shape
 from railwright.units import format_line_rate, parse_line_rate
 
 _T = TypeVar("_T")
@@ -22,15 +31,20 @@ _LAYOUT_COUNTS: dict[str, tuple[int, ...]] = {
     "numa-per-socket": (1, 2, 4),
 }
 """The counts of a `Layout` that can be changed; its field names have an underscore for each dash."""
-_COUNTS = {**_LAYOUT_COUNTS, "pcie": tuple(GT_PER_S), "drive-pcie": tuple(GT_PER_S), "nvlink": tuple(range(19))}
+_COUNTS = {
+    **_LAYOUT_COUNTS, "pcie": tuple(GT_PER_S), "drive-pcie": tuple(GT_PER_S), "nvlink": tuple(range(19)),
+    "max-payload": (128, 256, 512, 1024, 2048, 4096),
+}  # fmt: skip
+_MEMORY = re.compile(r"([1-9]\d?)x([1-9]\d{2,4})", re.ASCII | re.IGNORECASE)
+"""Memory channels of a socket, and MT/s of each: `8x4800`."""
 _IB_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
 _MIN_MTU_BYTES = 1280
 """The smallest MTU of IPv6 (RFC 8200)."""
 _MAX_MTU_BYTES = {EthernetLink: 9978, EfaLink: 9001}
 """The largest MTU of ConnectX (maxmtu in `ip -d link`), and the largest in EC2."""
 _PORTS: dict[str, NetworkLink] = {
-    "ethernet": EthernetLink(mtu_bytes=9000, rdma=True),
-    "infiniband": InfinibandLink(mtu_bytes=4096),
+    "ethernet": EthernetLink(mtu_bytes=9000, rdma=True, assumed=ETHERNET_MTU),
+    "infiniband": InfinibandLink(mtu_bytes=4096, assumed=INFINIBAND_MTU),
     "efa": EfaLink(mtu_bytes=9001),
 }
 """The port that replaces one of another protocol; it keeps its line rate."""
@@ -47,7 +61,7 @@ _ON_OFF = {"on": True, "off": False}
 _SWITCHES = ("p2p", "gpudirect", "mnnvl")
 _PLACES = {"switch": False, "cpu": True}
 _NCCL_PROTOCOLS = {"ll": "LL", "ll128": "LL128", "simple": "Simple"}
-CHANGES = (*_COUNTS, "nic-rate", "nic-protocol", "mtu", "nics-at", "protocol", *_SWITCHES)
+CHANGES = (*_COUNTS, "memory", "nic-rate", "nic-protocol", "mtu", "nics-at", "protocol", *_SWITCHES)
 
 
 def apply_changes(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
@@ -73,7 +87,23 @@ def apply_changes(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
         message = f"the drives of {name} are not published, so drives={layout.drives} cannot be modelled"
         raise UsageError(message, hint="leave drives out")
     drive = _change_drive(shape.drive, counts, name)
-    return _apply_switches(replace(shape, layout=layout, drive=drive, nic=nic, gpu=gpu, nvlink=nvlink), changes, name)
+    shape = replace(
+        shape, layout=layout, drive=drive, nic=nic, gpu=gpu, nvlink=nvlink, cpu=_change_memory(shape.cpu, changes)
+    )
+    if "max-payload" in counts:
+        shape = replace(shape, max_payload_bytes=counts["max-payload"], payload_assumed=False)
+    return _apply_switches(shape, changes, name)
+
+
+def _change_memory(cpu: CpuPart, changes: Mapping[str, str]) -> CpuPart:
+    """Return the CPU with the memory channels of a socket as given. Raises UsageError."""
+    if "memory" not in changes:
+        return cpu
+    found = _MEMORY.fullmatch(changes["memory"])
+    if found is None:
+        raise _invalid_value("memory", changes["memory"], "channels of a socket x MT/s, like 8x4800")
+    channels, rate = map(int, found.groups())
+    return replace(cpu, memory=cpu.memory._replace(channels=channels, transfers_per_s=rate * 1e6, assumed=False))
 
 
 def _change_drive(drive: DrivePart | None, counts: Mapping[str, int], name: str) -> DrivePart | None:
@@ -191,8 +221,17 @@ def change_port(port: NetworkLink, changes: Mapping[str, str]) -> NetworkLink:
         if type(port) is not type(_PORTS[protocol]) or is_roce:
             port = replace(_PORTS[protocol], line_rate_bits_per_s=port.line_rate_bits_per_s)
     if "nic-rate" in changes:
-        port = replace(port, line_rate_bits_per_s=_parse_rate(changes["nic-rate"]))
-    return replace(port, mtu_bytes=_parse_mtu(changes["mtu"], port)) if "mtu" in changes else port
+        still = _PORTS[_name_protocol(port)].assumed if port.assumed.startswith("nic-rate") else port.assumed
+        port = replace(port, line_rate_bits_per_s=_parse_rate(changes["nic-rate"]), assumed=still)
+    if "mtu" in changes:
+        still = "" if port.assumed.startswith("mtu") else port.assumed
+        port = replace(port, mtu_bytes=_parse_mtu(changes["mtu"], port), assumed=still)
+    return port
+
+
+def _name_protocol(port: NetworkLink) -> str:
+    """Return the key in `_PORTS` of a port's protocol."""
+    return next(name for name, known in _PORTS.items() if type(known) is type(port))
 
 
 def _parse_rate(text: str) -> float:

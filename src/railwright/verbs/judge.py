@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from railwright.errors import UsageError
 from railwright.options.help import Command
 from railwright.options.measuring import accept_option, records_option, require_option, verbose_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railwright.verbs.prove.kept import KeptCluster
 
 
 @click.command(cls=Command)
@@ -19,7 +26,11 @@ from railwright.options.measuring import accept_option, records_option, require_
 def judge(
     results: str, output: str | None, require: tuple[str, ...], accept: str | None, verbose: bool, as_json: bool
 ) -> int:
-    """Judge RESULTS (a results.jsonl or its folder) again and write its reports, by default next to it."""
+    """Judge RESULTS again and write its reports, by default next to it.
+
+    RESULTS is a results.jsonl, its folder, or the folder of `railwright prove --hosts`, whose hosts and pairs are
+    judged together.
+    """
     from pathlib import Path
 
     from railwright.results.store import RESULTS_NAME, load
@@ -27,7 +38,13 @@ def judge(
     from railwright.workflows.judged import report
     from railwright.workflows.requirements import load_requirements
 
-    path, spec = Path(results), load_spec(accept, require)
+    path = Path(results)
+    if path.is_dir() and not (path / RESULTS_NAME).exists():
+        from railwright.verbs.prove.kept import read_kept
+
+        if (kept := read_kept(path)) is not None:
+            return _judge_hosts(path, kept, output, verbose, require=require, accept=accept, as_json=as_json)
+    spec = load_spec(accept, require)
     file = load(path)
     folder = Path(output) if output else path if path.is_dir() else path.parent
     try:
@@ -44,3 +61,15 @@ def judge(
         spec=spec,
         results=path / RESULTS_NAME if path.is_dir() else path,
     )
+
+
+def _judge_hosts(path: Path, kept: KeptCluster, output: str | None, verbose: bool, **given: Any) -> int:  # noqa: ANN401
+    """Judge the folder of a proof of several hosts. Raises UsageError for options of a single host."""
+    from railwright.options.arguments import Arguments
+    from railwright.verbs.prove.hosts import judge_hosts
+
+    if output is not None or verbose:
+        option = "--verbose" if verbose else "--output"
+        hint = "leave it out: the pages of the folder are written again, and each host has its own below hosts/"
+        raise UsageError(f"{option} does not work with the folder of several hosts", hint=hint)
+    return judge_hosts(path, kept, Arguments(**given))

@@ -128,7 +128,7 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     from railwright.report.text.locate import located_lines
     from railwright.run.exclusive import measuring_alone
     from railwright.workflows.hosts import resolve_hosts
-    from railwright.workflows.searched import choose_rounds, search_status
+    from railwright.workflows.searched import SearchProgress, choose_rounds, search_status
 
     arguments = Arguments(**typed)
     if (arguments.lab is None) == (arguments.hosts is None):
@@ -141,7 +141,7 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     with measuring_alone(arguments.force):
         found = search(
             place, rounds, seed=arguments.seed, cover=arguments.cover, way=way, latency=arguments.latency,
-            tell=lambda text: click.echo(text, err=True), journal=arguments.resume,
+            tell=SearchProgress(rounds, arguments, place.fabric), journal=arguments.resume,
         )  # fmt: skip
     if arguments.output is not None:
         write(arguments.output, render_located_html(found))

@@ -19,26 +19,26 @@ def man(context: click.Context, words: tuple[str, ...], output: str | None) -> i
     \b
     railwright man prove | man -l -
     railwright man --output ~/.local/share/man/man1 && man railwright-prove
-    """
-    from railwright.options.man_page import list_commands, name_page, render_man_page
 
-    top = context.find_root().command
-    root = click.Context(top, info_name="railwright", **top.context_settings)
-    pages = {name_page(each): each for each in list_commands(root)}
+    A wheel installs the pages, so that `man railwright-prove` finds them if its commands are on PATH.
+    """
+    from railwright.options.man_page import render_man_pages
+
+    pages = render_man_pages(context.find_root().command, __version__)
     if output is None:
-        click.echo(render_man_page(_find(pages, words), __version__), nl=False)
+        click.echo(_find(pages, words), nl=False)
         return EXIT_OK
-    _write(output, {f"{name}.1": render_man_page(each, __version__) for name, each in pages.items()})
+    _write(output, pages)
     click.echo(f"wrote {len(pages)} pages into {output}")
     return EXIT_OK
 
 
-def _find(pages: dict[str, click.Context], words: tuple[str, ...]) -> click.Context:
+def _find(pages: dict[str, str], words: tuple[str, ...]) -> str:
     from railwright.errors import unknown_name
 
-    name = "-".join(("railwright", *words))
+    name = f"{'-'.join(('railwright', *words))}.1"
     if name not in pages:
-        known = (page.removeprefix("railwright-").replace("-", " ") for page in pages if page != "railwright")
+        known = (page[len("railwright-") : -len(".1")].replace("-", " ") for page in pages if page != "railwright.1")
         raise unknown_name("verb", " ".join(words), known)
     return pages[name]
 

@@ -42,6 +42,7 @@ def net() -> None:
 @click.option("--railwrightd", "program", metavar="PATH", help="The daemon's program. [on PATH]")
 @click.option("--socket", metavar="PATH", help="The daemon's socket. [its default]")
 @click.option("--config", metavar="PATH", help="The daemon's configuration. [its default]")
+@click.option("--cni-results", metavar="FOLDER", help="The container runtime's records. [Multus' or libcni's]")
 @click.option("--vty-socket", metavar="FOLDER", help="The socket folder of FRR's daemons. [their default]")
 @click.option("--without", multiple=True, metavar="CHECK", help="Skip a check. The last line names it.")
 @click.option("--evidence", is_flag=True, help="Show the evidence of checks that are ok as well.")
@@ -81,10 +82,10 @@ def check(
         daemon=Railwrightd(program, socket, config),
     )
     lines = checked(question)
-    status = exit_status(lines)
+    status, left_out = exit_status(lines), set(known) - {line.check for line in lines}
     print_answer(
         [*lines, ExitRecord(exit_status=status)],
-        lambda: [*net_lines(lines, evidence=evidence), closing_line(lines, without, status)],
+        lambda: [*net_lines(lines, evidence=evidence), closing_line(lines, left_out, status)],
         as_json=as_json,
     )
     return status

@@ -12,6 +12,7 @@ from railwright.launch.hosts import Hosts, PlannedHosts, Reach, parse_hosts, par
 from railwright.launch.slurm.allocation import SlurmReach, read_allocation
 from railwright.launch.ssh import SshReach
 from railwright.run.plan import SortKey
+from railwright.units import format_line_rate
 
 
 def resolve_hosts(
@@ -22,10 +23,12 @@ def resolve_hosts(
     ssh_config: str | None = None,
     interfaces: str | None = None,
     slurm: str | None = None,
+    is_asked: bool = True,
 ) -> Hosts | None:
     """Resolve the options to hosts. None means this host alone. Raises UsageError for invalid or conflicting options.
 
-    `slurm` is the launcher in the surrounding Slurm job. None means that its nodes are not requested.
+    `slurm` is the launcher in the surrounding Slurm job. None means that its nodes are not requested. With `is_asked`
+    False, hosts by ssh are only planned with: they are not probed.
     """
     others = {
         "--ranks-per-host": ranks_per_host, "--lab": lab, "--ssh-config": ssh_config, "--interfaces": interfaces
@@ -48,7 +51,7 @@ def resolve_hosts(
     names = parse_hosts(namespaces or hosts)
     if namespaces:
         return Hosts(names, ranks_per_host or 1, _make_netns_reach(names, chosen, lab, ssh_config), chosen)
-    return Hosts(names, ranks_per_host or 1, _make_reach(names, lab, ssh_config), chosen)
+    return Hosts(names, ranks_per_host or 1, _make_reach(names, lab, ssh_config, is_asked=is_asked), chosen)
 
 
 def refuse_no_hosts(hosts: PlannedHosts | None) -> None:
@@ -95,9 +98,18 @@ def _make_netns_reach(
     return NetnsReach(names, interfaces)
 
 
-def _make_reach(names: tuple[str, ...], lab: str | None, ssh_config: str | None) -> Reach:
+def describe_unasked(hosts: PlannedHosts, like: str = "this one") -> str:
+    """Describe the assumptions about hosts that are not asked; empty for hosts that are. `like` names a machine."""
+    reach = hosts.reach
+    if not isinstance(reach, SshReach) or reach.is_asked:
+        return ""
+    rate = format_line_rate(8 * reach.rate_bytes_per_s)
+    return f"--dry-run asks no host: it assumes separate machines like {like}, each with a port of {rate}"
+
+
+def _make_reach(names: tuple[str, ...], lab: str | None, ssh_config: str | None, *, is_asked: bool) -> Reach:
     if lab is None:
-        return SshReach(names, ssh_config)
+        return SshReach(names, ssh_config, is_asked)
     state.require_root()
     return LabReach(names, state.open_lab(lab))
 

@@ -31,7 +31,8 @@ from railwright.topology.devices import Topology
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.sources.load import load
 from railwright.units import format_count, format_duration, format_size
-from railwright.workflows.acceptance import load_spec
+from railwright.workflows.acceptance import load_spec, plan_sheet
+from railwright.workflows.hosts import describe_unasked
 from railwright.workflows.judged import note, report
 from railwright.workflows.requirements import load_requirements
 from railwright.workflows.time_left import TimeLeft
@@ -136,6 +137,10 @@ def measure(
                   switches=cluster.fabric if cluster is not None else None, mpirun=arguments.mpirun,
                   silence_s=arguments.silence, force=arguments.force)  # fmt: skip
     show_plan(proof, ceilings, way_out)
+    if hosts is not None and (assumed := describe_unasked(hosts)):
+        note(f"  {assumed}")
+    for line in plan_sheet(spec, proof.plan) if spec is not None else ():
+        note(line)
     proof.refuse_impossible()
     if arguments.dry_run:
         return 0
@@ -160,6 +165,8 @@ def find_machine(
     here = load(None)
     needs_gpus = any(benchmark.rank_for_each_gpu for benchmark in benchmarks)
     if not isinstance(hosts, Hosts) or not needs_gpus or usable_gpus(here) or hosts.reach.shares_files:
+        return here
+    if describe_unasked(hosts):
         return here
     there = discover(hosts.part(hosts.names[:1]))[hosts.names[0]]
     return here if isinstance(there, str) else there
@@ -193,7 +200,7 @@ def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset(), way_o
 
     `way_out` is the way to leave the ceilings out.
     """
-    note(f"plan: {proof.launches} x {len(proof.plan) // proof.launches} launches")
+    note(f"plan: {count_launches(proof)}")
     for launch in proof.plan:
         if launch.job.round:
             continue
@@ -210,6 +217,13 @@ def show_plan(proof: PlannedProof, ceilings: frozenset[str] = frozenset(), way_o
     note(f"  about {format_duration(proof.seconds)} in total")
 
 
+def count_launches(proof: PlannedProof) -> str:
+    """Count the launches of each round that run, and those that do not."""
+    planned = [launch.plan.waived for launch in proof.plan]
+    run, not_run = (len([one for one in planned if bool(one) is waived]) // proof.launches for waived in (False, True))
+    return f"{proof.launches} x {format_count(run, 'launch', 'launches')}" + f", {not_run} not run" * bool(not_run)
+
+
 class _TimeLeftColumn(ProgressColumn):
     """The time left of a run."""
 
@@ -219,7 +233,7 @@ class _TimeLeftColumn(ProgressColumn):
 
     def render(self, task: Task) -> Text:  # noqa: ARG002 - rich passes it
         """Render the estimate."""
-        return Text(f"about {format_duration(self._time.estimate())} left")
+        return Text(str(self._time))
 
 
 class _Display:
@@ -229,6 +243,8 @@ class _Display:
         self._proof = proof
         self._progress: Progress | None = None
         self._left = Counter(one.benchmark.name for one in proof.plan)
+        self._rounds = Counter(one.job.round for one in proof.plan)
+        self._to_run = sum(not one.plan.waived for one in proof.plan)
         self._time = TimeLeft(proof.seconds)
 
     def __enter__(self) -> None:
@@ -252,14 +268,18 @@ class _Display:
         return seconds
 
     def _count(self, launch: PlannedLaunch) -> None:
-        """Count a finished launch. After the last launch of a benchmark, print a line."""
+        """Count a finished launch. After the last launch of a round or a benchmark, print a line."""
         self._advance(launch)
-        name = launch.benchmark.name
+        name, number = launch.benchmark.name, launch.job.round
         self._left[name] -= 1
+        self._rounds[number] -= 1
+        self._to_run -= not launch.plan.waived
+        if not self._rounds[number] and number + 1 < self._proof.launches:
+            note(f"done: round {number + 1} of {self._proof.launches}, {self._time}")
         if not self._left[name]:
             launches = [each for each in self._proof.plan if each.benchmark.name == name]
             waived = all(each.plan.waived for each in launches)
-            left = f", about {format_duration(self._time.estimate())} left" if +self._left else ""
+            left = f", {self._time}" if self._to_run else ""
             counted = format_count(len(launches), "launch", "launches")
             note(f"not run: {name}" if waived else f"done: {name} ({counted}){left}")
 

@@ -12,6 +12,10 @@ from railwright.diagnosis.localise.trial import Tested
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.options.arguments import Arguments
 from railwright.units import format_duration
+from railwright.workflows.time_left import TimeLeft
+
+_LOAD_ROUNDS = 5
+"""All ports at once, then each quarter of them."""
 
 
 def choose_rounds(arguments: Arguments, fabric: Fabric) -> Rounds:
@@ -25,6 +29,23 @@ def choose_rounds(arguments: Arguments, fabric: Fabric) -> Rounds:
             raise UsageError(f"route cover must be at most {arguments.most_rounds} rounds, got {summary}", hint=hint)
         click.echo(f"route cover of every {arguments.cover} route, {summary}", err=True)
     return Rounds(screen=arguments.rounds, confirm=arguments.confirm, load_test=arguments.load_test)
+
+
+class SearchProgress:
+    """Prints the steps of a search on standard error; the last step of each round has the time left."""
+
+    def __init__(self, rounds: Rounds, arguments: Arguments, fabric: Fabric) -> None:
+        cover = plan_cover(fabric, arguments.cover).cost.rounds if arguments.cover is not None else 0
+        planned = rounds.screen + rounds.confirm + cover + _LOAD_ROUNDS * rounds.load_test
+        self._left = TimeLeft(planned * ROUND_S)
+
+    def __call__(self, text: str) -> None:
+        """Print a step."""
+        left = ""
+        if text.startswith("round ") and text.endswith(": streams"):
+            self._left.advance(ROUND_S)
+            left = f", {self._left}" if self._left.estimate() else ""
+        click.echo(f"{text}{left}", err=True)
 
 
 def search_status(suspects: tuple[Suspect, ...], tested: Tested, not_measured: int) -> int:

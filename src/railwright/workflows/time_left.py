@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from railwright.units import format_duration
+
 _TRUST = 0.1
 """The share of the plan that its own estimate weighs against the measured pace: one long launch says little."""
 
@@ -33,3 +35,6 @@ class TimeLeft:
         trust = _TRUST * self.planned_s
         pace = (self._last - self._begun + trust) / (self._done_s + trust) if trust else 0.0
         return max(0.0, (self.planned_s - self._done_s) * pace - (self.clock() - self._last))
+
+    def __str__(self) -> str:
+        return f"about {format_duration(self.estimate())} left"

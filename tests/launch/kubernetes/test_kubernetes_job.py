@@ -7,14 +7,14 @@ import os
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.conftest import Done, Driver, wait_until
 
-from railwright.diagnosis.fleet.between_hosts import BetweenHosts, HostNetwork, PairTried, RailTried, judge_pairs
+from railwright.diagnosis.fleet.between_hosts import BetweenHosts, RailTried
 from railwright.launch.frames import FrameWriter
-from railwright.report.text.between_hosts import BetweenHostsResult
 from railwright.results.records import Result
-from railwright.verbs.prove.between_records import FILE, read_between, write_between
+from railwright.verbs.prove.kept import KeptBetween, KeptCluster, read_kept
 
 pytestmark = pytest.mark.machine
 
@@ -131,40 +131,35 @@ def test_ctrl_c_keeps_what_came_and_removes_the_job(cluster, railwright):
 
 
 @pytest.fixture
-def between() -> BetweenHostsResult:
-    """Results between two pods, one of which sends slowly."""
-    tried = [PairTried("node0", "node1", (1e8,)), PairTried("node1", "node0", (2e7,))]
-    said = BetweenHosts(described="2 hosts", hosts=("node0", "node1"), rounds=5, shares_cpus=True)
-    rails = (RailTried("node0:gpu0", "node1:gpu0", 1e8),)
-    return BetweenHostsResult(said, pairs=judge_pairs(tried, HostNetwork({})), rails=rails)
-
-
-def test_results_between_pods_are_the_same_after_the_way(between, tmp_path):
-    write_between(tmp_path, between)
-    assert read_between(tmp_path) == between
+def kept() -> KeptCluster:
+    """The record of a proof of two pods, which were connected by three GPUs' flows."""
+    said = BetweenHosts(described="2 hosts", hosts=("node0", "node1"), rounds=5)
+    between = KeptBetween(said=said, rails=(RailTried("node0:gpu0", "node1:gpu0", 1e8),))
+    return KeptCluster(hosts={"node0": "", "node1": ""}, launches=1, shares_cpus=True, between=between)
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_a_proof_shows_what_its_pods_measured_between_them(railwright, measured, between, tmp_path, is_whole):
-    write_between(tmp_path, between)
+def test_a_proof_shows_what_its_pods_measured_between_them(railwright, measured, kept, is_whole):
     writer, lines = FrameWriter(), list[str]()
     for name in ("node0", "node1"):
         for record in measured.splitlines():
             lines += writer.lines(f"hosts/{name}/results.jsonl", record)
-    for record in (tmp_path / FILE).read_bytes().splitlines() if is_whole else ():
-        lines += writer.lines(f"between/{FILE}", record)
+    lines += writer.lines("cluster.json", msgspec.json.encode(kept)) if is_whole else ()
     cluster = Cluster(railwright, [*lines, *writer.end(3)])
     cluster.log(0, cluster.lines)
     cluster.pods("Succeeded", exitCode=0, reason="Completed")
+    earlier = railwright.output / "between/results.jsonl"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_bytes(measured)
     words = ("--nodes", "2", "--namespace", "team-a", "--job-kind", "job", "--json", "--launches", "1")
     done = railwright("prove", "--kubernetes", *words, environment=cluster.settings)
     records = [json.loads(line) for line in done.out.splitlines()]
     (said,) = [one for one in records if one["record"] == "between"]
-    pairs = [(one["source"], one["destination"]) for one in records if one["record"] == "pair"]
     assert {one["name"] for one in records if one["record"] == "host"} == {"node0", "node1"}, done.err
+    assert "path" not in {one["record"] for one in records}, "an earlier job's records must not count"
     if is_whole:
-        assert pairs == [("node1", "node0"), ("node0", "node1")]
         assert said["rounds"] == 5
-        assert "node1" in (railwright.output / "report.html").read_text()
+        assert "rails" in {one["benchmark"] for one in records if one["record"] == "column"}
     else:
         assert set(said["not_measured"]) == {"pairs", "rails", "collectives", "kv"}
+    assert read_kept(railwright.output).between.said.rounds == (5 if is_whole else 0)

@@ -29,7 +29,8 @@ def noise(size: int) -> bytes:
 
 
 RECORDS = [("results.jsonl", b'{"record":"run"}'), ("results.jsonl", noise(50_000)), ("hosts/n-1/results.jsonl", b"x"),
-           ("results.jsonl", noise(7_000)), ("between/between.jsonl", b"y"), ("results.jsonl", b"{}")]  # fmt: skip
+           ("results.jsonl", noise(7_000)), ("cluster.json", b"y"),
+           ("between/results.jsonl", b"z"), ("results.jsonl", b"{}")]  # fmt: skip
 
 
 def log_of(records=RECORDS, status: int | None = 0) -> list[str]:

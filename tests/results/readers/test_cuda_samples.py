@@ -129,3 +129,15 @@ def test_what_cannot_be_is_refused(text, said):
 def test_a_matrix_that_the_end_cuts_off_gives_what_was_there():
     cut = MATRICES[: MATRICES.index("386.11 2492.10") + 6]
     assert rows(cut)[-1] == ("device_to_device_write", "gpu0>gpu1", 385.53e9)
+
+
+def test_matrices_of_host_and_gpus_are_read_and_copies_at_once_have_no_path() -> None:
+    heading = "Host/Device Bandwidth Matrix (GB/s), memory=Pinned\n   Dir\\D       0      1"
+    text = f"{heading}\n   D2H     56.83  53.53\n   BiDir  101.26   9.71\n"
+    text += f"Concurrent {heading} Total\n   H2D  44.61  25.47  70.08\n"
+    (file,) = registry.read(text)
+    assert file.test == "busGrind"
+    assert [(one.path, one.samples[0] / 1e9) for one in file.results] == [
+        ("gpu0>memory0", 56.83), ("gpu1>memory0", 53.53), ("memory0>gpu0", 50.63), ("memory0>gpu1", 4.855),
+        ("", 44.61), ("", 25.47),
+    ]  # fmt: skip

@@ -70,3 +70,10 @@ def test_deepep_shows_the_best_configurations_and_those_of_low_latency():
         "combine",
     ]
     assert rates("[tuning] SMs 24, NVL chunk 4: 153.10 GB/s (NVL), 400.1 us\n") == [153.1e9]
+
+
+def test_lines_that_name_a_rate_each_are_read_and_rates_of_links_are_not() -> None:
+    (file,) = registry.read("Time elapsed: 3 s\nBandwidth   : 171.420 MiB/s\nPOSIX effective BW: 2.21 [GB/s]\n")
+    assert [one.samples[0] for one in file.results] == pytest.approx([171.42 * 2**20, 2.21e9])
+    with pytest.raises(UsageError):
+        registry.read("Speed: 25000 Mb/s\nMax port bandwidth: 400 Gb/s\n")

@@ -253,3 +253,12 @@ def test_a_job_of_fio_is_read_without_the_line_of_its_version() -> None:
     for name, rate in (("203-fio-avocado-log.txt", 80.3e6), ("204-fio-zfs-details.txt", 53.8e6)):
         (file,) = registry.read((THREADS / name).read_text(encoding="utf-8"))
         assert value(file.results[0]) == pytest.approx(rate, rel=0.01)
+
+
+def test_the_middle_of_a_run_of_fio_gives_the_mean_that_fio_sampled() -> None:
+    (file,) = registry.read(
+        "     | 99.99th=[ 8020]\n    bw (  KiB/s): min=9, max=200, per=100.00%, avg=116.50, stdev= 0.00, samples=4\n"
+    )
+    assert file.tool == "fio"
+    assert value(file.results[0]) == 116.5 * 1024
+    assert any("the text lacks the rate of the whole run" in note for note in file.notes)

@@ -40,6 +40,8 @@ type Rail struct {
 	Interface string
 	// Peer is the leaf's address. The zero value means unnumbered.
 	Peer netip.Addr
+	// Second is the second leaf's address. The zero value means that there is none.
+	Second netip.Addr
 	// Table is the kernel table that the daemon writes the rail's host routes to.
 	Table int
 	// Prefixes contain the addresses of all pods of the rail, on every node.
@@ -59,6 +61,14 @@ func (r Rail) neighbor() string {
 		return r.Peer.String()
 	}
 	return r.Interface
+}
+
+// neighbors returns FRR's names of the rail's leaves.
+func (r Rail) neighbors() []string {
+	if r.Second.IsValid() {
+		return []string{r.neighbor(), r.Second.String()}
+	}
+	return []string{r.neighbor()}
 }
 
 // Text returns the node's frr.conf.
@@ -91,7 +101,9 @@ func (n Node) Text() string {
 	}
 	page.group("LEAVES", n.BFD)
 	for _, rail := range n.Rails {
-		page.neighbor(rail.neighbor(), !rail.Peer.IsValid(), "LEAVES")
+		for _, name := range rail.neighbors() {
+			page.neighbor(name, !rail.Peer.IsValid(), "LEAVES")
+		}
 	}
 	page.families("LEAVES", n.policy)
 	for _, rail := range n.Rails {
@@ -111,8 +123,10 @@ func (n Node) policy(page *document) {
 	}
 	page.add("  neighbor LEAVES route-map "+denyAll+" in", "")
 	for _, rail := range n.Rails {
-		page.add("  neighbor "+rail.neighbor()+" route-map "+RouteMap(rail.Name)+" out",
-			"Second filter: only the rail's own pods go to the rail's leaf.")
+		for _, name := range rail.neighbors() {
+			page.add("  neighbor "+name+" route-map "+RouteMap(rail.Name)+" out",
+				"Second filter: only the rail's own pods go to the rail's leaf.")
+		}
 	}
 }
 

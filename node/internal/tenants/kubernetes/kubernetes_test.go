@@ -6,15 +6,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"railwright/node/internal/nodehealth"
 	"railwright/node/internal/tenants"
 	"railwright/node/internal/tenants/replica"
 )
@@ -153,6 +158,7 @@ func TestDirectoryInTheAPIServer(t *testing.T) {
 	t.Run("times", func(t *testing.T) { times(t, []*daemon{first, second, third}) })
 	t.Run("object with foreign changes", func(t *testing.T) { keepsForeignLabels(t, s, first) })
 	t.Run("daemon writes only its own record", func(t *testing.T) { trespass(t, s) })
+	t.Run("daemon changes one taint of its own Node", func(t *testing.T) { ownTaint(t, s) })
 	t.Run("cut off", func(t *testing.T) {
 		s.stopAPI()
 		s.eventually("one reports it", func() error {
@@ -260,6 +266,70 @@ func trespass(t *testing.T, s *server) {
 	}
 }
 
+// ownTaint reports a rail of node one as down, by the daemon's rights, and checks that these allow nothing else.
+func ownTaint(t *testing.T, s *server) {
+	client, err := dynamic.NewForConfig(s.daemon("one"))
+	must(t, err)
+	reporter := nodehealth.New(client, "one", slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		reporter.Run(ctx)
+	}()
+	defer func() { cancel(); <-ended }()
+	for _, problems := range [][]string{{"rail rail0: uplink pf1 has no carrier"}, nil} {
+		reporter.Report(problems)
+		s.eventually(fmt.Sprintf("the Node has the taint for %q", problems), func() error {
+			node, err := s.admin.Resource(nodes).Get(context.Background(), "one", metav1.GetOptions{})
+			must(t, err)
+			tainted := strings.Contains(fmt.Sprint(node.Object["spec"]), nodehealth.Taint)
+			if up := strings.Contains(fmt.Sprint(node.Object["status"]), "AllRailsUp"); tainted != (len(problems) > 0) || up == tainted {
+				return fmt.Errorf("%v", node.Object)
+			}
+			return nil
+		})
+	}
+	for what, refused := range map[string]struct{ node, patch, subresource string }{
+		"another Node":      {"two", `{"spec": {"taints": [{"key": "network.railwright.dev/rail-down", "effect": "NoSchedule"}]}}`, ""},
+		"another taint":     {"one", `{"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}}`, ""},
+		"labels":            {"one", `{"metadata": {"labels": {"team": "x"}}}`, ""},
+		"a cordon":          {"one", `{"spec": {"unschedulable": true}}`, ""},
+		"another condition": {"one", `{"status": {"conditions": [{"type": "Ready", "status": "False"}]}}`, "status"},
+		"capacity":          {"one", `{"status": {"capacity": {"cpu": "1"}}}`, "status"},
+	} {
+		_, err := client.Resource(nodes).Patch(context.Background(), refused.node, types.MergePatchType, []byte(refused.patch),
+			metav1.PatchOptions{}, strings.Fields(refused.subresource)...)
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// changesOnlyTheFinalizer checks that a daemon of another node changes nothing of a record that is being deleted but
+// its own finalizer.
+func changesOnlyTheFinalizer(t *testing.T, s *server, name string) {
+	client, err := dynamic.NewForConfig(s.daemon("three"))
+	must(t, err)
+	for what, change := range map[string]func(*unstructured.Unstructured){
+		"labels":           func(object *unstructured.Unstructured) { object.SetLabels(map[string]string{"team": "x"}) },
+		"annotations":      func(object *unstructured.Unstructured) { object.SetAnnotations(map[string]string{"a": "x"}) },
+		"owners":           func(object *unstructured.Unstructured) { object.SetOwnerReferences(nil) },
+		"other finalizers": func(object *unstructured.Unstructured) { object.SetFinalizers(nil) },
+	} {
+		s.eventually(what+" are refused", func() error {
+			object, err := s.admin.Resource(nodeAddresses).Get(context.Background(), name, metav1.GetOptions{})
+			must(t, err)
+			change(object)
+			_, err = client.Resource(nodeAddresses).Update(context.Background(), object, metav1.UpdateOptions{})
+			if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+				return fmt.Errorf("%v", err)
+			}
+			return nil
+		})
+	}
+}
+
 // removedNode deletes the Node; the test plays the garbage collector and deletes its record.
 func removedNode(t *testing.T, s *server, first, second, third *daemon) {
 	must(t, first.claim(20*time.Second, "ns:c", "10.3.8.1"))
@@ -281,7 +351,12 @@ func removedNode(t *testing.T, s *server, first, second, third *daemon) {
 			}
 		}
 	}
+	s.changeFinalizers(name, func(all []string) []string { return append(all, "example.com/hold") })
 	must(t, client.Resource(nodeAddresses).Delete(context.Background(), name, metav1.DeleteOptions{}))
+	changesOnlyTheFinalizer(t, s, name)
+	s.changeFinalizers(name, func(all []string) []string {
+		return slices.DeleteFunc(all, func(one string) bool { return one == "example.com/hold" })
+	})
 	must(t, second.claim(30*time.Second, "ns:d", "10.3.8.1"))
 	third.seesTenant("10.3.8.1", "")
 	s.eventually("removal of the record", func() error {

@@ -201,6 +201,17 @@ func (s *server) recreateNamespace(name string) {
 	s.namespace(name)
 }
 
+func (s *server) changeFinalizers(name string, change func([]string) []string) {
+	s.t.Helper()
+	s.eventually("finalizers of "+name+" are changed", func() error {
+		object, err := s.admin.Resource(nodeAddresses).Get(context.Background(), name, metav1.GetOptions{})
+		must(s.t, err)
+		object.SetFinalizers(change(object.GetFinalizers()))
+		_, err = s.admin.Resource(nodeAddresses).Update(context.Background(), object, metav1.UpdateOptions{})
+		return err
+	})
+}
+
 func (s *server) node(name string) {
 	s.create(nodes, "", "Node", "v1", name)
 }

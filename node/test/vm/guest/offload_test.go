@@ -30,6 +30,7 @@ func offload(t *testing.T, node *node) {
 	node.wantAllInHardware(t, one, near, far)
 	node.checkDatapath(t, one)
 	node.answersInSoftware(t, one)
+	node.policesAt(t, maxRate)
 	node.refusesInHardware(t, far, one, other)
 	node.dropsSpoofed(t, one, near, far, other)
 
@@ -39,6 +40,9 @@ func offload(t *testing.T, node *node) {
 	for range 2 {
 		deletePods(t, pods...)
 	}
+	fast := node.addPod(t, node.rails[0], 0, "team-a", pluginSettings{"maxRate": highRate})
+	node.policesAt(t, highRate)
+	deletePods(t, fast)
 }
 
 // stream sends a TCP stream from one pod to another.

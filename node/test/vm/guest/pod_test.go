@@ -54,6 +54,7 @@ func (n *node) newPod(t *testing.T, rail *rail, vf int, namespace string, beside
 	text, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": rail.name(), "plugins": []pluginSettings{
 		{
 			"type": "ovs", "bridge": rail.bridge(), "deviceID": device, "interface_type": "system", "mtu": 4200,
+			"link_state_check_interval": 10, "link_state_check_retries": 300,
 			"ipam": map[string]any{
 				"type": "host-local", "dataDir": filepath.Join(n.state, "host-local"),
 				"ranges": [][]map[string]string{

@@ -16,8 +16,10 @@ const (
 	// maxRate is the rate limit of one of the pods. It is above what an emulated CPU forwards, because the rate itself
 	// is not tested here.
 	maxRate = "10Gb/s"
-	refused = 100
-	allowed = 200
+	// highRate is above what 32 bits of bytes per second hold, in which Open vSwitch before 3.2 passed it to tc.
+	highRate = "100Gb/s"
+	refused  = 100
+	allowed  = 200
 	// maxMisses is the maximum number of datapath misses while packets are refused: the first of them and the node's
 	// other traffic.
 	maxMisses = refused / 2
@@ -59,6 +61,16 @@ func (n *node) refusesInHardware(t *testing.T, limited, friend, stranger *pod) {
 	}
 	if counted != refused || missed > maxMisses {
 		t.Errorf("%d packets to another tenant: %d counted, %d misses", refused, counted, missed)
+	}
+}
+
+// policesAt checks the rate of the pod's policers in tc.
+func (n *node) policesAt(t *testing.T, rate string) {
+	t.Helper()
+	told := testlab.Run(t, "tc", "actions", "list", "action", "police")
+	want := "rate " + strings.ReplaceAll(rate, "Gb/s", "Gbit")
+	if strings.Count(told, want) != 2 {
+		t.Errorf("want a policer for each direction with %q:\n%s", want, told)
 	}
 }
 

@@ -9,26 +9,28 @@ from collections.abc import Iterator
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.job import Job, Launch, Machine
-from railwright.benchmarks.linpack import layout
+from railwright.benchmarks.linpack import layout, named
 from railwright.benchmarks.linpack import options as hpl_options
 from railwright.benchmarks.linpack.options import AUTO, Point
 from railwright.benchmarks.linpack.problem import DOUBLE_BYTES, THRESHOLD, Grid, operations
 from railwright.benchmarks.nccl.gpus import GPUS_HELP, LIBRARY_HELP, Gpus, parse_gpus, parse_library
-from railwright.benchmarks.options import Options, is_whole, option, word_or
+from railwright.benchmarks.options import Options, is_whole, option, whole_number, word_or
 from railwright.errors import UsageError
 from railwright.limits.limit import Constant, Source
 from railwright.units import format_size
 
 BLOCK = Constant(1024, "rows of a block on a GPU, unless nb is given", Source("NVIDIA HPL", "HPL.dat of H100"))
 _CLOCKS_MHZ = (100, 5000)
+_MOST_PANEL_SMS, _MOST_SUSTAINED_S = 64, 600
+OWN, VENDOR = "own", "cusolvermp"
 
-# For the plan, on the slow side: a GPU with a tenth of an H100's rate, and generation by one core of the host.
+# For the plan, on the slow side: a GPU with a tenth of an H100's rates.
 _ESTIMATE_FLOP_PER_S = 5e12
-_ESTIMATE_GENERATED_PER_S = 0.2e9
+_ESTIMATE_GENERATED_PER_S = 20e9
 _ESTIMATE_START_S = 20.0
 _HOST_BYTES = 3 * 2**30
 """The memory of a process with CUDA, NCCL and the solver loaded, and of its staging buffer."""
-PRODUCT_ORDER = 8192
+PRODUCT_ORDER, SUSTAINED_ORDER = 8192, 16384
 
 
 def _parse_clock(text: str) -> float:
@@ -41,6 +43,13 @@ def _parse_clock(text: str) -> float:
     return int(text) * 1e6
 
 
+def _parse_solver(text: str) -> str:
+    """Parse `own`, `cusolvermp` or the path of a library. Raises UsageError."""
+    return text if text in (OWN, VENDOR) else parse_library(text)
+
+
+_panel_sms = word_or(AUTO, -1, whole_number(_MOST_PANEL_SMS, 0))
+_sustained = whole_number(_MOST_SUSTAINED_S, 0)
 _clock = word_or(AUTO, 0.0, _parse_clock)
 
 
@@ -53,7 +62,13 @@ class GpuHplOptions(Options, frozen=True):
     gpus: Gpus = option("all", GPUS_HELP, parse_gpus(1))
     fill: float = option("80", "percent of the GPUs' memory that N = auto fills", hpl_options.parse_percent)
     library: str = option(AUTO, LIBRARY_HELP, parse_library)
-    solver: str = option(AUTO, f"{AUTO}, or the path of a libcusolverMp.so.0", parse_library)
+    solver: str = option(OWN, f"{OWN} (our LU), {VENDOR}, or the path of a libcusolverMp.so.0", _parse_solver)
+    program: str = option(
+        "", "the path of an HPL for GPUs to run instead, like NVIDIA's hpl.sh", word_or("", "", named.parse_program)
+    )
+    arguments: str = option(named.AUTO_ARGUMENTS, named.ARGUMENTS_HELP, named.parse_arguments)
+    panel_sms: int = option(AUTO, f"{AUTO}, or the multiprocessors of a GPU that only panels use", _panel_sms)
+    sustain: int = option("10", "seconds that the sustained dgemm lasts", _sustained)
     clock: float = option(AUTO, f"{AUTO}, or the frequency in MHz that the GPU clocks are locked to", _clock)
 
     @property
@@ -81,6 +96,7 @@ def launches(options: GpuHplOptions, machine: Machine) -> tuple[Launch[Point], .
             "clock locks only this host's GPUs, so it excludes --hosts",
             hint="leave out clock, and lock the clocks on every host",
         )
+    named.refuse_missing(options.program, machine)
     ranks = max(1, len(gpus)) * hosts
     return tuple(
         Launch(
@@ -148,7 +164,7 @@ def plan(job: GpuHplJob) -> Plan:
     return Plan(
         path=path(job),
         waived=reason,
-        seconds=_ESTIMATE_START_S + generate_s + solve_s,
+        seconds=_ESTIMATE_START_S + job.options.sustain + generate_s + solve_s,
         memory_bytes=_HOST_BYTES * job.ranks // max(1, len(job.hosts)),
         moved_bytes=hpl_options.panels_bytes(case),
     )

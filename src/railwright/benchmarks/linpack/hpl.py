@@ -222,9 +222,11 @@ def _blank(rank: HplRank, case: Case) -> Result:
 
 def _program(job: HplJob) -> Program | None:
     """Return the user's xhpl, or None if the option `program` is not given."""
-    path = job.options.program
-    blank = BENCHMARK.blank(options.path(job), job.case, ranks=job.ranks)
-    return named.program(path, job.case, job.options.threshold, blank) if path else None
+    asked = job.options
+    if not asked.program:
+        return None
+    blank = BENCHMARK.blank(options.path(job), job.case, ranks=job.ranks, hosts=max(1, len(job.hosts)))
+    return named.program(asked.program, asked.arguments, job.case, asked.threshold, blank)
 
 
 BENCHMARK = Benchmark(

@@ -10,12 +10,12 @@ from typing import Any
 
 from railwright.benchmarks.benchmark import Plan, Rank
 from railwright.benchmarks.job import Case, Job, Launch, Machine
-from railwright.benchmarks.linpack import hpl_dat, layout, problem
-from railwright.benchmarks.linpack.named import parse_program
+from railwright.benchmarks.linpack import hpl_dat, layout, named, problem
 from railwright.benchmarks.linpack.problem import Grid, Team
 from railwright.benchmarks.options import Options, option, whole_number, whole_numbers, word_or
 from railwright.errors import UsageError
 from railwright.limits.limit import Constant
+from railwright.native.vendor_libraries import NO_MKL
 from railwright.results.host_list import format_hosts
 from railwright.topology.sources.available_memory import available_memory_bytes
 
@@ -118,7 +118,8 @@ class HplOptions(Options, frozen=True):
         AUTO, f"{AUTO} (MKL), or the path of a ScaLAPACK for this MPI", word_or(AUTO, "", _parse_library)
     )
     """The library's path; empty for MKL."""
-    program: str = option("", "the path of an xhpl to run instead, on this host", word_or("", "", parse_program))
+    program: str = option("", "the path of an xhpl to run instead, on every host", word_or("", "", named.parse_program))
+    arguments: str = option(named.AUTO_ARGUMENTS, named.ARGUMENTS_HELP, named.parse_arguments)
     dat: hpl_dat.HplDat | None = option(
         "", "the path of an HPL.dat, whose N, NB, P, Q and threshold override the options", _dat_or_none
     )
@@ -204,9 +205,7 @@ def launches(options: HplOptions, machine: Machine) -> tuple[Launch[Point], ...]
     if machine.hosts and options.ranks and options.ranks != team.ranks:
         raise UsageError(f"ranks is {options.ranks} per host, but {team.ranks} are started on each",
                          hint=f"give --ranks-per-host {options.ranks}")  # fmt: skip
-    if options.program and machine.hosts:
-        raise UsageError("program runs only on this host, so it excludes --hosts",
-                         hint="start it with your own launcher, and give its output to railwright explain")  # fmt: skip
+    named.refuse_missing(options.program, machine)
     grown = machine.grows_to
     points = (
         iter([options.grown(machine, team)]) if grown else options.points(total, _team_sharing_memory(machine, team))
@@ -281,7 +280,15 @@ def plan(job: HplJob) -> Plan:
             sharing.ranks * (problem.RANK_BYTES + 3 * problem.DOUBLE_BYTES * product_order(case) ** 2),
         ),
         moved_bytes=panels_bytes(case),
+        waived=_find_missing(job),
     )
+
+
+def _find_missing(job: HplJob) -> str:
+    """Return the reason if no library exists for this processor, or an empty string."""
+    named = job.options.library or job.options.program
+    is_arm = any(cpu.facts.get("architecture") == "arm64" for cpu in job.topology.of_kind("cpu"))
+    return NO_MKL if is_arm and not named else ""
 
 
 def panels_bytes(case: Point) -> int:

@@ -26,9 +26,12 @@ class Product(Case, frozen=True, kw_only=True):
     hosts: str = ""
 
 
-def product_case(case: Point) -> Product:
-    """Return the case of the dgemm before a solve."""
-    return Product(part="dgemm", threads=case.threads, host=case.host, hosts=case.hosts)
+DGEMM, SUSTAINED = "dgemm", "sustained dgemm"
+
+
+def product_case(case: Point, part: str = DGEMM) -> Product:
+    """Return the case of a dgemm before a solve."""
+    return Product(part=part, threads=case.threads, host=case.host, hosts=case.hosts)
 
 
 class ProductTimes(NamedTuple):
@@ -39,12 +42,18 @@ class ProductTimes(NamedTuple):
     host: str
 
 
-def product_record(blank: Result, order: int, kept: Mapping[str, Scalar], ranks: Sequence[ProductTimes]) -> Result:
+def product_record(
+    blank: Result,
+    order: int,
+    kept: Mapping[str, Scalar],
+    ranks: Sequence[ProductTimes],
+    method: str = linpack.PATTERN,
+) -> Result:
     """Record dgemm on all ranks at the slowest rank's time in each sample; failed if a row of a product is wrong."""
     slowest = [max(at_once) for at_once in zip(*(one.seconds for one in ranks), strict=True)]
     checked = len(ranks) * problem.DOUBLE_BYTES * order**2
     wrong = sum(one.wrong_rows for one in ranks) * problem.DOUBLE_BYTES * order
-    check = Verification(method=linpack.PATTERN, bytes_checked=checked, bytes_wrong=wrong)
+    check = Verification(method=method, bytes_checked=checked, bytes_wrong=wrong)
     wrong_on = next((index for index, one in enumerate(ranks) if one.wrong_rows), None)
     reason = "" if wrong_on is None else f"{ranks[wrong_on].wrong_rows} rows of a product are wrong on rank {wrong_on}"
     settings = {**kept, "order": order, **_describe_slowest(ranks)}

@@ -29,6 +29,7 @@ from railwright.benchmarks.record import complete, failed_if, waived
 from railwright.benchmarks.samples.options import BOUNCE, DIRECT, LIBRARY, ON_GPU, OWN, SampleCase, SampleOptions
 from railwright.benchmarks.together import Unavailable, open_on_all_ranks, waive_unavailable
 from railwright.errors import CannotJudge
+from railwright.installation import find_installation
 from railwright.native.cuda import Device
 from railwright.native.cufile_watch import Watch
 from railwright.results.declarations import Declaration
@@ -87,7 +88,7 @@ def _plan(job: SampleJob) -> Plan:
 
 def _find_missing(job: SampleJob) -> str:
     if importlib.util.find_spec("h5py") is None:
-        return "h5py is not installed: pip install 'railwright[samples]'"
+        return f"h5py is not installed: {find_installation().add_extra('samples')}"
     return gpu_job.waiver_reason(job) if job.case.reader in ON_GPU else ""
 
 

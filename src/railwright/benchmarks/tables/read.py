@@ -28,6 +28,7 @@ from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.record import complete, waived
 from railwright.benchmarks.tables.options import OWN, TableCase, TableOptions
 from railwright.errors import CannotJudge
+from railwright.installation import find_installation
 from railwright.limits.limit import Quantity
 from railwright.native import cuda
 from railwright.native.cufile_watch import called_bytes
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     Reader = ArrowReader | CudfReader
 
 _PACKAGES = {"pyarrow": ("pyarrow",), "cudf": ("pyarrow", "cudf"), "cudf gds": ("pyarrow", "cudf")}
-_WHEELS = {"pyarrow": "'railwright[tables]'", "cudf": "cudf-cu13"}
 # For the plan, on one core of a VM: rates of making and writing, reading and decoding.
 _MADE_BYTES_PER_S, _READ_BYTES_PER_S = 30e6, 150e6
 _COPIES = 5
@@ -117,7 +117,8 @@ def _find_missing(job: TableJob) -> str:
     """Return the reason if the reader lacks a package or a GPU here, or an empty string."""
     for name in _PACKAGES[job.case.reader]:
         if importlib.util.find_spec(name) is None:
-            return f"{name} is not installed: pip install {_WHEELS[name]}"
+            here = find_installation()
+            return f"{name} is not installed: {here.add('cudf-cu13') if name == 'cudf' else here.add_extra('tables')}"
     return gpu_job.waiver_reason(job) if "cudf" in job.case.reader else ""
 
 

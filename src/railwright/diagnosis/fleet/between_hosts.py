@@ -44,7 +44,7 @@ class PairTried(msgspec.Struct, frozen=True):
     """The available share of a port's rate on shared links."""
 
 
-class RailTried(msgspec.Struct, frozen=True, tag="rail", tag_field="record"):
+class RailTried(msgspec.Struct, frozen=True):
     """The best rate from a GPU of one host to the GPU of another, `node1:gpu0` to `node2:gpu0`, by NCCL."""
 
     source: str
@@ -59,8 +59,6 @@ class BetweenHosts(msgspec.Struct, frozen=True, kw_only=True, tag="between", tag
 
     described: str
     hosts: tuple[str, ...]
-    shares_cpus: bool = False
-    """Whether the hosts share CPUs: then nothing is reported as slow that shared CPUs may explain."""
     rounds: int = 0
     """The rounds of the search and of the pairs after it."""
     seconds: float = 0.0

@@ -130,11 +130,26 @@ _TEXTS = (
     ),
     _text(
         r"(?:[Cc]onnect(?: to|ing to) (?P<peer>[\w.:%\[\]-]{1,80}(?:<\d{1,6}>)?)|Call to connect\b)"
-        r".{0,80}?(?P<why>Connection timed out|Connection refused|No route to host|Network is unreachable)",
+        r".{0,80}?(?P<why>Connection timed out|Connection refused|No route to host|Network is unreachable"
+        r"|Software caused connection abort|Connection reset by peer|Cannot assign requested address|Invalid argument)",
         "nccl_bootstrap",
         "a TCP connection of NCCL to {peer} failed: {why}",
         "nc -zv to that address from the job; a firewall, an interface that the others cannot reach"
         " (NCCL_SOCKET_IFNAME), or a peer that exited",
+    ),
+    _text(
+        r"wrong (?:type|magic) \S{1,24} != \S{1,24}",
+        "nccl_wrong_peer",
+        "a connection came from another job, another program or another version of NCCL",
+        "one NCCL version on all ranks; no other job with the same NCCL_COMM_ID or MASTER_PORT; no port scanner on that"
+        " network (NCCL_SOCKET_IFNAME)",
+    ),
+    _text(
+        r"exceeded (?:error )?retry|(?:[Mm]aximum|[Tt]oo many) retr(?:y|ies).{0,40}(?:connect|accept)",
+        "nccl_bootstrap",
+        "a TCP connection of NCCL was given up after all retries",
+        "nc -zv to the peer's address from the job; NCCL_SOCKET_IFNAME; the limits of open files and of the backlog"
+        " (ulimit -n, sysctl net.core.somaxconn)",
     ),
     _text(
         r"[Bb]ootstrap.{0,80}?(?:timed? ?out|timeout)|[Tt]imed out.{0,60}(?:bootstrap|waiting for (?:all )?ranks)",
@@ -148,6 +163,36 @@ _TEXTS = (
         "{peer} closed its connection: its process exited or was killed",
         _READ_PEER,
         follows=True,
+    ),
+    _text(
+        r"Failed to execute operation (?P<name>\w{1,24}) from|Socket recv failed|Could not receive type from local"
+        r"|[Pp]roxy (?:[Cc]all|[Mm]essage).{0,60}failed|\[Service thread\] (?:Accept failed|Error)",
+        "nccl_proxy_failed",
+        "a step of NCCL's proxy thread failed: this follows another error",
+        "the first warning of the job, and the log of the rank that it names",
+        follows=True,
+    ),
+    _text(
+        r"Failed to (?:find|open|load).{0,30}lib(?:cuda|nvidia-ml)\S{0,12}|nvmlInit\S{0,8} (?:failed|returned)",
+        "nccl_no_driver",
+        "NCCL did not find the library of NVIDIA's driver, so it cannot use what needs it (cuMem, NVLS, DMA-BUF)",
+        "ldconfig -p | grep -E 'libcuda|libnvidia-ml' in the job's container; docker run --gpus all; in WSL"
+        " LD_LIBRARY_PATH=/usr/lib/wsl/lib",
+        is_fatal=False,
+    ),
+    _text(
+        r"(?:NVLS|NVLink SHARP|[Mm]ulticast).{0,120}(?:fail|error|not |invalid)"
+        r"|[Ff]ailed to (?:bind|create|map).{0,30}(?:NVLS|NVLink SHARP|[Mm]ulticast)",
+        "nccl_no_nvls",
+        "NVLink SHARP (multicast) could not be set up: {all}",
+        "nvidia-smi -q | grep -A 4 Fabric (Completed, Success); systemctl status nvidia-fabricmanager;"
+        " NCCL_NVLS_ENABLE=0 for a comparison",
+    ),
+    _text(
+        r"NET/OFI .{0,120}(?:completed with error|error (?:\d|code)|RC: -?\d)",
+        "nccl_ofi_error",
+        "libfabric failed a request: {all}",
+        "fi_info -p efa on both hosts; the security group and the placement of the hosts; FI_LOG_LEVEL=warn",
     ),
     _text(
         r"Cuda failure (?:\d{1,5} )?'?(?P<why>[^'\n]{1,120}?)'?(?:$|\.$)",

@@ -132,9 +132,9 @@ def judge(
     if share > _tolerance(limit):
         word = "below the floor" if limit.quantity == "latency_s" else "above the limit"
         why = f"{share:.2f} of the limit: {word} of {format_quantity(limit.quantity, limit.value)}"
-        return _doubt_assumed(Verdict(state="suspicious", why=why), limit)
+        return _doubt_assumed(Verdict(state="suspicious", why=why), limit, share / _tolerance(limit))
     if expected is not None:
-        found = _doubt_assumed(_compare_with_band(value, expected), limit)
+        found = _doubt_assumed(_compare_with_band(value, expected), limit, _share_of_band(value, expected))
         is_reference = standing.is_reference and found.state == "unknown"
         return Verdict(state="reference", why=found.why) if is_reference else found
     if standing.is_reference:
@@ -143,11 +143,18 @@ def judge(
     return Verdict(state="unknown", why=why, needs=standing.needs or _NEEDS_A_BAND)
 
 
-def _doubt_assumed(found: Verdict, limit: Limit) -> Verdict:
-    """Turn slow and suspicious into unknown if the limit rests on a rate that the shape assumes. A value inside its
-    band confirms the assumption.
+def _share_of_band(value: float, expected: Expected) -> float:
+    """Return the value over the end of the band that a slow value misses: below 1 if it is slow."""
+    return (expected.high or 0.0) / value if expected.quantity == "latency_s" else value / expected.low
+
+
+def _doubt_assumed(found: Verdict, limit: Limit, share: float) -> Verdict:
+    """Turn slow and suspicious into unknown if another value of a fact that is assumed would explain `share`, the value
+    over the band or the limit. A value inside its band confirms the assumption.
     """
     if not limit.assumed or found.state not in ("slow", "suspicious"):
+        return found
+    if limit.assumed_span is not None and not limit.assumed_span[0] <= share <= limit.assumed_span[1]:
         return found
     why = f"{found.why}, but that rests on an assumption: {limit.because}"
     return Verdict(state="unknown", why=why, needs=f"the real rate, as an option like {limit.assumed}")
@@ -176,17 +183,22 @@ def _compare_with_band(value: float, expected: Expected) -> Verdict:
             return Verdict(state="unknown", why="the expected band has no upper end", needs=_NEEDS_A_BAND)
         high = format_quantity(expected.quantity, expected.high)
         if expected.doubtful_to is not None and expected.high < value <= expected.doubtful_to:
-            return _doubt(f"{printed} is above the expected {high}", expected)
+            return _doubt(f"{printed} is {_just(printed, high)}above the expected {high}", expected)
         if value > expected.high:
-            return Verdict(state="slow", why=f"{printed} is above the expected {high}")
+            return Verdict(state="slow", why=f"{printed} is {_just(printed, high)}above the expected {high}")
         why = _explain_by_algorithm(value, expected) or f"{printed} is within the expected {low} to {high}"
         return Verdict(state="ok", why=why)
     if expected.doubtful_to is not None and expected.doubtful_to <= value < expected.low:
-        return _doubt(f"{printed} is below the expected {low}", expected)
+        return _doubt(f"{printed} is {_just(printed, low)}below the expected {low}", expected)
     if value < expected.low:
-        return Verdict(state="slow", why=f"{printed} is below the expected {low}")
+        return Verdict(state="slow", why=f"{printed} is {_just(printed, low)}below the expected {low}")
     why = _explain_by_algorithm(value, expected) or f"{printed} is above the expected low of {low}"
     return Verdict(state="ok", why=why)
+
+
+def _just(printed: str, edge: str) -> str:
+    """Return `just ` if the value and the edge that it misses read alike."""
+    return "just " if printed == edge else ""
 
 
 def _explain_by_algorithm(value: float, expected: Expected) -> str:

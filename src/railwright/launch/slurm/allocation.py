@@ -177,7 +177,7 @@ class SlurmReach(RemoteReach):
                     troubles[host] = why
             self._answers = {host: answers[host] for host in probed if host in answers}
         if troubles:
-            reasons = [f"{host}: {troubles[host]}" for host in self.hosts if host in troubles]
+            reasons = {host: f"{host}: {troubles[host]}" for host in self.hosts if host in troubles}
             hint = f"try: scontrol show node {next(iter(troubles))}"
             raise UnreachableHosts(reasons, of=f"job {self.allocation.job}", hint=hint)
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from railwright.net.view import Address, Attached, Bad, Check, Note, View
+from railwright.net.recorded import find_expected
+from railwright.net.view import Address, Bad, Check, Note, View
 
 
 def _judge(view: View, note: Note) -> str:
-    port, attached = view.existing_port(), view.attached
+    port, attached = view.existing_port(), find_expected(view)
     present = {one.address: one for one in port.addresses if one.is_global}
     device = shlex.quote(port.name)
     words = " ".join(f"{one.address}/{one.prefix_length}" for one in port.addresses if one.is_global) or "none"
     note("addresses", words, "ip address")
-    if isinstance(attached, Attached):
-        note("attached", _join_addresses(attached.addresses), "railwrightd list")
+    if attached is not None:
+        note("attached", _join_addresses(attached.addresses), attached.source)
         if missing := [one for one in attached.addresses if one not in present]:
             says = f"{port.name} lacks {_join_addresses(missing)}, which was attached and is routed here"
             command = f"ip address add {missing[0]}/{missing[0].max_prefixlen} dev {device}"

@@ -60,4 +60,4 @@ def _host_prefix(address: Address) -> str:
     return f"{address}/{address.max_prefixlen}"
 
 
-CHECK = Check("bgp", _judge)
+CHECK = Check("bgp", _judge, is_ours=True)

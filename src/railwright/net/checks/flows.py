@@ -36,4 +36,4 @@ def _judge(view: View, note: Note) -> str:
     return f"all {wanted} are on the bridge, for its port {port}"
 
 
-CHECK = Check("flows", _judge)
+CHECK = Check("flows", _judge, is_ours=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from railwright.net.recorded import find_expected
 from railwright.net.view import Attached, Bad, Check, Note, View
 
 
@@ -12,7 +13,7 @@ def _judge(view: View, note: Note) -> str:
     if port is None:
         says = f"the pod has no interface {view.interface}, though railwrightd has an attachment of that name"
         raise Bad(says, "it was removed after the pod started: restart the pod")
-    name, attached = shlex.quote(port.name), view.attached if isinstance(view.attached, Attached) else None
+    name, expected = shlex.quote(port.name), find_expected(view)
     state = ("up" if port.up else "down") + ("" if port.carrier else ", no carrier")
     note(port.name, f"{state}, {port.mac}, MTU {port.mtu_bytes} bytes, {port.kind or 'hardware'}", "ip address")
     if port.pci:
@@ -20,14 +21,15 @@ def _judge(view: View, note: Note) -> str:
     if not port.up:
         raise Bad(f"{port.name} is down", view.inside(f"ip link set {name} up"))
     if not port.carrier:
-        other = attached.host_interface if attached else ""
+        other = expected.host_interface if expected else ""
         says = f"{port.name} has no carrier: its other end{f', {other},' if other else ''} is down or gone"
         raise Bad(says, f"on the node: ip link set {shlex.quote(other or 'PORT')} up")
-    if attached and port.mac.lower() != attached.mac.lower():
-        says = f"{port.name} has the MAC address {port.mac}, and the flows accept only {attached.mac}"
-        raise Bad(says, view.inside(f"ip link set {name} address {shlex.quote(attached.mac)}"))
-    if attached and attached.device_id and port.pci.lower() != attached.device_id.lower():
-        says = f"{port.name} is {port.pci or 'no PCI function'}, and {attached.device_id} was attached"
+    if expected and expected.mac and port.mac.lower() != expected.mac.lower():
+        wanted = "and the flows accept only" if isinstance(view.attached, Attached) else "and was attached with"
+        says = f"{port.name} has the MAC address {port.mac}, {wanted} {expected.mac}"
+        raise Bad(says, view.inside(f"ip link set {name} address {shlex.quote(expected.mac)}"))
+    if expected and expected.device_id and port.pci.lower() != expected.device_id.lower():
+        says = f"{port.name} is {port.pci or 'no PCI function'}, and {expected.device_id} was attached"
         raise Bad(says, "another interface has taken its name: restart the pod")
     return f"up with {port.mac}, {'a VF' if port.is_vf else port.kind or 'no VF'}"
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shlex
 
-from railwright.net.view import Attached, Bad, Check, Echo, Note, View, require_seen
+from railwright.net.recorded import HostEnd
+from railwright.net.view import Bad, Check, Echo, Note, View, require_seen
 
 
 def _judge(view: View, note: Note) -> str:
-    port, taken = view.existing_port(), view.host_mtu_bytes
+    port, end = view.existing_port(), view.host_end
     note(port.name, f"{port.mtu_bytes} bytes", "ip address")
-    if isinstance(taken, int) and isinstance(view.attached, Attached):
-        other = view.attached.host_interface
-        note(other, f"{taken} bytes", "/sys/class/net")
-        if taken < port.mtu_bytes:
-            says = f"{port.name} sends {port.mtu_bytes} bytes, and {other} takes no more than {taken}"
-            raise Bad(says, view.inside(f"ip link set {shlex.quote(port.name)} mtu {taken}"))
+    if isinstance(end, HostEnd):
+        note(end.name, f"{end.mtu_bytes} bytes", "/sys/class/net")
+        if end.mtu_bytes < port.mtu_bytes:
+            says = f"{port.name} sends {port.mtu_bytes} bytes, and {end.name} takes no more than {end.mtu_bytes}"
+            raise Bad(says, view.inside(f"ip link set {shlex.quote(port.name)} mtu {end.mtu_bytes}"))
     echoes = require_seen(view.echoes)
     for one in echoes:
         note(str(one.target), _describe_echo(one), "echo requests that may not be fragmented")

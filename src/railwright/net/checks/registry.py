@@ -5,6 +5,7 @@ from __future__ import annotations
 from railwright.net.checks import (
     address,
     bgp,
+    chain,
     drops,
     flows,
     gateway,
@@ -13,6 +14,7 @@ from railwright.net.checks import (
     leaf,
     mtu,
     offload,
+    port,
     rdma,
     reach,
     route,
@@ -21,5 +23,21 @@ from railwright.net.view import Check
 
 CHECKS: tuple[Check, ...] = tuple(
     module.CHECK
-    for module in (interface, address, flows, route, gateway, rdma, bgp, leaf, reach, mtu, isolation, drops, offload)
+    for module in (
+        interface,
+        chain,
+        address,
+        port,
+        flows,
+        route,
+        gateway,
+        rdma,
+        bgp,
+        leaf,
+        reach,
+        mtu,
+        isolation,
+        drops,
+        offload,
+    )
 )

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 
 from railwright.errors import CannotJudge
-from railwright.net.view import ON_THE_NODE, Address, Attached, Bad, Check, Network, Note, Port, Unseen, View
+from railwright.net.recorded import find_expected
+from railwright.net.view import ON_THE_NODE, Address, Bad, Check, Network, Note, Port, Unseen, View
 
 
 def _judge(view: View, note: Note) -> str:
@@ -16,11 +17,11 @@ def _judge(view: View, note: Note) -> str:
     note("routes", words or "none", "ip route show table all")
     for way in view.ways:
         note(f"to {way.target}", way.interface or way.why or "nowhere", "ip route get")
-    if isinstance(view.rail, Unseen) and not view.ways:
+    if not _find_prefixes(view) and not view.ways:
         why = "the prefixes of the rail's pods are not known here"
         raise CannotJudge(why, hint=f"{ON_THE_NODE}, or name a peer with --to")
     for prefix in _find_uncovered(view, port):
-        says = f"no route of {port.name} leads to {prefix}, where the rail's pods are"
+        says = f"no route of {port.name} leads to {prefix}, where the network's pods are"
         raise Bad(says, _suggest_route(view, port, prefix, "permanently: add it to the routes of the network's ipam"))
     for way in view.ways:
         if way.interface != port.name:
@@ -42,11 +43,16 @@ def _format_routes(port: Port) -> str:
 
 
 def _find_uncovered(view: View, port: Port) -> list[Network]:
-    """Return the rail's prefixes that the main table does not cover, for the families of the interface's addresses."""
-    if isinstance(view.rail, Unseen):
-        return []
+    """Return the prefixes that the main table does not cover, for the families of the interface's addresses."""
     routes = [route.destination for route in port.routes if route.table == "main"]
-    return [prefix for prefix in view.rail.prefixes if port.sources(prefix.version) and not _covers(routes, prefix)]
+    return [one for one in _find_prefixes(view) if port.sources(one.version) and not _covers(routes, one)]
+
+
+def _find_prefixes(view: View) -> tuple[Network, ...]:
+    """Return the prefixes of the rail's pods or, without railwrightd, those that the network's IPAM routes."""
+    if not isinstance(view.rail, Unseen):
+        return tuple(view.rail.prefixes)
+    return () if isinstance(view.recorded, Unseen) else view.recorded.routes
 
 
 def _covers(routes: Iterable[Network], prefix: Network) -> bool:
@@ -57,7 +63,8 @@ def _covers(routes: Iterable[Network], prefix: Network) -> bool:
 
 
 def _suggest_route(view: View, port: Port, target: Address | Network, words: str) -> str:
-    attached = view.attached.gateways if isinstance(view.attached, Attached) else ()
+    expected = find_expected(view)
+    attached = expected.gateways if expected else ()
     gateways = [one for one in (*attached, *port.gateways()) if one.version == target.version]
     via = f"via {gateways[0]} " if gateways else ""
     command = f"ip -{target.version} route replace {target} {via}dev {shlex.quote(port.name)}{' onlink' if via else ''}"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import Sequence
+from typing import TextIO, cast
 
 from rich.console import Console
 from rich.padding import Padding
@@ -13,14 +16,33 @@ from rich.text import Text
 from railwright.report.text import wording
 
 _COLUMNS_OF_A_FILE = 140
+_BLANKS = re.compile(r" +$", re.MULTILINE)
 
 
 def standard_output() -> Console:
-    """Return the console for reports: as wide as the terminal or COLUMNS, otherwise 140 columns."""
+    """Return the console for reports: as wide as the terminal or COLUMNS, otherwise 140 columns.
+
+    In a file or a pipe no line ends with the blanks that fill a column.
+    """
     console = Console()
-    if console.is_terminal or "COLUMNS" in os.environ:
+    if console.is_terminal:
         return console
-    return Console(width=_COLUMNS_OF_A_FILE)
+    width = None if "COLUMNS" in os.environ else _COLUMNS_OF_A_FILE
+    return Console(width=width, file=cast("TextIO", _Trimmed(sys.stdout)))
+
+
+class _Trimmed:
+    """A text stream that writes lines without blanks at their end. Each write must end with a whole line."""
+
+    def __init__(self, below: TextIO) -> None:
+        self._below = below
+
+    def write(self, text: str) -> int:
+        """Write the text."""
+        return self._below.write(_BLANKS.sub("", text))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._below, name)
 
 
 def escape_unprintable(text: str, console: Console) -> str:

@@ -56,6 +56,18 @@ class PathGroup(NamedTuple):
         return _span(self.rows, values, "limit").replace(wording.ABSENT, "")
 
     @property
+    def share(self) -> str:
+        """The shares of the limits, from the lowest to the highest; empty without one."""
+        values = [row.head.fraction_of_limit if row.head and _shown_limit(row) else None for row in self.rows]
+        return _span(self.rows, values, "share").replace(wording.ABSENT, "")
+
+    @property
+    def spread(self) -> str:
+        """The spreads of the launches, from the lowest to the highest; empty without one."""
+        values = [row.head.launch_spread if row.head else None for row in self.rows]
+        return _span(self.rows, values, "spread").replace(wording.ABSENT, "")
+
+    @property
     def meters(self) -> tuple[Meter, ...]:
         """The bars of the worst and of the best path, or of the only one."""
         found = sorted((row.meter for row in self.rows if row.meter), key=lambda meter: meter.reached)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from xml.etree import ElementTree as ET
 
 from railwright.diagnosis.peers.gpu_health import WATCHED, format_samples
@@ -51,6 +52,7 @@ def render_html(view: View) -> str:
         "reference_groups": group_paths(view.references),
         "cited": Sources(),
         "same": group_by_key,
+        "benchmark_of": attrgetter("first.benchmark"),
         "settings_of": _settings_words,
         "check_of": _verification_words,
     }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from railwright.expected.collective_rows import CollectiveLimit
 from railwright.limits.rates import Algorithm, Rate, Share
 from railwright.report.text.wording import escape
 from railwright.terminal import text_width
 from railwright.units import format_bandwidth, format_count, format_duration, format_size
+
+if TYPE_CHECKING:
+    from railwright.expected.collective_rows import CollectiveLimit
 
 LABEL = 10
 

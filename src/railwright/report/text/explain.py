@@ -219,10 +219,13 @@ def _hypotheses(fitted: tuple[Fitted, ...]) -> Iterator[str]:
 
 
 def format_findings(title: str, findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield the findings below a title, each with its cost and remedy."""
+    """Yield the findings below a title, each with its cost and remedy, which like findings in a row share."""
     if findings:
         yield ""
         yield title
-    for finding in findings:
-        more = [f"{label}: {text}" for label, text in (("costs", finding.costs), ("remedy", finding.remedy)) if text]
+    for place, finding in enumerate(findings):
+        both = ("costs", finding.costs), ("remedy", finding.remedy)
+        following = findings[place + 1] if place + 1 < len(findings) else None
+        shared = following is not None and both == (("costs", following.costs), ("remedy", following.remedy))
+        more = [f"{label}: {text}" for label, text in both if text and not shared]
         yield from labelled(finding.certainty, f"{finding.fault}: {finding.says}", *more, indent=2)

@@ -9,6 +9,7 @@ from railwright.diagnosis.fleet.host_table import HostTable
 from railwright.report.text import wording
 from railwright.report.text.between_hosts import BetweenHostsResult, format_between_hosts
 from railwright.report.text.host_words import describe_host, summarize
+from railwright.results.host_list import fold_sentences
 from railwright.units import format_count
 
 _MAX_HOSTS = 24
@@ -19,7 +20,10 @@ def lines(table: HostTable, *, compared: bool, between: BetweenHostsResult | Non
     yield summarize(table)
     if not compared:
         yield "The hosts share CPUs, so they are not compared with each other."
-    notable = [host for host in table.hosts if host.is_outlier or host.telling]
+    troubles = {host.name: f"{host.name}  {host.trouble}" for host in table.hosts if host.trouble}
+    for sentence in fold_sentences(troubles):
+        yield f"  {wording.escape(sentence)}"
+    notable = [host for host in table.hosts if (host.is_outlier or host.telling) and not host.trouble]
     for host in notable[:_MAX_HOSTS]:
         yield f"  {wording.escape(host.name)}  {wording.escape(describe_host(host, table))}"
     if len(notable) > _MAX_HOSTS:

@@ -195,7 +195,8 @@ def _memory(link: MemoryLink) -> str:
     if link.channels is None and link.transfers_per_s is None:
         return ""
     channels = f"{link.channels} channels" if link.channels is not None else "? channels"
-    return f"{channels}, {link.transfers_per_s / 1e6:.0f} MT/s" if link.transfers_per_s else channels
+    rate = f", {link.transfers_per_s / 1e6:.0f} MT/s" if link.transfers_per_s else ""
+    return f"{channels}{rate}{' (assumed)' if link.assumed else ''}"
 
 
 def _port(port: EthernetLink | InfinibandLink | EfaLink) -> str:
@@ -203,4 +204,9 @@ def _port(port: EthernetLink | InfinibandLink | EfaLink) -> str:
     if isinstance(port, EthernetLink):
         kind = "RoCE" if port.rdma else "Ethernet"
     rate = format_line_rate(port.line_rate_bits_per_s) if port.line_rate_bits_per_s else "rate unknown"
-    return f"{kind} {rate}" + (f", MTU {port.mtu_bytes}" if port.mtu_bytes else "")
+    mtu = f", MTU {port.mtu_bytes}" if port.mtu_bytes else ""
+    return (
+        f"{kind} {rate} (assumed){mtu}"
+        if port.assumed.startswith("nic")
+        else f"{kind} {rate}{mtu}{' (assumed)' if port.assumed else ''}"
+    )

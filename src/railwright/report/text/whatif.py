@@ -15,6 +15,10 @@ from railwright.units import format_bandwidth, format_count
 _WIDTH = 100
 _MAX_LABEL = 24
 _NEARLY_ALL = 0.995
+_ALIKE = (
+    "between hosts these designs are alike, because NIC ports of one rate hold all of them back; inside a host they may"
+    " differ: railwright limits --host SHAPE --collective all_reduce"
+)
 _OPTICS_WORDS = {
     "all": "all cables are optical, two optics each",
     "switches": "cables between switches are optical, two optics each; those to NICs are copper",
@@ -119,6 +123,18 @@ def notes(designs: Sequence[Design], question: Question) -> tuple[str, ...]:
     return (*found, *list_cautions(designs, question.prices))
 
 
+def are_alike(designs: Sequence[Design]) -> bool:
+    """Report whether all designs reach the same rates in all collectives."""
+
+    def reached(design: Design) -> tuple[str, ...]:
+        return tuple(
+            f"{format_bandwidth(one.busbw_bytes_per_s.limit)} {rate_words(one.busbw_bytes_per_s)}"
+            for one in design.collectives
+        )
+
+    return len(set(map(reached, designs))) == 1
+
+
 def _name_rows(rows: _Rows) -> Iterator[str]:
     unlike = len({design.hosts for _, design in rows}) > 1
     for label, design in rows:
@@ -194,5 +210,7 @@ def _notes(designs: Sequence[Design], question: Question) -> Iterator[str]:
         collective = designs[0].collectives[0].collective
         dearer = "dearer" if question.prices is not None else "has more switch ports"
         yield f"Pareto: every other design is slower in {collective} or {dearer}"
+    if len(designs) > 1 and designs[0].hosts > 1 and are_alike(designs):
+        yield from textwrap.wrap(_ALIKE, _WIDTH, initial_indent="note  ", subsequent_indent="      ")
     for sentence in notes(designs, question):
         yield from textwrap.wrap(sentence, _WIDTH, initial_indent="note  ", subsequent_indent="      ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, State
 from railwright.diagnosis.verdicts.policy import UNJUDGED
@@ -14,11 +14,13 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
 from railwright.expected.nccl_collectives import decides_nothing
 from railwright.groups import group_by_key
 from railwright.limits.limit import Expected, Limit, NoLimit
-from railwright.results.compare import ComparedPoint, OneSided
 from railwright.results.records import Context, End
 from railwright.terminal import escape as escape  # templates and pages use it through this module
 from railwright.topology.devices import Scalar, Topology
 from railwright.units import format_count, format_duration, format_size
+
+if TYPE_CHECKING:
+    from railwright.results.compare import ComparedPoint, OneSided
 
 ABSENT = "-"
 """The placeholder for a missing value."""
@@ -231,16 +233,27 @@ def unjudged_points(diagnosis: Diagnosis) -> str:
 
 
 def closing_words(diagnosis: Diagnosis) -> str:
-    """Format the last sentence of a report: the count of each verdict, and the meaning of the exit status."""
+    """Format the last sentence of a report: the paths that should have a verdict, as the first sentence counts them.
+
+    Baselines and paths that were not run follow, then the meaning of the exit status.
+    """
     meaning = EXIT_MEANING.get(diagnosis.exit_status, "not a status of railwright")
     if diagnosis.required:
         meaning = f"of the required paths, {meaning}" if diagnosis.exit_status else "all required paths are ok"
-    states = state_counts(path.verdict.state for path in diagnosis.paths)
-    counted = ", ".join(f"{number} {state_word(state)}" for state, number in states)
+    if not diagnosis.paths:
+        return f"No path was measured. Exit status {diagnosis.exit_status}: {meaning}."
+    states = dict(state_counts(path.verdict.state for path in diagnosis.paths))
+    beside = [
+        format_count(states.pop("reference"), "baseline") if "reference" in states else "",
+        f"{states.pop('waived')} not run" if "waived" in states else "",
+    ]
+    counted = ", ".join(f"{number} {state_word(state)}" for state, number in states.items())
+    said = f"{format_count(sum(states.values()), 'path')}{f': {counted}' if counted else ''}"
+    if any(beside):
+        said += f"; besides, {' and '.join(filter(None, beside))}"
     if unjudged := unjudged_points(diagnosis):
-        counted += f"; {unjudged} could not be judged"
-    paths = f"{format_count(len(diagnosis.paths), 'path')}: {counted}" if states else "no path was measured"
-    return f"{paths}. Exit status {diagnosis.exit_status}: {meaning}."
+        said += f"; {unjudged} could not be judged"
+    return f"{said}. Exit status {diagnosis.exit_status}: {meaning}."
 
 
 def cut_off_words(end: End | None) -> str:

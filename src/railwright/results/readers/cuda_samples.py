@@ -21,7 +21,7 @@ import re
 import msgspec
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files
-from railwright.results.readers.pasted.log_lines import Line, group_by_origin, last_row, refusal, split_lines
+from railwright.results.readers.pasted.log_lines import Line, group_by_origin, last_row, refusal, row_ends, split_lines
 from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Copy
 from railwright.topology.devices import Scalar
@@ -34,6 +34,10 @@ _BUS_GRIND = re.compile(
     r"P2P (Bandwidth|Latency) Matrix \((?:GB/s|us)\) - (?:(Unidirectional|Bidirectional), )?P2P=(Enabled|Disabled)"
 )
 """The headings of the matrices of simpleP2P and busGrind, which are older."""
+_TO_HOST = re.compile(r"(Concurrent )?Host/Device Bandwidth Matrix \(GB/s\), memory=(\w{1,16})")
+"""The heading of busGrind's matrices of the copies between the host and each GPU, or all GPUs at once."""
+_HOST_ROWS = {"H2D": ("host_to_device", 1e9), "D2H": ("device_to_host", 1e9), "BiDir": ("host_bidirectional", 0.5e9)}
+"""The test of each row, and its bytes/s: both directions at once are a sum."""
 _LINE = re.compile(
     r"bandwidthTest-(H2D|D2H|D2D)(?:-(Pinned|Paged))?, Bandwidth = ([\d.]{1,16}) ([GM]B)/s, Time = [\d.]{1,16} s,"
     r" Size = (\d{1,16}) bytes, NumDevsUsed = (\d{1,4})"
@@ -62,6 +66,8 @@ class _Copies(msgspec.Struct, kw_only=True):
 
 def recognises(text: str) -> bool:
     """Report whether the text has the heading of a matrix or of a copy direction."""
+    if "Host/Device Bandwidth Matrix" in text and _TO_HOST.search(text) is not None:
+        return True
     if "P2P=" in text and any(pattern.search(text) is not None for pattern in (_MATRIX, _BUS_GRIND)):
         return True
     if "bandwidthTest-" in text and _LINE.search(text) is not None:
@@ -79,14 +85,16 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _read_run(lines: list[Line]) -> Draft:
-    draft = Draft(tool="CUDA samples", test="bandwidthTest", workload=Copy(), last_line=last_row(lines))
+    draft = Draft(
+        tool="CUDA samples", test="bandwidthTest", workload=Copy(), last_line=last_row(lines), row_ends=row_ends(lines)
+    )
     draft.notes.append("the data was not checked")
     gpus: dict[str, None] = {}
     seen = _Copies()
     for line in lines:
         words = line.text.split()
         if matrix := _parse_heading(line.text):
-            draft.test, seen = "p2pBandwidthLatencyTest", matrix
+            draft.test, seen = "busGrind" if "host" in matrix.settings else "p2pBandwidthLatencyTest", matrix
         elif found := _LINE.search(line.text):
             _add_csv_line(draft, found, line.number)
         elif found := _DEVICE.search(line.text):
@@ -97,9 +105,9 @@ def _read_run(lines: list[Line]) -> Draft:
             seen.settings["host"] = found[1].lower()
         elif found := _UNIT.search(line.text):
             seen.unit = found[1]
-        elif words and words[0] == "D\\D":
+        elif words and words[0] in ("D\\D", "Dir\\D"):
             seen.columns = words[1:]
-        elif seen.columns and words and words[0].isdecimal():
+        elif seen.columns and words and (words[0].isdecimal() or words[0] in _HOST_ROWS):
             _read_row(draft, seen, words, line.number)
         elif seen.unit and len(words) == 2 and words[0].isdecimal():
             _add_transfer(draft, seen, words, line.number)
@@ -112,6 +120,8 @@ def _read_run(lines: list[Line]) -> Draft:
 
 def _parse_heading(text: str) -> _Copies | None:
     """Parse the heading of a matrix. For latencies the columns stay empty, so that no row is read."""
+    if found := _TO_HOST.search(text):
+        return _Copies(test="concurrent" if found[1] else "alone", settings={"host": found[2].lower()})
     if found := _MATRIX.search(text):
         both, enabled, what, how, _ = found.groups()
     elif found := _BUS_GRIND.search(text):
@@ -149,6 +159,9 @@ def _add_csv_line(draft: Draft, found: re.Match[str], line: int) -> None:
 
 
 def _read_row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
+    if words[0] in _HOST_ROWS:
+        _read_host_row(draft, seen, words, line)
+        return
     if not seen.test and (line != draft.last_line or len(words) > len(seen.columns)):
         return
     for column, word in draft.cells_of_matrix(seen.columns, words, line):
@@ -161,6 +174,22 @@ def _read_row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
         value = bandwidth(printed, 0.5e9 if seen.settings["direction"] == "both" else 1e9, "GB/s")
         which = seen.test if seen.settings["peer_access"] else f"{seen.test}_through_host"
         draft.add(line, [value], {"test": which, "copy": path}, seen.settings, path=path)
+
+
+def _read_host_row(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:
+    """Add the copies between the host and each GPU. Those of all GPUs at once share links, so they have no path."""
+    test, scale = _HOST_ROWS[words[0]]
+    at_once = "concurrent_" if seen.test == "concurrent" else ""
+    for column, word in zip(seen.columns, words[1:], strict=False):
+        printed = number(word, "bandwidth", line)
+        if not column.isdecimal() or printed.value <= 0:
+            continue
+        ends = (f"gpu{int(column)}", "memory0") if words[0] == "D2H" else ("memory0", f"gpu{int(column)}")
+        path = ">".join(ends)
+        settings = {**seen.settings, "direction": "both" if words[0] == "BiDir" else "one"}
+        parameters: dict[str, Scalar] = {"test": f"{at_once}{test}", "copy": path}
+        value = bandwidth(printed, scale, "GB/s")
+        draft.add(line, [value], parameters, settings, path="" if at_once else path)
 
 
 def _add_transfer(draft: Draft, seen: _Copies, words: list[str], line: int) -> None:

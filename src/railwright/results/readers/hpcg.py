@@ -64,7 +64,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             raw = found[1], line.number
         elif found := _NVIDIA_RESULT.search(line.text):
             _read_nvidia(draft, found, line.number)
-        elif found := _RATE.search(line.text):
+        elif (found := _RATE.search(line.text)) and (found[1] == "INVALID" or found[2]):
             _add_once(draft, found, line.number)
         else:
             _take_setting(draft, line)
@@ -99,7 +99,7 @@ def _take_setting(draft: Draft, line: Line) -> None:
 
 def _add_once(draft: Draft, found: re.Match[str], line: int) -> None:
     """Add a result once, although MKL's version prints it and also writes it to its file."""
-    if found[1] == "INVALID" or found[2] is None:
+    if found[1] == "INVALID":
         raise refusal(line, "HPCG reports that its result is not valid", "look for FAILED in the file that HPCG wrote")
     rate = number(found[2], "GFLOP/s", line)
     low, high = rate.range(1e9)

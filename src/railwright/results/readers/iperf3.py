@@ -184,9 +184,13 @@ def _select_result_rows(rows: list[_Row]) -> list[_Row]:
 
 
 def _sum_streams(rows: list[_Row]) -> list[_Row]:
-    """Sum the streams of each interval, as the row [SUM] does."""
+    """Sum the streams of each interval, as the row [SUM] does, except in intervals that are cut."""
     found = []
-    for _, same in group_by_key(rows, lambda row: (row.end, row.interval)):
+    intervals = [same for _, same in group_by_key(rows, lambda row: (row.end, row.interval))]
+    most = max(len(same) for same in intervals) if len(intervals) > 1 else 0
+    for place, same in enumerate(intervals):
+        if len(same) < most and place in (0, len(intervals) - 1):
+            continue
         if len({row.stream for row in same}) < max(len(same), 2):  # a single stream, or several runs of it
             found += same
             continue

@@ -73,10 +73,60 @@ _TOOLS = (
     ),
     _Tool(
         "dcgmi",
-        r"dcgmi|DCGM_FI_|^\|\s*(?:Deployment|Hardware|Integration|Stress|PCIe|Memory Bandwidth"
-        r"|Denylist)\b.{0,60}(?:Pass|Fail|Skip|Warn)",
+        r"dcgmi|DCGM_FI_|NvLink Link Status|^\|\s*[A-Z][\w /-]{2,30}\s*\|\s*(?:Pass|Fail|Skip|Warn)\b",
         "DCGM's diagnosis",
-        "the failed line with its Info text: dcgmi diag -r 3 -v",
+        "for a failed test dcgmi diag -r TEST -v -i GPU; for its link nvidia-smi nvlink -s, or nvidia-smi topo -m and"
+        " nvbandwidth, whose output is read",
+    ),
+    _Tool(
+        "DCGM's log",
+        r"\[(?:/\S{0,80})?/(?:nvvs|dcgmlib|dcgm)/\S{1,120}:\d+\]",
+        "how DCGM's diagnosis ran",
+        "the table that dcgmi diag -r 3 -v prints, or nvbandwidth, whose output is read",
+    ),
+    _Tool(
+        "a description of the host",
+        r"^\s*(?:Marketing Name|model name|Model name|VERSION|PRETTY_NAME|NAME)\s{0,24}[:=]|amdgcn-amd-amdhsa",
+        "the system, the CPUs and the GPUs",
+        "the benchmark's own output on that host: rccl-tests, nccl-tests or perftest, from its first line to its last",
+    ),
+    _Tool(
+        "Intel Memory Latency Checker",
+        r"Intel\(R\) Memory Latency Checker|^Inject\s+Latency|^ALL Reads\s+:|Measuring (?:Loaded|idle|Memory|Peak)",
+        "latency and bandwidth of memory",
+        "STREAM with one thread on each core (stream_c), whose output is read and compared with the memory channels",
+    ),
+    _Tool(
+        "TransferBench",
+        r"TransferBench v\d|^\s*(?:Test \d+:|Executor: (?:GPU|CPU|DMA))|Transfer \d+\s*\|",
+        "copies between AMD GPUs",
+        "rocm_bandwidth_test -a, whose output is read, or rccl-tests",
+    ),
+    _Tool(
+        "ibdiagnet",
+        r"^-[IEW]- |ibdiagnet2?\.(?:log|db_csv)|Running version.{0,40}IBDIAGNET",
+        "checks of the InfiniBand fabric",
+        "the lines that begin with -E-; ibdiagnet2.db_csv, or ibnetdiscover > FILE and railwright cabling",
+    ),
+    _Tool(
+        "stacks of a program",
+        r"^(?:Current thread|Thread) (?:0x[0-9a-f]+|\d+)\b|^Extension modules: |^frame #\d+: "
+        r"|^#\d+ +0x[0-9a-f]+ in ",
+        "where a program stands or failed",
+        "the stacks of all ranks at one moment (py-spy dump --pid PID on each host): the rank that stands elsewhere is"
+        " the one to look at; NCCL_DEBUG=INFO for the log",
+    ),
+    _Tool(
+        "warp",
+        r"\bTTFB\b|Requests considered:|^\s*\* Throughput: .{0,40}obj/s",
+        "requests to an object store",
+        "elbencho with --s3endpoints, or fio on a mounted file system, whose output is read",
+    ),
+    _Tool(
+        "vdbench or sysbench",
+        r"avg_?\w*-\d+ .{0,80}rate|(?:read|write), (?:MiB|MB)/s:|total time:\s+[\d.]+s",
+        "drives or a file system",
+        "fio with direct=1, whose output is read",
     ),
     _Tool(
         "ibstat",
@@ -247,7 +297,7 @@ _TOOLS = (
     ),
     _Tool(
         "a training log",
-        r"(?i:samples|tokens|it)(?:/s\b|/sec|/second)|(?:iter(?:ation)?|step)\s*[=:]?\s*\d+.{0,80}(?:loss"
+        r"(?<!\[)(?i:samples|tokens|it)(?:/s\b|/sec|/second)|(?:iter(?:ation)?|step)\s*[=:]?\s*\d+.{0,80}(?:loss"
         r"|elapsed time)|samples per second|TFLOPs?/GPU|elapsed time per iteration",
         "iterations of a training job",
         "railwright watch beside the job, or nccl-tests on the same hosts",

@@ -35,6 +35,14 @@ _LABELLED = re.compile(
     r"(?m)^\s{0,8}\|?\s{0,8}[A-Za-z][^|\n]{1,60}\|[^\n]{0,120}?\d[\d.,]{0,16}\s?" + _UNIT_WORDS + r"\s{0,40}\|"
 )
 """A row between bars that begins with a name and has a rate with its unit."""
+_SENTENCE = re.compile(
+    r"(?m)^[ \t>*#-]{0,16}([A-Za-z][^:=|\n]{1,80}?)\s{0,40}[:=]\s{0,40}(\d[\d.,]{0,20}(?:e[+-]?\d{1,3})?)\s{0,8}\[?("
+    + _UNIT_WORDS
+    + r")\b\]?\s*$"
+)
+"""A line that names one rate: `Bandwidth   : 171.420 MiB/s`."""
+_OF_A_LINK = re.compile(r"(?i)\b(?:speed|link|port|width|max|capacity|limit|theoretical|expected)\b")
+"""Names of rates that nobody measured."""
 _SIZE = re.compile(r"(\d[\d.,_]{0,20})\s?([KMGT]?)(i?)(?:B(?:ytes)?)?", re.IGNORECASE)
 _VALUE = re.compile(r"(\d[\d.,]{0,20}(?:e[+-]?\d{1,3})?)\s?(" + _UNIT_WORDS + r")?")
 _BETWEEN = re.compile(r"\s{2,}|\t|(?<=\d)\s(?=\d)")
@@ -74,9 +82,11 @@ class Ratio(NamedTuple):
 
 
 def recognises(text: str) -> bool:
-    """Report whether a line names a size and a rate, or a row begins with a name, and a unit stands in the text."""
+    """Report whether a line names a size and a rate, or begins with the name of one, and a unit stands in the text."""
     if _UNIT.search(text) is None:
         return False
+    if any(_is_measured(found) for found in _SENTENCE.finditer(text)):
+        return True
     return _MARKS.search(text) is not None or ("|" in text and _LABELLED.search(text) is not None)
 
 
@@ -90,8 +100,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         if rows:
             above = " ".join(other.text for other in lines[max(0, place - 30) : place + 1])
             drafts.append(_build_draft(rows, above))
-    if not drafts and (named := _read_named_rows(lines)) is not None:
-        drafts.append(named)
+    if not drafts:
+        drafts += [named for named in (_read_named_rows(lines), _read_sentences(lines)) if named.results][:1]
     return collect_files(
         drafts,
         "a table of sizes and rates must name the unit of its rates (GB/s, Gbps, GiB/s), got none",
@@ -99,10 +109,31 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     )
 
 
-def _read_named_rows(lines: Sequence[Line]) -> Draft | None:
-    """Return the rates of rows between bars that begin with a name instead of a size; None without any."""
+def _begin_rates() -> Draft:
     draft = Draft(tool="a script's own table", test="rates")
     draft.workload = Unlimited(why="the table does not say how its rates were measured")
+    draft.notes.append("the data was not checked, and how the rates were taken is not known")
+    return draft
+
+
+def _is_measured(found: re.Match[str]) -> bool:
+    return _OF_A_LINK.search(found[1]) is None
+
+
+def _read_sentences(lines: Sequence[Line]) -> Draft:
+    """Return the rates of lines that name one each."""
+    draft = _begin_rates()
+    for line in lines:
+        found = _SENTENCE.match(line.text)
+        if found and _is_measured(found):
+            rate = number(found[2].replace(",", ""), found[1][:40], line.number)
+            draft.add(line.number, [bandwidth(rate, _bytes_per_s(found[3]), found[3])], {"row": found[1].strip()[:60]})
+    return draft
+
+
+def _read_named_rows(lines: Sequence[Line]) -> Draft:
+    """Return the rates of rows between bars that begin with a name instead of a size."""
+    draft = _begin_rates()
     for line in lines:
         cells = _split_cells(line.text) if "|" in line.text else []
         if not cells or not cells[0][:1].isalpha():
@@ -113,8 +144,7 @@ def _read_named_rows(lines: Sequence[Line]) -> Draft | None:
                 rate = number(found[1].replace(",", ""), cells[0][:40], line.number)
                 value = bandwidth(rate, _bytes_per_s(found[2]), found[2])
                 draft.add(line.number, [value], {"row": cells[0][:60], "column": place})
-    draft.notes.append("the data was not checked, and how the rates were taken is not known")
-    return draft if draft.results else None
+    return draft
 
 
 def _parse_header(text: str) -> list[_Column]:

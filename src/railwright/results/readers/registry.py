@@ -20,6 +20,8 @@ from railwright.results.readers.pasted.prefixes import remove_common_prefix
 
 _NUMBER = re.compile(r"[\d.,:+-]*\d[\d.,:%a-zA-Z/]*")
 _LEAST_WORDS = 2
+_KEYS = ('"bus_bw"', '"BW_average"', '"bandwidth_matrix"', '"fio version"', '"sum_sent"')
+"""A JSON report that a reader knows has one of these."""
 
 
 class Format(NamedTuple):
@@ -54,9 +56,13 @@ FORMATS = (
     Format("ucc_perftest", "ucc_perftest", ("Time, us",)),
     Format("nixlbench", "nixlbench", ("Block Size (B)",)),
     Format("nvbandwidth", "nvbandwidth.text", ('"nvbandwidth"', "bandwidth (GB/s)")),
-    Format("p2pBandwidthLatencyTest and bandwidthTest", "cuda_samples", ("P2P=", "bandwidthTest-", "Memory Transfers")),
+    Format(
+        "p2pBandwidthLatencyTest, busGrind and bandwidthTest",
+        "cuda_samples",
+        ("P2P=", "bandwidthTest-", "Memory Transfers", "Host/Device"),
+    ),
     Format("gdsio", "gdsio", ("GiB/sec, Avg_Latency:",)),
-    Format("fio", "fio.text", ("IOPS=", "Run status group", '"fio version"', ";fio-")),
+    Format("fio", "fio.text", ("IOPS=", "samples=", "Run status group", '"fio version"', ";fio-")),
     Format("fio 2", "fio.text2", ("runt=", "aggrb=")),
     Format("elbencho", "elbencho.text", ("Throughput MiB/s", "ISO Date,Label,Phase,RuntimeMS,", "time ms [last]")),
     Format("IOR", "ior", ("bw(MiB/s)", "Max(MiB)", "MiB/sec", "write ", "read ")),
@@ -118,6 +124,12 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     If the text is unreadable, it is read again without the prefix that all lines share, then as a script's own table
     if it has no format. Raises UsageError, about the text as given, if none is readable.
     """
+    if any(key in text for key in _KEYS):
+        from railwright.results.readers.pasted.json_texts import split_json
+
+        reports, rest = split_json(text)
+        if reports := [report for report in reports if any(key in report for key in _KEYS)]:
+            return _read_reports(reports, rest, collective)
     try:
         return _read(text, collective)
     except UsageError as error:
@@ -132,6 +144,15 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
             with suppress(UsageError):
                 return _OWN_TABLE.reader.read(part)
         raise
+
+
+def _read_reports(reports: Sequence[str], rest: str, collective: str) -> tuple[ForeignFile, ...]:
+    """Read every JSON report, and the tables of other tools beside them."""
+    files = [file for report in reports for file in _read(report, collective)]
+    tools = {file.tool for file in files}
+    with suppress(UsageError):
+        files += [file for file in _read(rest, collective) if file.tool not in tools]
+    return tuple(files)
 
 
 def _read(text: str, collective: str) -> tuple[ForeignFile, ...]:

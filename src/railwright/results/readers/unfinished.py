@@ -31,8 +31,9 @@ def find_unfinished(text: str) -> tuple[Unfinished, ...]:
 
 
 def _describe_nccl_tests(_text: str, lines: list[Line]) -> Iterator[Unfinished]:
-    devices = [found for line in lines if (found := RANK_LINE.match(line.text.strip()))]
-    parameters = next((found for line in lines if (found := PARAMETERS.match(line.text.strip()))), None)
+    words = [f"# {line.text.strip().lstrip('# ')}" for line in lines]  # markdown takes the sign for a heading's
+    devices = [found for line in words if (found := RANK_LINE.match(line))]
+    parameters = next((found for line in words if (found := PARAMETERS.match(line))), None)
     if not devices and parameters is None:
         return
     operation = find_operation(lines)
@@ -105,7 +106,7 @@ def _describe_osu(_text: str, lines: list[Line]) -> Iterator[Unfinished]:
 
 
 _TOOLS: tuple[tuple[re.Pattern[str], Callable[[str, list[Line]], Iterator[Unfinished]]], ...] = (
-    (re.compile(r"# {1,4}Rank +\d+ .{0,60}Pid|# nThread|_perf\b.{0,200}\n#"), _describe_nccl_tests),
+    (re.compile(r"\bRank +\d+ .{0,60}Pid|\bnThread \d|_perf\b.{0,200}\n#"), _describe_nccl_tests),
     (re.compile(r"(?:BW|Latency)\b.{0,24} Test"), _describe_perftest),
     (re.compile(r"\| Test: "), _describe_ucx_perftest),
     (re.compile(r"# ?OSU "), _describe_osu),
@@ -116,6 +117,11 @@ _STARTS = (
     ("p2pBandwidthLatencyTest", r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]", "give it with its matrices"),
     ("bandwidthTest", r"\[CUDA Bandwidth Test\]", "give it with its transfers"),
     ("fio", r"^fio-\d|: \(g=\d+\): rw=", "give the output to 'Run status group'"),
+    (
+        "HPCG",
+        r"HPCG result is|^Final Summary::|HPCG-Benchmark",
+        "give the file HPCG-Benchmark_*.txt that the run wrote",
+    ),
     ("HPL", r"HPLinpack \d|^T/V +N +NB", "give the output to the line with Gflops"),
     ("STREAM", r"STREAM version", "give the output to 'Triad'"),
     ("IMB", r"Intel\(R\) MPI Benchmarks|# Benchmarking ", "give the output with the rows of a benchmark"),
@@ -126,8 +132,23 @@ _STARTS = (
 """The first lines of other tools, and the part of the output that has the results."""
 
 
+_FACTS = {
+    "HPL": r"^(N|NB|P|Q) {1,8}: {1,8}(\d[\d ]{0,60}?) *$",
+    "p2pBandwidthLatencyTest": r"^(Device: \d+), (\S.{0,50}?), pciBusID",
+    "nixlbench": r"(backend|initiator_seg_type|target_seg_type|op_type)(?:[= ]|=\[.{1,90}?\]\) {0,60}: )"
+    r"([A-Z]\w{1,20})\b",
+    "STREAM": r"(Array size|Number of Threads requested) = (\d+)",
+}
+"""The settings that a tool prints before its results."""
+_MOST_FACTS = 8
+
+
 def _find_starts(lines: list[Line]) -> Iterator[Unfinished]:
     for tool, mark, remedy in _STARTS:
         pattern = re.compile(mark)
         if any(pattern.search(line.text[:300]) for line in lines):
-            yield Unfinished(tool, (f"{tool} began, and no result is in the text: {_ENDED}",), remedy)
+            says = f"{tool} began, and no result is in the text: {_ENDED}"
+            facts = re.compile(_FACTS.get(tool, r"(?!)"))
+            found = dict(pair for line in lines for pair in facts.findall(line.text[:600]))
+            told = ", ".join(f"{name} {value}" for name, value in list(found.items())[:_MOST_FACTS])
+            yield Unfinished(tool, (says, told) if told else (says,), remedy)

@@ -61,6 +61,9 @@ def unknown_shape(name: str, kind: str = "shape") -> UsageError:
     if several is not None:
         message = f"{name[:MAX_NAME]!r} is {format_count(several[1], 'host')}, but a shape is one host"
         return UsageError(message, hint=f"did you mean {several[0]} with --count {several[1]}?")
+    if _NAMES.is_newer(name):
+        message = f"{name[:MAX_NAME]!r} is newer than all {len(SHAPES)} shapes, and none resembles it"
+        return UsageError(message, hint="capture one: railwright topo capture FILE.jsonl, then --host FILE.jsonl")
     words = name[:MAX_NAME].split()
     parts = (" ".join(words[:count]) for count in range(len(words), 0, -1))
     near = next(filter(None, map(nearest_names, parts)), ())

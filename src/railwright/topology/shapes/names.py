@@ -62,11 +62,13 @@ SUGGESTIONS = {
                     ("pcie-8gpu", "rtx-6000-ada-8gpu", "rtx-3090-8gpu")),
     **dict.fromkeys(("xe9680", "821ge", "sys821getnhr", "dgxsuperpod"), ("hgx-h100", "hgx-h200", "dgx-h100")),
     **dict.fromkeys(("dell", "hpe", "lenovo", "supermicro"), ("hgx-h100", "hgx-h200", "hgx-b200")),
-    **dict.fromkeys(("rubin", "verarubin", "vr200", "vr200nvl144", "r100", "xe9712", "dgxgb200"), ("gb300-nvl72",)),
+    "xe9712": ("gb200-nvl72", "gb300-nvl72"),
     "xe9680l": ("hgx-h200", "hgx-b200"), "xe9780": ("hgx-b300",), "xe8640": ("hgx-h100",),
     **dict.fromkeys(("eos",), ("dgx-h100",)), **dict.fromkeys(("selene", "perlmutter", "leonardo"), ("dgx-a100",)),
 }  # fmt: skip
 """Known names without a shape of their own, with the shapes to suggest."""
+NEWER = frozenset(("rubin", "verarubin", "vr200", "vr200nvl144", "vr200nvl72", "r100", "mi400", "mi450x"))
+"""Machines that are newer than the shapes. None of these resembles them, so none is suggested."""
 
 
 class NamedShape(NamedTuple):
@@ -139,6 +141,8 @@ class Names:
         for form in _list_forms(parts):
             if form in SUGGESTIONS:
                 return SUGGESTIONS[form]
+        if self.is_newer(name):
+            return ()
         near = difflib.get_close_matches(written, self._spelling, n=3, cutoff=_MIN_SIMILARITY)
         similar = tuple(self._spelling[match] for match in near)
         models = {word for word in parts.words if any(character.isdigit() for character in word)}
@@ -154,6 +158,10 @@ class Names:
             if shape in (fits or same):
                 nearest[shape] = shape if shape in similar else candidate
         return (*nearest.values(), *(candidate for candidate in ranked if candidate not in nearest))[:_MAX_SUGGESTED]
+
+    def is_newer(self, name: str) -> bool:
+        """Report whether a name is that of a machine that is newer than all shapes."""
+        return not NEWER.isdisjoint(_list_forms(_split_name(_normalise(name[:MAX_NAME]))))
 
     def _find_by_memory(self, parts: _Parts) -> str | None:
         """Return the shape of those words whose GPU has the memory in the name, if it gives one."""

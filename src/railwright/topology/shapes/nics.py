@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink
+from railwright.topology.devices import ETHERNET_MTU, INFINIBAND_MTU, EfaLink, EthernetLink, InfinibandLink
 from railwright.topology.shapes.parts import NicPart, Pcie
 
 _MTU_SOURCE = "MTU assumed: the largest InfiniBand has, jumbo frames on Ethernet"
-_ROCE_400G = EthernetLink(line_rate_bits_per_s=400e9, mtu_bytes=9000, rdma=True)
+_RATE = "nic-rate=200Gb/s"
+_ROCE_400G = EthernetLink(line_rate_bits_per_s=400e9, mtu_bytes=9000, rdma=True, assumed=ETHERNET_MTU)
 
 CONNECTX7 = NicPart(
     name="NVIDIA Mellanox ConnectX-7",
-    port=InfinibandLink(line_rate_bits_per_s=400e9, mtu_bytes=4096),
+    port=InfinibandLink(line_rate_bits_per_s=400e9, mtu_bytes=4096, assumed=INFINIBAND_MTU),
     pcie=Pcie(5, 16),
     source="NVIDIA DGX H100/H200 User Guide, Network Connections (eight single-port ConnectX-7, 400 Gb/s InfiniBand or"
     f" Ethernet, PCIe 5.0 x16); {_MTU_SOURCE}",
 )
 CONNECTX6 = NicPart(
     name="NVIDIA Mellanox ConnectX-6",
-    port=InfinibandLink(line_rate_bits_per_s=200e9, mtu_bytes=4096),
+    port=InfinibandLink(line_rate_bits_per_s=200e9, mtu_bytes=4096, assumed=INFINIBAND_MTU),
     pcie=Pcie(4, 16),
     source="NVIDIA DGX A100 User Guide, Network Connections (eight single-port ConnectX-6, 200 Gb/s InfiniBand,"
     f" PCIe 4.0 x16); {_MTU_SOURCE}",
 )
 CONNECTX6_DX = NicPart(
     name="NVIDIA Mellanox ConnectX-6 Dx",
-    port=EthernetLink(line_rate_bits_per_s=100e9, mtu_bytes=9000, rdma=True),
+    port=EthernetLink(line_rate_bits_per_s=100e9, mtu_bytes=9000, rdma=True, assumed=_RATE),
     pcie=Pcie(4, 16),
     source="NVIDIA ConnectX-6 Dx datasheet (PCIe 4.0 x16, 100 Gb/s ports); that this machine has it is assumed",
 )
 ROCE_CONNECTX7 = replace(
     CONNECTX7,
-    port=_ROCE_400G,
+    port=replace(_ROCE_400G, assumed=_RATE),
     source="NVIDIA ConnectX-7 datasheet (400 Gb/s, PCIe 5.0 x16); that this machine has one for each pair of GPUs is"
     f" assumed; {_MTU_SOURCE}",
 )
@@ -43,6 +44,7 @@ GRACE_CONNECTX7 = replace(
 )
 GH200_CONNECTX7 = replace(
     CONNECTX7,
+    port=InfinibandLink(line_rate_bits_per_s=400e9, mtu_bytes=4096, assumed=_RATE),
     source="assumed: one 400 Gb/s ConnectX-7 a superchip, which the PCIe 5.0 x16 links of a GH200 carry; makers differ;"
     f" {_MTU_SOURCE}",
 )
@@ -88,7 +90,7 @@ AZURE_NDR = replace(
 _OCI_MTU = "MTU 4220 assumed: a port of 100 Gb/s measures 98.01 Gb/s, which takes RoCE packets of 4096 bytes"
 OCI_CONNECTX5 = NicPart(
     name="Mellanox ConnectX-5 Ex",
-    port=EthernetLink(line_rate_bits_per_s=100e9, mtu_bytes=4220, rdma=True),
+    port=EthernetLink(line_rate_bits_per_s=100e9, mtu_bytes=4220, rdma=True, assumed=ETHERNET_MTU),
     ports_per_card=2,
     pcie=Pcie(4, 16),
     source="OCI compute shapes, BM.GPU4.8 (8x 200 Gb/s RDMA: 16 ports of 100 Gb/s); oci-hpc, samples/gpu/"
@@ -104,7 +106,7 @@ OCI_CONNECTX6_DX = replace(
 OCI_CONNECTX7 = replace(
     OCI_CONNECTX5,
     name="NVIDIA Mellanox ConnectX-7",
-    port=EthernetLink(line_rate_bits_per_s=200e9, mtu_bytes=4220, rdma=True),
+    port=EthernetLink(line_rate_bits_per_s=200e9, mtu_bytes=4220, rdma=True, assumed=ETHERNET_MTU),
     pcie=Pcie(5, 16),
     source="OCI compute shapes, BM.GPU.H100.8 (8x 2x 200 Gb/s RDMA); oci-hpc, samples/gpu/H100-topology.xml (device"
     f" 15b3:1021, two ports a card, 32 GT/s x16); {_OCI_MTU}",
@@ -146,7 +148,7 @@ I226 = NicPart(
 )
 B300_CONNECTX8 = replace(
     CONNECTX8,
-    port=InfinibandLink(line_rate_bits_per_s=800e9, mtu_bytes=4096),
+    port=InfinibandLink(line_rate_bits_per_s=800e9, mtu_bytes=4096, assumed=INFINIBAND_MTU),
     ports_per_card=1,
     source="NVIDIA's DGX B300 page (eight single-port ConnectX-8 of 800 Gb/s), as stas00/ml-engineering quotes it."
     f" Each is its GPU's PCIe switch, so there is no PCIe link between the two; {_MTU_SOURCE}",
@@ -154,7 +156,7 @@ B300_CONNECTX8 = replace(
 GB300_CONNECTX8 = replace(
     CONNECTX7,
     name="NVIDIA ConnectX-8",
-    port=InfinibandLink(line_rate_bits_per_s=800e9, mtu_bytes=4096),
+    port=InfinibandLink(line_rate_bits_per_s=800e9, mtu_bytes=4096, assumed=INFINIBAND_MTU),
     pcie=Pcie(6, 16),
     source="MLPerf Inference v5.1, NVIDIA, systems/GB300-NVL72_GB300-288GB_aarch64x72_TRT.json (four ConnectX-8 for"
     " four GPUs); 800 Gb/s: NVIDIA InfiniBand adapters page, as others quote it; not verified: PCIe Gen6 x16;"
@@ -162,15 +164,16 @@ GB300_CONNECTX8 = replace(
 )
 SLINGSHOT = NicPart(
     name="HPE Slingshot 11",
-    port=EthernetLink(line_rate_bits_per_s=200e9, mtu_bytes=9000, rdma=True),
+    port=EthernetLink(line_rate_bits_per_s=200e9, mtu_bytes=9000, rdma=True, assumed=ETHERNET_MTU),
     pcie=Pcie(4, 16),
     source="OLCF, Frontier User Guide (200 Gb/s); ROCm/rccl, tools/topo_expl/models/topo_4p_940.xml (cxi: 200 Gb/s, 16"
     f" GT/s x16); its headers are taken as RoCE's; {_MTU_SOURCE}",
 )
 SPARK_CONNECTX7 = replace(
     ROCE_CONNECTX7,
-    port=EthernetLink(line_rate_bits_per_s=100e9, mtu_bytes=9000, rdma=True),
+    port=EthernetLink(line_rate_bits_per_s=100e9, mtu_bytes=9000, rdma=True, assumed=ETHERNET_MTU),
     pcie=Pcie(5, 4),
+    shares_port=True,
     source="NVIDIA NIM documentation, Deploy on DGX Spark (ConnectX-7, 200 Gb/s, RoCE); ServeTheHome, The NVIDIA GB10"
     " ConnectX-7 200GbE Networking is Really Different (two PCIe 5.0 x4 links, each shown as a NIC of its own, which"
     f" share 200 Gb/s); {_MTU_SOURCE}",
@@ -186,14 +189,14 @@ EFA_P6 = replace(
 DGX1_CONNECTX4 = replace(
     CONNECTX6,
     name="NVIDIA Mellanox ConnectX-4",
-    port=InfinibandLink(line_rate_bits_per_s=100e9, mtu_bytes=4096),
+    port=InfinibandLink(line_rate_bits_per_s=100e9, mtu_bytes=4096, assumed=INFINIBAND_MTU),
     pcie=Pcie(3, 16),
     source="NVIDIA DGX-1 With Tesla V100 System Architecture white paper (four InfiniBand cards of 100 Gb/s), as others"
     f" quote it; not verified: ConnectX-4 on PCIe 3.0 x16; {_MTU_SOURCE}",
 )
 OCI_ROCE_400G = replace(
     ROCE_CONNECTX7,
-    port=EthernetLink(line_rate_bits_per_s=400e9, mtu_bytes=4220, rdma=True),
+    port=EthernetLink(line_rate_bits_per_s=400e9, mtu_bytes=4220, rdma=True, assumed=ETHERNET_MTU),
     source="oci-hpc, healthchecks/check_gpu_setup.py (BM.GPU.H200.8 and BM.GPU.B200.8: eight mlx5 devices); not"
     f" verified: 400 Gb/s and PCIe 5.0 x16, what ConnectX-7 has; {_OCI_MTU}",
 )

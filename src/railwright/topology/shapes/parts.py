@@ -32,12 +32,19 @@ class Memory(NamedTuple):
     size_bytes: int
     channels: int | None = None
     transfers_per_s: float | None = None
+    assumed: bool = True
+    """Whether every channel is taken to have the fastest modules: machines are sold with fewer and slower ones."""
 
     def link(self, nodes: int) -> MemoryLink:
         """Return the channels of one of `nodes` NUMA nodes."""
-        if self.channels is None:
+        if self.channels is None or self.transfers_per_s is None:
             return MemoryLink()
-        return MemoryLink(channels=self.channels // nodes, transfers_per_s=self.transfers_per_s, bus_bytes=_BUS_BYTES)
+        return MemoryLink(
+            channels=self.channels // nodes,
+            transfers_per_s=self.transfers_per_s,
+            bus_bytes=_BUS_BYTES,
+            assumed=f"memory={self.channels}x{self.transfers_per_s / 1e6:.0f}" if self.assumed else "",
+        )
 
 
 class CpuPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +118,8 @@ class NicPart(msgspec.Struct, frozen=True, kw_only=True):
     """Whether NCCL's plugin for it moves TCP data to GPU memory past the kernel (GPUDirect-TCPX and TCPXO)."""
     ports_per_card: int = 1
     """Ports that share the PCIe link."""
+    shares_port: bool = False
+    """Whether all NICs of a host share one port: the rate of `port` is a NIC's share of it."""
     pcie: Pcie = Pcie()
     source: str
 
@@ -176,6 +185,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     max_payload_bytes: int = 256
     """Assumed: with it PCIe 5.0 x16 allows 52.0 GB/s, as H100 machines measure (Azure ND H100 v5, nvbandwidth: 51 to
     52 GB/s host to device), and PCIe 4.0 x16 26.0 GB/s, as A100 machines measure (Azure ND A100 v4: 26.28 GB/s)."""
+    payload_assumed: bool = True
     acs_redirect: bool = False
     """Off, as it should be on bare metal (NCCL user guide, Troubleshooting, PCI Access Control Services)."""
     peer_to_peer: bool = True

@@ -36,6 +36,8 @@ MOST_CHARACTERS = 4 * 2**20
 _MAX_ELEMENTS = 20_000
 _MAX_DEPTH = 24
 _SPEED = re.compile(r"(\d{1,3}(?:\.\d)?) ?GT/s")
+_CAPTURE = "railwright topo capture on that machine"
+"""The command that gives what this file lacks."""
 _BRIDGE, _NVSWITCH, _INFINIBAND, _EFA = "0x0604", "0x0680", "0x0207", "0x1d0f"
 _GENERATION = {6: 1, 7: 2, 8: 3, 9: 4, 10: 5, 12: 5}
 """Compute capability (major) to the generation of its NVLinks (NCCL src/graph/topo.h)."""
@@ -190,12 +192,11 @@ def _port(net: Element, pci_class: str, vendor: str) -> NetworkLink:
     megabits = _number(net.attrib, "speed")
     rate = megabits * 1e6 if megabits else None
     if pci_class.startswith(_INFINIBAND):
-        return InfinibandLink(line_rate_bits_per_s=rate, mtu_bytes=4096)
+        return InfinibandLink(line_rate_bits_per_s=rate, mtu_bytes=4096, assumed=_CAPTURE)
     if vendor == _EFA or net.get("name", "").startswith(("efa", "rdmap")):
         return EfaLink(line_rate_bits_per_s=rate, mtu_bytes=9001)
-    return EthernetLink(
-        line_rate_bits_per_s=rate, mtu_bytes=9000, rdma=net.get("gdr") is not None or bool(net.get("guid"))
-    )
+    rdma = net.get("gdr") is not None or bool(net.get("guid"))
+    return EthernetLink(line_rate_bits_per_s=rate, mtu_bytes=9000, rdma=rdma, assumed=_CAPTURE)
 
 
 def _number(attributes: Mapping[str, str], name: str) -> int | None:

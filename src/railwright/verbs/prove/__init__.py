@@ -79,7 +79,8 @@ def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
     if arguments.kubernetes:
         return prove_pods(arguments)
     reached = {name: getattr(arguments, name) for name in ("lab", "ssh_config", "interfaces")}
-    placed = resolve_hosts(arguments.hosts, **reached, slurm="auto" if arguments.slurm else None)
+    slurm = "auto" if arguments.slurm else None
+    placed = resolve_hosts(arguments.hosts, **reached, slurm=slurm, is_asked=not arguments.dry_run)
     if placed is not None:
         return prove_hosts(placed, arguments)
     if arguments.quick:

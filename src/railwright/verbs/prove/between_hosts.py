@@ -6,8 +6,8 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,8 +16,6 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.fleet.between_hosts import (
     BetweenHosts,
     HostNetwork,
-    PairTried,
-    RailTried,
     are_limited_by_links,
     doubt_shared,
     filter_suspects,
@@ -28,9 +26,10 @@ from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import RailwrightError
 from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts
+from railwright.launch.session import PlannedLaunch
 from railwright.locate.host_fabric import read_cluster_tree
 from railwright.locate.place import Place, make_hosts_place, make_lab_place
-from railwright.locate.search import Located, search
+from railwright.locate.search import search
 from railwright.locate.ways import nccl_probes
 from railwright.report.text.between_hosts import BetweenHostsResult
 from railwright.results.records import Fabric, ResultFile
@@ -40,7 +39,9 @@ from railwright.topology.devices import Topology
 from railwright.topology.gpus import usable_gpus
 from railwright.units import format_count
 from railwright.verbs.prove.between_plan import MIN_HOSTS, PlannedBetween
+from railwright.verbs.prove.kept import KeptBetween, group_flows, group_rails
 from railwright.workflows.judged import note, write_page
+from railwright.workflows.time_left import TimeLeft
 
 FOLDER, PAIRS_FILE, RAILS_FILE = "between", "pairs.jsonl", "rails.jsonl"
 _REPORT_EVERY = 8
@@ -53,6 +54,8 @@ class Between(PlannedBetween):
     """The measurements between hosts."""
 
     hosts: Hosts
+    left: TimeLeft = field(default_factory=lambda: TimeLeft(0.0))
+    """The time that all parts still need."""
 
     @property
     def folder(self) -> Path:
@@ -75,10 +78,7 @@ class Between(PlannedBetween):
         elif not compare:
             machines = {}  # the hosts are parts of one machine and are not connected by its ports
         joined = HostNetwork(machines, hosts.interfaces, hosts.fabric, compare)
-        said = BetweenHosts(
-            described=f"{len(names)} hosts", hosts=names, shares_cpus=not compare, left_out=dict(left_out)
-        )
-        found = BetweenHostsResult(said)
+        found = BetweenHostsResult(BetweenHosts(described=f"{len(names)} hosts", hosts=names, left_out=dict(left_out)))
         if "pairs" in self.parts:
             found = self._measure_pairs(found, hosts, joined, resume=resume)
         machine = self.find_machine(machines)
@@ -90,6 +90,12 @@ class Between(PlannedBetween):
         if self.list_chosen(machine):
             found = self._run_benchmarks(found, names, joined, machine, resume=resume)
         return found
+
+    def keep(self, found: BetweenHostsResult) -> KeptBetween:
+        """Return the record of the measurements, without verdicts."""
+        machine = self.cluster.host if self.cluster is not None else None
+        return KeptBetween(said=found.said, located=found.located, rails=found.rails, machine=machine,
+                           interfaces=self.hosts.interfaces, fabric=self.hosts.fabric)  # fmt: skip
 
     def _search_rails(
         self, found: BetweenHostsResult, names: Sequence[str], gpus: int, joined: HostNetwork, *, resume: bool
@@ -121,7 +127,7 @@ class Between(PlannedBetween):
             unjudged=(*found.said.unjudged, *located.unjudged, *doubted),
             left_out=found.said.left_out | located.set_aside,
         )
-        return found._replace(said=said, rails=tuple(_group_rails(located)))
+        return found._replace(said=said, rails=tuple(group_rails(located)))
 
     def _measure_pairs(
         self, found: BetweenHostsResult, hosts: Hosts, joined: HostNetwork, *, resume: bool
@@ -139,7 +145,7 @@ class Between(PlannedBetween):
         except RailwrightError as error:
             return _mark_unmeasured(found, "pairs", error.message)
         suspects, doubted = filter_suspects(located.suspects, compare=joined.compare)
-        pairs = judge_pairs(list(_group_flows(located)), joined)
+        pairs = judge_pairs(list(group_flows(located)), joined)
         said = replace(
             found.said,
             described=located.fabric,
@@ -166,8 +172,16 @@ class Between(PlannedBetween):
         """Print messages of a part, and every eighth round of the pairs."""
         if not text.startswith("round "):
             note(f"{part}: {text}")
-        elif (found := _STREAMS.fullmatch(text)) and int(found[1]) % _REPORT_EVERY == 1:
-            note(f"{part}: round {found[1]}" + f" of {self.count_rounds()[0]}" * (part == "pairs"))
+        elif found := _STREAMS.fullmatch(text):
+            number, of_pairs = int(found[1]), part == "pairs"
+            if of_pairs and number <= self.count_rounds()[0]:
+                self.left.advance(self.pair_round_s())
+            if number % _REPORT_EVERY == 1:
+                note(f"{part}: round {number}" + f" of {self.count_rounds()[0]}" * of_pairs + f", {self.left}")
+
+    def _count_launch(self, launch: PlannedLaunch) -> None:
+        self.left.advance(launch.plan.seconds)
+        note(f"done: {launch.benchmark.name}, {self.left}")
 
     def _run_benchmarks(
         self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork, machine: Topology, *, resume: bool
@@ -186,7 +200,7 @@ class Between(PlannedBetween):
         hosts = self.hosts.part(tuple(names))
         measured = [pair for pair in found.pairs if pair.source in names and pair.destination in names]
         proof = self._build_proof(hosts, joined.fabric(names, measured), machine)
-        proof.on_done = lambda pair: note(f"done: {pair.benchmark.name}")
+        proof.on_done = self._count_launch
         try:
             file = self._load_complete(proof) if resume else None
             if file is None:
@@ -229,34 +243,3 @@ class Between(PlannedBetween):
 def _mark_unmeasured(found: BetweenHostsResult, part: str, why: str) -> BetweenHostsResult:
     note(f"{part}: {why}")
     return found._replace(said=replace(found.said, not_measured=found.said.not_measured | {part: why}))
-
-
-def _group_flows(located: Located) -> Iterator[PairTried]:
-    """Yield the pairs of hosts with the rates of their flows. Flows of several ports belong to the same pair.
-
-    A pair that was measured with several shares of the hosts keeps the rates of the largest share.
-    """
-    values: dict[tuple[str, str, float], list[float]] = {}
-    for flow in located.pairs:
-        ends = flow.source.rpartition(":")[0], flow.destination.rpartition(":")[0]
-        if set(ends) & set(located.set_aside):
-            continue
-        rates = values.setdefault((*ends, flow.share), [])
-        if flow.bandwidth_bytes_per_s and flow.ratio is not None:
-            rates.append(flow.bandwidth_bytes_per_s)
-    best: dict[tuple[str, str], PairTried] = {}
-    for (source, destination, share), rates in values.items():
-        before = best.get((source, destination))
-        if before is None or (share, len(rates)) > (before.share, len(before.values)) or not before.values:
-            best[source, destination] = PairTried(source, destination, tuple(rates), share)
-    yield from best.values()
-
-
-def _group_rails(located: Located) -> Iterator[RailTried]:
-    """Yield the flows between GPUs, each with its best rate."""
-    best: dict[tuple[str, str], float] = {}
-    for flow in located.pairs:
-        ends = flow.source, flow.destination
-        best[ends] = max(best.get(ends, 0.0), flow.bandwidth_bytes_per_s or 0.0)
-    for (source, destination), value in best.items():
-        yield RailTried(source, destination, value)

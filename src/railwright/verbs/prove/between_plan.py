@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from railwright.diagnosis.localise.pairs import max_hosts
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.hosts import PlannedHosts
+from railwright.launch.session import PlannedLaunch
+from railwright.launch.ssh import SshReach
 from railwright.locate.ways import COVER_STREAM_S, STREAM_S
 from railwright.options.arguments import Arguments
 from railwright.run.plan import PlannedProof
@@ -54,8 +57,7 @@ class PlannedBetween:
         lines, seconds = [], 0.0
         if "pairs" in self.parts:
             rounds, at_once = self.count_rounds()
-            start_s = _START_S + _RANK_START_S * names * self._shares_cpus()
-            last_s = rounds * (start_s + COVER_STREAM_S)
+            last_s = rounds * self.pair_round_s()
             flows = names * (names - 1)
             port = self._port_bytes_per_s()
             most = f"at most {format_size(int(flows * COVER_STREAM_S * port))}" if port else "as much as the ports take"
@@ -90,29 +92,52 @@ class PlannedBetween:
 
     def _plan_benchmarks(self) -> tuple[list[str], float]:
         """Return the lines and the duration of the collectives, of the rails too, and of NIXL's transfers."""
-        lines, seconds, machine = list[str](), 0.0, self.find_machine({})
-        paired = [one for one in self.chosen if one[0].in_pairs]
-        together = [one for one in self.list_chosen(machine) if one not in paired]
-        if together and self.load < 1:
-            lines.append(f"collectives: not run, because they load all hosts and --max-load is {self.load:g}")
-            together = []
-        count, topology = len(self.hosts.names), machine if usable_gpus(machine) else self.here
-        for part, chosen, over, load in (
-            ("collectives", together, f"over all {count} hosts", "all hosts at once"),
-            ("kv", paired, "between hosts in pairs", f"2 of {count} hosts at once"),
-        ):
-            if not chosen:
+        lines, seconds, count = list[str](), 0.0, len(self.hosts.names)
+        over = {
+            "collectives": (f"over all {count} hosts", "all hosts at once"),
+            "kv": ("between hosts in pairs", f"2 of {count} hosts at once"),
+        }
+        for part, planned in self._plan_parts().items():
+            if part == "collectives" and self.load < 1:
+                lines.append(f"collectives: not run, because they load all hosts and --max-load is {self.load:g}")
                 continue
-            planned = PlannedProof(topology, chosen, self.arguments.launches, self.hosts)
             moved = sum(one.plan.moved_bytes for one in planned.plan if not one.plan.waived)
-            named = ", ".join(one.name for one, _ in chosen)
+            named = ", ".join(one.name for one, _ in planned.chosen)
             launches = format_count(self.arguments.launches, "launch", "launches")
             lines += [
-                f"{part}: {named} {over}, {launches} each",
-                f"  about {format_duration(planned.seconds)}, {format_size(moved)}; load: {load}",
+                f"{part}: {named} {over[part][0]}, {launches} each",
+                f"  about {format_duration(planned.seconds)}, {format_size(moved)}; load: {over[part][1]}",
             ]
             seconds += planned.seconds
         return lines, seconds
+
+    def _plan_parts(self) -> dict[str, PlannedProof]:
+        """Plan the benchmarks of the parts that have any."""
+        machine = self.find_machine({})
+        topology = machine if usable_gpus(machine) else self.here
+        paired = [one for one in self.chosen if one[0].in_pairs]
+        together = [one for one in self.list_chosen(machine) if one not in paired]
+        parts = {"collectives": together, "kv": paired}
+        return {
+            part: PlannedProof(topology, chosen, self.arguments.launches, self.hosts)
+            for part, chosen in parts.items()
+            if chosen
+        }
+
+    def planned_launches(self) -> list[PlannedLaunch]:
+        """Return the launches of the collectives, of the rails too, and of NIXL's transfers."""
+        parts = self._plan_parts()
+        return [one for part, planned in parts.items() if part == "kv" or self.load >= 1 for one in planned.plan]
+
+    def assume_port_rate(self) -> None:
+        """Plan with the ports of the cluster file for hosts that are not asked."""
+        reach, port = self.hosts.reach, self._port_bytes_per_s()
+        if self.cluster is not None and isinstance(reach, SshReach) and port:
+            self.hosts = dataclasses.replace(self.hosts, reach=dataclasses.replace(reach, rate_bytes_per_s=port))
+
+    def pair_round_s(self) -> float:
+        """Return the planned duration of a round of pairs."""
+        return _START_S + _RANK_START_S * len(self.hosts.names) * self._shares_cpus() + COVER_STREAM_S
 
     def find_machine(self, machines: Mapping[str, Topology]) -> Topology:
         """Return the machine for the collectives: the cluster file's, the first host's with GPUs, or this host's."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -18,7 +19,8 @@ from railwright.diagnosis.fleet.host_table import HostTable, host_table
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.diagnosis.verdicts.judged import Diagnosis
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, RailwrightError, unknown_name
-from railwright.launch.hosts import Hosts, PlannedHosts
+from railwright.launch.hosts import Hosts, NoReach, PlannedHosts
+from railwright.launch.session import PlannedLaunch
 from railwright.options.arguments import Arguments
 from railwright.options.machine import load_planned_cluster
 from railwright.options.output import print_text, write
@@ -44,11 +46,13 @@ from railwright.verbs.prove.between_benchmarks import (
 )
 from railwright.verbs.prove.between_hosts import FOLDER, PAIRS_FILE, Between
 from railwright.verbs.prove.between_plan import PlannedBetween
-from railwright.verbs.prove.between_records import write_between
-from railwright.workflows.acceptance import Evidence, load_spec, print_sheet
+from railwright.verbs.prove.kept import KeptBetween, KeptCluster, judge_between, write_kept
+from railwright.workflows.acceptance import Evidence, load_spec, plan_sheet, print_sheet
+from railwright.workflows.hosts import describe_unasked
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.measuring import option_words, parse_benchmarks
 from railwright.workflows.requirements import load_requirements
+from railwright.workflows.time_left import TimeLeft
 
 _PAGE = "report.html"
 _PLAN_FACTOR, _EXTRA_S = 5.0, 300.0
@@ -77,19 +81,38 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     screen = HostScreen(hosts, words, Path(arguments.output), silence_s, limit_s, note, keep=arguments.resume)
     report = HostsReport(screen, arguments)
     cluster = load_planned_cluster(arguments.cluster) if arguments.cluster is not None else None
-    with contextlib.suppress(CannotJudge):  # the screen reports an unreachable host, which affects no other
-        hosts.reach.check()
+    if not arguments.dry_run:
+        with contextlib.suppress(CannotJudge):  # the screen reports an unreachable host, which affects no other
+            hosts.reach.check()
     together = parse_between(chosen, between_options, parts)
     between = Between(hosts, arguments, parts - {SCREEN}, cluster, together, proof.topology)
-    show_plan(screen, proof, "" if alone else arguments.directory, between, is_screened=SCREEN in parts)
+    if arguments.dry_run:
+        between.assume_port_rate()
+    seconds = show_plan(screen, proof, "" if alone else arguments.directory, between, is_screened=SCREEN in parts)
+    report.show_planned(proof.plan if SCREEN in parts else (), between)
     if arguments.dry_run:
         return EXIT_OK
+    between.left = TimeLeft(seconds)
+    screen.tell = _Progress(screen, between.left, proof.seconds)
     with measuring_alone(arguments.force):
         report.judge(screen.run(hosts.reach.agent) if SCREEN in parts else _require_reachable(hosts))
         if between.parts:
             machines = {host: result.topology for host, result in report.found.items() if result.topology is not None}
             report.there = between.run(machines, report.lost, resume=arguments.resume)
-            write_between(between.folder, report.there)
+            report.kept = between.keep(report.there)
+    report.keep()
+    return report.tell()
+
+
+def judge_hosts(folder: Path, kept: KeptCluster, arguments: Arguments) -> int:
+    """Judge the folder of an earlier proof again, write its pages, and return the exit status."""
+    arguments.launches = kept.launches
+    hosts = PlannedHosts(tuple(kept.hosts), 1, NoReach("records", shares_cpus=kept.shares_cpus))
+    report = HostsReport(HostScreen(hosts, (), folder, 0.0, 0.0, note), arguments)
+    report.judge(kept.hosts)
+    if kept.between is not None:
+        machines = {host: result.topology for host, result in report.found.items() if result.topology is not None}
+        report.there = judge_between(folder / FOLDER, kept.between, machines, compare=not kept.shares_cpus)
     return report.tell()
 
 
@@ -132,6 +155,25 @@ class HostsReport:
         self.lost: dict[str, str] = {}
         """The hosts whose measurement is incomplete, each with the reason."""
         self.there: BetweenHostsResult | None = None
+        self.kept: KeptBetween | None = None
+        """The measurements of `there`."""
+
+    def keep(self) -> None:
+        """Write the record with which `judge` judges the folder again."""
+        hosts = {host: self.lost.get(host, "") for host in self.found}
+        launches, shares_cpus = self.arguments.launches, not _may_compare(self.screen.hosts)
+        self.screen.output.mkdir(parents=True, exist_ok=True)
+        kept = KeptCluster(hosts=hosts, launches=launches, shares_cpus=shares_cpus, between=self.kept)
+        write_kept(self.screen.output, kept)
+
+    def show_planned(self, launches: Sequence[PlannedLaunch], between: Between) -> None:
+        """Print which planned launches will decide each line of the specification, if there is one."""
+        if self.evidence is None:
+            return
+        every = (*launches, *between.planned_launches())
+        has_pairs = PAIRS in between.parts
+        for line in plan_sheet(self.evidence.spec, every, hosts=len(self.screen.hosts.names), has_pairs=has_pairs):
+            note(f"  {line}")
 
     def judge(self, troubles: Mapping[str, str]) -> None:
         """Judge each host's records, and write its report. `troubles` maps every host to its failure or to ''."""
@@ -232,6 +274,22 @@ class HostsReport:
         return next((status for status in order if status in statuses), EXIT_UNJUDGED)
 
 
+class _Progress:
+    """Prints the end of each host's measurement, with the time left of all parts."""
+
+    def __init__(self, screen: HostScreen, left: TimeLeft, seconds: float) -> None:
+        self._screen, self._left, self._seconds = screen, left, seconds
+        self._done = 0
+        self._lock = Lock()
+
+    def __call__(self, text: str) -> None:
+        with self._lock:  # each host has a thread
+            if self._done % self._screen.at_once == 0:  # hosts that measure at the same time end at about the same
+                self._left.advance(self._seconds)
+            self._done += 1
+            note(f"{text}, {self._left}")
+
+
 def _may_compare(hosts: PlannedHosts) -> bool:
     with contextlib.suppress(CannotJudge):
         return not hosts.reach.shares_cpus
@@ -246,11 +304,18 @@ def _require_reachable(hosts: Hosts) -> dict[str, str]:
 
 def show_plan(
     screen: HostScreen, proof: PlannedProof, directory: str, between: PlannedBetween, *, is_screened: bool = True
-) -> None:
-    """Print the plan on standard error: for each host, estimated from this machine, and between the hosts."""
+) -> float:
+    """Print the plan on standard error: for each host, estimated from this machine, and between the hosts.
+
+    Returns its duration in seconds.
+    """
     count = len(screen.hosts.names)
     rounds, seconds = -(-count // screen.at_once), 0.0
     note(f"plan: {count} hosts, by {screen.hosts.reach.name}")
+    cluster = between.cluster
+    like = "the cluster file's" if cluster else "this one"
+    if assumed := describe_unasked(between.hosts, like):
+        note(f"  {assumed}")
     if is_screened:
         moved = sum(one.plan.moved_bytes for one in proof.plan if not one.plan.waived)
         order = "all at once" if rounds == 1 else f"{screen.at_once} at a time"
@@ -260,7 +325,6 @@ def show_plan(
         if directory:
             note(f"  each writes test files in its {directory}")
     said, more_s = between.plan()
-    cluster = between.cluster
     for line in said:
         note(f"  {line}")
     seconds += more_s
@@ -268,8 +332,8 @@ def show_plan(
          + f", and {screen.output / FOLDER}" * bool(said))  # fmt: skip
     gpus = len((cluster.host if cluster else proof.topology).of_kind("gpu"))
     hours = f"{count * gpus * seconds / 3600:.2g} GPU hours ({count} x {gpus} GPUs)" if gpus else "no GPU hours"
-    like = "the cluster file's" if cluster else "this one"
     note(f"  about {format_duration(seconds)} in total; {hours}, if the hosts are like {like}")
+    return seconds
 
 
 def _json_lines(table: HostTable, there: BetweenHostsResult | None) -> Iterator[str]:

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from railwright.benchmarks.registry import BENCHMARKS
 from railwright.diagnosis.fleet.between_hosts import BetweenHosts
 from railwright.errors import CannotJudge
-from railwright.launch.hosts import NoReach, PlannedHosts, parse_interfaces
+from railwright.launch.hosts import parse_interfaces
 from railwright.launch.kubernetes.received import Received
 from railwright.options.arguments import Arguments
-from railwright.report.text.between_hosts import BetweenHostsResult
+from railwright.results.store import PREVIOUS_NAME
 from railwright.run.host_screen import FOLDER, HostScreen
 from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
 from railwright.topology.sources.load import load as load_machine
-from railwright.verbs.prove import between_records
 from railwright.verbs.prove.between_benchmarks import parse_between, split_options
 from railwright.verbs.prove.between_hosts import FOLDER as BETWEEN
 from railwright.verbs.prove.between_plan import PlannedBetween
-from railwright.verbs.prove.hosts import SCREEN, HostsReport, parse_benchmark_names, show_plan, split_parts
+from railwright.verbs.prove.hosts import (
+    SCREEN,
+    HostsReport,
+    judge_hosts,
+    parse_benchmark_names,
+    show_plan,
+    split_parts,
+)
+from railwright.verbs.prove.kept import FILE as KEPT
+from railwright.verbs.prove.kept import KeptBetween, KeptCluster, read_kept, write_kept
 from railwright.workflows.judged import note
 from railwright.workflows.kubernetes import make_submitter, plan_hosts, pod_words
 from railwright.workflows.measuring import parse_benchmarks
@@ -41,26 +51,20 @@ def prove_pods(arguments: Arguments) -> int:
     between = PlannedBetween(hosts, arguments, parts - {SCREEN}, None, together, proof.topology)
     folder = Path(arguments.output)
 
-    def screen_of(some: PlannedHosts) -> HostScreen:
-        return HostScreen(some, (), folder, arguments.silence, 0.0, note)
-
     def judged(received: Received, troubles: list[str]) -> int:
         missing = {f"pod {trouble.partition(':')[0]}": trouble for trouble in troubles}
-        there = _read_between(received, folder, between.parts)
-        found = sorted(
-            path.name for path in (folder / FOLDER).glob("*") if f"{FOLDER}/{path.name}/{RESULTS}" in received
-        )
-        found = found or list(there.said.hosts if there is not None else ())
-        if not found:
+        sent = read_kept(folder) if KEPT in received else None
+        kept = sent or _keep_screens(received, folder, arguments.launches, between.parts)
+        if not kept.hosts:
             raise CannotJudge("no node has sent its records", hint="see the job's output above")
-        shares_cpus = there is not None and there.said.shares_cpus
-        every = PlannedHosts((*found, *missing), 1, NoReach("kubernetes", shares_cpus))
-        report = HostsReport(screen_of(every), arguments)
-        report.judge(dict.fromkeys(found, "") | missing)
-        report.there = there
-        return report.tell()
+        kept = replace(kept, hosts=kept.hosts | missing)
+        write_kept(folder, kept)
+        earlier = folder / BETWEEN / RESULTS
+        if earlier.exists() and f"{BETWEEN}/{RESULTS}" not in received:
+            earlier.replace(earlier.with_name(PREVIOUS_NAME))
+        return judge_hosts(folder, kept, arguments)
 
-    screen = screen_of(hosts)
+    screen = HostScreen(hosts, (), folder, arguments.silence, 0.0, note)
     HostsReport(screen, arguments)  # raises for wrong options before a job is created
     show_plan(screen, proof, "" if alone else arguments.directory, between, is_screened=SCREEN in parts)
     given_words = {
@@ -76,11 +80,10 @@ def prove_pods(arguments: Arguments) -> int:
     return make_submitter(hosts, words, arguments, judged)(seconds)
 
 
-def _read_between(received: Received, folder: Path, parts: frozenset[str]) -> BetweenHostsResult | None:
-    """Return the results between the pods, and which parts are missing. None if no part was requested."""
-    if not parts:
-        return None
-    if f"{BETWEEN}/{between_records.FILE}" in received:
-        return between_records.read_between(folder / BETWEEN)
+def _keep_screens(received: Received, folder: Path, launches: int, parts: frozenset[str]) -> KeptCluster:
+    """Return the record of a job that ended before it sent its own: the nodes' own measurements alone."""
+    names = sorted(path.name for path in (folder / FOLDER).glob("*") if f"{FOLDER}/{path.name}/{RESULTS}" in received)
     missing = dict.fromkeys(sorted(parts), "the job ended before its results arrived")
-    return BetweenHostsResult(BetweenHosts(described="nothing between pods", hosts=(), not_measured=missing))
+    said = BetweenHosts(described="nothing between pods", hosts=(), not_measured=missing)
+    between = KeptBetween(said=said) if parts else None
+    return KeptCluster(hosts=dict.fromkeys(names, ""), launches=launches, between=between)

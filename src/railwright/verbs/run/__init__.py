@@ -105,7 +105,7 @@ def _resolve_hosts(arguments: Arguments) -> Hosts | PendingJob | None:
         planned = slurm.plan_hosts(arguments)
         return PendingJob(planned, slurm.make_submitter(planned, arguments))
     reached = {name: getattr(arguments, name) for name in ("ranks_per_host", "lab", "ssh_config", "interfaces")}
-    return resolve_hosts(arguments.hosts, **reached, slurm=started_by)
+    return resolve_hosts(arguments.hosts, **reached, slurm=started_by, is_asked=not arguments.dry_run)
 
 
 def _pod_arguments(arguments: Arguments) -> list[str]:

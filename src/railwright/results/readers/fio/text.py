@@ -46,6 +46,7 @@ _PERCENTILE = re.compile(r"(\d{1,2}\.\d{2})th=\[ {0,12}(\d{1,15})\]")
 _GROUP = re.compile(
     r"(READ|WRITE|TRIM): bw=([\d.]{1,12})(B|KiB|MiB|GiB|TiB)/s \(([\d.]{1,12})(B|kB|MB|GB|TB)/s\), .{1,120}\brun=\d"
 )
+_SAMPLED = re.compile(r"\bbw \( {0,4}(B|KiB|MiB|GiB)/s\): .{1,120}\bavg= ?([\d.]{1,16}),.{0,60}\bsamples=\d")
 _OPTION_SIZE = re.compile(r"\bfio\b.{0,400}?\s--?bs[= ](\d{1,9}[kKmMgG]?)")
 _ISSUED = re.compile(r"issued rwts: total=(\d{1,15}),(\d{1,15}),(\d{1,15}),")
 
@@ -75,7 +76,8 @@ def recognises(text: str) -> bool:
     """Report whether the text has a rate line, the sum of a group, the keys of fio's JSON, or a terse line."""
     of_job = "fio-" in text or "(groupid=" in text or "msec)" in text
     rates = (of_job and "IOPS=" in text and "BW=" in text) or ("Run status group" in text and ": bw=" in text)
-    return rates or fio_json.recognises(text) or fio_terse.recognises(text)
+    sampled = "samples=" in text and _SAMPLED.search(text) is not None
+    return rates or sampled or fio_json.recognises(text) or fio_terse.recognises(text)
 
 
 def read(text: str) -> tuple[ForeignFile, ...]:
@@ -92,6 +94,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             _add(draft, definitions.get(job.name, {}), job, operation)
     if not draft.results:
         _add_groups(draft, lines)
+    if not draft.results:
+        _add_samples(draft, lines)
     draft.notes += [
         "MiB is 2^20 bytes; bandwidths are printed to four digits at most: use --output-format=json for more",
         "the text does not say that the data was checked",
@@ -177,6 +181,18 @@ def _add_groups(draft: Draft, lines: list[Line]) -> None:
             rate = _read_rate("bw", printed, line.number)
             value = MeasuredValue("bandwidth_bytes_per_s", rate, f"{printed[0]}{printed[1]}/s of the group")
             draft.add(line.number, [value], {"operation": name.lower()})
+
+
+def _add_samples(draft: Draft, lines: list[Line]) -> None:
+    """Add the means that fio sampled during the run if the text lacks the rates of the whole run."""
+    for line in lines:
+        if found := _SAMPLED.search(line.text):
+            unit, mean = found.groups()
+            rate = number(mean, "bw", line.number).value * _BINARY[unit]
+            value = MeasuredValue("bandwidth_bytes_per_s", rate, f"{mean} {unit}/s sampled")
+            draft.add(line.number, [value], {"operation": "unknown"})
+    if draft.results:
+        draft.notes.append("the text lacks the rate of the whole run: this is the mean of fio's samples during it")
 
 
 def _read_rate(what: str, printed: list[str], line: int, remark: str = "") -> float:

@@ -21,7 +21,7 @@ import msgspec
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files
 from railwright.results.readers.nvbandwidth import json as nvbandwidth_json
-from railwright.results.readers.pasted.log_lines import Line, last_row, refusal, split_runs
+from railwright.results.readers.pasted.log_lines import Line, last_row, refusal, row_ends, split_runs
 from railwright.results.readers.pasted.printed_numbers import Number, number
 from railwright.results.workload import Copy
 
@@ -66,7 +66,9 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _read_run(lines: list[Line]) -> Draft:
-    draft = Draft(tool="nvbandwidth", test="nvbandwidth", workload=Copy(), last_line=last_row(lines))
+    draft = Draft(
+        tool="nvbandwidth", test="nvbandwidth", workload=Copy(), last_line=last_row(lines), row_ends=row_ends(lines)
+    )
     draft.notes += ["GB is 10^9 bytes", "the data was not checked"]
     gpus: dict[str, None] = {}
     matrix, named = None, ""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from railwright.errors import UsageError
 from railwright.groups import group_by_key
+from railwright.results.readers.pasted.cut_numbers import drop_cut_number
 from railwright.results.readers.pasted.hand_marks import remove_marks
-from railwright.results.readers.pasted.prefixes import Prefixes, unwrap_lines
+from railwright.results.readers.pasted.prefixes import COLOUR, Prefixes, unwrap_lines
 
 MAX_CHARACTERS = 16 * 2**20
 MAX_LINES = 200_000
@@ -21,7 +23,6 @@ MAX_LINE = 4096
 LEFT_OUT = "\x1e"
 """The mark of omitted lines (`long_text`). The number after it is that of the next line."""
 
-_COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 _PREFIXES = (
     re.compile(  # kubectl, CI, systemd
         r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?(?::? |$)"
@@ -35,6 +36,8 @@ _PREFIXES = (
 )
 """The prefixes of a line. The group of a launcher's prefix is the rank that printed the line."""
 _MAX_PREFIXES = 3
+_LOOKED_AT = 7
+"""The lines at the end of a text that show whether its last number is cut."""
 
 
 class Line(NamedTuple):
@@ -68,11 +71,14 @@ def _refuse_above(found: int, unit: str, limit: int) -> None:
 def split_lines(text: str) -> list[Line]:
     """Return all lines, cleaned. Raises UsageError for a text that is too large."""
     check_length(text)
+    may_be_cut = text[-1:].isdigit() or text[-1:] == "."
     text = unwrap_lines(text.rstrip().replace("\r\n", "\n"))
     if "\x1b" in text:
-        text = _COLOUR.sub("", text)
+        text = COLOUR.sub("", text)
     _refuse_above(text.count("\n"), "lines", MAX_LINES)
     lines = text.split("\n")
+    if may_be_cut:
+        lines[-1] = drop_cut_number(lines[-_LOOKED_AT:])
     prefixes = Prefixes(lines)
     return [_clean_line(number, raw, prefixes) for number, raw in _number_lines(lines)]
 
@@ -141,6 +147,15 @@ def last_row(lines: list[Line]) -> int:
     Text that people write after a table is not part of it.
     """
     return next((line.number for line in reversed(lines) if line.text.lstrip()[:1].isdigit()), lines[-1].number)
+
+
+def row_ends(lines: list[Line]) -> frozenset[int]:
+    """Return the numbers of the lines that begin with a digit and stand above an empty line or a fence of markdown."""
+    return frozenset(
+        line.number
+        for line, following in pairwise(lines)
+        if line.text.lstrip()[:1].isdigit() and following.text.strip()[:1] in ("", "`", "~")
+    )
 
 
 def parse_columns(header: str, known: re.Pattern[str], line: int, shown: str = "", min_columns: int = 1) -> list[str]:

@@ -59,6 +59,13 @@ _WORDS = (
 )
 """Every line with an anchor contains one of these words, which makes the first test cheap."""
 _STAMP = re.compile(r"\d{1,4}[-/:.]\d\d[-/:.]\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
+_CLOCK = re.compile(
+    r"(?:\[ {0,8}\d{1,9}\.\d{6}\]"  # the kernel
+    r"|(?:[A-Z][a-z]{2} {1,2}\d{1,2} |\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)"
+    r"(?: std(?:out|err) [FP])?(?: (?!(?:DEBUG|INFO|WARN|ERROR))|$)"  # a container's runtime; a level is of a logger
+)
+"""A time that a line begins with."""
+COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 _PARTS = re.compile(r"\d+|\s+|[^\W\d_]+|.")
 _CLOSES = frozenset(":|]>-+})Z")
 """The last characters of a common prefix, so that no word of a table is taken for a prefix: signs, and UTC's Z."""
@@ -113,7 +120,7 @@ class Prefixes:
         rest = rest[len(rest[:_MOST_SPACE]) - len(rest[:_MOST_SPACE].lstrip()) :]
         if "[" in tag and "NCCL " not in rest:
             rest = rest.replace(tag, "")  # mpirun and Hydra tag each write, and a row is three writes
-        origin = " ".join(_STAMP.sub("", prefix).split())
+        origin = " ".join(_STAMP.sub("", prefix).split()).rstrip("> ")  # some lines of a log may also be quoted
         return origin if any(map(str.isalnum, origin)) else "", rest
 
     def _end_of(self, line: str) -> int:
@@ -149,10 +156,15 @@ def remove_common_prefix(text: str) -> str:
             return text
     if len(filled) < _LEAST_LINES:
         return text
-    return "\n".join(_skip_parts(line, len(common)) for line in lines)
+    return "\n".join(skip_parts(line, len(common)) for line in lines)
 
 
-def _skip_parts(line: str, parts: int) -> str:
+def count_parts(prefix: str) -> int:
+    """Return the number of parts of a prefix."""
+    return len(_PARTS.findall(prefix))
+
+
+def skip_parts(line: str, parts: int) -> str:
     """Return the rest of a line after its first parts and one space."""
     last = next(islice(_PARTS.finditer(line), parts - 1, None), None)
     return line[last.end() :].removeprefix(" ") if last is not None else line
@@ -176,7 +188,8 @@ def _normalize_part(part: str) -> str:
 def unwrap_lines(text: str) -> str:
     """Return the lines as they were printed, if another format wraps them.
 
-    The formats are bare carriage returns, JSON log lines, Ansible's lists of lines, and markdown quotes.
+    The formats are bare carriage returns, JSON log lines, Ansible's lists of lines, markdown quotes, and a time that
+    most lines begin with.
     """
     if "\n" not in text.strip() and "\r" in text:
         text = text.replace("\r", "\n")
@@ -188,6 +201,8 @@ def unwrap_lines(text: str) -> str:
         lines = [part for line in lines for part in _unwrap_string(line)]
     elif sum(_QUOTE.match(line) is not None for line in filled) * 2 > len(filled):
         lines = [_QUOTE.sub("", line, count=1) for line in lines]
+    if sum(_CLOCK.match(line) is not None for line in filled) * 2 > len(filled):
+        lines = [line[found.end() :] if (found := _CLOCK.match(line)) else line for line in lines]
     return "\n".join(lines)
 
 

@@ -1,0 +1,134 @@
+"""The origin of this installation, and the command that adds an optional part to it.
+
+A wheel file, a clone and an index need different commands, and so do pip, pipx, uv and the container image. The
+metadata of the installed package tells them apart (PEP 610 for the origin).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Literal, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+Installer = Literal["pip", "pipx", "uv", "uv tool", "image"]
+
+PACKAGE = "railwright"
+IMAGE_MARK = "railwright-image"
+"""The INSTALLER of the package in the container image (scripts/build_image)."""
+
+
+class Installation(NamedTuple):
+    """The program that installed this package, and the origin that it was given."""
+
+    installer: Installer
+    python: str
+    """The interpreter, as pip is started with it: `pip` alone if the PATH finds the pip of this environment."""
+    origin: str = ""
+    """The URL of a wheel, a source archive, a folder or a repository; empty for an index."""
+    is_editable: bool = False
+    requirements: tuple[str, ...] = ()
+    """The requirements of all extras, with their markers."""
+
+    def add_extra(self, extra: str) -> str:
+        """Return the command that installs an extra of this package, or its packages if the origin is gone."""
+        folder = _local_path(self.origin)
+        if folder is not None and not folder.exists():
+            return self.add(*_select(self.requirements, extra))
+        source = f" @ {self.origin}" if self.origin else ""
+        words = ["--editable", f"{folder}[{extra}]"] if self.is_editable else [f"{PACKAGE}[{extra}]{source}"]
+        if self.installer in ("pipx", "uv tool"):
+            return shlex.join([*self.installer.split(), "install", "--force", *words])
+        return self._command(*words)
+
+    def add(self, *packages: str) -> str:
+        """Return the command that installs other packages beside this one."""
+        if self.installer == "pipx":
+            return shlex.join(["pipx", "inject", PACKAGE, *packages])
+        return self._command(*packages)
+
+    def _command(self, *words: str) -> str:
+        if self.installer == "image":
+            return "scripts/build-image --with FILE, with the requirements in FILE"
+        if self.installer in ("uv", "uv tool"):
+            return shlex.join(["uv", "pip", "install", "--python", self.python, *words])
+        pip = ["pip"] if self.python == "pip" else [self.python, "-m", "pip"]
+        return shlex.join([*pip, "install", *words])
+
+
+def find_installation() -> Installation:
+    """Read how this package was installed. A tree that was never installed counts as installed from an index."""
+    import importlib.metadata
+
+    try:
+        package = importlib.metadata.distribution(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return Installation("pip", _pip())
+    origin, is_editable = _read_origin(package.read_text("direct_url.json") or "{}")
+    installer = _find_installer((package.read_text("INSTALLER") or "").strip())
+    python = _pip() if installer == "pip" else sys.executable
+    return Installation(installer, python, origin, is_editable, tuple(package.requires or ()))
+
+
+def has_pip() -> bool:
+    """Report whether this environment has pip. Environments of uv have none."""
+    return importlib.util.find_spec("pip") is not None
+
+
+def _pip() -> str:
+    found = shutil.which("pip")
+    return "pip" if found and Path(found).parent == Path(sys.executable).parent else sys.executable
+
+
+def _find_installer(name: str) -> Installer:
+    if name == IMAGE_MARK:
+        return "image"
+    if Path(sys.prefix, "pipx_metadata.json").exists():
+        return "pipx"
+    if Path(sys.prefix, "uv-receipt.toml").exists():
+        return "uv tool"
+    return "uv" if name == "uv" or not has_pip() else "pip"
+
+
+class _Folder(msgspec.Struct):
+    editable: bool = False
+
+
+class _Repository(msgspec.Struct):
+    vcs: str
+    commit_id: str
+
+
+class _Origin(msgspec.Struct):
+    """direct_url.json: `dir_info` of a folder, `vcs_info` of a repository."""
+
+    url: str = ""
+    dir_info: _Folder = msgspec.field(default_factory=_Folder)
+    vcs_info: _Repository | None = None
+
+
+def _read_origin(text: str) -> tuple[str, bool]:
+    """Return the URL as a requirement takes it, and whether the folder is installed in place."""
+    try:
+        origin = msgspec.json.decode(text, type=_Origin)
+    except msgspec.MsgspecError:
+        return "", False
+    if origin.vcs_info is not None:
+        return f"{origin.vcs_info.vcs}+{origin.url}@{origin.vcs_info.commit_id}", False
+    return origin.url, origin.dir_info.editable
+
+
+def _local_path(url: str) -> Path | None:
+    parts = urlsplit(url)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def _select(requirements: tuple[str, ...], extra: str) -> list[str]:
+    """Return the requirements of an extra, without markers."""
+    ends = (f"extra == '{extra}'", f'extra == "{extra}"')
+    return [text.partition(";")[0].strip() for text in requirements if text.rstrip(" )").endswith(ends)]

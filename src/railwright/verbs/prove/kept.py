@@ -1,0 +1,128 @@
+"""The record of `prove --hosts` in its folder, with which `judge` judges the hosts and the paths between them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from railwright.benchmarks.registry import DECLARATIONS
+from railwright.diagnosis.fleet.between_hosts import (
+    BetweenHosts,
+    HostNetwork,
+    PairTried,
+    RailTried,
+    doubt_shared,
+    judge_pairs,
+)
+from railwright.diagnosis.runs.diagnose import diagnose
+from railwright.errors import UsageError
+from railwright.locate.search import Located
+from railwright.report.text.between_hosts import BetweenHostsResult
+from railwright.results.records import Fabric
+from railwright.results.store import RESULTS_NAME, load
+from railwright.run.host_screen import FOLDER as HOSTS_FOLDER
+from railwright.run.screened import RESULTS
+from railwright.topology.devices import Topology
+from railwright.topology.sources.root import read_bounded
+from railwright.workflows.judged import write_page
+
+FILE = "cluster.json"
+_MAX_BYTES = 2**28
+
+
+class KeptBetween(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The measurements between hosts, before any verdict."""
+
+    said: BetweenHosts
+    located: Located | None = None
+    rails: tuple[RailTried, ...] = ()
+    interfaces: tuple[str, ...] = ()
+    fabric: Fabric | None = None
+    """The links between the hosts, if their reach knows them."""
+    machine: Topology | None = None
+    """The host of the cluster file, if one was given."""
+
+
+class KeptCluster(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="record", tag="cluster_proof"
+):
+    """The hosts of a proof, each with its trouble or an empty text, and the measurements between them."""
+
+    hosts: dict[str, str]
+    launches: int
+    shares_cpus: bool = False
+    between: KeptBetween | None = None
+
+
+def write_kept(folder: Path, kept: KeptCluster) -> None:
+    """Write the record into the folder of a proof. Raises UsageError if that fails."""
+    try:
+        (folder / FILE).write_bytes(msgspec.json.encode(kept) + b"\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {folder / FILE}: {error.strerror}", hint="choose another --output") from error
+
+
+def read_kept(folder: Path) -> KeptCluster | None:
+    """Read the record in a folder. None if the folder is not that of a proof of several hosts.
+
+    Without the record, as after an interruption, the hosts are those that sent results. Raises UsageError for an
+    invalid record.
+    """
+    file = folder / FILE
+    if not file.exists():
+        names = sorted(path.parent.name for path in (folder / HOSTS_FOLDER).glob(f"*/{RESULTS}"))
+        return KeptCluster(hosts=dict.fromkeys(names, ""), launches=1) if names else None
+    try:
+        return msgspec.json.decode(read_bounded(file, _MAX_BYTES), type=KeptCluster)
+    except (msgspec.DecodeError, RecursionError) as error:
+        hint = "remove it to judge each host alone, or measure again"
+        raise UsageError(f"{file} is not the record of railwright prove --hosts", hint=hint) from error
+
+
+def judge_between(
+    folder: Path, kept: KeptBetween, machines: Mapping[str, Topology], *, compare: bool
+) -> BetweenHostsResult:
+    """Judge recorded measurements between hosts again, with the collectives in the folder."""
+    if kept.machine is not None:
+        machines = dict.fromkeys(kept.said.hosts, kept.machine)
+    joined = HostNetwork(machines if compare else {}, kept.interfaces, kept.fabric, compare)
+    pairs = judge_pairs(list(group_flows(kept.located)), joined) if kept.located is not None else ()
+    collectives = None
+    if (folder / RESULTS_NAME).exists():
+        file = load(folder)
+        collectives = doubt_shared(diagnose(file, DECLARATIONS), compare=compare)
+        write_page(file, collectives, folder)
+    return BetweenHostsResult(kept.said, pairs, kept.located, kept.rails, collectives)
+
+
+def group_flows(located: Located) -> Iterator[PairTried]:
+    """Yield the pairs of hosts with the rates of their flows. Flows of several ports belong to the same pair.
+
+    A pair that was measured with several shares of the hosts keeps the rates of the largest share.
+    """
+    values: dict[tuple[str, str, float], list[float]] = {}
+    for flow in located.pairs:
+        ends = flow.source.rpartition(":")[0], flow.destination.rpartition(":")[0]
+        if set(ends) & set(located.set_aside):
+            continue
+        rates = values.setdefault((*ends, flow.share), [])
+        if flow.bandwidth_bytes_per_s and flow.ratio is not None:
+            rates.append(flow.bandwidth_bytes_per_s)
+    best: dict[tuple[str, str], PairTried] = {}
+    for (source, destination, share), rates in values.items():
+        before = best.get((source, destination))
+        if before is None or (share, len(rates)) > (before.share, len(before.values)) or not before.values:
+            best[source, destination] = PairTried(source, destination, tuple(rates), share)
+    yield from best.values()
+
+
+def group_rails(located: Located) -> Iterator[RailTried]:
+    """Yield the flows between GPUs, each with its best rate."""
+    best: dict[tuple[str, str], float] = {}
+    for flow in located.pairs:
+        ends = flow.source, flow.destination
+        best[ends] = max(best.get(ends, 0.0), flow.bandwidth_bytes_per_s or 0.0)
+    for (source, destination), value in best.items():
+        yield RailTried(source, destination, value)
