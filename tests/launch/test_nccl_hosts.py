@@ -50,6 +50,13 @@ def shape(host: str, rate: str) -> None:
     subprocess.run(["ip", "netns", "exec", host, *words], check=True)
 
 
+def sent_bytes(host: str) -> int:
+    """Return the bytes that a host's port has sent."""
+    said = subprocess.run(["ip", "netns", "exec", host, "cat", "/proc/net/dev"], capture_output=True, text=True)
+    (line,) = [line for line in said.stdout.splitlines() if line.strip().startswith("net1:")]
+    return int(line.partition(":")[2].split()[8])
+
+
 def test_a_collective_crosses_the_hosts_by_sockets_and_its_records_say_so(railwright, four, cluster, gpus):
     words = ("nccl_all_reduce", "--cluster", cluster, "--ranks-per-host", "2", "-o", "sizes=8,256K")
     done = railwright("run", *words, "--hosts", four.words, "--force", environment=gpus)
@@ -105,8 +112,9 @@ def test_a_host_that_dies_or_stops_in_the_search_of_rails_loses_its_rows_alone(r
     gone = four.names[3]
     words = ("--parts", "rails", "--benchmarks", "nccl_all_reduce", "--launches", "1", "--cluster", cluster, "--json",
              "--force", *SMALL[:2])  # fmt: skip
+    before = sent_bytes(gone)
     process = railwright.start("prove", "--hosts", four.words, *words, environment=gpus)
-    wait_until(lambda: four.ranks(gone) or process.poll() is not None, "a rank of the search")
+    wait_until(lambda: sent_bytes(gone) > before + 2**20 or process.poll() is not None, "a flow of the search")
     for pid in four.ranks(gone):
         os.kill(pid, sign)
     done = railwright.finish(process)

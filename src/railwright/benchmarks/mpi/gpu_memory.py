@@ -85,6 +85,7 @@ def open_gpu(rank: AnyRank) -> Iterator[Device | None]:
 
     rank.step("CUDA")
     with open_on_all_ranks(rank, open_device) as device:
+        device.make_current()  # the MPI library uses the context of its caller
         yield device
 
 
