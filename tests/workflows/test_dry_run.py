@@ -42,7 +42,7 @@ def spec(answer: InProcess) -> str:
 
 
 def sheet_of(text: str) -> dict[str, str]:
-    """What decides each line of the sheet in a plan."""
+    """Return what decides each line of the sheet in a plan."""
     _, _, sheet = text.partition("sheet: A server, 7 lines\n")
     return dict(line.strip().rsplit(": ", 1) for line in sheet.splitlines() if "decided" in line)
 

@@ -127,8 +127,8 @@ def read(text: str, collective: str = "") -> tuple[ForeignFile, ...]:
     if any(key in text for key in _KEYS):
         from railwright.results.readers.pasted.json_texts import split_json
 
-        reports, rest = split_json(text)
-        if reports := [report for report in reports if any(key in report for key in _KEYS)]:
+        found, rest = split_json(text)
+        if reports := [report for report in found if any(key in report for key in _KEYS)]:
             return _read_reports(reports, rest, collective)
     try:
         return _read(text, collective)
