@@ -111,7 +111,7 @@ def assume_ports(hosts: Hosts, machine: Topology) -> Hosts:
     return replace(hosts, reach=replace(reach, rate_bytes_per_s=limit.value)) if isinstance(limit, Limit) else hosts
 
 
-def describe_unasked(hosts: Hosts, like: str = "this one") -> str:
+def describe_unasked(hosts: PlannedHosts, like: str = "this one") -> str:
     """Describe the assumptions about hosts that are not asked; empty for hosts that are. `like` names a machine."""
     reach = hosts.reach
     if not isinstance(reach, SshReach) or reach.is_asked:

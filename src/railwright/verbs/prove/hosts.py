@@ -38,15 +38,15 @@ from railwright.topology.changes import add_gpu_addresses
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration, format_size
-from railwright.verbs.prove.between_hosts import (
-    FOLDER,
+from railwright.verbs.prove.between_benchmarks import (
+    OF_KV,
     OF_RAILS,
-    PAIRS_FILE,
-    Between,
     find_collectives,
-    parse_collectives,
+    parse_between,
     split_options,
 )
+from railwright.verbs.prove.between_hosts import FOLDER, PAIRS_FILE, Between
+from railwright.verbs.prove.between_plan import PlannedBetween
 from railwright.verbs.prove.kept import FILE as KEPT_FILE
 from railwright.verbs.prove.kept import KeptBetween, KeptCluster, judge_between, write_kept
 from railwright.workflows.acceptance import Evidence, load_spec, plan_sheet, print_sheet
@@ -58,8 +58,8 @@ from railwright.workflows.time_left import TimeLeft
 
 _PAGE = "report.html"
 _PLAN_FACTOR, _EXTRA_S = 5.0, 300.0
-SCREEN, PAIRS, RAILS, COLLECTIVES = "screen", "pairs", "rails", "collectives"
-PARTS = (SCREEN, PAIRS, RAILS, COLLECTIVES)
+SCREEN, PAIRS, RAILS, COLLECTIVES, KV = "screen", "pairs", "rails", "collectives", "kv"
+PARTS = (SCREEN, PAIRS, RAILS, COLLECTIVES, KV)
 
 
 class _Host(NamedTuple):
@@ -71,10 +71,10 @@ class _Host(NamedTuple):
 
 def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     """Show the plan, measure each host and then all together, report, and return the exit status."""
-    host_options, collective_options = split_options(arguments.options)
     chosen = parse_benchmark_names(arguments)
-    alone, parts = _split_parts(chosen, arguments.parts)
+    alone, parts = split_parts(chosen, arguments.parts)
     names = alone or tuple(benchmark.name for benchmark in BENCHMARKS)
+    host_options, between_options = split_options(arguments.options, names)
     given = host_options if alone else (f"directory={arguments.directory}", *host_options)
     cluster = load_planned_cluster(arguments.cluster) if arguments.cluster is not None else None
     machine = load_machine(None)
@@ -91,7 +91,7 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     if not arguments.dry_run:
         with contextlib.suppress(CannotJudge):  # the screen reports an unreachable host, which affects no other
             hosts.reach.check()
-    together = parse_collectives(chosen, collective_options, parts)
+    together = parse_between(chosen, between_options, parts)
     between = Between(hosts, arguments, parts - {SCREEN}, cluster, together, proof.topology)
     seconds = show_plan(screen, proof, "" if alone else arguments.directory, between, is_screened=SCREEN in parts)
     report.show_planned(proof.plan if SCREEN in parts else (), between)
@@ -127,7 +127,7 @@ def parse_benchmark_names(arguments: Arguments) -> tuple[str, ...]:
     return tuple(find(name.strip()).name for name in arguments.benchmarks.split(",")) if arguments.benchmarks else ()
 
 
-def _split_parts(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...], frozenset[str]]:
+def split_parts(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, ...], frozenset[str]]:
     """Return the requested benchmarks of each host, and the requested parts that have benchmarks to run.
 
     Raises UsageError for an unknown part.
@@ -140,7 +140,12 @@ def _split_parts(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str,
     together = {one.name for one in find_collectives()}
     alone = tuple(name for name in chosen if name not in together)
     if chosen:
-        wanted = {SCREEN: alone, RAILS: OF_RAILS in chosen, COLLECTIVES: together & {*chosen}}
+        wanted = {
+            SCREEN: alone,
+            RAILS: OF_RAILS in chosen,
+            COLLECTIVES: together & {*chosen},
+            KV: OF_KV.keys() & {*chosen},
+        }
         parts -= {part for part, named in wanted.items() if not named}
     return alone, parts
 
@@ -305,7 +310,7 @@ def _require_reachable(hosts: Hosts) -> dict[str, str]:
 
 
 def show_plan(
-    screen: HostScreen, proof: PlannedProof, directory: str, between: Between | None = None, *, is_screened: bool = True
+    screen: HostScreen, proof: PlannedProof, directory: str, between: PlannedBetween, *, is_screened: bool = True
 ) -> float:
     """Print the plan on standard error: for each host, estimated from this machine, and between the hosts.
 
@@ -314,9 +319,9 @@ def show_plan(
     count = len(screen.hosts.names)
     rounds, seconds = -(-count // screen.at_once), 0.0
     note(f"plan: {count} hosts, by {screen.hosts.reach.name}")
-    cluster = between.cluster if between is not None else None
+    cluster = between.cluster
     like = "the cluster file's" if cluster else "this one"
-    if between is not None and (assumed := describe_unasked(between.hosts, like)):
+    if assumed := describe_unasked(between.hosts, like):
         note(f"  {assumed}")
     if is_screened:
         moved = sum(one.plan.moved_bytes for one in proof.plan if not one.plan.waived)
@@ -326,7 +331,7 @@ def show_plan(
              f" it moves {format_size(moved)} within the host, and nothing between hosts")  # fmt: skip
         if directory:
             note(f"  each writes test files in its {directory}")
-    said, more_s = between.plan() if between is not None else ((), 0.0)
+    said, more_s = between.plan()
     for line in said:
         note(f"  {line}")
     seconds += more_s
