@@ -69,6 +69,6 @@ class Received:
 
     def mark_incomplete(self, why: str, *, gaps: bool) -> None:
         """Append an interrupted end to each file without an end record, or with `gaps` to every file."""
-        end = End(finished_at=self._clock(dt.UTC).isoformat(timespec="seconds"), interrupted=why)
+        end = End(finished_at=self._clock(dt.timezone.utc).isoformat(timespec="seconds"), interrupted=why)
         for file in sorted(self._files if gaps else self._files - self._ended):
             self.keep(file, _encoder.encode(end))
