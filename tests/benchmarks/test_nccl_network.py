@@ -54,6 +54,30 @@ def test_the_reason_why_gpudirect_is_off_and_another_rank_s_nic_are_told():
     assert "Disabled for HCA 0 'mlx5_0'" in seen["gpudirect_rdma"].seen
 
 
+@pytest.mark.parametrize(
+    ("line", "claim", "value"),
+    [
+        (
+            "ncclIbConnect: NCCL Dev 0 IbDev 1 Port 1 qp_num 71 mtu 5 GID 3 (80FE/12) ctsFifo",
+            "gid_index",
+            "3",
+        ),
+        ("NCCL Dev 0 IbDev 1 Port 1 qpn 71 mtu 5 query_ece={supported=0, comp_mask=0x0} GID 3 (0/1)", "gid_index", "3"),
+        ("Dev 1 Port 1 qpn 71 mtu 5 GID 3 (0/1)", "gid_index", "3"),
+        ("NCCL MergedDev 0 IbDev 1 Port 1 qpn 71 mtu 5 LID 12 subnet-prefix 33022  FLID 0", "lid", "12"),
+    ],
+)
+def test_the_address_and_traffic_class_are_told_without_a_setting(line, claim, value):
+    nics = "NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:192.0.2.1<0>"
+    text = log_of(via="NET/IB/1", nics=nics, more=(f"NET/IB: {line}",))
+    seen = {item.claim: item for item in read_network(text).evidence}
+    assert seen[claim].value == value
+    assert f"node0:mlx5_1 {value} (MTU 4096), node1:mlx5_1" in seen[claim].seen
+    assert (seen["traffic_class"].value, "not set" in seen["traffic_class"].seen) == ("0", True)
+    given = log_of(via="NET/IB/1", more=(f"NET/IB: {line}", "NCCL_IB_TC set by environment to 106."))
+    assert claims(given)["traffic_class"] == "106"
+
+
 def test_sockets_beside_rdma_devices_are_a_finding_and_never_ok():
     text = log_of(via="NET/Socket/0", nics="NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:192.0.2.1<0>")
     evidence = read_network(text).evidence

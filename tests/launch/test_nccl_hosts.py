@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 
@@ -49,6 +50,13 @@ def shape(host: str, rate: str) -> None:
     subprocess.run(["ip", "netns", "exec", host, *words], check=True)
 
 
+def sent_bytes(host: str) -> int:
+    """Return the bytes that a host's port has sent."""
+    said = subprocess.run(["ip", "netns", "exec", host, "cat", "/proc/net/dev"], capture_output=True, text=True)
+    (line,) = [line for line in said.stdout.splitlines() if line.strip().startswith("net1:")]
+    return int(line.partition(":")[2].split()[8])
+
+
 def test_a_collective_crosses_the_hosts_by_sockets_and_its_records_say_so(railwright, four, cluster, gpus):
     words = ("nccl_all_reduce", "--cluster", cluster, "--ranks-per-host", "2", "-o", "sizes=8,256K")
     done = railwright("run", *words, "--hosts", four.words, "--force", environment=gpus)
@@ -87,6 +95,48 @@ def test_locate_names_the_port_that_sends_slowly_to_gpus(railwright, four, gpus)
     (found,) = (msgspec.json.decode(line) for line in done.out.splitlines())
     named = [(one["id"], one["direction"], one["verdict"]) for one in found["suspects"]]
     assert named == [(f"{four.names[2]}:gpu0", "up", "slow")]
+
+
+def test_groups_grow_with_all_gpus_of_each_host(railwright, four, cluster, gpus):
+    words = ("-o", "sizes=64K", "-o", "placements=out of place", "-o", "among=growing", "--ranks-per-host", "2")
+    where = ("--cluster", cluster, "--hosts", four.words)
+    done = railwright("run", "nccl_all_reduce", *where, *words, "--force", environment=gpus)
+    results = railwright.results("nccl_all_reduce")
+    assert {one.outcome for one in results} == {"measured"}, done.err
+    groups = {(one.parameters["group_hosts"], one.ranks, one.path) for one in results}
+    assert groups == {(1, 2, "gpu0>gpu1"), (2, 4, "gpu0@0>gpu1@1"), (4, 8, "gpu0@0>gpu1@3")}
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_host_that_dies_or_stops_in_the_search_of_rails_loses_its_rows_alone(railwright, four, cluster, gpus, sign):
+    gone = four.names[3]
+    words = ("--parts", "rails", "--benchmarks", "nccl_all_reduce", "--launches", "1", "--cluster", cluster, "--json",
+             "--force", *SMALL[:2])  # fmt: skip
+    before = sent_bytes(gone)
+    process = railwright.start("prove", "--hosts", four.words, *words, environment=gpus)
+    wait_until(lambda: sent_bytes(gone) > before + 2**20 or process.poll() is not None, "a flow of the search")
+    for pid in four.ranks(gone):
+        os.kill(pid, sign)
+    done = railwright.finish(process)
+    records = [msgspec.json.decode(line) for line in done.out.splitlines()]
+    (said,) = [one for one in records if one["record"] == "between"]
+    assert set(said["left_out"]) == {gone}, done.err
+    measured = {one["name"] for one in records if one["record"] == "host" and one["cells"]}
+    assert measured == set(four.names) - {gone}
+    railwright.expect_nothing_left()
+
+
+def test_prove_names_the_port_that_sends_slowly_although_hosts_share_cpus(railwright, four, cluster, gpus):
+    words = ("--parts", "rails", "--benchmarks", "nccl_all_reduce", "--launches", "1", "--cluster", cluster, "--json",
+             "--force", *SMALL[:2])  # fmt: skip
+    shape(four.names[1], "25mbit")
+    try:
+        done = railwright("prove", "--hosts", four.words, *words, environment=gpus)
+    finally:
+        shape(four.names[1], "100mbit")
+    (said,) = (one for one in map(msgspec.json.decode, done.out.splitlines()) if one["record"] == "between")
+    assert [(one["id"], one["direction"]) for one in said["suspects"]] == [(f"{four.names[1]}:gpu0", "up")], said
+    assert done.status == 1
 
 
 def test_prove_measures_rails_and_collectives_and_goes_on_without_a_host_that_dies(railwright, four, cluster, gpus):

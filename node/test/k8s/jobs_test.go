@@ -200,7 +200,7 @@ func (c *cluster) jobs(t *testing.T) {
 		}
 		c.nothingLeft(t, "restricted")
 	})
-	t.Run("each node proves itself", func(t *testing.T) {
+	t.Run("each node proves itself, and the pods measure between them", func(t *testing.T) {
 		run := c.railwright(t, "prove", "--benchmarks", "core_latency,memory_copy", "-o", "memory_copy.sizes=1M", "--launches", "1",
 			"--kubernetes", "--nodes", "2", "--namespace", "restricted", "--force", "--silence", "300")
 		done := run.wait(t)
@@ -213,6 +213,10 @@ func (c *cluster) jobs(t *testing.T) {
 			if err != nil || !bytes.Contains(records, []byte(`"record":"end"`)) || !bytes.Contains(page, []byte(node.Name)) {
 				t.Errorf("no records of %s: %v\n%s", node.Name, err, done.Said)
 			}
+		}
+		between, err := os.ReadFile(filepath.Join(run.folder, "cluster.json"))
+		if err != nil || !bytes.Contains(between, []byte(`"located"`)) {
+			t.Errorf("no records between the pods: %v\n%s\n%s", err, between, done.Said)
 		}
 		c.nothingLeft(t, "restricted")
 	})

@@ -127,6 +127,8 @@ class Benchmark(Generic[O, C]):
     """Lists its launches on a machine. Raises UsageError for options that the machine rules out."""
     spans_hosts: bool = False
     """Whether its ranks may run on several hosts. If so, `launches` gets a machine with hosts."""
+    in_pairs: bool = False
+    """Whether it measures between two hosts. More hosts are measured in disjoint pairs, one pair after the other."""
     rank_for_each_gpu: bool = False
     """Whether a host gets as many ranks as `launches` has GPUs for, unless the user gives another number."""
     alone_on_a_host: bool = False

@@ -120,6 +120,18 @@ def ucx_protocol_evidence(
     return Evidence(claim="ucx_protocol", value=value, seen=seen)
 
 
+def ucx_message_evidence(log: Path, size_bytes: int) -> Evidence:
+    """Return the transport that UCX chose for messages of this size from GPU memory, according to its log."""
+    flush_c_streams()  # UCX's log is buffered
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    protocol = ucx_protocols.find_protocol(ucx_protocols.read(lines), "tag", size_bytes, ("cuda", "cuda"))
+    if protocol is None:
+        seen = f"UCX's log has no message of {format_size(size_bytes)} from GPU memory"
+        return Evidence(claim="ucx_protocol", value="unknown", seen=seen)
+    seen = f"UCX_PROTO_INFO: ucp_tag_send by {protocol.description}"
+    return Evidence(claim="ucx_protocol", value=protocol.transport, seen=seen)
+
+
 def sent_by_interface() -> dict[str, int] | None:
     """Return the bytes sent by each interface of this process's network namespace, or None if they cannot be read."""
     try:

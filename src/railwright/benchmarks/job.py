@@ -60,6 +60,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """The number of shared CPUs that each host may use; None means no limit."""
     reached_by: str = ""
     """A description of the method that reaches the other hosts."""
+    paired: bool = False
+    """Whether these two hosts are one pair of several."""
     first_hosts: int = 0
     """The number of hosts in the first of two merged groups; 0 if there are no groups."""
     grows_to: int = 0

@@ -51,6 +51,8 @@ from railwright.checks import (
     roce_pfc_unlike,
     shared_memory_small,
     symmetric_without_nvls,
+    ucx_nic_far,
+    ucx_over_tcp,
     ucx_without_cuda,
     ucx_without_rdma,
 )
@@ -100,6 +102,8 @@ CHECKS: tuple[Check, ...] = (
     ucx_without_rdma.CHECK,
     ofi_nccl_missing.CHECK,
     rma_emulated.CHECK,
+    ucx_over_tcp.CHECK,
+    ucx_nic_far.CHECK,
     nccl_over_sockets.CHECK,
     peer_access_off.CHECK,
     symmetric_without_nvls.CHECK,

@@ -25,25 +25,34 @@ _REMEDY = (
     " NIXL move the data to a GPU of the other process, which copies it further (48 GB/s)"
 )
 
+_REMEDY_BETWEEN_HOSTS = (
+    "let the NIC reach GPU memory: load nvidia-peermem or use dma-buf, and check that `ucx_info -d` lists rc or dc"
+    " transports and cuda_copy on both hosts; or set UCX_RMA_PPLN_ENABLE=y for both processes (UCX 1.22 and later)"
+)
+
 
 def _signs(facts: Facts) -> Findings:
-    found: dict[tuple[str, Scalar | None], list[tuple[PathPlace, Evidence]]] = {}
+    found: dict[tuple[str, Scalar | None, bool], list[tuple[PathPlace, Evidence]]] = {}
     for result in facts.results:
         for item in result.evidence:
             if item.claim == "ucx_protocol" and item.value.startswith(EMULATION):
                 processes = result.parameters.get("processes")
-                found.setdefault((result.benchmark, processes), []).append((PathPlace(result.path), item))
-    for (benchmark, processes), points in found.items():
+                found.setdefault((result.benchmark, processes, result.hosts > 1), []).append(
+                    (PathPlace(result.path), item)
+                )
+    for (benchmark, processes, is_apart), points in found.items():
         paths = dict.fromkeys(path for path, _ in points)
         evidence = tuple(dict.fromkeys(item for _, item in points))
         varied = () if processes is None else (ParameterPlace("processes", processes),)
         over = ", ".join(dict.fromkeys(item.value for item in evidence))
+        where = "Between two hosts" if is_apart else "Inside one process" if processes == 1 else "Between two processes"
+        remedy = _REMEDY_BETWEEN_HOSTS if is_apart else _REMEDY_IN_ONE_PROCESS if processes == 1 else _REMEDY
         yield CHECK.finding(
             (BenchmarkPlace(benchmark), *paths, *varied),
-            f"{'Inside one process' if processes == 1 else 'Between two processes'} UCX moved data by {over}: none of"
+            f"{where} UCX moved data by {over}: none of"
             f" its transports connects the two kinds of memory ({len(points)} points)",
             *evidence,
-            remedy=_REMEDY_IN_ONE_PROCESS if processes == 1 else _REMEDY,
+            remedy=remedy,
         )
 
 

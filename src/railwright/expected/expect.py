@@ -81,9 +81,9 @@ def _expect_between_hosts(workload: Workload, machine: Machine) -> Bounds:
         limit, band = bound_by_socket(machine.measured, workload)
         if isinstance(limit, Limit):
             return limit, band
+    if workload.hosts_in_one_machine and links is None:
+        return no_limit(workload, "the hosts are parts of one machine, and the links between them are not known")
     if isinstance(workload, Collective) and is_nccl and links is None:
-        if workload.hosts_in_one_machine:
-            return no_limit(workload, "the hosts are parts of one machine, and the links between them are not known")
         return expect_by_nccl(workload, machine)
     if isinstance(workload, Message) and machine.cluster.hosts > 1:
         return expect_message(workload, machine)

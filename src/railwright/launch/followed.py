@@ -10,7 +10,7 @@ from pathlib import Path
 from railwright.launch.frames import FrameWriter
 from railwright.process import Child, ChildResult
 
-_RECORDS = ("results.jsonl", "hosts/*/results.jsonl")
+_RECORDS = ("results.jsonl", "hosts/*/results.jsonl", "between/results.jsonl", "cluster.json")
 
 
 class FollowedFile:

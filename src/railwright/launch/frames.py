@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 _MARK = "railwright-frame"
 _PIECE = 3000
-_FILE = r"(?:hosts/[A-Za-z0-9._%-]{1,253}/)?[a-z]+(?:\.jsonl)?"
+_FILE = r"(?:(?:hosts/[A-Za-z0-9._%-]{1,253}|between)/)?[a-z]+(?:\.jsonl?)?"
 _FRAME = re.compile(rf"{_MARK}:(\d{{1,9}}):({_FILE}):([=<>-]):([A-Za-z0-9+/=]*)")
 _END = "end"
 _MAX_BYTES = 512 * 2**20

@@ -111,6 +111,8 @@ class PlannedHosts:
     ranks_per_host: int
     reach: PlannedReach
     interfaces: tuple[str, ...] = ()
+    paired: bool = False
+    """Whether these two hosts are one pair of several."""
     first: int = 0
     """In a group that merges two others, the number of hosts of the first. 0 in any other group."""
     grows_to: int = 0

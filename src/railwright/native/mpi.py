@@ -9,17 +9,18 @@ import ctypes
 import os
 from ctypes import POINTER, Structure, c_double, c_int, c_ssize_t, c_void_p
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from railwright.errors import CannotJudge
 from railwright.native import library
 from railwright.native.library import fields, function, seconds_array
-from railwright.native.memory import Buffer
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm, Intracomm
 
 THREAD_LEVEL = "single"
+_MPICH_CUDA = 0
+"""MPIX_GPU_SUPPORT_CUDA of MPICH."""
 
 _MPICH_SEGMENT = "/dev/shm/mpich_shm_"  # noqa: S108 - MPICH's name, read only to be removed
 
@@ -129,6 +130,23 @@ def library_path() -> str:
     )
 
 
+def takes_gpu_memory() -> bool:
+    """Report whether the MPI library says that it takes buffers in CUDA memory. One that says nothing does not."""
+    loaded = ctypes.CDLL(library_path())
+    if hasattr(loaded, "MPIX_Query_cuda_support"):  # Open MPI
+        return bool(loaded.MPIX_Query_cuda_support())
+    supported = c_int(0)
+    if hasattr(loaded, "MPIX_GPU_query_support"):  # MPICH
+        loaded.MPIX_GPU_query_support(_MPICH_CUDA, ctypes.byref(supported))
+    return bool(supported.value)
+
+
+class _At(Protocol):
+    """Host or GPU memory."""
+
+    address: int
+
+
 class PointToPoint:
     """The point-to-point loops between ranks 0 and 1 of a communicator."""
 
@@ -145,7 +163,7 @@ class PointToPoint:
             request_bytes=MPI._sizeof(MPI.Request),
         )
 
-    def latency(self, out: Buffer, into: Buffer, size_bytes: int, *, warm: int, iterations: int) -> list[float]:
+    def latency(self, out: _At, into: _At, size_bytes: int, *, warm: int, iterations: int) -> list[float]:
         """Return half the round trip of each iteration, in seconds; meaningful on rank 0.
 
         Collective over both ranks.
@@ -159,8 +177,8 @@ class PointToPoint:
 
     def window(
         self,
-        out: Buffer,
-        into: Buffer,
+        out: _At,
+        into: _At,
         size_bytes: int,
         *,
         window: int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, Structure, c_double, c_int, c_int64, c_ssize_t, c_void_p
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from railwright.native.library import fields, function, seconds_array
 from railwright.native.memory import Buffer
@@ -22,6 +22,13 @@ MOST_FLOATS = 2**31 - 1
 MOST_RANKS = 1024
 """The maximum number of ranks for which a float holds every sum of the pattern exactly."""
 PATTERN = "every float against splitmix64 of its position and its source ranks"
+
+
+class AnyMemory(Protocol):
+    """Host or GPU memory."""
+
+    address: int
+    size_bytes: int
 
 
 class _Collective(Structure):
@@ -66,7 +73,7 @@ class Pattern:
         return Verification(method=PATTERN, bytes_checked=self.received_bytes, bytes_wrong=wrong * FLOAT_BYTES)
 
     @staticmethod
-    def _check_fits(buffer: Buffer, size_bytes: int) -> None:
+    def _check_fits(buffer: AnyMemory, size_bytes: int) -> None:
         if buffer.size_bytes < size_bytes:
             raise ValueError(f"a buffer must have at least {size_bytes} bytes, got {buffer.size_bytes}")
 
@@ -84,7 +91,7 @@ class Collective(Pattern):
         self._what.type = MPI._handleof(MPI.FLOAT)
         self._what.sum = MPI._handleof(MPI.SUM)
 
-    def time(self, out: Buffer, into: Buffer, *, warm: int, operations: int, samples: int) -> list[float]:
+    def time(self, out: AnyMemory, into: AnyMemory, *, warm: int, operations: int, samples: int) -> list[float]:
         """Return the seconds per operation of each sample: a barrier, then `operations` back to back.
 
         The clock is this rank's, from its exit of the barrier to the end of its last operation. Collective.

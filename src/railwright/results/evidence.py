@@ -6,6 +6,8 @@ from railwright.results.records import Result
 
 NETWORK = "network"
 """NCCL's networks between hosts, such as `NET/IB` or `NET/Socket`."""
+UCX_PROTOCOL = "ucx_protocol"
+"""The transport that UCX chose, such as `rc_mlx5/mlx5_0:1`."""
 RDMA_DEVICES = "rdma_devices"
 """RDMA devices that NCCL listed."""
 

@@ -44,7 +44,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     recorded: ClassVar[tuple[str, ...]] = ("size_bytes", "pages")
     """The fields that the parameters of a record set, by name."""
-    held: ClassVar[tuple[str, ...]] = ()
+    held: ClassVar[tuple[str, ...]] = ("hosts_in_one_machine",)
     """The fields that the settings of a record set."""
 
     quantity: Quantity = "bandwidth_bytes_per_s"
@@ -56,6 +56,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     hosts: int = 1
     pages: str = ""
     """The page size of buffers in host memory, `small` or `huge`; empty if unknown."""
+    hosts_in_one_machine: bool = False
+    """Whether the hosts are namespaces of one machine, which its ports do not connect."""
     shares_cores: bool = False
     """Whether ranks shared cores, as in a functional run. Such a run has no expected value."""
     varied: Mapping[str, Scalar] = {}
@@ -81,7 +83,7 @@ class Collective(Workload, frozen=True):
     """An operation of all ranks, by NCCL over GPUs or by MPI."""
 
     recorded: ClassVar[tuple[str, ...]] = (*Workload.recorded, "gpus", "algorithm", "protocol", "rate")
-    held: ClassVar[tuple[str, ...]] = ("nvls", "hosts_in_one_machine")
+    held: ClassVar[tuple[str, ...]] = (*Workload.held, "nvls")
 
     operation: str
     """The operation by NCCL's name, such as `all_reduce`."""
@@ -97,8 +99,6 @@ class Collective(Workload, frozen=True):
     algorithm: str = "free"
     protocol: str = "free"
     rate: str = "algbw"
-    hosts_in_one_machine: bool = False
-    """Whether the hosts are namespaces of one machine, which its ports do not connect."""
     in_host_memory: bool = False
     """Whether the buffers are known to be in host memory, so that no GPU takes part."""
     nvls: str = ""

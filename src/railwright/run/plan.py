@@ -19,6 +19,7 @@ from railwright.topology.devices import Topology
 
 SortKey = Callable[[str], tuple[int, ...]]
 """A sort key that keeps nearby hosts adjacent."""
+_PAIR = 2
 _SLOWER_NETWORK = 5
 """The factor by which a network may be slower than planned before a silent launch counts as hung."""
 
@@ -78,10 +79,20 @@ def plan_launches(
     cpus = tuple(sorted(os.sched_getaffinity(0), key=lambda cpu: (find_node(topology, cpu), cpu)))
     here = Machine(topology=topology, cpus=cpus)
     return [
-        PlannedLaunch(benchmark, *_make_job(benchmark, options, launch, here, number, hosts))
+        PlannedLaunch(benchmark, *_make_job(benchmark, options, launch, here, number, side))
         for benchmark, options in chosen
-        for launch in benchmark.launches(options, _add_hosts(here, hosts) if benchmark.spans_hosts else here)
+        for side in _list_sides(benchmark, hosts)
+        for launch in benchmark.launches(options, _add_hosts(here, side) if benchmark.spans_hosts else here)
     ]
+
+
+def _list_sides(benchmark: AnyBenchmark, hosts: PlannedHosts | None) -> list[PlannedHosts | None]:
+    """Return the hosts of each launch: all, or disjoint pairs. The last of an odd number is paired with the first."""
+    if hosts is None or not benchmark.in_pairs or len(hosts.names) <= _PAIR:
+        return [hosts]
+    names = hosts.names + hosts.names[:1] * (len(hosts.names) % _PAIR)
+    pairs = zip(names[::_PAIR], names[1::_PAIR], strict=True)
+    return [replace(hosts.part(pair), paired=True) for pair in pairs]
 
 
 def _make_job(
@@ -127,6 +138,7 @@ def _add_hosts(here: Machine, hosts: PlannedHosts | None) -> Machine:
         hosts_share_gpus=hosts.reach.shares_files,
         host_cpus=hosts.reach.host_cpus,
         reached_by=hosts.reach.name,
+        paired=hosts.paired,
         first_hosts=hosts.first,
         grows_to=hosts.grows_to,
         fabric=hosts.fabric,

@@ -10,6 +10,7 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.fleet.between_hosts import (
     HostNetwork,
     PairTried,
+    are_limited_by_links,
     filter_suspects,
     judge_pairs,
     summarize_hosts,
@@ -140,3 +141,21 @@ def test_suspects_by_rate_are_doubted_where_hosts_share_cpus():
     kept, said = filter_suspects([slow, dead], compare=False)
     assert kept == (dead,)
     assert said[0].startswith("host a was at 50% of its rate")
+    assert filter_suspects([slow, dead], compare=False, limited_by_links=True) == ((slow, dead), ())
+    nearly = Suspect(id="a", verdict="slow", **common | {"capacity": 0.7})
+    assert filter_suspects([nearly], compare=False, limited_by_links=True)[0] == ()
+
+
+def test_links_limited_the_flows_if_those_of_others_than_the_suspect_agree():
+    suspect = Suspect(
+        kind="nic", id="c:gpu0", direction="up", capacity=0.33, verdict="slow", confidence=0.9, tests=3, evidence=""
+    )
+    ends = [(f"{one}:gpu0", f"{two}:gpu0") for one, two in permutations(HOSTS, 2)]
+    uniform = [(*pair, 0.33 if pair[0] == "c:gpu0" else 0.97) for pair in ends]
+    assert are_limited_by_links(uniform, [suspect])
+    assert not are_limited_by_links(uniform, []), "the slow flows count without a suspect"
+    uneven = [(*pair, 0.3 + 0.06 * number) for number, pair in enumerate(ends)]
+    assert not are_limited_by_links(uneven, [suspect])
+    assert not are_limited_by_links([], [suspect])
+    two = [("c:gpu0", "d:gpu0", 0.33), ("d:gpu0", "c:gpu0", 0.97)] * 3
+    assert are_limited_by_links(two, [suspect]), "what a slow sender receives still counts"

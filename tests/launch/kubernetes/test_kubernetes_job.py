@@ -7,11 +7,14 @@ import os
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.conftest import Done, Driver, wait_until
 
+from railwright.diagnosis.fleet.between_hosts import BetweenHosts, RailTried
 from railwright.launch.frames import FrameWriter
 from railwright.results.records import Result
+from railwright.verbs.prove.kept import KeptBetween, KeptCluster, read_kept
 
 pytestmark = pytest.mark.machine
 
@@ -125,3 +128,38 @@ def test_ctrl_c_keeps_what_came_and_removes_the_job(cluster, railwright):
     assert "interrupted by Ctrl-C" in railwright.ends()[1].interrupted
     assert any(line.startswith("delete jobs.batch railwright-") for line in cluster.asked())
     railwright.expect_nothing_left()
+
+
+@pytest.fixture
+def kept() -> KeptCluster:
+    """The record of a proof of two pods, which were connected by three GPUs' flows."""
+    said = BetweenHosts(described="2 hosts", hosts=("node0", "node1"), rounds=5)
+    between = KeptBetween(said=said, rails=(RailTried("node0:gpu0", "node1:gpu0", 1e8),))
+    return KeptCluster(hosts={"node0": "", "node1": ""}, launches=1, shares_cpus=True, between=between)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_proof_shows_what_its_pods_measured_between_them(railwright, measured, kept, is_whole):
+    writer, lines = FrameWriter(), list[str]()
+    for name in ("node0", "node1"):
+        for record in measured.splitlines():
+            lines += writer.lines(f"hosts/{name}/results.jsonl", record)
+    lines += writer.lines("cluster.json", msgspec.json.encode(kept)) if is_whole else ()
+    cluster = Cluster(railwright, [*lines, *writer.end(3)])
+    cluster.log(0, cluster.lines)
+    cluster.pods("Succeeded", exitCode=0, reason="Completed")
+    earlier = railwright.output / "between/results.jsonl"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_bytes(measured)
+    words = ("--nodes", "2", "--namespace", "team-a", "--job-kind", "job", "--json", "--launches", "1")
+    done = railwright("prove", "--kubernetes", *words, environment=cluster.settings)
+    records = [json.loads(line) for line in done.out.splitlines()]
+    (said,) = [one for one in records if one["record"] == "between"]
+    assert {one["name"] for one in records if one["record"] == "host"} == {"node0", "node1"}, done.err
+    assert "path" not in {one["record"] for one in records}, "an earlier job's records must not count"
+    if is_whole:
+        assert said["rounds"] == 5
+        assert "rails" in {one["benchmark"] for one in records if one["record"] == "column"}
+    else:
+        assert set(said["not_measured"]) == {"pairs", "rails", "collectives", "kv"}
+    assert read_kept(railwright.output).between.said.rounds == (5 if is_whole else 0)

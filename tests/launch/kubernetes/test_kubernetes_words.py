@@ -29,7 +29,8 @@ def noise(size: int) -> bytes:
 
 
 RECORDS = [("results.jsonl", b'{"record":"run"}'), ("results.jsonl", noise(50_000)), ("hosts/n-1/results.jsonl", b"x"),
-           ("results.jsonl", noise(7_000)), ("results.jsonl", b"{}")]  # fmt: skip
+           ("results.jsonl", noise(7_000)), ("cluster.json", b"y"),
+           ("between/results.jsonl", b"z"), ("results.jsonl", b"{}")]  # fmt: skip
 
 
 def log_of(records=RECORDS, status: int | None = 0) -> list[str]:
@@ -294,13 +295,17 @@ def test_a_proof_in_pods_is_the_same_job_with_other_words(answer):
     job = json.loads(done.out.partition("\n---\n")[0])
     plan = next(one["value"] for one in job["spec"]["template"]["spec"]["containers"][0]["env"]
                 if one["name"] == "RAILWRIGHT_PODS")  # fmt: skip
-    assert json.loads(plan)["words"][:7] == ["prove", "--directory", "/tmp", "--parts", "screen", "--launches", "1"]
+    assert json.loads(plan)["words"][:5] == ["prove", "--directory", "/tmp", "--launches", "1"]
+    assert "pairs: 3 rounds of disjoint pairs" in done.err
+    assert "collectives: mpi_all_reduce, mpi_all_gather" in done.err
     assert "--nodes requires --kubernetes" in answer("prove", "--nodes", "2").message()
     some = ("prove", "--kubernetes", "--nodes", "3", "--namespace", "a", "--job-kind", "job", "--dry-run")
     some = (*some, "--benchmarks")
     done = answer(*some, "memory_copy,core_latency")
     assert "memory_copy,core_latency" in done.out
-    assert "mpi_all_reduce needs all hosts" in answer(*some, "memory_copy,mpi_all_reduce").message()
+    done = answer(*some, "memory_copy,mpi_all_reduce", "--parts", "collectives", "--max-load", "0.9")
+    assert '--parts\\", \\"collectives\\", \\"--benchmarks' in done.out or "collectives" in done.out
+    assert "--resume does not work with --kubernetes" in answer(*some, "memory_copy", "--resume").message()
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
 /* The reference for kv_transfer and kv_vram: the NIXL C API called directly from C, two processes, one descriptor.
  * nixl_direct LIBNIXL_CAPI SIZE ITERATIONS WARM [...]; WRITE of host memory; prints `SIZE p50-seconds` (post to done).
  * nixl_direct LIBNIXL_CAPI gpus=A,B SIZE ITERATIONS WARM [...]; from CUDA GPU A to GPU B (`WRITE SIZE seconds`) and back
- * (`READ SIZE seconds`); each process has a context on its own GPU only. */
+ * (`READ SIZE seconds`); each process has a context on its own GPU only. With netns=A,B after that each process is in
+ * its own network namespace. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -177,14 +180,24 @@ static double measure(struct side *s, int operation, size_t bytes, int iteration
   return median;
 }
 
+static void enter(const char *namespace) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "/run/netns/%s", namespace);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0 || setns(file, CLONE_NEWNET)) perror(path), _exit(1);
+  close(file);
+}
+
 int main(int argc, char **argv) {
   int there[2], back[2], gpus[2], first = 2;
+  char spaces[2][64] = {"", ""};
   struct memory memory = {.kind = HOST, .bytes = POOL};
   setenv("UCX_MODULES", "^efa", 0);
   if (argc < 5 || pipe(there) || pipe(back)) return 1;
   if (sscanf(argv[2], "gpus=%d,%d", &gpus[0], &gpus[1]) == 2) {
     memory = (struct memory){.kind = GPU, .gpu = gpus[0], .peer_gpu = gpus[1]};
     first = 3;
+    if (argc > first && sscanf(argv[first], "netns=%63[^,],%63s", spaces[0], spaces[1]) == 2) first++;
     for (int a = first; a + 2 < argc; a += 3)
       if ((size_t)atol(argv[a]) > memory.bytes) memory.bytes = (size_t)atol(argv[a]);
   }
@@ -192,11 +205,13 @@ int main(int argc, char **argv) {
   if (target == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     bind_to(1);
+    if (*spaces[1]) enter(spaces[1]);
     struct memory other = {memory.kind, memory.peer_gpu, memory.gpu, memory.bytes};
     join(argv[1], "rank1", true, other, there[0], back[1]);
     pause();
   }
   bind_to(0);
+  if (*spaces[0]) enter(spaces[0]);
   struct side s = join(argv[1], "rank0", false, memory, back[0], there[1]);
   for (int operation = WRITE; operation >= (memory.kind == GPU ? READ : WRITE); operation--)
     for (int a = first; a + 2 < argc; a += 3) {

@@ -24,7 +24,6 @@ from railwright.run.context import gather_context
 from railwright.run.measure import Measurement
 from railwright.run.plan import plan_launches
 from railwright.topology.devices import Topology
-from railwright.topology.sources.load import load
 
 NODES = ("node-1", "node-2")
 MAX_SAMPLES = 250
@@ -43,6 +42,11 @@ BRIEF: Transfers = (
     ("mpi_bandwidth", {"sizes": "1K,16K"}),
     *((name, {"sizes": "16K,1536K"}) for name in COLLECTIVES),
     ("kv_transfer", {"sizes": "4K,64K"}),
+)
+ON_GPUS: Transfers = (
+    ("nccl_all_reduce", {"sizes": "64K,1M", "placements": "out of place"}),
+    ("nccl_send_recv", {"sizes": "64K,1M"}),
+    ("kv_cache", {"tokens": "64", "access": "whole"}),
 )
 PATIENCE_S = 300.0
 """The time limit of a step: a packet that passes five namespaces in software waits for a core in each."""
@@ -95,6 +99,7 @@ def measure(
     transfers: Transfers,
     output: Path,
     switched: Callable[[], int],
+    topology: Topology,
 ) -> int:
     """Measure and write WAY.jsonl for each way to `output`. Returns the number of complete rounds.
 
@@ -102,7 +107,6 @@ def measure(
     has passed so far.
     """
     begun, done = time.monotonic(), 0
-    topology = load(None)
     for way in ways:
         way.prepare(topology, rounds, transfers)
     run = Run(railwright=__version__, started_at=_now(), command=command(sys.argv[1:]),

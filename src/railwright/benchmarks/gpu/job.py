@@ -5,6 +5,8 @@ from __future__ import annotations
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.job import Case, Launch, Machine
 from railwright.benchmarks.options import Options
+from railwright.errors import CannotJudge
+from railwright.native import cuda
 from railwright.topology.gpus import nvidia_gpus, usable_gpus, why_unusable
 
 
@@ -28,3 +30,14 @@ def waiver_reason(job: AnyJob, least: int = 1) -> str:
         return f"no NVIDIA GPU can be used: {unusable}" if unusable else "no NVIDIA GPU was found"
     were = f"{least} GPUs are needed, {found} {'was' if found == 1 else 'were'} found"
     return f"{were}: {unusable}" if unusable else were
+
+
+def find_address(job: AnyJob, rank: int) -> str:
+    """Return the PCI address of a rank's GPU. On a host whose addresses differ, it is the one at the same place."""
+    gpu, found = job.find_gpu(rank), cuda.device_addresses()
+    if not job.hosts or gpu.address in found:
+        return gpu.address
+    place = [one.id for one in usable_gpus(job.topology)].index(gpu.id)
+    if place >= len(found):
+        raise CannotJudge(f"{place + 1} GPUs are needed on this host, found {len(found)}")
+    return found[place]

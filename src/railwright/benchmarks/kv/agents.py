@@ -63,13 +63,17 @@ def write_log(rank: AnyRank) -> None:
 def find_address(job: AnyJob) -> str | None:
     """Return the IPv4 address by which the other rank reaches this one (NIXL's sockets know no IPv6), or None.
 
-    Between hosts it is the address of the first interface that UCX may use.
+    Between hosts it is the address of the first interface that UCX may use. If UCX may use RDMA devices only, it is
+    that of an interface of the launch, or of any.
     """
     if not job.hosts:
         return _LOOPBACK
-    allowed = [name for name in os.environ.get("UCX_NET_DEVICES", "all").split(",") if name != "all"]
-    names = allowed or sorted(name for _, name in socket.if_nameindex() if name != "lo")
     found = {name: address for name, address in list_addresses() if ":" not in address}
+    by_ucx = [name for name in os.environ.get("UCX_NET_DEVICES", "all").split(",") if name != "all"]
+    if by_ucx and not all(":" in name for name in by_ucx):
+        return next((found[name] for name in by_ucx if name in found), None)
+    of_launch = [name for name in os.environ.get("NCCL_SOCKET_IFNAME", "").lstrip("=").split(",") if name]
+    names = of_launch or sorted(name for _, name in socket.if_nameindex() if name != "lo")
     return next((found[name] for name in names if name in found), None)
 
 
@@ -124,10 +128,15 @@ def join(
     return joined._replace(seconds=tuple(seconds))
 
 
-def leave(joined: Connection) -> None:
-    """Withdraw this agent's metadata from the store, which makes the peer drop it too, and close the agent."""
+def withdraw(joined: Connection) -> None:
+    """Withdraw this agent's metadata from the store, which makes the peer drop it too."""
     if joined.way == "etcd":
         joined.agent.withdraw_metadata()
+
+
+def leave(joined: Connection) -> None:
+    """Withdraw this agent's metadata, and close the agent."""
+    withdraw(joined)
     joined.agent.close()
 
 

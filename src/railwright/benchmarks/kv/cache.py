@@ -16,12 +16,14 @@ from msgspec.structs import replace
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import transport_evidence, ucx_protocol_evidence
 from railwright.benchmarks.job import Case, Job, Launch, Machine
-from railwright.benchmarks.kv import agents, geometry
+from railwright.benchmarks.kv import agents, between_hosts, geometry
 from railwright.benchmarks.kv.agents import Connection
+from railwright.benchmarks.kv.between_hosts import MetadataOptions, NicCase
 from railwright.benchmarks.kv.geometry import GEOMETRIES, Access, Geometry, Shape
 from railwright.benchmarks.kv.verified import Ends, Outcome, Scattered, Seeds, transfer
-from railwright.benchmarks.options import Options, choice, option, single_choice, whole_number
+from railwright.benchmarks.options import choice, option, single_choice, whole_number
 from railwright.benchmarks.record import complete, waived
+from railwright.benchmarks.together import waive_unavailable
 from railwright.errors import UsageError, unknown_name
 from railwright.native import blocks, nixl
 from railwright.native.memory import Buffer
@@ -73,7 +75,7 @@ def _parse_token_counts(text: str) -> tuple[int, ...]:
     return tuple(sorted(counts))
 
 
-class CacheOptions(Options, frozen=True):
+class CacheOptions(MetadataOptions, frozen=True):
     """Options of requests."""
 
     model: Geometry = option("llama-3.1-8b", "a model's name, or the path of its config.json", parse_geometry)
@@ -144,8 +146,8 @@ class _Point(NamedTuple):
 Groups = list[list[tuple[int, int]]]
 """The blocks of each layer as (address, bytes)."""
 
-CacheJob = Job[CacheOptions, Case]
-CacheRank = Rank[CacheOptions, Case]
+CacheJob = Job[CacheOptions, NicCase]
+CacheRank = Rank[CacheOptions, NicCase]
 
 
 class CacheCase(Case, frozen=True, kw_only=True):
@@ -161,12 +163,12 @@ class CacheCase(Case, frozen=True, kw_only=True):
     """Requests, one per layer; omitted if all blocks are one request."""
 
 
-def _launches(options: CacheOptions, _machine: Machine) -> tuple[Launch[Case], ...]:
-    """Return the launch. Raises UsageError for KV heads that the ranks cannot split, and for too many blocks."""
+def _launches(options: CacheOptions, machine: Machine) -> tuple[Launch[NicCase], ...]:
+    """Return the launches. Raises UsageError for KV heads that the ranks cannot split, and for too many blocks."""
     options.model.count_rank_heads(options.tp)
     for tokens in options.tokens:
         options.points(tokens)
-    return (Launch(case=Case(), ranks=2),)
+    return between_hosts.launch_pair(options, machine)
 
 
 def _find_fitting_tokens(job: CacheJob) -> tuple[tuple[int, ...], str]:
@@ -199,12 +201,21 @@ def _plan(job: CacheJob) -> Plan:
         seconds=2 + (moved + laid) / _ESTIMATE_BYTES_PER_S + passed * _ESTIMATE_DESCRIPTOR_S,
         memory_bytes=max((job.options.memory_bytes(tokens) for tokens in fit), default=0),
         moved_bytes=moved,
-        waived=("" if nixl.find_library() else nixl.NOT_INSTALLED) or ("" if fit else too_large),
+        waived=("" if nixl.find_library() else nixl.NOT_INSTALLED)
+        or ("" if fit else too_large)
+        or between_hosts.explain_no_nic(job, *between_hosts.list_memories(job)),
     )
 
 
 def _run(rank: CacheRank) -> Iterator[Result]:
+    blank = BENCHMARK.blank(rank.job.rank_path(), rank.job.case, ranks=rank.job.ranks)
+    yield from waive_unavailable(rank, blank, _run_points(rank))
+
+
+def _run_points(rank: CacheRank) -> Iterator[Result]:
     agents.write_log(rank)
+    chosen = between_hosts.choose_transports(rank, between_hosts.list_memories(rank.job)[rank.index])
+    between_hosts.require_metadata(rank)
     options = rank.job.options
     fit, too_large = _find_fitting_tokens(rank.job)
     if rank.index == 0:
@@ -215,10 +226,12 @@ def _run(rank: CacheRank) -> Iterator[Result]:
     seeds = Seeds.draw(rank)
     rank.step(f"kv_cache {format_size(pool_bytes)} of memory")
     with Buffer(pool_bytes) as buffer:
-        pair = agents.join(rank, {"": buffer})
+        pair = agents.join(rank, {"": buffer}, options.metadata, etcd=options.etcd)
         for point in (point for tokens in fit for point in options.points(tokens)):
-            yield from _measure(rank, pair, buffer, point, pool_blocks, seeds.take())
+            for result in _measure(rank, pair, buffer, point, pool_blocks, seeds.take()):
+                yield replace(result, settings=result.settings | chosen)
         rank.comm.barrier()
+        agents.withdraw(pair)
 
 
 def _measure(
@@ -231,7 +244,15 @@ def _measure(
     rank.step(f"kv_cache {point.layout} {point.access} {point.operation} {size}")
     mine = Scattered([block for group in local for block in group])
     ends = Ends(None, mine) if rank.index else Ends(mine, None)
-    seen = transfer(rank, ends, point.operation, seed, lambda: _time_requests(pair, point, local, remote))
+    payload = point.shape.size_bytes * (_WARM + point.iterations())
+    seen = transfer(
+        rank,
+        ends,
+        point.operation,
+        seed,
+        lambda: _time_requests(pair, point, local, remote),
+        payload_bytes=lambda _done: payload,
+    )
     if seen is not None:
         yield from _results(rank, pair, point, seen, seed)
 
@@ -275,6 +296,7 @@ def _results(
     size, (prepare_s, passes, posts) = point.shape.size_bytes, seen.done
     costs: dict[str, Scalar] = {
         "prepare_s": prepare_s,
+        "metadata_by": pair.way,
         "metadata_exchange_s": summarise(pair.seconds).median,
         "pattern_seed": seed,
     }
@@ -287,7 +309,7 @@ def _results(
         verification=seen.check(blocks.BLOCKS_PATTERN, size),
         evidence=(
             ucx_protocol_evidence(agents.find_log(rank), point.operation, point.shape.block_bytes),
-            transport_evidence(size * (_WARM + point.iterations()), seen.loopback_bytes, "not lo"),
+            seen.across or transport_evidence(size * (_WARM + point.iterations()), seen.loopback_bytes, "not lo"),
         ),
     )
     yield complete(blank, [size / layers[-1] for layers in passes])
@@ -325,12 +347,12 @@ def _blank(rank: CacheRank, point: _Point) -> Result:
         "block_table": "random, each side its own" if point.layout == "paged" else "consecutive",
         "iterations": point.iterations(),
         "warm_up": _WARM,
-        "metadata_by": "mpi",
         "mpi": library_version(),
         "backend": "UCX",
         "cpus": f"{rank.job.find_cpu(0)},{rank.job.find_cpu(1)}",
     }
-    return BENCHMARK.blank(rank.job.rank_path(), case, settings=settings, ranks=rank.size)
+    blank = BENCHMARK.blank(rank.job.rank_path(), case, settings=settings, ranks=rank.size)
+    return replace(blank, parameters=blank.parameters | rank.job.case.parameters())
 
 
 BENCHMARK = Benchmark(
@@ -343,7 +365,10 @@ BENCHMARK = Benchmark(
         Declaration("latency_s", Message(one_sided=True, in_blocks=True)),
     ),
     options=CacheOptions,
+    case=NicCase,
     launches=_launches,
     plan=_plan,
     run=_run,
+    spans_hosts=True,
+    in_pairs=True,
 )

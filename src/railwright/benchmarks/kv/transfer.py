@@ -11,15 +11,16 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.benchmarks.benchmark import Benchmark, Plan, Rank, launch_pair
+from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import transport_evidence, ucx_protocol_evidence
 from railwright.benchmarks.job import Case, Job
-from railwright.benchmarks.kv import agents
+from railwright.benchmarks.kv import agents, between_hosts
 from railwright.benchmarks.kv.agents import Connection
+from railwright.benchmarks.kv.between_hosts import NicCase, NicOptions, launch_pair
 from railwright.benchmarks.kv.services import Service, etcd_address
 from railwright.benchmarks.kv.timed import Point, Timed, combine_passes, record_timed, time_alone
 from railwright.benchmarks.kv.verified import Ends, Outcome, Region, Seeds, transfer
-from railwright.benchmarks.options import Options, choice, option, whole_number, whole_numbers
+from railwright.benchmarks.options import choice, option, whole_number, whole_numbers
 from railwright.benchmarks.record import complete, format_cpus, waived
 from railwright.native import nixl
 from railwright.native.memory import PATTERN, Buffer
@@ -41,7 +42,7 @@ _ESTIMATE_TRANSFER_S = 3e-6
 _ESTIMATE_EXCHANGE_S = {"mpi": 0.0, "socket": 1.5, "etcd": 1.5}
 
 
-class TransferOptions(Options, frozen=True):
+class TransferOptions(NicOptions, frozen=True):
     """Options of transfers."""
 
     sizes: tuple[int, ...] = option("4K:64M:x4", "block sizes, like 4K:64M:x4", parse_sizes)
@@ -86,10 +87,10 @@ class _Metadata(Case, frozen=True, kw_only=True):
     metadata: str
 
 
-TransferRank = Rank[TransferOptions, Case]
+TransferRank = Rank[TransferOptions, NicCase]
 
 
-def _plan(job: Job[TransferOptions, Case]) -> Plan:
+def _plan(job: Job[TransferOptions, NicCase]) -> Plan:
     options = job.options
     posted = [(point, point.threads * sum(point.repeats())) for point in options.list_fitting()]
     moved = sum(point.request_bytes * count for point, count in posted)
@@ -100,13 +101,15 @@ def _plan(job: Job[TransferOptions, Case]) -> Plan:
         seconds=2 + exchanges + moved / _ESTIMATE_BYTES_PER_S + descriptors * _ESTIMATE_TRANSFER_S,
         memory_bytes=2 * options.buffer_bytes,
         moved_bytes=moved,
-        waived="" if nixl.find_library() else nixl.NOT_INSTALLED,
+        waived=("" if nixl.find_library() else nixl.NOT_INSTALLED)
+        or between_hosts.explain_no_nic(job, *between_hosts.list_memories(job)),
     )
 
 
 def _run(rank: TransferRank) -> Iterator[Result]:
     options, comm = rank.job.options, rank.comm
     agents.write_log(rank)
+    chosen = between_hosts.choose_transports(rank, between_hosts.list_memories(rank.job)[rank.index])
     # A socket needs an address on both hosts.
     every = comm.allgather({way: agents.find_problem(way, options.etcd, rank.job) for way in options.metadata})
     problems = {way: every[0][way] or every[1][way] for way in options.metadata}
@@ -126,7 +129,8 @@ def _run(rank: TransferRank) -> Iterator[Result]:
                 yield from _prove_metadata(rank, pair, buffer, seeds.take())
         for point in options.points():
             if pair is not None:
-                yield from _measure(rank, pair, buffer, point, seeds.take())
+                for result in _measure(rank, pair, buffer, point, seeds.take()):
+                    yield replace(result, settings=result.settings | chosen)
         comm.barrier()
         if pair is not None:
             agents.leave(pair)
@@ -167,6 +171,7 @@ def _make_ends(rank: TransferRank, buffer: Buffer, size_bytes: int) -> Ends:
 def _measure(rank: TransferRank, pair: Connection, buffer: Buffer, point: Point, seed: int) -> Iterator[Result]:
     """Measure one point. Collective; rank 0 yields."""
     blank = BENCHMARK.blank(rank.job.rank_path(), point, ranks=rank.size)
+    blank = replace(blank, parameters=blank.parameters | rank.job.case.parameters())
     if point.region_bytes > buffer.size_bytes:
         need, room = format_size(point.region_bytes), format_size(rank.job.options.room_bytes)
         if rank.index == 0:
@@ -210,7 +215,7 @@ def _prepare_requests(pair: Connection, buffer: Buffer, point: Point) -> list[li
     ]
 
 
-def _choose_crew_cpus(job: Job[TransferOptions, Case], threads: int) -> list[int]:
+def _choose_crew_cpus(job: Job[TransferOptions, NicCase], threads: int) -> list[int]:
     """Choose a CPU for each initiator thread, rank 0's first; avoids that of rank 1's progress thread if possible."""
     spare = [cpu for cpu in job.cpus if cpu != job.find_cpu(1)] or list(job.cpus)
     return [spare[thread % len(spare)] for thread in range(threads)]
@@ -279,8 +284,10 @@ BENCHMARK = Benchmark(
         Declaration("bandwidth_bytes_per_s", Message(one_sided=True)),
     ),
     options=TransferOptions,
+    case=NicCase,
     launches=launch_pair,
     plan=_plan,
     run=_run,
     spans_hosts=True,
+    in_pairs=True,
 )

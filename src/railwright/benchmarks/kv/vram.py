@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import ucx_protocol_evidence
-from railwright.benchmarks.gpu.job import waiver_reason
-from railwright.benchmarks.kv import agents, vram_options
+from railwright.benchmarks.gpu.job import find_address, waiver_reason
+from railwright.benchmarks.kv import agents, between_hosts, vram_options
 from railwright.benchmarks.kv.agents import Connection, find_place
 from railwright.benchmarks.kv.timed import Point, Timed, record_timed, time_alone
 from railwright.benchmarks.kv.verified import Ends, Region, Seeds, transfer
 from railwright.benchmarks.kv.vram_options import GPU_TO_GPU, WAYS_OF_UCX, Move, VramJob, VramOptions, Way
+from railwright.benchmarks.together import waive_unavailable
 from railwright.checks import peer_access_off
 from railwright.checks.parts import rdma_ports
 from railwright.native import nixl
@@ -31,6 +32,7 @@ from railwright.native.mpi import library_version
 from railwright.native.nixl_memory import AnyBuffer, prepare_gpus
 from railwright.results.declarations import Declaration
 from railwright.results.records import Evidence, Result
+from railwright.results.statistics import summarise
 from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
 from railwright.units import format_size
@@ -58,6 +60,7 @@ def _plan(job: VramJob) -> Plan:
     reason = waiver_reason(job, 2 if wants_peers else 1) or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
     if wants_peers and not any(move.link == GPU_TO_GPU and move.processes == 1 for move in moves):
         reason = reason or "peer access is for two GPUs of one process, and none was requested"
+    reason = reason or between_hosts.explain_no_nic(job, job.find_gpu(0).id, job.find_gpu(1).id)
     buffers = {(move.ours, 0) for move in moves} | {(move.theirs, move.processes - 1) for move in moves}
     points = [(point, _estimate_rate(job, move)) for move in moves for point in _list_points(options)]
     requests = [(point.size_bytes, rate, _estimate_requests(point, rate)) for point, rate in points]
@@ -76,11 +79,13 @@ def _list_points(options: VramOptions) -> list[Point]:
 
 def _estimate_rate(job: VramJob, move: Move) -> float:
     """Estimate a request's rate in bytes/s, for the plan only."""
-    if move.link == GPU_TO_GPU and move.processes == 2:
+    if job.machine.fabric is not None:
+        return job.machine.fabric.flow_bytes_per_s
+    if move.link == GPU_TO_GPU and move.processes == 2 and not job.hosts:
         joined = all(gpu.facts.get("nvlinks_active") for gpu in job.gpus[:2])
         return _ESTIMATE_NVLINK_BYTES_PER_S if joined else _ESTIMATE_BYTES_PER_S
-    # With RDMA devices UCX goes through the NIC.
-    emulates = job.case.ucx == "default" and not rdma_ports(job.topology)
+    # With RDMA devices UCX goes through the NIC; between hosts it emulates by TCP, whatever is set.
+    emulates = (job.case.ucx == "default" or bool(job.hosts)) and not rdma_ports(job.topology)
     return _ESTIMATE_EMULATED_BYTES_PER_S if emulates else _ESTIMATE_BYTES_PER_S
 
 
@@ -99,11 +104,20 @@ class _Side(NamedTuple):
     pair: Connection
     buffers: dict[str, AnyBuffer]
     peer_access: tuple[Evidence, ...]
+    settings: dict[str, Scalar]
+    """The transports that were chosen for this launch."""
 
 
 def _run(rank: VramRank) -> Iterator[Result]:
+    blank = BENCHMARK.blank(_plan(rank.job).path, rank.job.case, ranks=rank.job.ranks)
+    yield from waive_unavailable(rank, blank, _run_moves(rank))
+
+
+def _run_moves(rank: VramRank) -> Iterator[Result]:
     agents.write_log(rank)
     os.environ.update(WAYS_OF_UCX[rank.job.case.ucx])
+    chosen = between_hosts.choose_transports(rank, rank.job.find_gpu(rank.index).id)
+    between_hosts.require_metadata(rank)
     options = vram_options.reduce_options(rank.job)
     moves = options.moves(len(rank.job.gpus))
     seeds = Seeds.draw(rank)
@@ -112,11 +126,14 @@ def _run(rank: VramRank) -> Iterator[Result]:
         buffers, peer_access = _allocate_buffers(rank, moves, max(options.sizes), stack)
         rank.step("NIXL agent")
         prepare_gpus()
-        pair = agents.join(rank, buffers, parameters=_BACKEND.get(rank.job.case.ucx))
+        backend = _BACKEND.get(rank.job.case.ucx)
+        pair = agents.join(rank, buffers, options.metadata, etcd=options.etcd, parameters=backend)
+        side = _Side(pair, buffers, peer_access, chosen)
         for move in moves:
             for point in _list_points(options):
-                yield from _measure(rank, _Side(pair, buffers, peer_access), move, point, seeds.take())
+                yield from _measure(rank, side, move, point, seeds.take())
         rank.comm.barrier()
+        agents.withdraw(pair)
 
 
 def _allocate_buffers(
@@ -129,7 +146,7 @@ def _allocate_buffers(
     job = rank.job
     mine = (move.ours for move in moves if rank.index == 0)
     theirs = (move.theirs for move in moves if rank.index == move.processes - 1)
-    near = stack.enter_context(Device(job.find_gpu(rank.index).address))
+    near = stack.enter_context(Device(find_address(job, rank.index)))
     devices: dict[str, Device] = {near.address: near}
     found: dict[str, AnyBuffer] = {}
     for name in sorted({*mine, *theirs}):
@@ -137,6 +154,8 @@ def _allocate_buffers(
             found[name] = stack.enter_context(PinnedBuffer(near, size))
         elif name == "pageable":
             found[name] = stack.enter_context(Buffer(size))
+        elif job.hosts:
+            found[name] = stack.enter_context(DeviceBuffer(near, size))
         else:
             address = job.find_gpu(1 if name == "other gpu" else 0).address
             if address not in devices:
@@ -166,25 +185,33 @@ def _set_peer_access(job: VramJob, devices: list[Device]) -> tuple[Evidence, ...
 def _measure(rank: VramRank, side: _Side, move: Move, point: Point, seed: int) -> Iterator[Result]:
     """Measure one point. Collective; rank 0 yields."""
     alone = move.processes == 1
-    where = "one process" if alone else "two processes"
+    where = "one process" if alone else "two hosts" if rank.job.hosts else "two processes"
     rank.step(f"kv_vram {move.link} {point.operation} {format_size(point.size_bytes)} in {where}")
 
     def end(name: str, owner: int) -> Region | None:
         return Region(side.buffers[name], point.size_bytes) if rank.index == owner else None
 
     ends = Ends(end(move.ours, 0), end(move.theirs, 0 if alone else 1))
-    seen = transfer(rank, ends, point.operation, seed, lambda: _time_transfers(side, move, point))
+    seen = transfer(
+        rank,
+        ends,
+        point.operation,
+        seed,
+        lambda: _time_transfers(side, move, point),
+        payload_bytes=lambda timed: point.size_bytes * timed.requests,
+    )
     if seen is None:
         return
     blank = BENCHMARK.blank(
         move.path(rank.job, point.operation),
-        settings=_settings(rank.job, seen.done) | {"pattern_seed": seed},
+        settings=_settings(rank.job, side, seen.done) | {"pattern_seed": seed},
         ranks=move.processes,
         verification=seen.check(PATTERN, point.size_bytes),
         evidence=(
             ucx_protocol_evidence(
                 agents.find_log(rank), point.operation, point.size_bytes, move.memories, to_self=alone
             ),
+            *((seen.across,) if seen.across is not None else ()),
             *(side.peer_access if alone and move.link == GPU_TO_GPU else ()),
         ),
     )
@@ -219,18 +246,21 @@ def _choose_repeats(point: Point, once_s: float) -> tuple[int, int]:
     return min(warm, iterations // 10), iterations
 
 
-def _settings(job: VramJob, timed: Timed) -> dict[str, Scalar]:
+def _settings(job: VramJob, side: _Side, timed: Timed) -> dict[str, Scalar]:
     way = job.case.ucx
-    ucx_set = " ".join(f"{key}={value}" for key, value in (WAYS_OF_UCX[way] | _BACKEND.get(way, {})).items())
+    words = [f"{key}={value}" for key, value in (WAYS_OF_UCX[way] | _BACKEND.get(way, {})).items()]
+    ucx_set = " ".join([*words, *(str(side.settings[key]) for key in ("ucx_set",) if key in side.settings)])
     settings: dict[str, Scalar] = {
         **timed.settings(),
         "mpi": library_version(),
         "backend": "UCX",
+        "metadata_by": side.pair.way,
+        "metadata_exchange_s": summarise(side.pair.seconds).median,
         "cuda_driver": driver_version(),
         "cpus": f"{job.find_cpu(0)},{job.find_cpu(1)}",
         "gpus": ",".join(gpu.id for gpu in job.gpus[:2]),
     }
-    return settings | ({"ucx_set": ucx_set} if ucx_set else {})
+    return settings | side.settings | ({"ucx_set": ucx_set} if ucx_set else {})
 
 
 BENCHMARK = Benchmark(
@@ -246,4 +276,6 @@ BENCHMARK = Benchmark(
     launches=vram_options.launches,
     plan=_plan,
     run=_run,
+    spans_hosts=True,
+    in_pairs=True,
 )

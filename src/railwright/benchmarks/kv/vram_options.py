@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.benchmarks.job import Case, Job, Launch, Machine
-from railwright.benchmarks.options import Options, choice, option, single_choice
+from railwright.benchmarks.kv.between_hosts import MetadataOptions, NicCase, list_cases
+from railwright.benchmarks.options import choice, option, single_choice
+from railwright.errors import UsageError
 from railwright.native import nixl
 from railwright.results.readers.ucx.protocols import Memories
 from railwright.topology.gpus import usable_gpus
@@ -65,9 +67,11 @@ class Move(NamedTuple):
         return "host" if self.ours == self.host else "cuda", "host" if self.theirs == self.host else "cuda"
 
     def place(self, job: AnyJob, buffer: str, rank: int) -> str:
-        """Return the id of the device with a rank's buffer."""
+        """Return the id of the device with a rank's buffer. Between hosts each rank has its own GPU."""
         if buffer == self.host:
             return job.find_memory(rank)
+        if job.hosts:
+            return f"{job.find_gpu(rank).id}@{rank}"
         return job.find_gpu(1 if buffer == "other gpu" else 0).id
 
     def path(self, job: AnyJob, operation: nixl.Operation) -> str:
@@ -90,7 +94,7 @@ class Move(NamedTuple):
 _processes = choice("2", "1")
 
 
-class VramOptions(Options, frozen=True):
+class VramOptions(MetadataOptions, frozen=True):
     """Options of transfers of GPU memory."""
 
     sizes: tuple[int, ...] = option("4K,1M,256M", "block sizes, like 4K,1M,256M", parse_sizes)
@@ -98,7 +102,8 @@ class VramOptions(Options, frozen=True):
     # The choices of `gpu_copy`, with fewer points for each pair, because every point takes seconds here.
     pairs: str = option(
         "neighbours",
-        "first (the first two GPUs), neighbours (also writes from each GPU to the next), or all",
+        "first (the first two GPUs), neighbours (also writes from each GPU to the next), or all; between hosts each GPU"
+        " is paired with the one in its place",
         single_choice("first", "neighbours", "all"),
     )
     links: tuple[str, ...] = option(
@@ -106,7 +111,7 @@ class VramOptions(Options, frozen=True):
     )
     processes: tuple[int, ...] = option(
         "2,1",
-        "2, 1 (one agent between memories of its own), or both",
+        "2, 1 (one agent between memories of its own), or both; 2 between hosts",
         lambda text: tuple(map(int, _processes(text))),
     )
     host: tuple[str, ...] = option("pinned", "host memory: pinned, pageable, or both", choice("pinned", "pageable"))
@@ -128,7 +133,7 @@ class VramOptions(Options, frozen=True):
         ]
 
 
-class Way(Case, frozen=True, kw_only=True):
+class Way(NicCase, frozen=True, kw_only=True):
     """The parameters that a launch varies; the first two GPUs are not named."""
 
     gpus: str = ""
@@ -140,12 +145,24 @@ VramJob = Job[VramOptions, Way]
 
 
 def launches(options: VramOptions, machine: Machine) -> tuple[Launch[Way], ...]:
-    """Return a launch per way and pair, the first two GPUs first; one per way if there are fewer GPUs."""
-    ways = [Way(ucx=way, peer_access=access) for way in options.ucx for access in options.peer_access]
+    """Return a launch per way and pair, the first pair first; one per way if there are fewer GPUs.
+
+    Raises UsageError for options that need one host.
+    """
+    if machine.hosts and 2 not in options.processes:
+        raise UsageError("processes must include 2 between hosts, got 1", hint="leave out -o processes=")
+    ways = [
+        Way(ucx=way, peer_access=access, nic=case.nic, between=case.between)
+        for way in options.ucx
+        for access in options.peer_access
+        for case in list_cases(options, machine)
+    ]
     names = [gpu.id for gpu in usable_gpus(machine.topology)]
-    if len(names) < 2:
+    pairs = _list_rails(options, names) if machine.hosts else _list_pairs(options, names)
+    if machine.hosts_share_gpus:  # each of the two namespaces has one GPU of the machine
+        pairs = [(names[0], names[-1])] if names else []
+    if not pairs:
         return tuple(Launch(case=way, ranks=2, gpus=tuple(names)) for way in ways)
-    pairs = _list_pairs(options, names)
     return tuple(
         Launch(case=replace(way, gpus="" if pair == pairs[0] else ",".join(pair)), ranks=2, gpus=pair)
         for pair in pairs
@@ -153,7 +170,16 @@ def launches(options: VramOptions, machine: Machine) -> tuple[Launch[Way], ...]:
     )
 
 
+def _list_rails(options: VramOptions, names: list[str]) -> list[tuple[str, str]]:
+    """Return the GPUs of two hosts to pair: those in the same place, or all with all."""
+    if options.pairs == "all":
+        return list(itertools.product(names, names))
+    return [(name, name) for name in names[: 1 if options.pairs == "first" else None]]
+
+
 def _list_pairs(options: VramOptions, names: list[str]) -> list[tuple[str, str]]:
+    if len(names) < 2:
+        return []
     following = [(name, _find_next(names, name)) for name in names]
     if options.pairs == "first":
         return following[:1]
@@ -170,14 +196,19 @@ def reduce_options(job: VramJob) -> VramOptions:
     """Return the options for the job's GPUs.
 
     The first two GPUs, which the launch's case does not name, keep all options. With `pairs=all` all pairs do, except
-    that each GPU and its host memory are measured once, with the next GPU's process. Otherwise only writes between
+    that each GPU and its host memory are measured once, with the next GPU's process. Between hosts that is with the
+    GPU in the same place. Otherwise only writes between
     processes remain, at the smallest and the largest size.
     """
     options = job.options
+    if job.hosts:
+        options = replace(options, processes=(2,))
     if not job.case.gpus:
         return options
     if options.pairs == "all":
         one, other = job.launch.gpus
+        if job.hosts:
+            return options if one == other else replace(options, links=(GPU_TO_GPU,))
         is_next = _find_next([gpu.id for gpu in usable_gpus(job.topology)], one) == other
         return options if is_next else replace(options, links=(GPU_TO_GPU,))
     return replace(

@@ -14,13 +14,15 @@ from railwright.benchmarks.benchmark import Benchmark, Plan, Rank
 from railwright.benchmarks.evidence import ConnectionMeter, transport_evidence
 from railwright.benchmarks.fabric import PROOF_BYTES, InterfaceMeter, crossing_bytes
 from railwright.benchmarks.job import Job, Launch, Machine
-from railwright.benchmarks.mpi import pair
-from railwright.benchmarks.mpi.pair import Transport
+from railwright.benchmarks.mpi import gpu_memory, pair
+from railwright.benchmarks.mpi.gpu_memory import ANY, MEMORY_OPTION, Transport
 from railwright.benchmarks.options import Options, choice, option, whole_number
 from railwright.benchmarks.record import complete, failed_if, format_cpus, format_wrong, rates
+from railwright.benchmarks.together import waive_unavailable
 from railwright.busbw import PER_RANK_COUNTED, busbw_factor
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
+from railwright.native.cuda import Device, DeviceBuffer
 from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version, thread_level
 from railwright.native.mpi_collectives import FLOAT_BYTES, MOST_FLOATS, PATTERN, Collective
@@ -31,6 +33,7 @@ from railwright.units import KIB, MIB, format_size, parse_sizes
 
 _ONE_PER_CORE = "cores"
 _DEFAULT_MOST_RANKS = 64
+_ON_GPUS = workload.Unlimited(why="no document gives the rate of MPI's collectives between GPUs")
 _QUANTITIES: tuple[Quantity, ...] = ("bandwidth_bytes_per_s", "latency_s")
 _MOST_RANKS = 512
 """The most ranks that may queue to connect to the parent."""
@@ -91,6 +94,7 @@ class CollectiveOptions(Options, frozen=True):
 
     sizes: tuple[int, ...] = option("8:16M:x8", "sizes of the operation, like 8:1G:x2", parse_sizes)
     transports: tuple[str, ...] = option("shm", "shm, tcp, or shm,tcp", choice("shm", "tcp"))
+    memory: tuple[str, ...] = MEMORY_OPTION
     ranks: int = option(
         _ONE_PER_CORE,
         f"{_ONE_PER_CORE} (one per core, 2 to {_DEFAULT_MOST_RANKS}) or a number of ranks",
@@ -108,13 +112,11 @@ def _launches(name: str, options: CollectiveOptions, machine: Machine) -> tuple[
     """Return a launch for each transport; over several hosts a single launch with the ranks that they have."""
     places = machine.host_ranks if machine.hosts else len(machine.cpus)
     ranks = options.ranks or max(2, min(_DEFAULT_MOST_RANKS, places))
-    if not machine.hosts:
-        return pair.launch_transports(options.transports, ranks)
-    if ranks != places:
+    if machine.hosts and ranks != places:
         given = f"{len(machine.hosts)} hosts with {machine.ranks_per_host} each have {places}"
         raise UsageError(f"ranks is {ranks} for {name}, but {given}",
                          hint=f"give -o ranks={places}, or another --ranks-per-host")  # fmt: skip
-    return pair.launch_hosts(ranks)
+    return pair.launch_memories(options.memory, options.transports, machine, ranks)
 
 
 def is_functional(job: CollectiveJob) -> bool:
@@ -156,6 +158,7 @@ def plan(operation: str, job: CollectiveJob) -> Plan:
         memory = max(memory, job.ranks * (_buffer_bytes(operation, size, job.ranks) + _RANK_BYTES))
         if count > MOST_FLOATS:
             waived = f"sizes must be at most {MOST_FLOATS} floats, the limit of MPI counts; got {format_size(size)}"
+    waived = waived or gpu_memory.explain_waiver(job)
     return Plan(path=path(job), seconds=seconds, memory_bytes=memory, moved_bytes=moved, waived=waived)
 
 
@@ -169,34 +172,56 @@ def _buffer_bytes(operation: str, size: int, ranks: int) -> int:
 def path(job: CollectiveJob) -> str:
     """Return the path from rank 0's memory to that of the last rank on its own core, in the farthest NUMA node."""
     last = job.ranks if job.hosts else min(job.ranks, len(job.cpus))
-    return f"{job.find_memory(0)}>{job.find_memory(last - 1)}"
+    return gpu_memory.name_path(job, 0, last - 1)
 
 
 def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) -> Iterator[Result]:
     """Run the operation at every size over all ranks, each size with its data check and its evidence."""
+    gpu_memory.write_log(rank)
+    blank = benchmark.blank(path(rank.job), rank.job.case, ranks=rank.job.ranks)
+    yield from waive_unavailable(rank, blank, _run_sizes(benchmark, operation, rank))
+
+
+def _run_sizes(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) -> Iterator[Result]:
+    with gpu_memory.open_gpu(rank) as device:
+        yield from _measure(benchmark, operation, rank, device)
+
+
+def _measure(
+    benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank, device: Device | None
+) -> Iterator[Result]:
     comm = rank.comm
     for count in counts(operation, rank.job):
         size = size_bytes(operation, count, rank.size)
         rank.step(f"{benchmark.name} {format_size(size)}")
         often = repeats(size, functional=is_functional(rank.job))
         collective = Collective(comm, operation, count)
-        with Buffer(collective.sent_bytes) as out, Buffer(collective.received_bytes) as into:
-            collective.fill(out, into)
+        with _allocate(device, collective.sent_bytes) as out, _allocate(device, collective.received_bytes) as into:
+            with (
+                gpu_memory.stage(out, collective.sent_bytes, back=False) as first,
+                gpu_memory.stage(into, collective.received_bytes, back=False) as second,
+            ):
+                collective.fill(first, second)
             meter, fabric = ConnectionMeter(), InterfaceMeter()
             seconds = collective.time(out, into, warm=often.warm, operations=often.operations, samples=often.samples)
             sent = often.total * moved_bytes(operation, size, rank.size)
             crossed = often.total * crossing_bytes(operation, size, rank.job) if rank.job.hosts else 0
             seen = fabric.evidence(comm, rank.job, crossed) if rank.job.hosts else _sum_received(rank, sent, meter)
-            check = collective.verify(into)
+            with gpu_memory.stage(into, collective.received_bytes, back=True) as received:
+                check = collective.verify(received)
         everyone = comm.gather((seconds, check.bytes_checked, check.bytes_wrong))
-        if not rank.job.hosts:
+        if not rank.job.hosts and rank.job.case.transport != ANY:
             seen = _confirm(rank, operation, sent, seen)
-        elif crossed < PROOF_BYTES:
+        elif rank.job.hosts and crossed < PROOF_BYTES:
             seen = _probe_transport(rank, operation)
         if rank.index == 0 and everyone is not None:
             times, checked, wrong = zip(*everyone, strict=True)
             mean = [sum(one) / rank.size for one in zip(*times, strict=True)]
             yield from _results(benchmark, operation, rank, _Measurements(size, often, mean, sum(checked), wrong, seen))
+
+
+def _allocate(device: Device | None, size_bytes: int) -> Buffer | DeviceBuffer:
+    return Buffer(size_bytes) if device is None else DeviceBuffer(device, size_bytes)
 
 
 def _confirm(rank: CollectiveRank, operation: str, sent: int, seen: Evidence) -> Evidence:
@@ -256,7 +281,7 @@ def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Measurem
     job, requested = rank.job, rank.job.case.transport
     blank = benchmark.blank(
         path(job),
-        pair.Message(size_bytes=seen.size, transport=requested),
+        pair.Message(size_bytes=seen.size, transport=requested, memory=job.case.memory),
         settings={
             "operations": seen.often.operations,
             "warm_up": seen.often.warm,
@@ -269,7 +294,7 @@ def _blank(benchmark: CollectiveBenchmark, rank: CollectiveRank, seen: _Measurem
         },
         ranks=rank.size,
         verification=Verification(method=PATTERN, bytes_checked=seen.bytes_checked, bytes_wrong=sum(seen.bytes_wrong)),
-        evidence=(seen.evidence,),
+        evidence=(seen.evidence, *gpu_memory.list_evidence(rank, seen.size)),
     )
     return failed_if(blank, _failure(seen, requested))
 
@@ -278,7 +303,7 @@ def _failure(seen: _Measurements, requested: str) -> str:
     """Return the reason why a measured size is invalid, or an empty string."""
     if wrong := format_wrong(seen.bytes_wrong, "bytes"):
         return f"wrong result at {format_size(seen.size)}: {wrong}"
-    if seen.evidence.value != requested:
+    if requested not in (ANY, seen.evidence.value):
         return f"{requested} was requested, but {seen.evidence.seen}: it ran over {seen.evidence.value}"
     return ""
 
@@ -296,6 +321,7 @@ def _benchmark(operation: str, summary: str) -> CollectiveBenchmark:
             "between barriers, size and busbw factor as nccl-tests"
         ),
         results=(
+            *(Declaration(what, _ON_GPUS, when={"memory": ("gpu",)}) for what in _QUANTITIES),
             *(Declaration(what, by_sockets, when={"transport": ("tcp",)}) for what in _QUANTITIES),
             *(Declaration(what, by_copies) for what in _QUANTITIES),
         ),

@@ -12,10 +12,10 @@ from railwright.benchmarks.benchmark import Benchmark, Rank
 from railwright.benchmarks.fabric import WINDOW
 from railwright.benchmarks.job import Launch, Machine
 from railwright.benchmarks.mpi import pair
-from railwright.benchmarks.mpi.pair import PairOptions, PairRank, Timed, Transport
+from railwright.benchmarks.mpi.gpu_memory import Transport
+from railwright.benchmarks.mpi.pair import AnyBuffer, PairOptions, PairRank, Timed
 from railwright.benchmarks.mpi.windows import Windows
 from railwright.benchmarks.options import option, whole_number
-from railwright.native.memory import Buffer
 from railwright.native.mpi import PointToPoint
 from railwright.results.declarations import Declaration
 from railwright.results.records import Result
@@ -36,7 +36,7 @@ def _launches(options: PairsOptions, machine: Machine) -> tuple[Launch[Transport
     return pair.launches(options, machine, options.pairs)
 
 
-def _loop(rank: PairRank, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
+def _loop(rank: PairRank, between: PointToPoint, out: AnyBuffer, into: AnyBuffer, size: int) -> Timed:
     """Time one size. All pairs synchronise between the warm-up and the timed windows."""
     job, pairs = rank.job, pair.count_pairs(rank.job)
     warm, windows = _WINDOWS.repeats(job, size)
@@ -69,6 +69,7 @@ BENCHMARK = Benchmark(
         "bytes of all pairs over the mean over pairs of each window's time"
     ),
     results=(
+        Declaration("bandwidth_bytes_per_s", Message(from_gpu=True, to_gpu=True), {"memory": ("gpu",)}),
         Declaration("bandwidth_bytes_per_s", Message(over="tcp"), {"transport": ("tcp",)}),
         Declaration("bandwidth_bytes_per_s", Message(over="shm")),
     ),

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.fabric import WINDOW, windows
 from railwright.benchmarks.mpi import pair
-from railwright.benchmarks.mpi.pair import PairBenchmark, PairJob, PairRank, Timed
-from railwright.native.memory import Buffer
+from railwright.benchmarks.mpi.pair import AnyBuffer, PairBenchmark, PairJob, PairRank, Timed
 from railwright.native.mpi import PointToPoint
 from railwright.results.declarations import Declaration
 from railwright.results.workload import Message, Unlimited
@@ -40,7 +39,7 @@ class Windows(NamedTuple):
         messages = [(size, ways * WINDOW * sum(self.repeats(job, size))) for size in job.options.sizes]
         return pair.plan(job, messages, _ESTIMATE_MESSAGE_S, _ESTIMATE_BYTES_PER_S)
 
-    def loop(self, rank: PairRank, between: PointToPoint, out: Buffer, into: Buffer, size: int) -> Timed:
+    def loop(self, rank: PairRank, between: PointToPoint, out: AnyBuffer, into: AnyBuffer, size: int) -> Timed:
         """Time one size. Rank 1 times nothing and its zeros are not used."""
         warm, timed = self.repeats(rank.job, size)
         seconds = between.window(out, into, size, window=WINDOW, warm=warm, iterations=timed, both_ways=self.both_ways)
@@ -66,6 +65,11 @@ def _benchmark(name: str, summary: str, method: str, windows: Windows) -> PairBe
 
     results = (
         *(rates if windows.rates_messages else ()),
+        Declaration(
+            "bandwidth_bytes_per_s",
+            Message(from_gpu=True, to_gpu=True, both_ways=windows.both_ways),
+            {"memory": ("gpu",)},
+        ),
         Declaration("bandwidth_bytes_per_s", Message(over="tcp", both_ways=windows.both_ways), tcp),
         Declaration("bandwidth_bytes_per_s", Message(over="shm", both_ways=windows.both_ways)),
     )

@@ -13,7 +13,7 @@ from railwright.benchmarks.gpu import job as gpu_job
 from railwright.benchmarks.job import Machine
 from railwright.benchmarks.options import is_whole
 from railwright.benchmarks.together import open_on_all_ranks
-from railwright.errors import CannotJudge, UsageError, unknown_name
+from railwright.errors import UsageError, unknown_name
 from railwright.native import cuda
 from railwright.native.nccl import Team
 from railwright.native.nccl_library import Library
@@ -113,17 +113,6 @@ def path(job: AnyJob, ranks: tuple[int, ...] = ()) -> str:
     hosts = list(dict.fromkeys(rank // each for rank in among))
     first, last = job.find_gpu(among[0]).id, job.find_gpu(among[-1]).id
     return f"{first}@0>{last}@{len(hosts) - 1}" if len(hosts) > 1 else f"{first}>{last}"
-
-
-def find_address(job: AnyJob, rank: int) -> str:
-    """Return the PCI address of a rank's GPU. On a host whose addresses differ, it is the one at the same place."""
-    gpu, found = job.find_gpu(rank), cuda.device_addresses()
-    if not job.hosts or gpu.address in found:
-        return gpu.address
-    place = rank % (job.ranks // len(job.hosts))
-    if place >= len(found):
-        raise CannotJudge(f"{place + 1} GPUs are needed on this host, found {len(found)}")
-    return found[place]
 
 
 def tell_hosts_apart(job: AnyJob, rank: int) -> dict[str, Scalar]:

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from railwright.benchmarks.gpu.job import find_address
 from railwright.benchmarks.nccl import gpus, options
 from railwright.benchmarks.nccl.evidence import algorithm_evidence, contradiction
 from railwright.benchmarks.nccl.network import Network, keep_connections, read_network
@@ -104,7 +105,7 @@ class Group:
         """Open this process's GPUs and NCCL."""
         self.rank.step("CUDA")
         index = self.rank.index
-        mine = [gpu.address for gpu in self.job.gpus] if self.threads else [gpus.find_address(self.job, index)]
+        mine = [gpu.address for gpu in self.job.gpus] if self.threads else [find_address(self.job, index)]
         devices = [cuda.Device(address) for address in mine]
         self.rank.step("load NCCL")
         return devices, Library(self.job.options.library)

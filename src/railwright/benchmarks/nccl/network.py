@@ -16,6 +16,7 @@ from railwright.topology.devices import Scalar
 from railwright.units import format_count
 
 UNKNOWN = "unknown"
+_TRAFFIC_CLASS = "NCCL_IB_TC"
 
 _KEPT = re.compile(
     r"NCCL INFO +(?:\w* ?comm 0x.*Init |.* via |NET/|Using network|GPU Direct|.* coll channels|NCCL_\w+ set |"
@@ -80,11 +81,32 @@ def _list_evidence(log: NcclLog) -> Iterator[Evidence]:
         yield _evidence("gpudirect_rdma", share, seen)
         proxied = sum(one.proxy is not None for one in between)
         yield _evidence("pxn", "yes" if proxied else "no", f"{proxied} connections name another rank's NIC")
+    yield from _list_addresses(log, names)
     if main.counts is not None:
         counts = log.excerpts.get(main.counts.line, "")
         yield _evidence("channels", str(main.counts.collective), counts)
         yield _evidence("sharp", "yes" if any(one.transport == "COLLNET" for one in main.connections) else "no",
                         "COLLNET connections of NCCL's log")  # fmt: skip
+
+
+def _list_addresses(log: NcclLog, names: dict[tuple[str, str, int], str]) -> Iterator[Evidence]:
+    """Yield the GIDs or LIDs that NCCL chose, and the traffic class of its packets."""
+    pairs = log.queue_pairs
+    for claim, values in (
+        ("gid_index", [(one, one.gid_index) for one in pairs if one.gid_index is not None]),
+        ("lid", [(one, one.lid) for one in pairs if one.lid is not None]),
+    ):
+        if values:
+            seen = (
+                f"{one.host}:{names.get((one.host, 'IB', one.nic), f'NIC {one.nic}')} {value} (MTU {one.mtu_bytes})"
+                for one, value in values
+            )
+            told = " and ".join(map(str, sorted({value for _, value in values})))
+            yield _evidence(claim, told, f"NCCL's log of its queue pairs: {', '.join(seen)}")
+    if pairs:
+        given = sorted({one.value for one in log.settings if one.name == _TRAFFIC_CLASS})
+        source = f"{_TRAFFIC_CLASS} in NCCL's log" if given else f"{_TRAFFIC_CLASS} is not set: NCCL's default"
+        yield _evidence("traffic_class", " and ".join(given) or "0", source)
 
 
 def _split_by_host(main: Communicator) -> tuple[list[Connection], list[Connection]]:

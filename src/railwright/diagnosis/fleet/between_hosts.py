@@ -6,7 +6,7 @@ other hosts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -185,19 +185,48 @@ def _judge_pair(pair: PairTried, joined: HostNetwork, part: float | None, standi
     )
 
 
+_CLEARLY_SLOW = 0.6
+"""The share of its rate below which a suspect is slow even beside the noise of shared CPUs."""
+_AGREEING = 0.8
 _BY_RATE = ("slow", "slow or occupied", "occupied", "lossy", "stalls", "flapping")
 
 
-def filter_suspects(suspects: Iterable[Suspect], *, compare: bool) -> tuple[tuple[Suspect, ...], tuple[str, ...]]:
-    """Split suspects into valid ones and notes on those that shared CPUs may explain."""
+def filter_suspects(
+    suspects: Iterable[Suspect], *, compare: bool, limited_by_links: bool = False
+) -> tuple[tuple[Suspect, ...], tuple[str, ...]]:
+    """Split suspects into valid ones and notes on those that shared CPUs may explain.
+
+    On hosts that share CPUs a clearly slow suspect is valid if links limited the other flows.
+    """
     all_suspects = tuple(suspects)
     if compare:
         return all_suspects, ()
-    doubted = [suspect for suspect in all_suspects if suspect.verdict in _BY_RATE]
+    doubted = [
+        suspect
+        for suspect in all_suspects
+        if suspect.verdict in _BY_RATE and not (limited_by_links and suspect.capacity < _CLEARLY_SLOW)
+    ]
     notes = tuple(
         f"{suspect.kind} {suspect.id} was at {suspect.capacity:.0%} of its rate: {SHARED}" for suspect in doubted
     )
     return tuple(suspect for suspect in all_suspects if suspect not in doubted), notes
+
+
+def are_limited_by_links(flows: Iterable[tuple[str, str, float]], suspects: Collection[Suspect]) -> bool:
+    """Report whether flows, as (source, destination, ratio), agree so closely that links and not CPUs limited them.
+
+    Flows that a suspect slows do not count.
+    """
+    sends = [one.id for one in suspects if one.direction != "down"]
+    receives = [one.id for one in suspects if one.direction != "up"]
+
+    def is_of(end: str, named: list[str]) -> bool:
+        return any(end == name or end.startswith(f"{name}:") for name in named)
+
+    ratios = sorted(
+        ratio for source, destination, ratio in flows if not is_of(source, sends) and not is_of(destination, receives)
+    )
+    return len(ratios) > 1 and quantile(ratios, 0.1) >= _AGREEING * quantile(ratios, 0.9)
 
 
 def doubt_shared(diagnosis: Diagnosis, *, compare: bool) -> Diagnosis:
@@ -227,77 +256,58 @@ def summarize_hosts(pairs: Sequence[PairJudged]) -> dict[str, tuple[JudgedPath, 
         for pair in pairs:
             by_host.setdefault(getattr(pair, name), []).append(pair)
         for host, host_pairs in by_host.items():
-            found[host] = (*found.get(host, ()), _summarize_pairs(path, host_pairs))
+            ran = sorted((pair for pair in host_pairs if pair.value is not None), key=lambda pair: pair.value or 0.0)
+            verdict = (ran[len(ran) // 2] if ran else host_pairs[0]).verdict
+            values = [pair.value or 0.0 for pair in host_pairs]
+            summary = _summarize(BENCHMARK, path, values, verdict, "each pair has its own limit")
+            found[host] = (*found.get(host, ()), summary)
     return found
 
 
 def summarize_rails(rails: Sequence[RailTried]) -> dict[str, tuple[JudgedPath, ...]]:
-    """Summarize the flows of each host's GPUs as paths: each GPU to the others of its rail, and from them."""
+    """Summarize the flows of each host's GPUs as paths: each GPU to the others of its rail, and from them.
+
+    Only the comparison of hosts judges them.
+    """
     found: dict[str, tuple[JudgedPath, ...]] = {}
+    why = "each GPU is compared with the others of its rail"
     for name, path in (("source", "{}>others"), ("destination", "others>{}")):
         by_gpu: dict[str, list[float]] = {}
         for flow in rails:
             by_gpu.setdefault(getattr(flow, name), []).append(flow.value)
         for end, values in sorted(by_gpu.items()):
             host, _, gpu = end.rpartition(":")
-            found[host] = (*found.get(host, ()), _summarize_rail(path.format(gpu), sorted(values)))
+            summary = _summarize(RAILS, path.format(gpu), values, Verdict(state="reference", why=why), why)
+            found[host] = (*found.get(host, ()), summary)
     return found
 
 
-def _summarize_rail(path: str, values: Sequence[float]) -> JudgedPath:
-    """Summarize the flows of a GPU by their median. Each counts as a launch. Only the comparison of hosts judges it."""
-    quantity: Quantity = "bandwidth_bytes_per_s"
-    why = "each GPU is compared with the others of its rail"
-    verdict = Verdict(state="reference", why=why)
-    head = Judged(
-        benchmark=RAILS,
-        quantity=quantity,
-        path=path,
-        parameters={},
-        outcome="measured",
-        value=quantile(values, 0.5),
-        launches=tuple(summarise([value]) for value in values if value),
-        limit=NoLimit(quantity=quantity, why=why),
-        verdict=verdict,
-        hosts=len(values) + 1,
-    )
-    return JudgedPath(
-        benchmark=RAILS,
-        quantity=quantity,
-        path=path,
-        parameters={},
-        headline=head,
-        verdict=verdict,
-        points=len(values),
-        measured_points=sum(value > 0 for value in values),
-    )
+def _summarize(benchmark: str, path: str, flows: Sequence[float], verdict: Verdict, why: str) -> JudgedPath:
+    """Summarize flows by their median; 0 is a flow that failed.
 
-
-def _summarize_pairs(path: str, pairs: Sequence[PairJudged]) -> JudgedPath:
-    """Summarize pairs by the median pair. Each pair counts as a launch, so that one bad pair accuses no host."""
-    ran = sorted((pair for pair in pairs if pair.value is not None), key=lambda pair: pair.value or 0.0)
-    middle = ran[len(ran) // 2] if ran else pairs[0]
-    values = sorted(pair.value for pair in pairs if pair.value)
+    Each flow counts as a launch, so that one bad flow accuses no host.
+    """
     quantity: Quantity = "bandwidth_bytes_per_s"
+    values = sorted(value for value in flows if value)
     head = Judged(
-        benchmark=BENCHMARK,
+        benchmark=benchmark,
         quantity=quantity,
         path=path,
         parameters={},
         outcome="measured" if values else "failed",
         value=quantile(values, 0.5) if values else None,
         launches=tuple(summarise([value]) for value in values),
-        limit=NoLimit(quantity=quantity, why="each pair has its own limit"),
-        verdict=middle.verdict,
-        hosts=len(pairs) + 1,
+        limit=NoLimit(quantity=quantity, why=why),
+        verdict=verdict,
+        hosts=len(flows) + 1,
     )
     return JudgedPath(
-        benchmark=BENCHMARK,
+        benchmark=benchmark,
         quantity=quantity,
         path=path,
         parameters={},
         headline=head,
-        verdict=middle.verdict,
-        points=len(pairs),
+        verdict=verdict,
+        points=len(flows),
         measured_points=len(values),
     )

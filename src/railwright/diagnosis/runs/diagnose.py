@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from railwright.checks.check import Facts
 from railwright.checks.finding import Finding
 from railwright.checks.nccl_over_sockets import explain_sockets
+from railwright.checks.ucx_over_tcp import explain_ucx
 from railwright.diagnosis.peers import gpu_health
 from railwright.diagnosis.peers.growth import losing_merges
 from railwright.diagnosis.peers.hosts import slower_hosts
@@ -108,7 +109,8 @@ def _judge_point(results: list[Result], finder: LimitFinder, disturbed: tuple[Di
     checks = _merge_checks([result.verification for result in measured])
     point = replace(first, outcome=telling.outcome, reason=telling.reason)
     met = judge_result(point, value, finder.find(first), checks, finder.standing(first))
-    if met.verdict.state in ("ok", "unknown") and (why := explain_sockets(first.evidence, finder.machine.host)):
+    why = explain_sockets(first.evidence, finder.machine.host) or explain_ucx(first, finder.machine.host)
+    if why and met.verdict.state in ("ok", "unknown"):
         met = replace(met, verdict=Verdict(state="slow", why=why))
     return replace(
         doubt_unless_launches_agree(_doubt_disturbed(met, measured, disturbed), medians),

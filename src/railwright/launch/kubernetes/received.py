@@ -13,6 +13,7 @@ from railwright.results.records import End, Run
 from railwright.results.store import PREVIOUS_NAME, RESULTS_NAME
 
 _encoder = msgspec.json.Encoder()
+_LINES = ".jsonl"
 _END = b'{"record":"end"'
 
 
@@ -50,8 +51,9 @@ class Received:
         try:
             if file not in self._files:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                if path.exists():
+                if path.exists() and path.suffix == _LINES:
                     path.replace(path.with_name(PREVIOUS_NAME))
+                path.unlink(missing_ok=True)
                 self._files.add(file)
             self._ended |= {file} if record.startswith(_END) else set()
             with path.open("ab") as out:
@@ -68,7 +70,8 @@ class Received:
         return _encoder.encode(msgspec.structs.replace(run, command=self._command))
 
     def mark_incomplete(self, why: str, *, gaps: bool) -> None:
-        """Append an interrupted end to each file without an end record, or with `gaps` to every file."""
+        """Append an interrupted end to each file of records without one, or with `gaps` to every one."""
         end = End(finished_at=self._clock(dt.UTC).isoformat(timespec="seconds"), interrupted=why)
         for file in sorted(self._files if gaps else self._files - self._ended):
-            self.keep(file, _encoder.encode(end))
+            if file.endswith(_LINES):
+                self.keep(file, _encoder.encode(end))

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from railwright.diagnosis.fleet.between_hosts import BetweenHosts, RailTried
 from railwright.diagnosis.verdicts.judged import Diagnosis, JudgedPath, State
 from railwright.diagnosis.verdicts.pair import PairJudged
+from railwright.diagnosis.verdicts.verdict import WORST_FIRST
+from railwright.groups import group_by_key
 from railwright.locate.search import Located
 from railwright.report.nccl_scaling import scaling_lines
 from railwright.report.text import wording
@@ -17,6 +19,7 @@ from railwright.results.statistics import quantile
 from railwright.units import format_bandwidth, format_count, format_duration
 
 _MAX_PAIRS = 12
+_PAIR = "between"
 
 
 class BetweenHostsResult(NamedTuple):
@@ -88,9 +91,38 @@ def format_collective(path: JudgedPath) -> tuple[str, str, str, State]:
 
 
 def list_collectives(found: BetweenHostsResult) -> list[tuple[str, str, str, State]]:
-    """Return the collectives in words, without the algbw of those that also have a busbw."""
+    """Return collectives and transfers in words, without the algbw of those that also have a busbw.
+
+    Measurements that differ in the pair of hosts alone share a line.
+    """
     paths = found.collectives.paths if found.collectives is not None else ()
-    return [format_collective(path) for path in paths if path.parameters.get("rate") != "algbw"]
+    shown = [path for path in paths if path.parameters.get("rate") != "algbw"]
+    return [_format_alike(list(alike)) for _, alike in group_by_key(shown, _key_without_pair)]
+
+
+def _key_without_pair(path: JudgedPath) -> tuple[object, ...]:
+    kept = (item for item in sorted(path.parameters.items()) if item[0] != _PAIR)
+    return path.benchmark, path.quantity, path.path, _PAIR in path.parameters, *kept
+
+
+def _format_alike(paths: list[JudgedPath]) -> tuple[str, str, str, State]:
+    """Return the line of a measurement, or of all pairs of hosts: the median, the slowest pair and the worst state."""
+    if len(paths) == 1:
+        return format_collective(paths[0])
+    first = paths[0]
+    is_time = first.quantity == "latency_s"
+    known = [(path.headline.value, path) for path in paths if path.headline and path.headline.value is not None]
+    ordered = sorted(known, key=lambda pair: pair[0], reverse=is_time)
+    state = min((path.verdict.state for path in paths), key=WORST_FIRST.index)
+    alike = {name: value for name, value in first.parameters.items() if name != _PAIR}
+    name = " ".join(filter(None, (first.benchmark, wording.parameter_words(alike), first.path)))
+    if not ordered:
+        return f"{name}, {format_count(len(paths), 'pair')}", wording.ABSENT, wording.ABSENT, state
+    slowest, of = ordered[0]
+    limit = wording.limit_value(of.headline.limit) if of.headline else wording.ABSENT
+    where = f"{of.parameters[_PAIR]} {wording.quantity(first.quantity, slowest)}"
+    middle = wording.quantity(first.quantity, quantile(sorted(value for value, _ in ordered), 0.5))
+    return f"{name}, {format_count(len(paths), 'pair')}, slowest {where}", middle, limit, state
 
 
 def rows(found: BetweenHostsResult) -> Iterator[tuple[str, str]]:

@@ -25,7 +25,7 @@ from railwright.options.measuring import accept_option, launches_option, measuri
 @lab_option
 @ssh_config_option
 @click.option("--interfaces", metavar="NAME,...", help="Network interfaces between the --hosts.")
-@click.option("--parts", metavar="PART,...", help="Any of screen (each host), pairs, rails, collectives.  [all]")
+@click.option("--parts", metavar="PART,...", help="Any of screen (each host), pairs, rails, collectives, kv.  [all]")
 @click.option("--quick", is_flag=True, help="The audit and a few paths of this host, within 30 s. It leaves no file.")
 @click.option(
     "--benchmarks",
@@ -52,7 +52,7 @@ def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
     Requires neither a GPU nor root. Writes results.jsonl, report.html and metrics.txt.
 
     With --hosts or --slurm every host measures itself, then all pairs are measured in rounds of disjoint pairs, then
-    collectives of all hosts. One page compares hosts and pairs. With --kubernetes every node measures itself in a pod.
+    collectives of all hosts. One page compares hosts and pairs. With --kubernetes pods on the nodes do the same.
     With --in-namespaces-of PID --against host a container and its host are measured alternately.
 
     \b
@@ -110,14 +110,15 @@ def _refuse_mixed(arguments: Arguments) -> None:
         others = {"--hosts": arguments.hosts, "--slurm": arguments.slurm or None, "--accept": arguments.accept,
                   "--kubernetes": arguments.kubernetes or None, "--benchmarks": arguments.benchmarks,
                   "--in-namespaces-of": arguments.in_namespaces_of}  # fmt: skip
-        _refuse(others, "does not work with --quick, which measures this host", "leave one of the two out")
+        _refuse(
+            others, "does not work with --quick, which measures a few paths of this host", "leave one of the two out"
+        )
     if arguments.in_namespaces_of is not None:
         _refuse({"--benchmarks": arguments.benchmarks}, "does not work with --in-namespaces-of", "leave it out")
-    host_options = {"--parts": arguments.parts,
-                    "--max-load": arguments.max_load < 1 or None,
-                  "--cluster": arguments.cluster, "--resume": arguments.resume or None}  # fmt: skip
+    files = {"--cluster": arguments.cluster, "--resume": arguments.resume or None}
+    host_options = {"--parts": arguments.parts, "--max-load": arguments.max_load < 1 or None} | files
     if arguments.kubernetes:
-        _refuse(host_options, "does not work with --kubernetes, where each node measures itself", "leave it out")
+        _refuse(files, "does not work with --kubernetes, whose pods have no file of this machine", "leave it out")
         return
     job_options = {"--nodes": arguments.nodes, "--time": arguments.limit, "--gpus-per-node": arguments.gpus_per_node}
     _refuse(job_options, "requires --kubernetes", "add --kubernetes")

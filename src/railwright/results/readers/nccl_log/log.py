@@ -33,6 +33,7 @@ _SAME: dict[type, tuple[str, Callable[[Any], object]]] = {
     model.Nic: ("nics", attrgetter("host", "network", "index")),
     model.Network: ("networks", attrgetter("host", "name", "state")),
     model.GdrCheck: ("gdr", attrgetter("host", "nic", "gpu", "enabled")),
+    model.QueuePair: ("queue_pairs", attrgetter("host", "nic", "port", "mtu", "gid_index", "lid")),
     model.Setting: ("settings", attrgetter("host", "pid", "name", "value")),
     model.Choice: ("choices", attrgetter("operation", "size_bytes", "algorithm", "protocol", "channels")),
 }

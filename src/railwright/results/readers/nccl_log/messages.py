@@ -90,6 +90,12 @@ _GDR_NIC = re.compile(
     r"NET/[^:]{1,60}: GPU Direct RDMA (?:(?P<enabled>Enabled)|Disabled) for HCA (?P<index>\d{1,5})"
     r" '(?P<name>[^']{1,64})'(?P<why>.{0,80})"
 )
+# NET/IB: ncclIbConnect: NCCL Dev 0 IbDev 0 Port 1 qp_num 71 mtu 5 GID 3 (0/...); `qpn` up to 2.29, `Dev` alone to 2.18
+_QUEUE_PAIR = re.compile(
+    r"NET/IB: (?:\w{1,40}: )?(?:NCCL )?(?:Merged)?Dev (?P<device>\d{1,4})(?: IbDev (?P<nic>\d{1,4}))?"
+    r" Port (?P<port>\d{1,3}) (?:qpn|qp_num) \d{1,10} mtu (?P<mtu>[1-5]) (?:query_ece=\{[^}]{0,200}\} )?"
+    r"(?:LID (?P<lid>\d{1,6})|GID (?P<gid_index>\d{1,4}) )"
+)
 # The two excluded variables hold machine names, which are not needed and may be private.
 _SETTING = re.compile(
     r"(?!NCCL_COMM_ID|NCCL_HOSTID)(?P<name>NCCL_\w{1,60}) set (?:by environment )?to (?P<value>.{1,300})"
@@ -164,6 +170,7 @@ Fact = (
     | model.Nic
     | model.Network
     | model.GdrCheck
+    | model.QueuePair
     | model.Setting
     | model.Choice
 )
@@ -306,6 +313,10 @@ def _gdr_of_nic(found: re.Match[str], message: Message) -> Sequence[model.GdrChe
     return [_fact(model.GdrCheck, message, found, nic=f"{found['index']} {found['name']}")]
 
 
+def _queue_pair(found: re.Match[str], message: Message) -> Sequence[model.QueuePair]:
+    return [_fact(model.QueuePair, message, found, nic=int(found["nic"] or found["device"]))]
+
+
 def _search(found: re.Match[str], message: Message) -> Sequence[model.Search]:
     intra, inter = rate(found["intra"]), rate(found["inter"])
     return [_fact(model.Search, message, found, intra_bytes_per_s=intra, inter_bytes_per_s=inter)]
@@ -339,6 +350,7 @@ _KINDS: dict[str, list[tuple[re.Pattern[str], _Reading]]] = {
         (_GDR_NIC, _gdr_of_nic),
         (_GDR_PAIR, _read_one(model.GdrCheck)),
         (_NICS, _nics),
+        (_QUEUE_PAIR, _queue_pair),
         (_NO_NIC, _read_one(model.Network, name="IB", state="absent")),
         (_PROVIDER, _read_one(model.Network, name="OFI", state="plugin")),
     ],

@@ -117,6 +117,25 @@ class GdrCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     line: int = 0
 
 
+class QueuePair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The address of a queue pair that NCCL made on a NIC: a GID in RoCE, a LID in InfiniBand."""
+
+    host: str
+    nic: int
+    """NCCL's index of the NIC on that host."""
+    port: int
+    mtu: int
+    """The code of the verbs: 1 is 256 bytes, 5 is 4096."""
+    gid_index: int | None = None
+    lid: int | None = None
+    line: int = 0
+
+    @property
+    def mtu_bytes(self) -> int:
+        """The MTU of the path in bytes."""
+        return 128 << self.mtu
+
+
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An environment variable that NCCL used, with the host and process."""
 
@@ -270,6 +289,8 @@ class NcclLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     nics: tuple[Nic, ...] = ()
     networks: tuple[Network, ...] = ()
     gdr: tuple[GdrCheck, ...] = ()
+    queue_pairs: tuple[QueuePair, ...] = ()
+    """A queue pair for each NIC and address."""
     settings: tuple[Setting, ...] = ()
     systems: tuple[System, ...] = ()
     tuning: tuple[Tuning, ...] = ()

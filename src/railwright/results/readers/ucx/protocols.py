@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 from railwright.errors import UsageError
 from railwright.units import parse_size
 
-Operation = Literal["put", "get"]
+Operation = Literal["put", "get", "tag"]
 Memories = tuple[str, str]
-"""The local and the remote memory, by UCX's names: `host`, `cuda`, `rocm` ..."""
+"""The local and the remote memory, by UCX's names: `host`, `cuda`, `rocm` ... A message knows the local one only."""
 _Heading = tuple[Operation, Memories, bool]
 """The heading of a table: the operation, the memories, and whether it covers many transfers at once."""
 
@@ -26,6 +26,7 @@ _OPERATION = re.compile(
     r"remote memory (?:write|read) by ucp_(put|get)\*(?:\(([^)]*)\))?"
     r"(?: (?:from|into) ([\w-]+)(?:/\S+)?(?: memory)? (?:to|from) ([\w-]+))?"
 )
+_MESSAGE = re.compile(r"tagged message by ucp_tag_send\*(?:\(([^)]*)\))? from ([\w-]+)")
 _RANGE = re.compile(r"(\w+)(?:\.\.(\w+))?$")
 _UNBOUNDED = 2**63
 _MOST_TITLE_CHARACTERS = 500
@@ -67,6 +68,9 @@ def read(lines: Iterable[str]) -> tuple[Protocol, ...]:
 
 
 def _parse_heading(title: str) -> _Heading | None:
+    if message := _MESSAGE.match(title[:_MOST_TITLE_CHARACTERS]):
+        kinds, local = message.groups()
+        return "tag", (local, local), "multi" in (kinds or "")
     found = _OPERATION.search(title[:_MOST_TITLE_CHARACTERS])
     if found is None:
         return None

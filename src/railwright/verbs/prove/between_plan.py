@@ -1,0 +1,170 @@
+"""The plan of `prove --hosts` between hosts: rounds, minutes and bytes of each part."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from railwright.benchmarks.benchmark import AnyBenchmark
+from railwright.benchmarks.options import Options
+from railwright.diagnosis.fleet.between_hosts import HostNetwork, PairTried
+from railwright.diagnosis.localise.pairs import max_hosts
+from railwright.diagnosis.localise.procedure import Rounds
+from railwright.errors import CannotJudge, UsageError
+from railwright.launch.hosts import PlannedHosts
+from railwright.launch.session import PlannedLaunch
+from railwright.locate.ways import COVER_STREAM_S, STREAM_S
+from railwright.options.arguments import Arguments
+from railwright.run.plan import PlannedProof
+from railwright.topology.cluster import Cluster
+from railwright.topology.devices import Topology
+from railwright.topology.gpus import usable_gpus
+from railwright.units import format_count, format_duration, format_line_rate, format_size
+
+_NCCL_ROUND_S = STREAM_S + 2.0
+"""The time of a round of NCCL's flows, with connections and the transfers that determine their number."""
+_START_S, _RANK_START_S = 2.0, 0.25
+"""The time to start a launch, and the additional time per rank if the hosts share CPUs (docs/measured/lab)."""
+MIN_HOSTS = 2
+
+
+@dataclass
+class PlannedBetween:
+    """The measurements between hosts, before they start."""
+
+    hosts: PlannedHosts
+    arguments: Arguments
+    parts: frozenset[str]
+    """The parts to measure: `pairs`, `rails`, `collectives` and `kv`."""
+    cluster: Cluster | None
+    chosen: list[tuple[AnyBenchmark, Options]]
+    """The benchmarks of the parts `rails`, `collectives` and `kv`, with their options."""
+    here: Topology
+    """This host's topology, assumed for the others in the plan."""
+
+    def __post_init__(self) -> None:
+        self.load: float = self.arguments.max_load
+        if "pairs" in self.parts and max_hosts(len(self.hosts.names), self.load) < MIN_HOSTS:
+            raise UsageError(f"--max-load must allow one pair of {len(self.hosts.names)} hosts, got {self.load:g}",
+                             hint=f"give {MIN_HOSTS / len(self.hosts.names):.3g} or more")  # fmt: skip
+
+    def plan(self) -> tuple[list[str], float]:
+        """Return the lines that describe the plan between the hosts, and its duration."""
+        names = len(self.hosts.names)
+        lines, seconds = [], 0.0
+        if "pairs" in self.parts:
+            rounds, at_once = self.count_rounds()
+            last_s = rounds * self.pair_round_s()
+            flows = names * (names - 1)
+            port = self._port_bytes_per_s()
+            most = f"at most {format_size(int(flows * COVER_STREAM_S * port))}" if port else "as much as the ports take"
+            rate = f" of {format_line_rate(8 * port)} of payload" if port else ""
+            counted = format_count(rounds, "round")
+            lines += [
+                f"pairs: {counted} of disjoint pairs, one launch a round, and before them the search of `locate`",
+                f"  about {format_duration(last_s)}; each flow is TCP for {COVER_STREAM_S:g} s: {most} in all",
+                f"  load: {at_once} of {names} hosts at once, each fills one port{rate} both ways",
+            ]
+            seconds += last_s
+        for said, more_s in (self._plan_rails(), self._plan_benchmarks()):
+            lines += said
+            seconds += more_s
+        return lines, seconds
+
+    def _plan_rails(self) -> tuple[list[str], float]:
+        """Return the lines and the duration of the search between GPUs."""
+        names = len(self.hosts.names)
+        gpus = self.count_gpus(self.find_machine({}), names)
+        if "rails" not in self.parts or not gpus:
+            return [], 0.0
+        rounds = Rounds(load=self.load)
+        start_s = _START_S + _RANK_START_S * names * gpus * self._shares_cpus()
+        count = rounds.screen + rounds.confirm
+        seconds, port = 3 * start_s + count * _NCCL_ROUND_S, self._port_bytes_per_s()
+        flows = f"each of {format_count(count * names * gpus, 'flow')} is NCCL's for {STREAM_S:g} s"
+        most = format_size(int(count * names * gpus * STREAM_S * port)) if port else "as much as the ports take"
+        return [
+            f"rails: a search by NCCL between {format_count(gpus, 'GPU')} of each host, then one GPU of each together",
+            f"  about {format_duration(seconds)} for the search; {flows}: {'at most ' * bool(port)}{most} in all",
+        ], seconds
+
+    def _plan_benchmarks(self) -> tuple[list[str], float]:
+        """Return the lines and the duration of the collectives, of the rails too, and of NIXL's transfers."""
+        lines, seconds, count = list[str](), 0.0, len(self.hosts.names)
+        over = {
+            "collectives": (f"over all {count} hosts", "all hosts at once"),
+            "kv": ("between hosts in pairs", f"2 of {count} hosts at once"),
+        }
+        for part, planned in self._plan_parts().items():
+            if part == "collectives" and self.load < 1:
+                lines.append(f"collectives: not run, because they load all hosts and --max-load is {self.load:g}")
+                continue
+            moved = sum(one.plan.moved_bytes for one in planned.plan if not one.plan.waived)
+            named = ", ".join(one.name for one, _ in planned.chosen)
+            launches = format_count(self.arguments.launches, "launch", "launches")
+            lines += [
+                f"{part}: {named} {over[part][0]}, {launches} each",
+                f"  about {format_duration(planned.seconds)}, {format_size(moved)}; load: {over[part][1]}",
+            ]
+            seconds += planned.seconds
+        return lines, seconds
+
+    def _plan_parts(self) -> dict[str, PlannedProof]:
+        """Plan the benchmarks of the parts that have any."""
+        machine = self.find_machine({})
+        topology = machine if usable_gpus(machine) else self.here
+        paired = [one for one in self.chosen if one[0].in_pairs]
+        together = [one for one in self.list_chosen(machine) if one not in paired]
+        parts = {"collectives": together, "kv": paired}
+        return {
+            part: PlannedProof(topology, chosen, self.arguments.launches, self.hosts)
+            for part, chosen in parts.items()
+            if chosen
+        }
+
+    def planned_launches(self) -> list[PlannedLaunch]:
+        """Return the launches of the collectives, of the rails too, and of NIXL's transfers."""
+        parts = self._plan_parts()
+        return [one for part, planned in parts.items() if part == "kv" or self.load >= 1 for one in planned.plan]
+
+    def pair_round_s(self) -> float:
+        """Return the planned duration of a round of pairs."""
+        return _START_S + _RANK_START_S * len(self.hosts.names) * self._shares_cpus() + COVER_STREAM_S
+
+    def find_machine(self, machines: Mapping[str, Topology]) -> Topology:
+        """Return the machine for the collectives: the cluster file's, the first host's with GPUs, or this host's."""
+        if self.cluster is not None:
+            return self.cluster.host
+        return next((machine for machine in machines.values() if usable_gpus(machine)), self.here)
+
+    def count_gpus(self, machine: Topology, hosts: int) -> int:
+        """Return the number of GPUs of each host. Namespaces of one machine share its GPUs out."""
+        gpus = len(usable_gpus(machine))
+        return max(1, gpus // hosts) if gpus and self.hosts.reach.shares_files else gpus
+
+    def list_chosen(self, machine: Topology) -> list[tuple[AnyBenchmark, Options]]:
+        """Return the collectives that can run on hosts like this machine: without GPUs, those of MPI."""
+        return [one for one in self.chosen if usable_gpus(machine) or not one[0].rank_for_each_gpu]
+
+    def count_rounds(self) -> tuple[int, int]:
+        """Return the number of rounds of pairs, and the maximum number of hosts that a round loads."""
+        names = len(self.hosts.names)
+        whole = names - 1 + names % 2
+        at_once = min(names - names % 2, 2 * (max_hosts(names, self.load) // 2))
+        return whole * -(-(names - names % 2) // at_once), at_once
+
+    def _shares_cpus(self) -> bool:
+        with contextlib.suppress(CannotJudge):
+            return self.hosts.reach.shares_cpus
+        return False
+
+    def _port_bytes_per_s(self) -> float:
+        """Return the rate of a host's fastest port from the cluster file, the lab or this host. 0 if it is unknown."""
+        fabric = self.hosts.fabric
+        if fabric is not None:
+            return fabric.flow_bytes_per_s
+        machine = self.cluster.host if self.cluster is not None else self.here
+        tried = PairTried("a", "a", ())
+        limit, _ = HostNetwork({"a": machine}, self.hosts.interfaces).pair_bounds(tried)
+        return getattr(limit, "value", 0.0)
