@@ -51,8 +51,10 @@ def _find_peer(port: Port, sys: Path) -> str:
     Empty if there is none: the other end may be in another namespace.
     """
     wanted = (str(port.peer_index), str(port.index))
+    if not port.peer_index or port.peer_index == port.index:
+        return ""  # every interface that is no veth gives its own number twice
     for net in (sys / "class/net").iterdir():
-        if port.peer_index and (_read(net / "ifindex"), _read(net / "iflink")) == wanted:
+        if (_read(net / "ifindex"), _read(net / "iflink")) == wanted:
             return net.name
     return ""
 
