@@ -18,6 +18,8 @@ import msgspec
 
 Installer = Literal["pip", "pipx", "uv", "uv tool", "image"]
 
+PYTHON = (sys.executable, "-P") if sys.version_info >= (3, 11) else (sys.executable,)
+"""The interpreter of child processes, without modules of the working folder where it can leave them out."""
 PACKAGE = "railwright"
 IMAGE_MARK = "railwright-image"
 """The INSTALLER of the package in the container image (scripts/build_image)."""

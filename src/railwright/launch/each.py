@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from railwright.installation import PYTHON
 from railwright.launch.doors import Endpoint
 from railwright.launch.hosts import Reach
 from railwright.launch.local import RANK_PROGRAM, LocalLauncher, open_endpoint
@@ -76,7 +77,7 @@ class EachLauncher(LocalLauncher):
         file = scratch / _FILE
         file.touch(0o600)
         file.write_bytes(msgspec.json.encode(starts))
-        return [sys.executable, "-P", "-m", "railwright.launch.each", str(file)]
+        return [*PYTHON, "-m", "railwright.launch.each", str(file)]
 
 
 def main() -> None:

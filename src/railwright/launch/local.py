@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from railwright.installation import PYTHON
 from railwright.launch.doors import Endpoint, open_local_endpoint, open_network_endpoint
 from railwright.launch.hosts import Reach
 
-RANK_PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.rank")
+RANK_PROGRAM = (*PYTHON, "-m", "railwright.launch.rank")
 """The command line of a rank. `-P` keeps Python files in the working directory from shadowing ours."""
 
 

@@ -5,7 +5,6 @@ A host answers with its railwright version, its boot id, its addresses, and our 
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ import msgspec
 
 from railwright import __version__
 from railwright.errors import UsageError
+from railwright.installation import PYTHON
 
 if TYPE_CHECKING:
     from typing import Self  # there since Python 3.11
@@ -28,7 +28,7 @@ _PROGRAM = (
     f"print('{_MARK}' + json.dumps(dict(version=railwright.__version__, boot=boot, "
     "host=os.environ.get('SLURMD_NODENAME', ''), seen=seen, has=list(list_addresses())[:64])))"
 )
-PROBE_COMMAND = (sys.executable, "-P", "-c", _PROGRAM)
+PROBE_COMMAND = (*PYTHON, "-c", _PROGRAM)
 """The program that runs on a host and prints its answer."""
 
 

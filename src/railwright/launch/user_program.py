@@ -17,9 +17,10 @@ from pathlib import Path
 import msgspec
 
 from railwright.benchmarks.host_name import host_name
+from railwright.installation import PYTHON
 from railwright.process import die_with_parent
 
-PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.user_program")
+PROGRAM = (*PYTHON, "-m", "railwright.launch.user_program")
 _MAX_OUTPUT_BYTES = 16 * 2**20
 _CANNOT_START = 127
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
 from railwright.errors import UsageError
+from railwright.installation import PYTHON
 from railwright.launch.hosts import Hosts
 from railwright.launch.scratch import scratch_folder
 from railwright.process import query
@@ -18,7 +18,7 @@ from railwright.topology.sources.sent import decode_lines
 _AT_ONCE = 32
 _TIMEOUT_S = 90.0
 """The time limit for one host. NVIDIA's libraries alone may take 30 s."""
-_LINE = shlex.join([sys.executable, "-P", "-m", "railwright.topology.sources.sent"])
+_LINE = shlex.join([*PYTHON, "-m", "railwright.topology.sources.sent"])
 _MAX_REASON_CHARACTERS = 200
 
 

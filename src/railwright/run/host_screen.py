@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import shlex
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railwright.errors import RailwrightError
+from railwright.installation import PYTHON
 from railwright.launch.frames import FrameReader
 from railwright.launch.hosts import PlannedHosts
 from railwright.launch.scratch import scratch_folder
@@ -68,7 +68,7 @@ class HostScreen:
             (self.host_folder(host) / RESULTS).unlink(missing_ok=True)
         with scratch_folder() as scratch, ThreadPoolExecutor(self.at_once) as executor:
             reached_by = agent(scratch)
-            line = shlex.join([sys.executable, "-P", "-m", "railwright.run.screened", *self.words])
+            line = shlex.join([*PYTHON, "-m", "railwright.run.screened", *self.words])
             try:
                 found = executor.map(lambda host: self._measure_host(host, [*reached_by, host, line]), pending)
                 return dict.fromkeys(self.hosts.names, "") | dict(zip(pending, found, strict=True))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from railwright.installation import PYTHON
 from railwright.launch.followed import print_lines, send_records
 from railwright.launch.frames import FrameWriter
 from railwright.launch.scratch import scratch_folder
@@ -28,7 +29,7 @@ def main() -> None:
     """Measure and print the records. Exits with the status of the verb, or with 2 if there are no records."""
     with scratch_folder() as scratch:
         folder, writer = scratch / "out", FrameWriter()
-        argv = [sys.executable, "-P", "-m", "railwright", *sys.argv[1:], "-O", str(folder)]
+        argv = [*PYTHON, "-m", "railwright", *sys.argv[1:], "-O", str(folder)]
         try:
             with Child(argv, folder=Path("/")) as child:
 

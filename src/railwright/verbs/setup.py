@@ -46,7 +46,7 @@ def _find_pip(part: str) -> list[str]:
     import shutil
     import sys
 
-    from railwright.installation import find_installation, has_pip
+    from railwright.installation import PYTHON, find_installation, has_pip
 
     if find_installation().installer == "image":
         raise UsageError(
@@ -54,7 +54,7 @@ def _find_pip(part: str) -> list[str]:
             hint="build it without --without-nixl: scripts/build-image",
         )
     if has_pip():
-        return [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "install"]
+        return [*PYTHON, "-m", "pip", "--disable-pip-version-check", "install"]
     if shutil.which("uv"):
         return ["uv", "pip", "install", "--python", sys.executable]
     raise UsageError(f"{sys.prefix} has no pip, and there is no uv", hint="python -m ensurepip, or install uv")

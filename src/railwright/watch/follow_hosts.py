@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from railwright.installation import PYTHON
 from railwright.launch.hosts import Hosts
 from railwright.launch.scratch import scratch_folder
 from railwright.process import Attached
@@ -20,7 +20,7 @@ from railwright.sampling.sources import CpuOwner
 from railwright.watch.afar import Tell, WatchedHost
 from railwright.watch.follow import Watch, wait_for, wait_settled
 
-_PYTHON = (sys.executable, "-P", "-m")
+_PYTHON = (*PYTHON, "-m")
 _SILENT_S = 20.0
 """A host sends a batch each second; ssh itself gives up after 15 s of silence."""
 _FIRST_S = 60.0

@@ -5,18 +5,18 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import sys
 import time
 
 import msgspec
 
+from railwright.installation import PYTHON
 from railwright.native.gpu_counters import RING
 from railwright.native.sampler import NO_VALUE
 from railwright.process import Child
 from railwright.sampling.gpu_found import MAX_NUMBERS, GpusFound
 from railwright.sampling.sources import Found
 
-_PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.watch.gpu_program")
+_PROGRAM = (*PYTHON, "-W", "ignore", "-m", "railwright.watch.gpu_program")
 CPU_SHARE = 0.005
 """The share of a core for NVML's calls, which take up to 1.5 ms each; more CPU gives finer readings."""
 _WITHIN_S = 30.0

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from railwright.errors import CannotJudge, UsageError
+from railwright.installation import PYTHON
 from railwright.launch.hosts import NoReach, PlannedHosts
 from railwright.launch.slurm.allocation import is_inside_job
 from railwright.launch.slurm.job import (
@@ -129,7 +130,7 @@ def _command() -> list[str]:
     """Return our own command line, for the job."""
     program = Path(sys.argv[0])
     started = [str(program.absolute())] if program.name == "railwright" and program.exists() else []
-    return [*(started or [sys.executable, "-P", "-m", "railwright"]), *sys.argv[1:]]
+    return [*(started or [*PYTHON, "-m", "railwright"]), *sys.argv[1:]]
 
 
 def _stamp(folder: Path) -> tuple[int, int]:

@@ -148,4 +148,4 @@ def command(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    return dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds")

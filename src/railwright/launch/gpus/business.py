@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from railwright.errors import CannotJudge
+from railwright.installation import PYTHON
 from railwright.launch.gpus.samples import GpuUse
 from railwright.process import query
 from railwright.topology.devices import Device
@@ -17,7 +17,7 @@ from railwright.units import format_size
 BUSY_ABOVE_PERCENT = 10
 MEMORY_ABOVE_BYTES = 2**30
 """The used memory above which a GPU counts as busy. Display servers and monitors use a few hundred MiB."""
-_PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.launch.gpus.sampler", "business")
+_PROGRAM = (*PYTHON, "-W", "ignore", "-m", "railwright.launch.gpus.sampler", "business")
 _TIMEOUT_S = 30.0
 _NVML_AVERAGES_OVER_S = 1.2
 """NVML averages utilisation over the last second or less (nvml.h). After this time, ended work no longer counts."""

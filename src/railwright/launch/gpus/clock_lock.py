@@ -19,11 +19,12 @@ import pynvml
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.errors import CannotJudge
+from railwright.installation import PYTHON
 from railwright.launch.ending import ended_by_signal, hold
 from railwright.process import Child
 from railwright.topology.sources.nvidia_nvml import handles
 
-_PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.gpus.clock_lock")
+_PROGRAM = (*PYTHON, "-m", "railwright.launch.gpus.clock_lock")
 _LOCKED = "locked"
 _PR_SET_PDEATHSIG = 1
 _LOCKING_S = 30.0

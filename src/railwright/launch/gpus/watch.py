@@ -5,7 +5,6 @@ A child process takes the samples. `RAILWRIGHT_GPU_SAMPLING=off` in the environm
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -14,13 +13,14 @@ import msgspec
 
 from railwright.benchmarks.benchmark import AnyJob
 from railwright.diagnosis.peers.gpu_health import OF_RESULT_BEFORE, SWITCHED_OFF, TOO_SHORT
+from railwright.installation import PYTHON
 from railwright.launch.gpus.samples import Sample, select_loaded, summarize, summarize_launch
 from railwright.process import Child, describe_status
 from railwright.results.records import Result
 
 SWITCH = "RAILWRIGHT_GPU_SAMPLING"
 INTERVAL_S = 0.5
-_PROGRAM = (sys.executable, "-P", "-m", "railwright.launch.gpus.sampler", "sample")
+_PROGRAM = (*PYTHON, "-m", "railwright.launch.gpus.sampler", "sample")
 _MAX_SAMPLES = 20_000
 """The maximum number of samples to keep: those of the last 2.8 hours."""
 _KEPT_SAMPLES = 240

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from railwright import __version__
 from railwright.errors import CannotJudge, RailwrightError, UsageError
+from railwright.installation import PYTHON
 from railwright.launch.followed import print_lines, send_records
 from railwright.launch.frames import FrameWriter
 from railwright.launch.kubernetes.plan import (
@@ -132,7 +133,7 @@ def lead(plan: PodPlan, work: Path) -> None:
         folder = Path("/tmp/out")  # noqa: S108 - the pod's own
         words = [*plan.words, "--hosts", ",".join(nodes), "--ssh-config", str(work / "ssh_config"), "-O", str(folder)]
         _write_error(f"railwright {' '.join(plan.words)} over {', '.join(nodes)}")
-        status = _measure([sys.executable, "-P", "-m", "railwright", *words], folder, writer)
+        status = _measure([*PYTHON, "-m", "railwright", *words], folder, writer)
     print_lines(writer.end(status))
 
 

@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.installation import PYTHON
 from railwright.process import run
 from railwright.topology.sources.nvidia_model import PROBE, Probe
 from railwright.topology.sources.root import Root, Unreadable, printable
 
 TIMEOUT_S = 30.0
 """Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
-_PROGRAM = (sys.executable, "-P", "-W", "ignore", "-m", "railwright.topology.sources.nvidia_probe")
+_PROGRAM = (*PYTHON, "-W", "ignore", "-m", "railwright.topology.sources.nvidia_probe")
 
 
 def ask_nvidia() -> bytes | Unreadable:
