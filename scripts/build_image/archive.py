@@ -11,6 +11,8 @@ import tarfile
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from build_image.materials import hash_file
+
 KINDS = {
     "layer": "application/vnd.oci.image.layer.v1.tar+gzip",
     "config": "application/vnd.oci.image.config.v1+json",
@@ -74,7 +76,7 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def write_archive(output: Path, name: str, architecture: str, layers: list[Layer], config: dict[str, Any]) -> None:
     """Write the image with its name; the file appears when it is complete."""
-    digests = [_digest_of(layer.archive) for layer in layers]
+    digests = [hash_file(layer.archive) for layer in layers]
     text = _encode(
         {
             "architecture": architecture,
@@ -127,11 +129,6 @@ def _encode(value: object) -> bytes:
 
 def _descriptor(kind: str, size: int, digest: str) -> dict[str, object]:
     return {"mediaType": KINDS[kind], "digest": f"sha256:{digest}", "size": size}
-
-
-def _digest_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _full_name(name: str) -> str:

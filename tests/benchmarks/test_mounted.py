@@ -15,7 +15,8 @@ from railwright.native.mount import answers
 from railwright.topology.expand import expand
 
 
-def test_a_mount_that_never_answers_is_named_once_and_nothing_hangs() -> None:
+def test_a_mount_that_stalls_after_its_first_answer_is_named_once_and_nothing_hangs(monkeypatch) -> None:
+    monkeypatch.setattr(mounted, "answers", lambda _path, _within_s: True)
     asked, began, never = [], threading.Event(), threading.Event()
 
     def look() -> None:

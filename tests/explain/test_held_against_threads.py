@@ -37,6 +37,21 @@ def test_the_recorded_answer_is_the_current_one(script: ModuleType, entry: dict[
     assert current in ANSWERS
 
 
+def test_a_likely_cause_is_named_for_half_of_the_slow_pastes_whose_thread_found_it() -> None:
+    said = {
+        name[:3]: (set(filter(None, likely.split(", "))), verdict) for name, _, verdict, _, likely, _ in ANSWERS[1:]
+    }
+    found = [
+        (entry["cause"], said[entry["file"][:3]][0])
+        for entry in PASTES
+        if not entry["healthy"] and not entry["cause"].startswith("none") and entry["concluded_by"] != "unresolved"
+        if not said[entry["file"][:3]][1].startswith("ok")
+    ]
+    named = [(cause, likely) for cause, likely in found if likely]
+    assert 2 * len(named) >= len(found)
+    assert 10 * sum(cause in likely for cause, likely in named) >= 9 * len(named)
+
+
 def test_every_paste_has_its_answer_and_every_miss_its_reason() -> None:
     rows = [(name[:3], right) for name, *_, right in ANSWERS[1:]]
     assert [number for number, _ in rows] == [entry["file"][:3] for entry in PASTES]

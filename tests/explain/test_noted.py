@@ -60,6 +60,10 @@ def test_lines_of_a_tool_without_a_reader_are_named_with_a_next_step(text, tool)
             "ports of unlike rates",
         ),
         ("\tSpeed: 25000Mb/s\n", "the link is at 25 Gb/s"),
+        (
+            "| 2008..8246 | eager zero-copy copy-out | rc_mlx5/mlx5_0:1 |\n",
+            "2008..8246 bytes: eager zero-copy copy-out",
+        ),
     ],
 )
 def test_what_a_tool_without_a_reader_reports_is_told(text: str, fact: str) -> None:
@@ -74,6 +78,14 @@ def test_a_refusal_says_what_the_text_has_and_names_the_nearest_tools():
     assert "nearest are nccl-tests" in refused.value.hint
 
 
+def test_a_refusal_names_columns_and_units_of_a_markdown_table_and_the_first_error() -> None:
+    with pytest.raises(UsageError) as refused:
+        read_paste("| Rows | Ours (\u00b5s) |\n|---|---|\n| 1 | 8.31 |\nservice failed to start\n", None)
+    assert "the columns Rows, Ours (\u00b5s)" in refused.value.message
+    assert "the units \u00b5s" in refused.value.message
+    assert "'service failed to start'" in refused.value.message
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -84,6 +96,8 @@ def test_a_refusal_says_what_the_text_has_and_names_the_nearest_tools():
         ("ncclSystemError: System call (e.g. socket, malloc) failed", "ncclSystemError: a system call"),
         ("Last error:\nsocketProgress: Connection closed by remote peer n2<4100>", "n2 closed its connection"),
         ("n1: Test NCCL failure common.cu:958 'unhandled system error / '", "nccl-tests ended: NCCL failure"),
+        ("NVML: Unable to retrieve NVLink information as all links are inActive", "all NVLinks of a GPU inactive"),
+        ("ibrc.cpp:420: non-zero status: 22 ibv_modify_qp failed.", "the NIC could not connect to its peer"),
         ("RuntimeError: NCCL error in: x.cpp:1, unhandled cuda error, NCCL version 2.7.8", "ncclUnhandledCudaError"),
         (
             "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.",

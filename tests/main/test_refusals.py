@@ -39,6 +39,7 @@ QUICK = ("run", "memory_copy", "-o", "sizes=4K", "-o", "threads=one", "--force")
         (("run", "file_read", "-o", "file-size=100T"), "file_read file-size: size '100T' is above 64 TiB", "fits in"),
         (("run", "file_read", "-o", "sizes=64M", "-o", "large-depth=4096"), "file_read would need 256 GiB", "smaller"),
         (("run", "memory_copy", "--launches", "0"), "0 is not in the range", "see railwright run --help"),
+        (("audit", "--fix"), "requires an argument", "see railwright audit --help"),
         (("completion",), "'{bash|zsh|fish}'. Choose from: bash, zsh, fish", "see railwright completion --help"),
         (("lab", "exec"), "Missing argument", "see railwright lab exec --help"),
         (("lab", "up", "hgx-h100", "--hosts", "3"), "No such option", "see railwright lab up --help"),

@@ -45,7 +45,8 @@ def node(tmp_path: Path) -> Path:
     net(tmp_path, "pf0vf0", phys_switch_id="abc", phys_port_name="pf0vf0")
     net(tmp_path, "eth7", phys_switch_id="abc", phys_port_name="c1pf0vf1", mtu="4200")
     net(tmp_path, "foreign", phys_switch_id="def", phys_port_name="pf0vf1")
-    net(tmp_path, "veth5", ifindex="42", carrier="0")
+    net(tmp_path, "eth0", ifindex="42", iflink="42")
+    net(tmp_path, "veth5", ifindex="42", iflink="3", carrier="0")
     (pf / "net/p0").symlink_to(tmp_path / "class/net/p0")
     (tmp_path / "class/net/br0").mkdir()
     (tmp_path / "class/net/veth5/master").symlink_to(tmp_path / "class/net/br0")
@@ -56,7 +57,7 @@ def test_the_other_end_is_found_by_the_kernel(node: Path) -> None:
     vf = msgspec.structs.replace(VF, pci=PCI)
     end = read_host_end(vf, "", "/run/netns/x", node)
     assert (end.name, end.kind, end.mtu_bytes, end.up, end.carrier) == ("eth7", "representor", 4200, True, True)
-    veth = Port(name="net1", up=True, carrier=True, mac="", mtu_bytes=1500, kind="veth", peer_index=42)
+    veth = Port(name="net1", up=True, carrier=True, mac="", mtu_bytes=1500, kind="veth", index=3, peer_index=42)
     end = read_host_end(veth, "", "/run/netns/x", node)
     assert (end.name, end.master, end.carrier) == ("veth5", "br0", False)
     assert read_host_end(vf, "pf0vf0", "/run/netns/x", node).name == "pf0vf0"

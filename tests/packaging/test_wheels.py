@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -96,13 +95,35 @@ def test_the_description_has_no_relative_link(dist):
     assert "](node/" not in text
 
 
-def test_the_source_archive_has_the_tests_and_what_they_read(dist):
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, dist) -> Path:
+    """The unpacked source archive."""
+    folder = tmp_path_factory.mktemp("source")
     (archive,) = dist.glob("railwright-*.tar.gz")
-    with tarfile.open(archive) as source:
-        names = {name.split("/", 1)[1] for name in source.getnames()}
-    for needed in ("tests/conftest.py", "testdata/external/README.md", "schema/result.schema.json", "Makefile"):
-        assert needed in names
-    assert not [name for name in names if name.endswith((".so", ".pyc"))]
+    subprocess.run(["tar", "-xf", archive, "-C", folder], check=True)
+    (top,) = folder.iterdir()
+    return top
+
+
+def test_the_source_archive_has_all_that_git_knows(source):
+    words = ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard"]
+    known = set(subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines())
+    here = {str(path.relative_to(source)) for path in source.rglob("*") if not path.is_dir()}
+    assert here - known == {"PKG-INFO"}
+    assert {name for name in known - here if (ROOT / name).exists()} == set()
+
+
+def test_the_source_archive_builds_the_same_wheel(source, dist, tmp_path):
+    (source / ".venv-wheels").symlink_to(ROOT / ".venv-wheels")
+    subprocess.run([source / "scripts/build-wheels", tmp_path, "aarch64"], check=True, capture_output=True)
+    assert wheel_for("aarch64", tmp_path).read_bytes() == wheel_for("aarch64", dist).read_bytes()
+
+
+def test_the_tests_of_the_source_archive_run_there(source):
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/results/test_old_files.py", "tests/test_units.py"]
+    environment = {**os.environ, "PYTHONPATH": str(source / "src")}
+    python = ROOT / ".venv/bin/python"
+    subprocess.run([python, *words], cwd=source, env=environment, check=True, capture_output=True)
 
 
 def test_a_host_without_compiler_explains_and_derives(installed, tmp_path):

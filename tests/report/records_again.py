@@ -11,13 +11,13 @@ from railwright.checks.finding import Place
 from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath
 from railwright.errors import UsageError
 from railwright.report.formats.records import ComparedRuns, ExitRecord, FindingRecord, ReportRecord
-from railwright.results.compare import ComparedPoint, Comparison, OneSided
+from railwright.results.compare import ComparedPoint, Comparison, OneSided, Together
 from railwright.results.fairness import Difference
 from railwright.results.records import End, Run
 
 Kind = TypeVar("Kind")
 
-ComparisonRecord = ComparedRuns | Difference | ComparedPoint | OneSided | ExitRecord
+ComparisonRecord = ComparedRuns | Difference | ComparedPoint | Together | OneSided | ExitRecord
 
 
 def place_of(kind: type, words: object) -> Place:
@@ -80,6 +80,7 @@ def read_comparison_lines(lines: Iterable[str]) -> Comparison:
         across=heads[0].across,
         differences=_of(Difference, records),
         points=_of(ComparedPoint, records),
+        together=_of(Together, records),
         one_sided=_of(OneSided, records),
         exit_status=exits[0].exit_status,
     )

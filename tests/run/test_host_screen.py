@@ -19,6 +19,7 @@ from tests.schemas import fits
 
 from railwright.errors import CannotJudge
 from railwright.launch.hosts import Hosts
+from railwright.main import run_command
 from railwright.options.arguments import Arguments
 from railwright.results.store import load
 from railwright.run.host_screen import HostScreen
@@ -101,6 +102,9 @@ def test_one_page_and_each_hosts_own_report_are_written(tmp_path, mark, capsys):
     of_hosts = [record for record in records if record["record"] == "host"]
     assert next((one["name"], one["trouble"]) for one in of_hosts) == ("gone", "no route")
     assert {len(one["cells"]) for one in of_hosts[1:]} == {len(records) - 3}
+    assert run_command(["judge", str(tmp_path / "out"), "--json"]) in (1, 3)
+    again = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
+    assert again == records
     page = (tmp_path / "out/report.html").read_text()
     links = re.findall(r'href="(hosts/[ab]/report\.html)"', page)
     assert sorted(set(links)) == ["hosts/a/report.html", "hosts/b/report.html"]

@@ -59,7 +59,7 @@ OF_A_FILE = {
     "since-2.13-all_reduce-nvlink-pair-and-sys.txt": "h100-pcie-8gpu-nvlink",
 }
 # Pasted texts are tested elsewhere, since they need not be a tool's output. Fabrics are read by `locate`.
-OF_OTHERS = {"threads", "ibnetdiscover", "subnet", "reports"}
+OF_OTHERS = {"threads", "unseen", "ibnetdiscover", "subnet", "reports"}
 FILES = sorted(file for file in EXTERNAL.rglob("*.*") if file.parent.name not in OF_OTHERS and file.name != "README.md")
 LONGEST = 120
 """The maximum number of columns of the text."""

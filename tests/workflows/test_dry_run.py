@@ -83,6 +83,12 @@ def test_a_cluster_file_gives_the_ports_of_hosts_that_are_not_asked(answer: InPr
     (answer.folder / "cluster.toml").write_text(text)
     done = answer("prove", "--hosts", "n[1-4]", "--cluster", "cluster.toml", "--dry-run")
     assert "like the cluster file's, each with a port of 39" in done.err
+    assert "rails: a search by NCCL between 8 GPUs of each host" in done.err
+    assert "GPU hours (4 x 8 GPUs)" in done.err
+    words = ("run", "nccl_all_reduce", "--hosts", "a,b", "--cluster", "cluster.toml", "--dry-run")
+    one = answer(*words, "-o", "nccl_all_reduce.sizes=8,1M")
+    assert one.status == 0
+    assert "16 ranks on 2 hosts" in one.err
 
 
 def test_launches_that_are_not_run_are_not_counted_as_launches() -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from railwright.benchmarks.benchmark import Plan
+from railwright.verbs.prove.hosts import HostsProgress
 from railwright.workflows.measuring import _Display
 from railwright.workflows.time_left import TimeLeft
 
@@ -63,6 +64,16 @@ def test_each_round_but_the_last_is_a_line(capsys: pytest.CaptureFixture) -> Non
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("done: round 1 of 2, about ")
     assert last == "done: memory_copy (2 launches)"
+
+
+def test_hosts_that_measure_at_once_count_as_one_part_of_the_time(capsys: pytest.CaptureFixture) -> None:
+    now = [0.0]
+    left = TimeLeft(30.0, clock=lambda: now[0])  # two turns of 10 s, and 10 s between the hosts
+    tell = HostsProgress(SimpleNamespace(at_once=2), left, 10.0)
+    for now[0], host in ((10.0, "a"), (10.0, "b"), (20.0, "c"), (20.0, "d")):
+        tell(f"{host}: done")
+    said = [f"{host}: done, about {seconds} s left" for host, seconds in (("a", 20), ("b", 20), ("c", 10), ("d", 10))]
+    assert capsys.readouterr().err.replace(".0 s", " s").splitlines() == said
 
 
 def test_time_left_follows_the_pace_so_far_and_never_goes_below_zero() -> None:

@@ -50,7 +50,7 @@ def latencies(blank: Result, seconds: Sequence[float], **more: Any) -> Result:  
 
 def draw_seed() -> int:
     """Draw a pattern seed unique to this launch, so that neither old nor deduplicated data passes for new."""
-    return int.from_bytes(os.urandom(_SEED_BYTES))
+    return int.from_bytes(os.urandom(_SEED_BYTES), "big")
 
 
 def rates(blank: Result, operation: str, ranks: int, size_bytes: int, seconds: Sequence[float]) -> Iterator[Result]:

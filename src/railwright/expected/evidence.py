@@ -27,6 +27,7 @@ _SPARKS = (
     "two stacked DGX Spark", "two Dell Pro Max GB10",
 )  # fmt: skip
 _P5 = "2 to 32 hosts of EC2 p5"
+_SUPERCOMPUTERS = ("JUPITER, 2 to 16 hosts of GH200", "Snellius, 2 and 4 hosts of four H100")
 SYSTEMS: dict[str, dict[str, tuple[str, ...]]] = {
     "NVSwitch": {
         "all_reduce": (
@@ -61,6 +62,7 @@ SYSTEMS: dict[str, dict[str, tuple[str, ...]]] = {
             "8 RTX PRO 6000, root topology", "RTX 4090, chlc.cc", "aikitoria's open-gpu-kernel-modules",
             "RTX PRO 6000, pcie-bandwidth",
         ),
+        "send_recv": ("8 RTX 5090, notes on nccl-tests",),
     },
     "InfiniBand": {
         "all_reduce": (
@@ -68,6 +70,10 @@ SYSTEMS: dict[str, dict[str, tuple[str, ...]]] = {
             "two hosts of H100, Nebius", "two hosts of H200, Run:ai", "two hosts of A100, Azure",
             "two hosts of four A100, KAUST",
         ),
+        "all_gather": _SUPERCOMPUTERS,
+        "reduce_scatter": _SUPERCOMPUTERS,
+        "all_to_all": _SUPERCOMPUTERS,
+        "send_recv": ("2 and 4 hosts of 8 B200, Together AI",),
     },
     "RoCE": {
         "all_reduce": (
@@ -77,6 +83,7 @@ SYSTEMS: dict[str, dict[str, tuple[str, ...]]] = {
         "all_gather": (*_SPARKS, "two GKE A3 Ultra", "two GKE A4", "two GKE A4X Max in two domains"),
         "reduce_scatter": _SPARKS[:1],
         "all_to_all": (_SPARKS[0], "two hosts of B300, OCI"),
+        "send_recv": ("2 to 8 hosts of four GH200 over Slingshot, NCCL issue 1272",),
     },
     "EFA": {
         "all_reduce": (_P5, "two EC2 p4de", "2 to 8 EC2 p3dn", "two hosts of notes on DeepEP"),

@@ -50,6 +50,13 @@ _PCIE_3_SHARE = 0.8
 """Four V100 PCIe below one root complex, kept as a sound installation, reach 0.83 of the low end (9.4 GB/s)."""
 _PCIE_3_GT_PER_S = 8.0
 """GT/s."""
+_PEER_CHANNEL = 8e9
+"""Bytes/s of a channel to a GPU of another host: two carried 16.5 GB/s of 25 on JUPITER, one 14 GB/s to 18 GB/s of B200
+and GH200 with 16 hosts or 8 (Together AI's report on SendRecv; NCCL issue 1272).
+"""
+_FEW_RANKS = 64
+"""Ranks, from which NCCL may give a peer one channel instead of two (NCCL issues 1272 and 1424)."""
+_WHY_CHANNELS = "NCCL gives each peer in other hosts few channels: NCCL_NCHANNELS_PER_NET_PEER=4 settles it"
 _WHY_RING = "within the band of the ring, which NCCL may have chosen or been configured to use"
 _WHY_FABRIC = (
     "the fabric between these hosts is not described (give --cluster FILE): a taper of 2:1 or 3:1 takes half or more"
@@ -111,7 +118,7 @@ def expect_by_nccl(workload: Collective, machine: Machine) -> Bounds:
         # Between hosts NCCL may take its ring even if another algorithm is faster, and is often configured to.
         _, of_ring, _ = choose_at_size(cluster, workload.operation, ring, size)
         band = extend_doubt(band, scale * (of_ring.expected_low or band.low), _WHY_RING)
-    return limit, _add_doubts(band, cluster, workload.operation)
+    return limit, _add_doubts(band, cluster, workload.operation, scale)
 
 
 def _mark_assumed(limit: Limit, cluster: Cluster) -> Limit:
@@ -134,9 +141,16 @@ def has_unknown_fabric(cluster: Cluster) -> bool:
     return cluster.hosts > _ONE_LEAF_HOSTS and not cluster.fabric.tiers and domains(cluster) > 1
 
 
-def _add_doubts(band: Expected, cluster: Cluster, collective: str) -> Expected:
-    """Return the band with the doubtful range below it in which healthy machines of this kind differ."""
+def _add_doubts(band: Expected, cluster: Cluster, collective: str, scale: float) -> Expected:
+    """Return the band with the doubtful range below it in which healthy machines of this kind differ.
+
+    Its rates are algbw times `scale`.
+    """
     band = add_evidence(band, cluster, collective)
+    if collective in ("send_recv", "all_to_all") and domains(cluster) > 1:
+        to_a_peer = _PEER_CHANNEL * (2 if cluster.ranks < _FEW_RANKS else 1)
+        peers = cluster.ranks if collective == "all_to_all" else 1
+        band = extend_doubt(band, scale * peers * to_a_peer, _WHY_CHANNELS)
     if has_unknown_fabric(cluster):
         band = extend_doubt(band, band.low * _TAPER, _WHY_FABRIC)
     if _is_over_tcp(cluster):

@@ -5,6 +5,8 @@ from __future__ import annotations
 _WORDS = (
     "atchdog", "ncclSys", "ncclRem", "ncclInt", "ncclUnh", "ncclInv", "ailure", "Xid", "AER:", "Timeout", "imed out",
     "MPI_ABORT", "on signal", "for clients", "ast error", "Got completion", "NCCL error", "peer memory driver",
+    "WARN", "ERROR", "rror:", "failed", "Failed",
+    "Unable to",
 )  # fmt: skip
 
 

@@ -69,6 +69,8 @@ _WATCHDOG_REMEDY = (
     "the rank that prints no time-out, or a lower number, is the one to look at: py-spy dump there;"
     " TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 record the operations of all"
 )
+ERROR_LINE = re.compile(r"\b(?:WARN(?:ING)?|ERROR|FATAL|[Ff]atal|[Ee]rror|[Ff]ailed|[Ff]ailure|Unable to)\b")
+"""The words of a line that tells an error, in any program."""
 _MAX_FOUND = 8
 _MAX_RANKS = 16
 _MAX_LINES = 200_000
@@ -81,7 +83,8 @@ def find_job_errors(text: str) -> tuple[Finding, ...]:
     ranks: dict[str, list[str]] = {}
     lines = text.split("\n")[:_MAX_LINES]
     for number, line in enumerate(lines, 1):
-        if len(found) < _MAX_FOUND and "NCCL WARN" not in line and may_have_errors(line):
+        of_nccl = "NCCL WARN" in line or "NCCL INFO" in line
+        if len(found) < _MAX_FOUND and not of_nccl and may_have_errors(line):
             following = lines[number] if number < len(lines) else ""
             for finding in _read_line(number, line[:_MAX_LINE], following[:_MAX_LINE]):
                 found.setdefault(finding.says, finding)
@@ -134,6 +137,8 @@ def _read_system_line(number: int, line: str) -> Iterator[Finding]:
         says = "the container found no peer-memory module of NVIDIA: without DMA-BUF, GPUDirect RDMA is off"
         remedy = "lsmod | grep nvidia_peermem on the host; NCCL_DEBUG=INFO shows whether DMA-BUF is used instead"
         yield replace(_finding("gpudirect_off", says, number, line, remedy), certainty="possible")
+    elif ERROR_LINE.search(line) and (known := explain_failure(line)) is not None and known.is_fatal:
+        yield _finding(known.fault, known.says, number, line, known.remedy)
     elif store := _STORE.search(line):
         says = f"the job's start-up timed out: {store[0].strip()[:120]}"
         remedy = (

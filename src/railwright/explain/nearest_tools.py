@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from railwright.explain.job_errors import ERROR_LINE
 from railwright.units import format_count
 
 _UNITS = re.compile(
-    r"\b(?:[KMGT]i?B/s(?:ec)?|[KMGT]i?Bps|[KMGT]bps|[KMGT]b(?:it)?s?/s(?:ec)?|IOPS|[KMGT]FLOPS?|usec|us|ms|Mpps|GB/sec)\b",
+    r"\b(?:[KMGT]i?B/s(?:ec)?|[KMGT]i?Bps|[KMGT]bps|[KMGT]b(?:it)?s?/s(?:ec)?|IOPS|[KMGT]FLOPS?|usec|[uµμ]s|ms|Mpps|GB/sec|(?:tokens|samples|requests|objects?|files)/s(?:ec)?)\b",
     re.IGNORECASE,
 )
 _TOOLS: tuple[tuple[str, str, str], ...] = (
@@ -54,17 +55,27 @@ def describe_text(text: str) -> str:
     parts += [f"the units {', '.join(units)}"] if units else ["no unit of a rate or a time"]
     if columns := _find_columns(begin):
         parts.append(f"the columns {', '.join(columns)}")
+    if error := next((line.strip() for line in begin.split("\n") if ERROR_LINE.search(line[:300])), ""):
+        parts.append(f"the error line {error[:120]!r}")
     return ", ".join(parts)
 
 
 def _find_columns(text: str) -> list[str]:
     """Return the words of the first line that stands above a line of numbers and has as many words."""
-    lines = [line.strip("|# \t").replace("|", " ").split() for line in text.split("\n")[:2000]]
+    rows = (line for line in text.split("\n")[:2000] if set(line) - set("|-:+= \t"))
+    lines = [_split_cells(line) for line in rows]
     for above, below in pairwise(lines):
         numbers = sum(word[:1].isdigit() for word in below)
         if len(above) == len(below) > 1 and numbers * 2 > len(below) and not any(word[:1].isdigit() for word in above):
             return [word[:20] for word in above[:6]]
     return []
+
+
+def _split_cells(line: str) -> list[str]:
+    bars = line.strip("# \t")
+    if bars.startswith("|"):
+        return [cell.strip() for cell in bars.strip("|").split("|")]
+    return bars.split()
 
 
 def find_nearest(text: str) -> tuple[tuple[str, str], ...]:

@@ -43,6 +43,12 @@ from railwright.topology.cluster import Cluster, describe_gpus
 from railwright.topology.devices import Topology
 from railwright.units import format_count, format_size
 
+CLEARLY = 1.1
+"""A fault is named as the cause only if the healthy machine is farther from the table by this factor.
+Faults that are no farther than this factor beyond the nearest one are told apart together with it."""
+_NEAR = 2.5
+"""Beyond this factor between curve and table, a fault explains little of the table."""
+
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_field="record", omit_defaults=True,
                 forbid_unknown_fields=True):  # fmt: skip
@@ -132,6 +138,14 @@ def explain(file: ForeignFile, machine: Machine | None, around: Surroundings = S
         bandwidths_are="busbw" if is_busbw(file) else "",
         status=EXIT_SLOW if wrong_machine else _exit_status(verdict.state, rows, findings),
     )
+
+
+def find_likely(found: Explained) -> Fitted | None:
+    """Return the fault that is likely the cause of a slow table, by its curve."""
+    if found.verdict.state != "slow" or found.cause_doubt or len(found.hypotheses) < 2:
+        return None
+    healthy, nearest = found.hypotheses[:2]
+    return nearest if nearest.distance <= _NEAR and healthy.distance >= CLEARLY * nearest.distance else None
 
 
 def _doubt_unfinished(file: ForeignFile, verdict: Verdict) -> Verdict:

@@ -91,6 +91,9 @@ def _find_band(
     low, high = algorithm.algbw_bytes_per_s.expected_low, algorithm.algbw_bytes_per_s.expected_high
     if low is None or high is None:
         return None
+    if collective == "send_recv":
+        near = nccl_channels.near_ports_bytes_per_s(cluster)
+        low, high = min(low, near * low / high), min(high, near)
     if size_bytes is None:
         return latency.large_band(cluster, collective, algorithm.name, low, high, protocol)
     if collective == "send_recv":

@@ -22,7 +22,7 @@ def read_host_end(port: Port, name: str, netns: str | None, sys: Path = Path("/s
     if netns is None:
         raise CannotJudge("the other end is on the node", hint=ON_THE_NODE)
     kind = "representor" if port.is_vf else ""
-    name = name or (_find_representor(port.pci, sys) if port.is_vf else _find_peer(port.peer_index, sys))
+    name = name or (_find_representor(port.pci, sys) if port.is_vf else _find_peer(port, sys))
     if not name and port.is_vf:
         name, kind = _find_pf(port.pci, sys), "PF"
     folder = sys / "class/net" / name
@@ -45,12 +45,18 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _find_peer(index: int, sys: Path) -> str:
-    """Return the interface with the index that the pod's veth names. Empty if it is not on this node."""
-    if not index:
-        return ""
-    found = (one.name for one in (sys / "class/net").iterdir() if _read(one / "ifindex") == str(index))
-    return next(found, "")
+def _find_peer(port: Port, sys: Path) -> str:
+    """Return the veth whose number and whose other end's number are those that the pod's veth gives.
+
+    Empty if there is none: the other end may be in another namespace.
+    """
+    wanted = (str(port.peer_index), str(port.index))
+    if not port.peer_index or port.peer_index == port.index:
+        return ""  # every interface that is no veth gives its own number twice
+    for net in (sys / "class/net").iterdir():
+        if (_read(net / "ifindex"), _read(net / "iflink")) == wanted:
+            return net.name
+    return ""
 
 
 def _find_pf(pci: str, sys: Path) -> str:

@@ -45,6 +45,7 @@ class _Link(msgspec.Struct):
     flags: list[str] = []
     mtu: int = 0
     address: str = ""
+    ifindex: int = 0
     link_index: int = 0
     linkinfo: _LinkInfo | None = None
     addr_info: list[_AddressInfo] = []
@@ -212,6 +213,7 @@ def _make_port(link: _Link, routes: dict[str, list[Route]], neighbours: list[_Ne
         mac=link.address,
         mtu_bytes=link.mtu,
         kind=link.linkinfo.info_kind if link.linkinfo else "",
+        index=link.ifindex,
         peer_index=link.link_index,
         **msgspec.structs.asdict(device),
         addresses=tuple(

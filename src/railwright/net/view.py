@@ -70,6 +70,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     mtu_bytes: int
     kind: str
     """The kind in `ip -details`, such as `veth`. Empty for hardware."""
+    index: int = 0
     peer_index: int = 0
     """The number of a veth's other end in its own namespace. 0 without one."""
     pci: str = ""

@@ -16,6 +16,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class Group(Command, click.Group):
     """A group that keeps its commands in the given order and suggests the nearest name for an unknown one."""
 
+    command_class = Command
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
         """Return the commands in the order in which they were added."""
         return list(self.commands)

@@ -13,6 +13,14 @@ _FIRST, _LAST = "Options", "Output"
 class Command(click.Command):
     """A command whose help begins with its examples and has its options in the sections of `combine`."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does. Its errors then know the command, which click leaves out of some."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the first paragraph, the examples, and then the rest."""
         first, examples, rest = split_help(inspect.cleandoc(self.help or ""))

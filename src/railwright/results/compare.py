@@ -2,12 +2,12 @@
 
 faster        the difference exceeds the noise of both runs, and b is better than a
 slower        the difference exceeds the noise of both runs, and b is worse than a
-within noise  no difference exceeds the noise, and the interval of the ratio excludes a change of a tenth
+within noise  no difference exceeds the noise, and the medians are within a third of each other
 cannot tell   too few launches, too much noise, or the two values measure different things; with the launches that
               would decide
 
-At most 5 in 100 unchanged points are called faster or slower, and at most 5 in 100 points that changed by a tenth are
-called noise, however noisy they are (tests check this).
+At most 5 in 100 unchanged points are called faster or slower, however noisy they are (a test checks this). A change of
+a tenth may hide in a noisy point. So all points of a benchmark are also compared together, where it shows.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from railwright.groups import group_by_key
 from railwright.limits.limit import Quantity
 from railwright.results import fairness
 from railwright.results.fairness import Difference, format_percent
+from railwright.results.pooled import pool
 from railwright.results.ratio import CONFIDENCE, RatioInterval, estimate_launches, ratio_interval
 from railwright.results.records import Result, ResultFile, Run
 from railwright.results.statistics import quantile
@@ -37,8 +38,8 @@ MIN_LAUNCHES = 3
 """Rank statistics reach a confidence of at most 67 % with fewer launches."""
 SMALLEST_CLAIM = 0.02
 """The smallest difference that is reported as faster or slower. Machines drift by less than this between runs."""
-LARGEST_HIDDEN = 0.1
-"""A change that noise must not hide: where it may be so large, more launches must decide."""
+LARGEST_HIDDEN = 1 / 3
+"""A larger difference of the medians is never called noise: more launches must decide."""
 
 PointKey = tuple[str, Quantity, str, tuple[tuple[str, str], ...]]
 
@@ -71,6 +72,28 @@ class ComparedPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The cause of `cannot tell`, in a word or two; otherwise empty."""
     launches_needed: int = 0
     """The estimated launches on each side that would decide; 0 if the point is decided or launches cannot decide."""
+    why: str
+
+    @property
+    def launches(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The launches of both runs; empty for values that cannot be compared."""
+        return (self.a.launches, self.b.launches) if self.unit == "launches" and self.ratio else ((), ())
+
+
+class Together(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="together", tag_field="record",
+               forbid_unknown_fields=True):  # fmt: skip
+    """All points of a benchmark and quantity. The launches are geometric means over the points, relative to a."""
+
+    benchmark: str
+    quantity: Quantity
+    points: int
+    a: Side
+    b: Side
+    ratio: float
+    interval: RatioInterval
+    statement: Statement
+    shows: float
+    """The smallest change that would have been called faster or slower, as a share."""
     why: str
 
 
@@ -113,6 +136,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     across: tuple[str, ...]
     differences: tuple[Difference, ...]
     points: tuple[ComparedPoint, ...]
+    together: tuple[Together, ...]
     one_sided: tuple[OneSided, ...]
     exit_status: int
 
@@ -142,10 +166,45 @@ def compare(a: ResultFile, b: ResultFile, across: Iterable[str] = ()) -> Compari
     paired = [each for key, found in sides[0].items() if key in sides[1] for each in found]
     differences += fairness.unpaired_differences(lone[0], lone[1], paired)
     differences += fairness.run_differences(a, b)
+    together = _compare_together(point for point in points if point.reason != "not the same thing")
     return Comparison(
         a=_make_label(a.run), b=_make_label(b.run), across=ignored, points=tuple(points), one_sided=tuple(one_sided),
-        differences=fairness.merge_differences(differences), exit_status=_exit_status(points, one_sided),
+        together=together, differences=fairness.merge_differences(differences),
+        exit_status=_exit_status([*points, *together], one_sided),
     )  # fmt: skip
+
+
+def _compare_together(points: Iterable[ComparedPoint]) -> tuple[Together, ...]:
+    """Compare the points of each benchmark and quantity together, if they have launches enough."""
+    found = []
+    for benchmark, quantity, count, before, after in pool(points):
+        a, b = _side_of(before), _side_of(after)
+        if min(len(a.launches), len(b.launches)) < MIN_LAUNCHES or not a.median or not b.median:
+            continue
+        ratio, interval = b.median / a.median, ratio_interval(a.launches, b.launches)
+        spreads = (a.spread or 0) + (b.spread or 0)
+        decided = _decide(quantity, a, b, ratio, interval)
+        found.append(
+            Together(
+                benchmark=benchmark,
+                quantity=quantity,
+                points=count,
+                a=a,
+                b=b,
+                ratio=ratio,
+                interval=interval,
+                statement=decided.statement,
+                shows=max(SMALLEST_CLAIM, spreads),
+                why=decided.why,
+            )
+        )
+    return tuple(found)
+
+
+def _side_of(launches: Sequence[float]) -> Side:
+    ordered = sorted(launches)
+    median = quantile(ordered, 0.5)
+    return Side(launches=tuple(launches), median=median, spread=(ordered[-1] - ordered[0]) / median)
 
 
 def _group_results(results: Iterable[Result], ignored: tuple[str, ...]) -> dict[PointKey, list[Result]]:
@@ -262,8 +321,7 @@ def _decide(quantity: Quantity, a: Side, b: Side, ratio: float, interval: RatioI
             f"{format_percent(difference)} apart, and the launches spread by at most {format_percent(max(spreads))}",
         )
     seen = f"{format_percent(difference)} apart, and the launches of a run spread by {format_percent(max(spreads))}"
-    is_small = interval.low > 1 / (1 + LARGEST_HIDDEN) and interval.high < 1 + LARGEST_HIDDEN
-    if is_small and not (apart and difference > max(SMALLEST_CLAIM, *spreads)):
+    if difference <= LARGEST_HIDDEN and not (apart and difference > max(SMALLEST_CLAIM, *spreads)):
         return Decision("within noise", "", seen)
     needed = estimate_launches(a.launches, b.launches, math.log1p(LARGEST_HIDDEN))
     words = f"{seen}: the ratio may be {interval.low:.2f} to {interval.high:.2f}"
@@ -282,7 +340,7 @@ def _make_one_sided(both: tuple[list[Result], ...], other: Sequence[Result]) -> 
     )  # fmt: skip
 
 
-def _exit_status(points: Sequence[ComparedPoint], one_sided: Sequence[OneSided]) -> int:
+def _exit_status(points: Sequence[ComparedPoint | Together], one_sided: Sequence[OneSided]) -> int:
     """Return 1 if any point is slower; 3 if one is undecided or missing in b, or nothing was compared; otherwise 0."""
     statements = {point.statement for point in points}
     if "slower" in statements:

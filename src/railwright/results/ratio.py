@@ -15,8 +15,7 @@ import msgspec
 CONFIDENCE = 0.95
 _RANK_EFFICIENCY = 3 / math.pi
 """The efficiency of ranks against means, for normal values (Hodges and Lehmann 1956)."""
-_NORMAL_SURE = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.9)
-"""The half width of an interval of 95 %, and room for its middle, in standard errors: four of five intervals decide."""
+_NORMAL_975 = NormalDist().inv_cdf(0.975)
 
 
 class RatioInterval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,9 +54,9 @@ def ratio_interval(a: Sequence[float], b: Sequence[float]) -> RatioInterval:
 
 
 def estimate_launches(a: Sequence[float], b: Sequence[float], resolution: float) -> int:
-    """Estimate the launches on each side whose interval of b/a would exclude 1, or a shift of `resolution`.
+    """Estimate the launches on each side whose interval of b/a would exclude 1 at the observed shift.
 
-    `resolution` is a logarithm above 0. Few launches exaggerate a shift, so the observed one counts as at most that.
+    Few launches exaggerate a shift, so at most a shift of `resolution` is assumed, a logarithm above 0.
 
     Launches are assumed to vary as those of `a` and `b` do, on logarithms. Raises ValueError unless both have at least
     two launches.
@@ -65,8 +64,7 @@ def estimate_launches(a: Sequence[float], b: Sequence[float], resolution: float)
     sides = [[math.log(value) for value in side] for side in (a, b)]
     spread = math.sqrt(sum((len(side) - 1) * variance(side) for side in sides) / (len(a) + len(b) - 2))
     shift = min(abs(median(sides[1]) - median(sides[0])), resolution)
-    half_width = max(shift, resolution - shift)
-    needed = 2 * (_NORMAL_SURE * spread / half_width) ** 2 / _RANK_EFFICIENCY
+    needed = 2 * (_NORMAL_975 * spread / shift) ** 2 / _RANK_EFFICIENCY
     return max(math.ceil(needed), len(a) + 1, len(b) + 1)
 
 

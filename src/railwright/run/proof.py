@@ -206,4 +206,4 @@ def _make_disturbed(planned: PlannedLaunch, others: float | None) -> Disturbed |
 
 
 def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    return dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds")

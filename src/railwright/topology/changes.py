@@ -18,6 +18,19 @@ def remove_devices(topology: Topology, gone: Collection[str]) -> Topology:
     )
 
 
+def add_gpu_addresses(topology: Topology) -> Topology:
+    """Return the topology with an address for each GPU without one, such as those of a shape, in their order.
+
+    A plan needs it, since CUDA orders GPUs by their addresses.
+    """
+    gpus = {gpu.id: f"0000:{place:02x}:00.0" for place, gpu in enumerate(topology.of_kind("gpu"), 1)}
+    devices = tuple(
+        replace(device, address=device.address or gpus[device.id]) if device.id in gpus else device
+        for device in topology.devices
+    )
+    return replace(topology, devices=devices)
+
+
 def change_links(topology: Topology, change: Callable[[Link], Link]) -> Topology:
     """Return the topology with `change` applied to every link."""
     return replace(topology, links=tuple(change(link) for link in topology.links))

@@ -22,6 +22,9 @@ from railwright.options.output import json_option
 def compare(a: str, b: str, across: tuple[str, ...], as_json: bool) -> int:
     """Report changes from run A to run B that exceed the noise of both.
 
+    A point is within noise only if the launches exclude a change of a tenth. Otherwise more launches must decide, and
+    their number is estimated.
+
     A and B are results files or their directories. Differences that make the runs incomparable (ranks, methods,
     routing modes, versions) come first.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
+from railwright.diagnosis.fleet.between_hosts import HostNetwork, PairTried
 from railwright.errors import UsageError
 from railwright.lab import state
 from railwright.lab.netns_reach import PREFIX, NetnsReach
@@ -11,7 +13,9 @@ from railwright.lab.reach import LabReach
 from railwright.launch.hosts import Hosts, PlannedHosts, Reach, parse_hosts, parse_interfaces
 from railwright.launch.slurm.allocation import SlurmReach, read_allocation
 from railwright.launch.ssh import SshReach
+from railwright.limits.limit import Limit
 from railwright.run.plan import SortKey
+from railwright.topology.devices import Topology
 from railwright.units import format_line_rate
 
 
@@ -96,6 +100,15 @@ def _make_netns_reach(
     if given:
         raise UsageError(f"{given} does not apply to network namespaces", hint="leave it out")
     return NetnsReach(names, interfaces)
+
+
+def assume_ports(hosts: Hosts, machine: Topology) -> Hosts:
+    """Return hosts that are not asked with the ports of a machine, if their rate is known; other hosts unchanged."""
+    reach = hosts.reach
+    if not isinstance(reach, SshReach) or reach.is_asked:
+        return hosts
+    limit, _ = HostNetwork({"a": machine}, hosts.interfaces).pair_bounds(PairTried("a", "a", ()))
+    return replace(hosts, reach=replace(reach, rate_bytes_per_s=limit.value)) if isinstance(limit, Limit) else hosts
 
 
 def describe_unasked(hosts: PlannedHosts, like: str = "this one") -> str:

@@ -26,13 +26,14 @@ from railwright.results.records import ResultFile
 from railwright.run.discovered import discover
 from railwright.run.plan import PlannedProof, SortKey
 from railwright.run.proof import Proof
+from railwright.topology.changes import add_gpu_addresses
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
 from railwright.topology.gpus import usable_gpus
 from railwright.topology.sources.load import load
 from railwright.units import format_count, format_duration, format_size
 from railwright.workflows.acceptance import load_spec, plan_sheet
-from railwright.workflows.hosts import describe_unasked
+from railwright.workflows.hosts import assume_ports, describe_unasked
 from railwright.workflows.judged import note, report
 from railwright.workflows.requirements import load_requirements
 from railwright.workflows.time_left import TimeLeft
@@ -124,6 +125,8 @@ def measure(
     )
     chosen = parse_benchmarks(names, arguments.options, ceilings)
     cluster = load_planned_cluster(arguments.cluster) if getattr(arguments, "cluster", None) else None
+    if cluster is not None and isinstance(hosts, Hosts):
+        hosts = assume_ports(hosts, cluster.host)
     topology = find_machine(cluster, hosts, [benchmark for benchmark, _ in chosen])
     way_out = " (--alone leaves it out)" if hasattr(arguments, "alone") else ""
     if isinstance(hosts, PendingJob):
@@ -137,7 +140,8 @@ def measure(
                   switches=cluster.fabric if cluster is not None else None, mpirun=arguments.mpirun,
                   silence_s=arguments.silence, force=arguments.force)  # fmt: skip
     show_plan(proof, ceilings, way_out)
-    if hosts is not None and (assumed := describe_unasked(hosts)):
+    like = "the cluster file's" if cluster is not None else "this one"
+    if hosts is not None and (assumed := describe_unasked(hosts, like)):
         note(f"  {assumed}")
     for line in plan_sheet(spec, proof.plan) if spec is not None else ():
         note(line)
@@ -161,7 +165,8 @@ def find_machine(
     Hosts that share this machine have its GPUs.
     """
     if cluster is not None and hosts is not None:
-        return cluster.host
+        is_planned = isinstance(hosts, PendingJob) or describe_unasked(hosts)
+        return add_gpu_addresses(cluster.host) if is_planned else cluster.host
     here = load(None)
     needs_gpus = any(benchmark.rank_for_each_gpu for benchmark in benchmarks)
     if not isinstance(hosts, Hosts) or not needs_gpus or usable_gpus(here) or hosts.reach.shares_files:

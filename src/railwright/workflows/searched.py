@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from railwright.diagnosis.localise.fabric import Fabric
@@ -45,7 +47,8 @@ class SearchProgress:
         if text.startswith("round ") and text.endswith(": streams"):
             self._left.advance(ROUND_S)
             left = f", {self._left}" if self._left.estimate() else ""
-        click.echo(f"{text}{left}", err=True)
+        with contextlib.suppress(OSError):  # a search goes on if nobody reads its steps
+            click.echo(f"{text}{left}", err=True)
 
 
 def search_status(suspects: tuple[Suspect, ...], tested: Tested, not_measured: int) -> int:

@@ -288,3 +288,17 @@ def test_text_without_a_row_is_refused() -> None:
 def test_an_all_to_all_of_memory_that_nothing_wrote_says_that_it_is_faster_so(name: str, *, told: bool) -> None:
     (file,) = nccl_tests.read(text(f"nccl_tests/{name}.txt"))
     assert any("memory that was never written" in note for note in file.notes) == told
+
+
+def test_the_form_of_mscclpp_has_no_type_and_its_first_half_is_in_place() -> None:
+    text = (
+        "#                                        in-place                       out-of-place\n"
+        "#       size         count     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n"
+        "     6291456       1572864    76.21   82.55  144.46      0\n"
+        "    12582912       3145728    138.4   90.93  159.12      0\n"
+    )
+    (file,) = nccl_tests.read(text)
+    assert (file.test, file.ranks) == ("all_reduce", 8)
+    assert [(one.parameters["placement"], one.samples[0] / 1e9) for one in file.results] == [
+        ("in_place", pytest.approx(82.55, rel=1e-3)), ("in_place", pytest.approx(90.93, rel=1e-3)),
+    ]  # fmt: skip

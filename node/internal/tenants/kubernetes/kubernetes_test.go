@@ -322,10 +322,13 @@ func changesOnlyTheFinalizer(t *testing.T, s *server, name string) {
 			must(t, err)
 			change(object)
 			_, err = client.Resource(nodeAddresses).Update(context.Background(), object, metav1.UpdateOptions{})
-			if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-				return fmt.Errorf("%v", err)
+			switch {
+			case err == nil:
+				return errors.New("they were accepted")
+			case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+				return nil
 			}
-			return nil
+			return err
 		})
 	}
 }

@@ -48,7 +48,7 @@ class Session:
     def begin(self, argv: list[str]) -> None:
         """Record the command and its time next to the records."""
         with (self.raw / COMMANDS).open("a") as file:
-            file.write(f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} {shlex.join(argv)}\n")
+            file.write(f"{dt.datetime.now(dt.timezone.utc):%Y-%m-%d %H:%M} {shlex.join(argv)}\n")
 
     def note(self, text: str) -> None:
         """Record a step that was left out or failed, with the reason."""

@@ -189,6 +189,12 @@ _TEXTS = (
         " NCCL_NVLS_ENABLE=0 for a comparison",
     ),
     _text(
+        r"all (?:NV)?[Ll]inks are in[Aa]ctive",
+        "nvlink_down",
+        "NVIDIA's library finds all NVLinks of a GPU inactive",
+        "nvidia-smi nvlink -s; systemctl status nvidia-fabricmanager; dmesg | grep -i xid; then a reset of the GPU",
+    ),
+    _text(
         r"NET/OFI .{0,120}(?:completed with error|error (?:\d|code)|RC: -?\d)",
         "nccl_ofi_error",
         "libfabric failed a request: {all}",
@@ -221,7 +227,7 @@ _TEXTS = (
         "ulimit -l in the job must be unlimited; for GPU memory lsmod | grep nvidia_peermem; dmesg",
     ),
     _text(
-        r"Call to ibv_modify_qp failed with (?:error |\d{1,4} )?(?P<why>[^,\n]{1,60})",
+        r"ibv_modify_qp\S{0,8} failed(?: with (?:error |\d{1,4} )?(?P<why>[^,\n]{1,60}))?",
         "nccl_verbs_call",
         "the NIC could not connect to its peer: {why}",
         "ibv_devinfo -v and show_gids: NCCL_IB_GID_INDEX must be a RoCE v2 entry that the peer reaches; ping between"

@@ -71,7 +71,7 @@ class Received:
 
     def mark_incomplete(self, why: str, *, gaps: bool) -> None:
         """Append an interrupted end to each file of records without one, or with `gaps` to every one."""
-        end = End(finished_at=self._clock(dt.UTC).isoformat(timespec="seconds"), interrupted=why)
+        end = End(finished_at=self._clock(dt.timezone.utc).isoformat(timespec="seconds"), interrupted=why)
         for file in sorted(self._files if gaps else self._files - self._ended):
             if file.endswith(_LINES):
                 self.keep(file, _encoder.encode(end))

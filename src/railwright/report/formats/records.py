@@ -7,7 +7,7 @@ finding    a fault of the machine's settings      (FindingRecord)
 end        how the run ended; absent when cut off (results.records.End)
 exit       the exit status                        (ExitRecord)
 
-A comparison prints comparison, difference, compared, one_sided and exit (results.compare, results.fairness).
+A comparison prints comparison, difference, compared, together, one_sided and exit (results.compare, results.fairness).
 """
 
 from __future__ import annotations
@@ -71,4 +71,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     """Encode the records of a comparison as JSON, without line ends."""
     head = ComparedRuns(a=comparison.a, b=comparison.b, across=comparison.across)
     last = ExitRecord(exit_status=comparison.exit_status)
-    return map(json_line, (head, *comparison.differences, *comparison.points, *comparison.one_sided, last))
+    return map(
+        json_line,
+        (head, *comparison.differences, *comparison.points, *comparison.together, *comparison.one_sided, last),
+    )

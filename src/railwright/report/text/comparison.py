@@ -12,7 +12,7 @@ from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED
 from railwright.groups import group_by_key
 from railwright.report.pages.page import Page
 from railwright.report.text import wording
-from railwright.results.compare import ComparedPoint, Comparison, OneSided, Side, Statement
+from railwright.results.compare import ComparedPoint, Comparison, OneSided, Side, Statement, Together
 from railwright.results.fairness import Difference
 from railwright.units import format_count
 
@@ -31,6 +31,7 @@ EXIT_MEANING = {
 _WIDTHS = {"size": 8, "A": 10, "spread": 6, "B": 10, "spread ": 6, "B/A": 5, "interval": 12}
 _NEEDED_COLUMNS = {"spread": 78, "interval": 64}
 """The width of the console from which a column is shown."""
+_TOGETHER = (Column(ratio=1), Column(), Column(justify="right"), Column(no_wrap=True))
 _INDENT = 2
 _SHOWN_PLACES = 2
 
@@ -44,6 +45,7 @@ def render_comparison(comparison: Comparison, console: Console, meaning: str = "
     printer.runs(comparison)
     printer.differences(comparison.differences)
     printer.points(comparison.points)
+    printer.together(comparison.together)
     printer.one_sided(comparison.one_sided)
     printer.closing(comparison, meaning)
 
@@ -115,6 +117,23 @@ class _Printer(Page):
         by_name = dict(zip(_WIDTHS, cells, strict=False))
         self.grid([*numbers, Column(no_wrap=True)], [*(by_name[name] for name in kept), cells[-1]], gap=1)
 
+    def together(self, together: tuple[Together, ...]) -> None:
+        """Print a line for each benchmark, with the change that its points would have shown."""
+        if not together:
+            return
+        self.heading("All points of a benchmark together")
+        self.grid(_TOGETHER, *map(self._together_row, together), gap=2, indent=_INDENT)
+
+    def _together_row(self, found: Together) -> list[Text]:
+        low, high, ratio = map(wording.ratio, (found.interval.low, found.interval.high, found.ratio))
+        cells = (
+            f"{found.benchmark}  {wording.QUANTITY_WORDS[found.quantity]}, {format_count(found.points, 'point')}",
+            f"B/A {ratio}, {low} to {high}",
+            f"{wording.percent(found.shows)} would show",
+        )
+        style = STATEMENT_STYLE[found.statement]
+        return [*(self.text(cell) for cell in cells), self.text(found.statement, style)]
+
     def one_sided(self, one_sided: tuple[OneSided, ...]) -> None:
         """Print the points that only one run has, grouped by curve and reason."""
         for side in ("a", "b"):
@@ -144,6 +163,11 @@ def closing_words(comparison: Comparison, meaning: str = "") -> str:
     range_words = (
         f"; B/A from {wording.ratio(min(ratios))} to {wording.ratio(max(ratios))} where it differs" if ratios else ""
     )
+    changed = [
+        f"{one.benchmark} {one.statement}" for one in comparison.together if one.statement in ("faster", "slower")
+    ]
+    if changed:
+        range_words += f"; all points together: {', '.join(dict.fromkeys(changed))}"
     meaning = meaning or EXIT_MEANING.get(comparison.exit_status, "not a status of a comparison")
     return f"{counts}{range_words}. Exit status {comparison.exit_status}: {meaning}."
 

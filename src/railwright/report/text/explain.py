@@ -14,7 +14,7 @@ from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import format_quantity
 from railwright.explain.cause_doubts import ALIKE
 from railwright.explain.hypotheses import Fitted
-from railwright.explain.table import Explained, names_setting
+from railwright.explain.table import CLEARLY, Explained, find_likely, names_setting
 from railwright.explain.topology_matrix import SOURCE
 from railwright.limits.limit import Limit, NoLimit
 from railwright.report.text import wording
@@ -34,11 +34,6 @@ _MORE_SIZES = (
     "the same test with more and larger sizes, to 1 GiB or more (nccl-tests: -b 1M -e 4G -f 2; OSU: -m 1:1073741824)"
 )
 _OPEN_BAND = "{} and up"
-_CLEARLY = 1.1
-"""A fault is named as the cause only if the healthy machine is farther from the table by this factor.
-Faults that are no farther than this factor beyond the nearest one are told apart together with it."""
-_NEAR = 2.0
-"""Beyond this factor between curve and table, a fault explains little of the table."""
 
 
 def render_explained(found: Explained) -> str:
@@ -124,14 +119,14 @@ def _likeliest(found: Explained) -> Iterator[str]:
     if len(found.hypotheses) < 2:
         return
     healthy, nearest = found.hypotheses[:2]
-    if healthy.distance < _CLEARLY * nearest.distance:
+    if healthy.distance < CLEARLY * nearest.distance:
         return
     if found.cause_doubt:
         yield from labelled("cause", f"not known: {found.cause_doubt}")
         yield from labelled("next", *_list_next(found))
         return
     # A doubtful verdict has no likely cause.
-    label = "likely" if nearest.distance <= _NEAR and found.verdict.state == "slow" else "perhaps"
+    label = "likely" if find_likely(found) is not None else "perhaps"
     near = f"within a factor of {nearest.distance:.2f}, a healthy machine {healthy.distance:.2f}"
     yield from labelled(label, f"{nearest.fault}: {nearest.says} ({near})")
     yield from labelled("next", nearest.tell_apart)
@@ -142,7 +137,7 @@ def _list_next(found: Explained) -> tuple[str, ...]:
     nearest = found.hypotheses[1]
     if not found.cause_doubt.startswith(ALIKE):
         return (_MORE_SIZES, nearest.tell_apart)
-    near = (other for other in found.hypotheses[1:] if other.distance <= _CLEARLY * nearest.distance)
+    near = (other for other in found.hypotheses[1:] if other.distance <= CLEARLY * nearest.distance)
     return tuple(dict.fromkeys(other.tell_apart for other in near if other.tell_apart))[:_MAX_NEXT]
 
 

@@ -134,6 +134,16 @@ def _read_agents(text: str) -> Iterator[str]:
         yield format_list(names[:_MOST])
 
 
+_PROTOCOL = re.compile(
+    r"\|\s{0,20}(\d{1,19}\.\.(?:\d{1,19}|inf))\s{0,20}\|\s?(.{3,80}?)\s{0,80}\|\s?(\S.{0,60}?)\s{0,60}\|"
+)
+
+
+def _read_protocols(text: str) -> Iterator[str]:
+    for sizes, protocol, transport in dict.fromkeys(_PROTOCOL.findall(text)):
+        yield f"{sizes} bytes: {protocol.strip()}, {transport}"
+
+
 _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "dcgmi": _read_dcgm,
     "iblinkinfo": _read_iblinkinfo,
@@ -142,6 +152,7 @@ _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "nvidia-smi nvlink": _read_nvlink,
     "ibstat": _read_ibstat,
     "ethtool": _read_ethtool,
+    "UCX's protocols": _read_protocols,
     "Intel Memory Latency Checker": _read_mlc,
     "a description of the host": _read_agents,
 }

@@ -173,10 +173,16 @@ _TOOLS = (
     ),
     _Tool(
         "ucx_info",
-        r"^#\s+(?:Transport|Device|System device|Memory domain|capabilities|bandwidth|max_eps):"
-        r"|^# UCT version=",
+        r"^#\s+(?:Library version|Library path|Configured with|UCP context|Transport|Device|System device):"
+        r"|^#\s+(?:Memory domain|capabilities|bandwidth|max_eps):|^# UCT version=",
         "UCX's devices and transports",
         "UCX_PROTO_INFO=y of the run itself, and its osu_bw or ucx_perftest",
+    ),
+    _Tool(
+        "UCX's protocols",
+        r"\|\s*\d+\.\.(?:\d+|inf)\s*\|.{3,80}\||\bep_cfg\[\d+\]",
+        "the protocol and the transport that UCX takes for each size",
+        "the table of the same run, such as osu_bw or ucx_perftest, whose output is read",
     ),
     _Tool(
         "UCX log",
@@ -316,7 +322,7 @@ _TOOLS = (
     ),
     _Tool(
         "Slurm or Kubernetes configuration",
-        r"^(?:apiVersion|kind|metadata|spec):|^#SBATCH ",
+        r"^(?:apiVersion|kind|metadata|spec|API Version|Kind|Namespace|Annotations|Spec|Metadata):|^#SBATCH ",
         "a job's description",
         "the output of the job itself",
     ),

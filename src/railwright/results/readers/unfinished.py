@@ -125,7 +125,7 @@ _STARTS = (
     ("HPL", r"HPLinpack \d|^T/V +N +NB", "give the output to the line with Gflops"),
     ("STREAM", r"STREAM version", "give the output to 'Triad'"),
     ("IMB", r"Intel\(R\) MPI Benchmarks|# Benchmarking ", "give the output with the rows of a benchmark"),
-    ("nixlbench", r"nixlbench|NIXLBench", "give the output to its table"),
+    ("nixlbench", r"NIXLBench Configuration|\bnixlbench\s+-|^Block Size \(B\)", "give the output to its table"),
     ("IOR", r"^IOR-\d", "give the output to 'Max Write'"),
     ("elbencho", r"^OPERATION +RESULT TYPE", "give the output with its phases"),
 )

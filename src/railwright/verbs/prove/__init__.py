@@ -110,7 +110,9 @@ def _refuse_mixed(arguments: Arguments) -> None:
         others = {"--hosts": arguments.hosts, "--slurm": arguments.slurm or None, "--accept": arguments.accept,
                   "--kubernetes": arguments.kubernetes or None, "--benchmarks": arguments.benchmarks,
                   "--in-namespaces-of": arguments.in_namespaces_of}  # fmt: skip
-        _refuse(others, "does not work with --quick, which measures this host", "leave one of the two out")
+        _refuse(
+            others, "does not work with --quick, which measures a few paths of this host", "leave one of the two out"
+        )
     if arguments.in_namespaces_of is not None:
         _refuse({"--benchmarks": arguments.benchmarks}, "does not work with --in-namespaces-of", "leave it out")
     files = {"--cluster": arguments.cluster, "--resume": arguments.resume or None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,7 +14,6 @@ from railwright.diagnosis.localise.procedure import Rounds
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.hosts import PlannedHosts
 from railwright.launch.session import PlannedLaunch
-from railwright.launch.ssh import SshReach
 from railwright.locate.ways import COVER_STREAM_S, STREAM_S
 from railwright.options.arguments import Arguments
 from railwright.run.plan import PlannedProof
@@ -62,8 +60,9 @@ class PlannedBetween:
             port = self._port_bytes_per_s()
             most = f"at most {format_size(int(flows * COVER_STREAM_S * port))}" if port else "as much as the ports take"
             rate = f" of {format_line_rate(8 * port)} of payload" if port else ""
+            counted = format_count(rounds, "round")
             lines += [
-                f"pairs: {rounds} rounds of disjoint pairs, one launch a round, and the search of `locate` before them",
+                f"pairs: {counted} of disjoint pairs, one launch a round, and before them the search of `locate`",
                 f"  about {format_duration(last_s)}; each flow is TCP for {COVER_STREAM_S:g} s: {most} in all",
                 f"  load: {at_once} of {names} hosts at once, each fills one port{rate} both ways",
             ]
@@ -128,12 +127,6 @@ class PlannedBetween:
         """Return the launches of the collectives, of the rails too, and of NIXL's transfers."""
         parts = self._plan_parts()
         return [one for part, planned in parts.items() if part == "kv" or self.load >= 1 for one in planned.plan]
-
-    def assume_port_rate(self) -> None:
-        """Plan with the ports of the cluster file for hosts that are not asked."""
-        reach, port = self.hosts.reach, self._port_bytes_per_s()
-        if self.cluster is not None and isinstance(reach, SshReach) and port:
-            self.hosts = dataclasses.replace(self.hosts, reach=dataclasses.replace(reach, rate_bytes_per_s=port))
 
     def pair_round_s(self) -> float:
         """Return the planned duration of a round of pairs."""

@@ -34,6 +34,7 @@ from railwright.run.exclusive import measuring_alone
 from railwright.run.host_screen import HostScreen
 from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
+from railwright.topology.changes import add_gpu_addresses
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration, format_size
@@ -46,9 +47,10 @@ from railwright.verbs.prove.between_benchmarks import (
 )
 from railwright.verbs.prove.between_hosts import FOLDER, PAIRS_FILE, Between
 from railwright.verbs.prove.between_plan import PlannedBetween
+from railwright.verbs.prove.kept import FILE as KEPT_FILE
 from railwright.verbs.prove.kept import KeptBetween, KeptCluster, judge_between, write_kept
 from railwright.workflows.acceptance import Evidence, load_spec, plan_sheet, print_sheet
-from railwright.workflows.hosts import describe_unasked
+from railwright.workflows.hosts import assume_ports, describe_unasked
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.measuring import option_words, parse_benchmarks
 from railwright.workflows.requirements import load_requirements
@@ -74,27 +76,31 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     names = alone or tuple(benchmark.name for benchmark in BENCHMARKS)
     host_options, between_options = split_options(arguments.options, names)
     given = host_options if alone else (f"directory={arguments.directory}", *host_options)
-    proof = PlannedProof(load_machine(None), parse_benchmarks(names, given), arguments.launches)
+    cluster = load_planned_cluster(arguments.cluster) if arguments.cluster is not None else None
+    machine = load_machine(None)
+    if arguments.dry_run and cluster is not None:
+        machine = add_gpu_addresses(cluster.host)
+        cluster = replace(cluster, host=machine)
+        hosts = assume_ports(hosts, machine)
+    proof = PlannedProof(machine, parse_benchmarks(names, given), arguments.launches)
     words = ["run", *names, "--alone"] if alone else ["prove", "--directory", arguments.directory]
     words += option_words(arguments, host_options, arguments.launches)
     limit_s, silence_s = _PLAN_FACTOR * proof.seconds + _EXTRA_S, arguments.silence + proof.seconds
     screen = HostScreen(hosts, words, Path(arguments.output), silence_s, limit_s, note, keep=arguments.resume)
     report = HostsReport(screen, arguments)
-    cluster = load_planned_cluster(arguments.cluster) if arguments.cluster is not None else None
     if not arguments.dry_run:
         with contextlib.suppress(CannotJudge):  # the screen reports an unreachable host, which affects no other
             hosts.reach.check()
     together = parse_between(chosen, between_options, parts)
     between = Between(hosts, arguments, parts - {SCREEN}, cluster, together, proof.topology)
-    if arguments.dry_run:
-        between.assume_port_rate()
     seconds = show_plan(screen, proof, "" if alone else arguments.directory, between, is_screened=SCREEN in parts)
     report.show_planned(proof.plan if SCREEN in parts else (), between)
     if arguments.dry_run:
         return EXIT_OK
     between.left = TimeLeft(seconds)
-    screen.tell = _Progress(screen, between.left, proof.seconds)
+    screen.tell = HostsProgress(screen, between.left, proof.seconds)
     with measuring_alone(arguments.force):
+        (screen.output / KEPT_FILE).unlink(missing_ok=True)  # an earlier proof's, if this one is interrupted
         report.judge(screen.run(hosts.reach.agent) if SCREEN in parts else _require_reachable(hosts))
         if between.parts:
             machines = {host: result.topology for host, result in report.found.items() if result.topology is not None}
@@ -274,7 +280,7 @@ class HostsReport:
         return next((status for status in order if status in statuses), EXIT_UNJUDGED)
 
 
-class _Progress:
+class HostsProgress:
     """Prints the end of each host's measurement, with the time left of all parts."""
 
     def __init__(self, screen: HostScreen, left: TimeLeft, seconds: float) -> None:
@@ -283,6 +289,7 @@ class _Progress:
         self._lock = Lock()
 
     def __call__(self, text: str) -> None:
+        """Print the end of a host."""
         with self._lock:  # each host has a thread
             if self._done % self._screen.at_once == 0:  # hosts that measure at the same time end at about the same
                 self._left.advance(self._seconds)
@@ -331,7 +338,8 @@ def show_plan(
     note(f"  writes {screen.output}/{_PAGE}, a folder for each host in {screen.host_folder('x').parent}"
          + f", and {screen.output / FOLDER}" * bool(said))  # fmt: skip
     gpus = len((cluster.host if cluster else proof.topology).of_kind("gpu"))
-    hours = f"{count * gpus * seconds / 3600:.2g} GPU hours ({count} x {gpus} GPUs)" if gpus else "no GPU hours"
+    gpu_hours = count * gpus * seconds / 3600
+    hours = f"{gpu_hours:,.{1 if gpu_hours < 10 else 0}f} GPU hours ({count} x {gpus} GPUs)" if gpus else "no GPU hours"
     note(f"  about {format_duration(seconds)} in total; {hours}, if the hosts are like {like}")
     return seconds
 

@@ -159,6 +159,8 @@ class _Section(Table, kw_only=True):
     """The line that ended it; 0 while it is open."""
     torn: TornRow | None = None
     """A row cut by NCCL's log, until its end is found."""
+    placements: tuple[str, str] = ("out_of_place", "in_place")
+    """The placements of the two halves of a row; MSCCL++ prints them the other way round."""
     first_halves: int = 0
     """The number of rows without their in-place half."""
 
@@ -248,6 +250,8 @@ def _read_comment(section: _Section, text: str, line: int) -> None:
         section.line = section.line or line
         section.wrong_column = "error" if "error" in columns else "#wrong"
         section.cpu_time = "cputime" in columns
+    elif 0 <= text.find("in-place") < text.find("out-of-place"):
+        section.placements = ("in_place", "out_of_place")
     elif found := _VERSION.search(text):
         section.version = found[1]
         if found[2]:
@@ -279,7 +283,7 @@ def _parameters(section: _Section, found: re.Match[str]) -> None:
 def _read_row(section: _Section, words: list[str], line: int) -> None:
     """Read a row. Other lines that begin with a digit are noise in the log and are ignored."""
     if "count" not in section.columns or "type" not in section.columns:
-        if len(words) == len(section.columns) and all(word[:1].isdigit() or word == "N/A" for word in words):
+        if len(words) in _widths(section.columns) and all(word[:1].isdigit() or word == "N/A" for word in words):
             _add_row(section, section.columns, words, line)
         return
     if 2 * len(section.rows) >= MAX_VALUES:
@@ -299,6 +303,12 @@ def _read_row(section: _Section, words: list[str], line: int) -> None:
         _add_row(section, section.columns, words, line)
 
 
+def _widths(columns: list[str]) -> tuple[int, ...]:
+    """Return the numbers of words of a whole row, and of one with its first half only."""
+    starts = [place for place, column in enumerate(columns) if column in _TIMES]
+    return (len(columns), *starts[1:2])
+
+
 def _add_row(section: _Section, columns: list[str], words: list[str], line: int) -> None:
     if not section.closing_line:
         section.end = line
@@ -309,21 +319,22 @@ def _add_row(section: _Section, columns: list[str], words: list[str], line: int)
         Row(
             line,
             parse_integer(head["size"].replace("_", "").replace(",", ""), "size", line),
-            parse_integer(head["count"], "count", line) if "count" in head else None,
+            parse_integer(head["count"], "count", line) if {"count", "type"} <= head.keys() else None,
             head.get("type", ""),
             head.get("redop", ""),
             -1 if root == "-1" else parse_integer(root, "root", line),
-            _parse_timings(columns[first:], words[first:], line),
+            _parse_timings(columns[first:], words[first:], line, section.placements),
         )
     )
 
 
-def _parse_timings(columns: list[str], words: list[str], line: int) -> tuple[Timing, ...]:
+def _parse_timings(columns: list[str], words: list[str], line: int, placements: tuple[str, str]) -> tuple[Timing, ...]:
+    columns = columns[: len(words)]
     starts = [place for place, column in enumerate(columns) if column in _TIMES]
     if len(starts) > 2:
         raise refusal(line, f"a row must have one time out of place and one in place, got {len(starts)} time columns")
     timings = []
-    for placement, start, end in zip(("out_of_place", "in_place"), starts, [*starts[1:], len(columns)], strict=False):
+    for placement, start, end in zip(placements, starts, [*starts[1:], len(columns)], strict=False):
         cells = dict(zip(columns[start:end], words[start:end], strict=True))
         if not {"algbw", "busbw"} <= cells.keys():
             raise refusal(line, "the header must have algbw and busbw for each time")

@@ -14,7 +14,8 @@ _EACH = re.compile(
     r"|ppr:(\d{1,6}):node"
 )
 _VARIABLE = re.compile(
-    r"\b((?:NCCL|UCX|FI|RCCL|HSA|CUDA|MPICH|MPIR_CVAR|OMPI_MCA)_\w{1,60})=[\"']?([^\s\\;\"']{1,200})"
+    r"\b((?:NCCL|UCX|FI|RCCL|HSA|CUDA|MPICH|MPIR_CVAR|OMPI_MCA)_\w{1,60})="
+    r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|([^\s\\;\"']{1,200}))"
 )
 _MCA = re.compile(r"-{1,2}(?:g|gp)?mca\s{1,4}(\w{1,60})\s{1,4}([^\s\\;\"']{1,200})")
 _WORDS = ("NCCL_", "UCX_", "FI_", "HSA_", "CUDA_", "OMPI_", "MPICH_", "MPIR_", "mca ")
@@ -75,8 +76,8 @@ def parse_environment(lines: Iterable[str]) -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for line in lines:
         if any(word in line for word in _WORDS):
-            for name, value in _VARIABLE.findall(line):
-                found.setdefault(name, set()).add(value.rstrip(".,"))
+            for name, *values in _VARIABLE.findall(line):
+                found.setdefault(name, set()).add("".join(values).rstrip(".,"))
             for name, value in _MCA.findall(line):
                 found.setdefault(f"OMPI_MCA_{name}", set()).add(value)
     agreed = {name: values.pop() for name, values in found.items() if len(values) == 1}
