@@ -1,5 +1,4 @@
 """Ranks on the nodes of a real Slurm, inside an allocation and in a submitted job, and the early end of such jobs."""
-# ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
 
@@ -13,13 +12,9 @@ import msgspec
 import pytest
 from tests.conftest import Driver, wait_until
 from tests.launch.slurm.slurm_bed import Bed, lacking, slurm
-from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
-from tests.topology.machines import archive
 
 from railwright.launch.scratch import sweep
 from railwright.launch.slurm.job import SlurmJob, SlurmRequest, submit
-from railwright.topology.sources.load import load
-from railwright.topology.sources.saved import encode_topology
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(lacking() != "", reason=f"waived: {lacking()}")]
 
@@ -80,29 +75,10 @@ def test_ranks_start_inside_an_allocation_in_the_order_of_the_hosts(railwright, 
     expect_nothing_left(in_slurm, railwright, limited)
 
 
-def allocated(railwright: Driver, *words: str, variables: dict[str, str] | None = None):
+def allocated(railwright: Driver, *words: str):
     """Run the command inside salloc."""
     within = ("salloc", "-Q", "--nodes=2", "--nodelist=n2,n3")
-    return railwright.finish(railwright.start(*words, around=within, environment=variables), WITHIN_S)
-
-
-@pytest.mark.parametrize("by", ["mpirun", "srun"])
-def test_nccl_connects_the_gpus_of_all_nodes(railwright, in_slurm, limited, stand_ins, mpiruns, tmp_path, by):
-    """Each node has two stand-ins for GPUs."""
-    (tmp_path / "machine.json").write_bytes(encode_topology(load(str(archive("2xh200-firecracker-vm")))))
-    (tmp_path / "cluster.toml").write_text('hosts = 2\nhost = "machine.json"\n')
-    words = ("run", "nccl_all_reduce", "--slurm", "--cluster", str(tmp_path / "cluster.toml"), "-o", "sizes=64K",
-             "-o", "placements=out of place", "--start-by", by, "--force")  # fmt: skip
-    words += ("--mpirun", mpiruns["mpich" if by == "srun" else "openmpi"])
-    gpus = environment(stand_ins, "0000:00:06.0", "0000:00:07.0")
-    done = allocated(railwright, *words, variables=gpus)
-    results = railwright.results("nccl_all_reduce")
-    assert {one.outcome for one in results} == {"measured"}, (done.err, [one.reason for one in results])
-    for one in results:
-        assert (one.hosts, one.ranks, one.settings["hosts"], one.verification.bytes_wrong) == (2, 4, "n2,n3", 0)
-        claims = {item.claim: item.value for item in one.evidence}
-        assert claims["connections"] == "NET/Socket: 1>2, 3>0; P2P: 0>1, 2>3"
-    expect_nothing_left(in_slurm, railwright, limited)
+    return railwright.finish(railwright.start(*words, around=within), WITHIN_S)
 
 
 def test_each_node_of_an_allocation_sends_to_each_other_one(railwright, in_slurm, limited):

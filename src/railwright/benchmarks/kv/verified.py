@@ -138,8 +138,8 @@ def transfer(
         done = work()
         return Outcome(done, ends.count_wrong(operation, seed), meter.loopback_bytes(), None)
     comm = rank.comm
+    meter = InterfaceMeter()  # before the barrier, since the other rank may send at once behind it
     comm.barrier()
-    meter = InterfaceMeter()
     if rank.index:
         wait_for_initiator(rank)
         if rank.job.hosts:

@@ -123,6 +123,8 @@ def group_rails(located: Located) -> Iterator[RailTried]:
     best: dict[tuple[str, str], float] = {}
     for flow in located.pairs:
         ends = flow.source, flow.destination
+        if {end.rpartition(":")[0] for end in ends} & set(located.set_aside):
+            continue
         best[ends] = max(best.get(ends, 0.0), flow.bandwidth_bytes_per_s or 0.0)
     for (source, destination), value in best.items():
         yield RailTried(source, destination, value)
