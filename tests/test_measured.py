@@ -171,18 +171,6 @@ def test_the_docs_are_small():
     assert sum(path.stat().st_size for path in (ROOT / "docs").rglob("*") if path.is_file()) < MOST_BYTES
 
 
-@pytest.mark.machine
-def test_the_source_distribution_ships_no_record(tmp_path):
-    pytest.importorskip("hatchling")
-    argv = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
-    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, timeout=300)
-    (built,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(built) as archive:
-        names = [name.partition("/")[2] for name in archive.getnames()]
-    assert "docs/limits.md" in names
-    assert not [name for name in names if name.startswith("docs/measured")]
-
-
 def test_figures_are_cited():
     cited = {page.parent.name for passage in CITED for page in passage.pages}
     assert cited == {path.name for path in SUBJECTS}

@@ -7,14 +7,13 @@ metadata of the installed package tells them apart (PEP 610 for the origin).
 from __future__ import annotations
 
 import importlib.util
+import json
 import shlex
 import shutil
 import sys
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
-
-import msgspec
 
 Installer = Literal["pip", "pipx", "uv", "uv tool", "image"]
 
@@ -97,32 +96,16 @@ def _find_installer(name: str) -> Installer:
     return "uv" if name == "uv" or not has_pip() else "pip"
 
 
-class _Folder(msgspec.Struct):
-    editable: bool = False
-
-
-class _Repository(msgspec.Struct):
-    vcs: str
-    commit_id: str
-
-
-class _Origin(msgspec.Struct):
-    """direct_url.json: `dir_info` of a folder, `vcs_info` of a repository."""
-
-    url: str = ""
-    dir_info: _Folder = msgspec.field(default_factory=_Folder)
-    vcs_info: _Repository | None = None
-
-
 def _read_origin(text: str) -> tuple[str, bool]:
-    """Return the URL as a requirement takes it, and whether the folder is installed in place."""
+    """Return the URL of a direct_url.json as a requirement takes it, and whether a folder is installed in place."""
     try:
-        origin = msgspec.json.decode(text, type=_Origin)
-    except msgspec.MsgspecError:
+        origin = json.loads(text)
+        url, repository = str(origin.get("url", "")), origin.get("vcs_info")
+        if repository:
+            return f"{repository['vcs']}+{url}@{repository['commit_id']}", False
+        return url, bool(origin.get("dir_info", {}).get("editable", False))
+    except (ValueError, AttributeError, KeyError, TypeError):
         return "", False
-    if origin.vcs_info is not None:
-        return f"{origin.vcs_info.vcs}+{origin.url}@{origin.vcs_info.commit_id}", False
-    return origin.url, origin.dir_info.editable
 
 
 def _local_path(url: str) -> Path | None:

@@ -57,7 +57,8 @@ def main(text: str) -> int:
         for name in start.outputs:
             _print_file(Path(folder) / name)
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
 
