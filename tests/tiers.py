@@ -14,6 +14,8 @@ import pytest
 
 STARTING_FIXTURES = {"railwright", "driver_of_module", "mpirun", "mpiruns", "small_disk", "stand_ins"}
 LONGEST = (
+    *("packaging/test_wheels.py", "launch/test_nccl_hosts.py", "launch/test_nixl_hosts.py"),
+    *("benchmarks/test_gpu_hpl.py", "packaging/test_image.py"),
     *("net/test_net_check.py", "launch/test_hosts.py", "launch/test_faults.py", "benchmarks/test_kv_transfer.py"),
     *("benchmarks/test_mpi_collectives.py", "lab/test_faults.py", "benchmarks/test_benchmarks.py"),
     *("locate/test_lab_search.py", "benchmarks/test_train_step.py", "lab/test_lab_up_down.py"),

