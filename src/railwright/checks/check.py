@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from railwright.checks.finding import BenchmarkPlace, Certainty, Finding, PartPlace, Place, merge_findings
+from railwright.checks.finding import BenchmarkPlace, Certainty, Finding, PartPlace, PathPlace, Place, merge_findings
 from railwright.checks.host_settings import host_id
 from railwright.checks.settings import Settings, short
 from railwright.results.declarations import Declarations
@@ -144,6 +144,15 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Finding:
         """Return a finding about the machine's host."""
         return self.finding((host_id(facts.topology),), says, *evidence, certainty=certainty, costs=costs)
+
+    def result_findings(self, signs: Iterable[tuple[Result, str, Evidence]]) -> Iterator[Finding]:
+        """Yield a finding for each benchmark and reason, with the paths and evidence of all its results."""
+        found: dict[tuple[str, str], list[tuple[PathPlace, Evidence]]] = {}
+        for result, why, item in signs:
+            found.setdefault((result.benchmark, why), []).append((PathPlace(result.path), item))
+        for (benchmark, why), points in found.items():
+            paths = dict.fromkeys(path for path, _ in points)
+            yield self.finding((BenchmarkPlace(benchmark), *paths), why, *dict.fromkeys(item for _, item in points))
 
     def blind(self, where: Iterable[str], says: str, *, remedy: str) -> Finding:
         """Return a finding for facts that could not be read."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import BenchmarkPlace, PathPlace
 from railwright.checks.parts import is_rdma
 from railwright.results.evidence import NETWORK, RDMA_DEVICES
 from railwright.results.records import Evidence
@@ -26,14 +25,11 @@ def explain_sockets(evidence: Iterable[Evidence], topology: Topology) -> str:
 
 
 def _signs(facts: Facts) -> Findings:
-    found: dict[tuple[str, str], list[tuple[PathPlace, Evidence]]] = {}
-    for result in facts.results:
-        if why := explain_sockets(result.evidence, facts.topology):
-            item = next(item for item in result.evidence if item.claim == NETWORK)
-            found.setdefault((result.benchmark, why), []).append((PathPlace(result.path), item))
-    for (benchmark, why), points in found.items():
-        paths = dict.fromkeys(path for path, _ in points)
-        yield CHECK.finding((BenchmarkPlace(benchmark), *paths), why, *dict.fromkeys(item for _, item in points))
+    return CHECK.result_findings(
+        (result, why, next(item for item in result.evidence if item.claim == NETWORK))
+        for result in facts.results
+        if (why := explain_sockets(result.evidence, facts.topology))
+    )
 
 
 CHECK = Check(

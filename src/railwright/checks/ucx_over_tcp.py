@@ -6,9 +6,9 @@ UCX's own log of the run names the transport (`UCX_PROTO_INFO=y`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from railwright.checks.check import Check, Facts, Findings
-from railwright.checks.finding import BenchmarkPlace, PathPlace
 from railwright.checks.parts import rdma_ports
 from railwright.results.evidence import UCX_PROTOCOL, find_claim
 from railwright.results.readers.ucx.protocols import EMULATION
@@ -31,17 +31,17 @@ def explain_ucx(result: Result, topology: Topology) -> str:
 
 
 def _signs(facts: Facts) -> Findings:
-    found: dict[tuple[str, str], list[tuple[PathPlace, Evidence]]] = {}
+    return CHECK.result_findings(_find(facts))
+
+
+def _find(facts: Facts) -> Iterator[tuple[Result, str, Evidence]]:
     for result in facts.results:
         item = next((item for item in result.evidence if item.claim == UCX_PROTOCOL), None)
         # `rma_emulated` names an emulated transfer.
         if item is None or item.value.startswith(EMULATION):
             continue
         if why := explain_ucx(result, facts.topology):
-            found.setdefault((result.benchmark, why), []).append((PathPlace(result.path), item))
-    for (benchmark, why), points in found.items():
-        paths = dict.fromkeys(path for path, _ in points)
-        yield CHECK.finding((BenchmarkPlace(benchmark), *paths), why, *dict.fromkeys(item for _, item in points))
+            yield result, why, item
 
 
 CHECK = Check(
