@@ -14,7 +14,7 @@
 enum { FLOAT32 = 7, FLOATS = 2 };                              /* of nccl.h; floats in a double */
 enum { LEFT = 0, LOWER = 0, UPPER = 1, PLAIN = 0, NON_UNIT = 0, UNIT = 1 }; /* of cublas_api.h */
 enum { SEARCH, TELL, ELIMINATE, COPY, COLLECT, DISTRIBUTE, ASSEMBLE, SUM, KERNELS };
-enum { HEAD = 4, ROW_THREADS = 256, MOST_ROWS = 64 };
+enum { ROW_THREADS = 256, MOST_ROWS = 64 };
 
 /* The layout is also in `native/lu.py`. Addresses are the GPU's, unless they are pointers. */
 struct rw_lu {

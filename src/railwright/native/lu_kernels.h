@@ -7,7 +7,7 @@
  * 32 bits wide, offsets into the matrix 64. */
 #include "lu_place.h"
 
-enum { THREADS = 512, LEAF = 64, HEAD = 4 };
+enum { THREADS = 512, LEAF = 64 };
 
 /* Returns how many of the first `global` rows or columns lie at a place. */
 INSIDE i32 count_before(i32 global, i32 block, i32 place, i32 places) {

@@ -2,6 +2,8 @@
 #ifndef RAILWRIGHT_LU_PLACE_H
 #define RAILWRIGHT_LU_PLACE_H
 
+enum { HEAD = 4 }; /* doubles before the rows of a message; also in `native/lu.py` */
+
 struct rw_lu_place {
   double *a;                            /* column-major, `lead` rows apart */
   double *panels[2];                    /* of even and odd panels: the top block, its pivots, the rows below */
