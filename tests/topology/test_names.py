@@ -8,7 +8,7 @@ import pytest
 
 from railwright.errors import UsageError
 from railwright.topology.shapes import SHAPES, canonical_name
-from railwright.topology.shapes.names import SUGGESTIONS
+from railwright.topology.shapes.catalogue import CATALOGUE
 from railwright.topology.sources.load import load
 
 SPELT = {
@@ -101,7 +101,12 @@ def test_an_unknown_machine_is_answered_with_suggestions(written, near):
 
 
 def test_every_offer_is_a_shape():
-    assert {name for names in SUGGESTIONS.values() for name in names} <= set(SHAPES)
+    table = CATALOGUE.names
+    assert {name for names in table.suggestions.values() for name in names} <= set(SHAPES)
+    assert {*table.spellings.values(), *(name for boards in table.boards.values() for name in boards.values())} <= set(
+        SHAPES
+    )
+    assert set(table.boards) <= set(SHAPES)
 
 
 def test_every_canonical_name_means_itself():

@@ -242,7 +242,7 @@ class _Machine:
             self.parts.link(self.ids[first], self.ids[second], replace(link, links=count, max_links=count))
 
     def _nvlink(self, links: int) -> NvlinkLink:
-        of_shape = self.shape.nvlink.link.generation if self.shape is not None and self.shape.nvlink else None
+        of_shape = self.shape.nvlink.generation if self.shape is not None and self.shape.nvlink else None
         nearest = max((known for known in _GENERATIONS if known <= links), default=1)
         return NvlinkLink(generation=of_shape or _GENERATIONS[nearest], links=links)
 

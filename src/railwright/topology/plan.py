@@ -76,13 +76,13 @@ def apply_changes(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     layout = replace(shape.layout, **{key.replace("-", "_"): counts[key] for key in _LAYOUT_COUNTS if key in counts})
     if "pcie" in counts:
         layout = replace(layout, uplink_generation=counts["pcie"], uplink_assumed=False)
-        nic = replace(nic, pcie=nic.pcie._replace(generation=counts["pcie"], assumed=False))
-        gpu = replace(gpu, pcie=gpu.pcie._replace(generation=counts["pcie"], assumed=False)) if gpu else None
+        nic = replace(nic, pcie=replace(nic.pcie, generation=counts["pcie"], assumed=False))
+        gpu = replace(gpu, pcie=replace(gpu.pcie, generation=counts["pcie"], assumed=False)) if gpu else None
     _check_gpus(shape, layout, name)
-    links = counts.get("nvlink", nvlink.link.links if nvlink else 0)
+    links = counts.get("nvlink", nvlink.links if nvlink else 0)
     _check_nvlink(nvlink, links, layout.gpus, name)
-    if nvlink:
-        nvlink = replace(nvlink, link=replace(nvlink.link, links=links, max_links=nvlink.link.links)) if links else None
+    if nvlink and links != nvlink.links:
+        nvlink = replace(nvlink, links=links, max_links=nvlink.links) if links else None
     if layout.drives and shape.drive is None:
         message = f"the drives of {name} are not published, so drives={layout.drives} cannot be modelled"
         raise UsageError(message, hint="leave drives out")
@@ -103,7 +103,7 @@ def _change_memory(cpu: CpuPart, changes: Mapping[str, str]) -> CpuPart:
     if found is None:
         raise _invalid_value("memory", changes["memory"], "channels of a socket x MT/s, like 8x4800")
     channels, rate = map(int, found.groups())
-    return replace(cpu, memory=cpu.memory._replace(channels=channels, transfers_per_s=rate * 1e6, assumed=False))
+    return replace(cpu, memory=replace(cpu.memory, channels=channels, mt_per_s=rate, assumed=False))
 
 
 def _change_drive(drive: DrivePart | None, counts: Mapping[str, int], name: str) -> DrivePart | None:
@@ -180,7 +180,7 @@ def _check_gpus(shape: Shape, layout: Layout, name: str) -> None:
 
 
 def _check_nvlink(nvlink: NvlinkPart | None, links: int, gpus: int, name: str) -> None:
-    maximum = nvlink.link.links if nvlink else 0
+    maximum = nvlink.links if nvlink else 0
     if links > maximum:
         raise UsageError(f"nvlink={links}: a GPU of {name} has {maximum} links", hint=f"give 0 to {maximum}")
     if nvlink is None or not nvlink.pairs or not links:

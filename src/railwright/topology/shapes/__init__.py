@@ -1,4 +1,4 @@
-"""Named machines as data: each shape has the parts of a published machine, with a source for every part.
+"""Named machines as data: each shape has the parts of a published machine, with a source for every fact.
 
 A machine that differs from its shape is written as the shape with changes: `hgx-h100 nics=2`.
 """
@@ -6,16 +6,14 @@ A machine that differs from its shape is written as the shape with changes: `hgx
 from __future__ import annotations
 
 from railwright.errors import UsageError
-from railwright.topology.shapes import amd, aws, azure, gcp, grace, laptop, nvidia, oci, pcie
+from railwright.topology.shapes.catalogue import CATALOGUE
 from railwright.topology.shapes.names import MAX_NAME, NamedShape, Names
 from railwright.topology.shapes.parts import Shape
 from railwright.units import format_count
 
-_FAMILIES = (nvidia, aws, azure, gcp, oci, grace, amd, pcie, laptop)
-
-SHAPES: dict[str, Shape] = {name: shape for family in _FAMILIES for name, shape in family.SHAPES.items()}
+SHAPES: dict[str, Shape] = {name: CATALOGUE.complete(CATALOGUE.shapes[name]) for name in CATALOGUE.names.shapes}
 """Shapes by canonical name, in lower case."""
-_NAMES = Names(SHAPES)
+_NAMES = Names(SHAPES, CATALOGUE.names)
 ALIASES = _NAMES.aliases
 """The vendors' own names, as they write them, to the canonical names."""
 

@@ -26,6 +26,7 @@ from railwright.topology.sources.root import (
     read_bounded,
 )
 from railwright.topology.sources.saved import load_topology
+from railwright.topology.sources.shape_file import expand_file
 from railwright.topology.sources.tools import ask_tools
 from railwright.topology.sources.tools_model import TOOLS
 
@@ -70,7 +71,7 @@ def load_path(path: Path) -> Topology:
         if (found := load_text(path, {})) is not None:
             return found
         message = (
-            f"{path} is neither a directory, a .jsonl capture, a saved .json topology, NCCL's topology file nor the"
+            f"{path} is neither a directory, a .jsonl capture, a saved .json topology, a .toml machine, NCCL's topology file nor the"
             " output of nvidia-smi topo -m"
         )
         raise UsageError(message, hint="write one with: railwright topo capture DIR")
@@ -82,9 +83,13 @@ def load_path(path: Path) -> Topology:
 
 
 def load_text(path: Path, changes: dict[str, str]) -> Topology | None:
-    """Parse NCCL's topology file or the output of `nvidia-smi topo -m`; None for other text. Raises UsageError."""
+    """Parse the file of a machine (TOML), NCCL's topology file or the output of `nvidia-smi topo -m`; None for other
+    text. Raises UsageError.
+    """
     if path.is_dir() or path.suffix in (".json", ".jsonl"):
         return None
+    if path.suffix.lower() == ".toml":
+        return expand_file(path, changes)
     text = read_bounded(path, MOST_CHARACTERS).decode("utf-8-sig", errors="replace")
     if is_nccl_xml(text):
         if changes:
@@ -107,6 +112,6 @@ def _shape_and_port(matrix: Matrix, changes: dict[str, str]) -> tuple[Shape | No
     shapes = [shape for shape in SHAPES.values() if shape.gpu is not None and model and is_model(model, shape.gpu.name)]
     if "gpu" in changes and not shapes:
         raise UsageError(f"gpu must be a known GPU, got {model[:60]!r}", hint="give a model like H100, A100 or B200")
-    fitting = [shape for shape in shapes if matrix.nvlinks == (shape.nvlink.link.links if shape.nvlink else 0)]
+    fitting = [shape for shape in shapes if matrix.nvlinks == (shape.nvlink.links if shape.nvlink else 0)]
     port = change_port(matrix.port, changes) if "nic-rate" in changes else None
     return next(iter([*fitting, *shapes]), None), port
