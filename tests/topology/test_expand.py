@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from railwright.errors import UsageError

@@ -15,8 +15,10 @@ from railwright.topology.shapes.catalogue import CATALOGUE
 from railwright.topology.shapes.parts import Pcie, Shape
 
 
-def expand(name: str, changes: Mapping[str, str]) -> Topology:
+def expand(name: str, changes: Mapping[str, str], *, by_board: bool = True) -> Topology:
     """Build the machine of a shape with changes, each a text like `2` or `400Gb/s`.
+
+    A number of GPUs for which there is a board of its own means that board, unless `by_board` is False.
 
     `name` is the name of a shape or a vendor's name for it, in any case. NICs of any number are spread evenly over the
     PCIe switches and so over the sockets. Raises UsageError for an unknown shape or change, and for an invalid value.
@@ -24,8 +26,9 @@ def expand(name: str, changes: Mapping[str, str]) -> Topology:
     canonical = canonical_name(name)
     if canonical is None:
         raise unknown_shape(name)
-    canonical, others = choose_board(canonical, changes)
-    return expand_shape(SHAPES[canonical], canonical, others)
+    if by_board:
+        canonical, changes = choose_board(canonical, changes)
+    return expand_shape(SHAPES[canonical], canonical, changes)
 
 
 def choose_board(name: str, changes: Mapping[str, str]) -> tuple[str, dict[str, str]]:

@@ -27,7 +27,7 @@ def canonical_name(name: str) -> str | None:
 def split_name(words: list[str]) -> tuple[str, list[str]] | None:
     """Return (the name in SHAPES, the changes after it) if the first words name a shape: `GB200 NVL72 nics=2`.
 
-    A number of GPUs in the name becomes a change: `4xH100` is `hgx-h100`, `gpus=4`.
+    A number of GPUs in the name becomes a change, `4x L40S` is `pcie-8gpu`, `gpus=4`, or means a board of its own.
     """
     named = next((place for place, word in enumerate(words) if "=" in word), len(words))
     for count in range(named, 0, -1):
@@ -59,6 +59,8 @@ def unknown_shape(name: str, kind: str = "shape") -> UsageError:
     if several is not None:
         message = f"{name[:MAX_NAME]!r} is {format_count(several[1], 'host')}, but a shape is one host"
         return UsageError(message, hint=f"did you mean {several[0]} with --count {several[1]}?")
+    if why := _NAMES.why_unmodelled(name):
+        return UsageError(f"{name[:MAX_NAME]!r} cannot be modelled: {why}", hint="list all with: railwright shapes")
     if _NAMES.is_newer(name):
         message = f"{name[:MAX_NAME]!r} is newer than all {len(SHAPES)} shapes, and none resembles it"
         return UsageError(message, hint="capture one: railwright topo capture FILE.jsonl, then --host FILE.jsonl")

@@ -35,6 +35,8 @@ class NameTable(Record, frozen=True, kw_only=True):
     """Known names without a shape of their own, with the shapes to suggest."""
     newer: tuple[str, ...]
     """Machines that are newer than the shapes. None of these resembles them, so none is suggested."""
+    unmodelled: dict[str, str]
+    """Machines of a kind that has no limits here, with the reason."""
 
 
 class Catalogue(Record, frozen=True, kw_only=True):

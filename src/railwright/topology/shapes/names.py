@@ -1,7 +1,7 @@
 """Resolution of the names that people use for machines, to a shape or to the nearest shapes as suggestions.
 
 Case and separators do not matter, nor does a vendor before a name or the text that NVIDIA's tools add to it. A number
-of GPUs becomes a change (`4xH100` is `hgx-h100 gpus=4`), and a memory size must be that of the shape's GPU.
+of GPUs becomes a change (`4x L40S` is `pcie-8gpu gpus=4`) or means a board (`4xH100`), and a memory size must be that of the shape's GPU.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _COUNT_BEFORE = re.compile(r"^(?P<kept>[a-z]{2,12}[ ._-]+)??(?P<count>\d{1,3})(?
 _COUNT_AFTER = re.compile(r"(?:(?<=\d)|[ ._-]+)[ _-]*x[ _-]*(?P<count>\d{1,3})$")
 _GPU_COUNT = re.compile(r"[ ._-]+(?P<count>\d{1,3})[ ._-]?gpus?$")
 _MEMORY = re.compile(r"(?:^|[ _-])(\d{2,3}) ?(gb|gib|g)(?=$|[ _-])")
+_MACHINE = re.compile(r"dgx|hgx|aws|azure|gcp|oci|nd|bmgpu|(?:p[3-6]|a[2-4]|g[5-6])(?!\d)")
+"""The beginning of a name of a machine, where `A40` and `A30` are GPUs."""
 _SEPARATOR = re.compile(r"[^a-z0-9]+")
 
 
@@ -135,6 +137,11 @@ class Names:
         newer = frozenset(self._table.newer)
         return not newer.isdisjoint(_list_forms(_split_name(_normalise(name[:MAX_NAME]))))
 
+    def why_unmodelled(self, name: str) -> str:
+        """Return why a known machine has no shape; empty for any other name."""
+        forms = _list_forms(_split_name(_normalise(name[:MAX_NAME])))
+        return next((self._table.unmodelled[form] for form in forms if form in self._table.unmodelled), "")
+
     def _find_by_memory(self, parts: _Parts) -> str | None:
         """Return the shape of those words whose GPU has the memory in the name, if it gives one."""
         for form in _list_forms(parts):
@@ -197,6 +204,4 @@ def _join_distinctive(words: Iterable[str]) -> str:
 
 def _counts_gpus(words: tuple[str, ...]) -> bool:
     """Report whether a number next to these words counts GPUs rather than hosts, because they do not name a machine."""
-    return not _join_distinctive(words).startswith(
-        ("dgx", "hgx", "aws", "p3", "p4", "p5", "p6", "nd", "bmgpu", "a2", "a3", "a4")
-    )
+    return _MACHINE.match(_join_distinctive(words)) is None

@@ -24,7 +24,7 @@ _ARCHIVE_LINE = re.compile(r"line \d{1,9}")
 """The name that `ArchiveRoot` gives to an unusable line."""
 
 
-def load(text: str | None) -> Topology:
+def load(text: str | None, *, by_board: bool = True) -> Topology:
     """Return this machine for None, else a captured directory or `.jsonl`, a saved `.json`, a written `.toml`, or a shape.
 
     A shape is a name with changes as `key=value` words, like `hgx-h100 nics=2`. A vendor's name also works, like
@@ -44,7 +44,7 @@ def load(text: str | None) -> Topology:
     named = split_name(words)
     path = Path(text)
     if named is not None and (words[0].lower() in SHAPES or not os.path.exists(path)):  # noqa: PTH110
-        return expand(named[0], _parse_changes(named[1], text))
+        return expand(named[0], _parse_changes(named[1], text), by_board=by_board)
     if os.path.exists(path):  # noqa: PTH110 - Path.exists raises for a name that is too long
         from railwright.topology.sources.look import load_path
 
