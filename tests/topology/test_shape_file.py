@@ -66,7 +66,7 @@ def test_a_live_machine_becomes_a_shape_that_says_where_it_differs() -> None:
     again = expand_shape(to_shape(machine), "again", {})
     assert [len(again.of_kind(kind)) for kind in ("gpu", "nic", "drive", "cpu")] == [8, 5, 2, 4]
     notes = list_differences(machine, again)
-    assert notes[0] == "the nics are not alike: 4x NVIDIA Mellanox ConnectX-6, 1x NVIDIA Mellanox ConnectX-6 Dx"
+    assert notes[0] == "the NICs are not alike: 4x NVIDIA Mellanox ConnectX-6, 1x NVIDIA Mellanox ConnectX-6 Dx"
     assert "paths between GPUs and NICs are of another kind" in notes[1]
 
 

@@ -16,6 +16,7 @@ from railwright.topology.devices import (
     GT_PER_S,
     C2cLink,
     Device,
+    DeviceKind,
     EthernetLink,
     InternalLink,
     Link,
@@ -49,6 +50,8 @@ from railwright.units import GIB
 
 _Protocol = TypeVar("_Protocol", NvlinkLink, XgmiLink)
 _GENERATIONS = {speed: generation for generation, speed in GT_PER_S.items()}
+_ALIKE: dict[DeviceKind, str] = {"gpu": "GPUs", "nic": "NICs", "drive": "drives"}
+"""The kinds of device of which a shape has one model."""
 _SOCKETS, _NUMA_PER_SOCKET = (1, 2, 4, 8), (1, 2, 4)
 
 
@@ -63,11 +66,10 @@ def list_differences(topology: Topology, shape: Topology) -> tuple[str, ...]:
 
 
 def _differ(topology: Topology, shape: Topology) -> Iterator[str]:
-    kinds: tuple[Literal["gpu", "nic", "drive"], ...] = ("gpu", "nic", "drive")
-    for kind in kinds:
+    for kind, plural in _ALIKE.items():
         names = Counter(device.name for device in topology.of_kind(kind))
         if len(names) > 1:
-            yield f"the {kind}s are not alike: {', '.join(f'{count}x {name}' for name, count in names.most_common(4))}"
+            yield f"the {plural} are not alike: {', '.join(f'{count}x {name}' for name, count in names.most_common(4))}"
     here, there = _near(topology), _near(shape)
     moved = sorted(pair for pair in here if here[pair] != there.get(pair, ""))
     if moved:

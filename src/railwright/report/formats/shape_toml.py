@@ -39,7 +39,7 @@ def _render_lines(table: Mapping[str, object]) -> Iterator[str]:
         if isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
             rows = "".join(f"    {_render_value(row)},\n" for row in value)
             yield f"{_render_key(key)} = [\n{rows}]\n"
-        elif value is not None:
+        elif value is not None and value != {}:
             yield f"{_render_key(key)} = {_render_value(value)}\n"
 
 

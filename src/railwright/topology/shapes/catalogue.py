@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -74,4 +74,4 @@ class Catalogue(Record, frozen=True, kw_only=True):
         return Shape(**{**msgspec.structs.asdict(file), **named})
 
 
-CATALOGUE = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=Catalogue)
+CATALOGUE = msgspec.json.decode(pkgutil.get_data(__package__, "catalogue.json") or b"", type=Catalogue)

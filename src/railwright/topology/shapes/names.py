@@ -10,6 +10,7 @@ import difflib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from railwright.topology.shapes.catalogue import NameTable
@@ -66,15 +67,22 @@ class Names:
     def __init__(self, shapes: Mapping[str, Shape], table: NameTable) -> None:
         self._shapes, self._table = shapes, table
         self.aliases = {alias: name for name, aliases in table.shapes.items() for alias in aliases}
-        written = {**self.aliases, **{name: name for name in shapes}}
-        self._exact = {name.lower(): shape for name, shape in written.items()}
-        self._compact: dict[str, str] = {}
-        for name, shape in written.items():
+        self._written = {**self.aliases, **{name: name for name in shapes}}
+        self._exact = {name.lower(): shape for name, shape in self._written.items()}
+
+    @cached_property
+    def _compact(self) -> dict[str, str]:
+        """The shape of each name without separators, makers and words that distinguish no shape."""
+        compact: dict[str, str] = {}
+        for name, shape in self._written.items():
             for form in _list_forms(_split_name(name.lower())):
-                self._compact.setdefault(form, shape)
-            self._compact["".join(_SEPARATOR.split(name.lower()))] = shape
-        self._compact |= table.spellings
-        self._spelling = {name.lower(): name for name in (*shapes, *self.aliases)}
+                compact.setdefault(form, shape)
+            compact["".join(_SEPARATOR.split(name.lower()))] = shape
+        return compact | self._table.spellings
+
+    @cached_property
+    def _spelling(self) -> dict[str, str]:
+        return {name.lower(): name for name in (*self._shapes, *self.aliases)}
 
     def find(self, name: str) -> NamedShape | None:
         """Return the shape of a name in any spelling; None for an unknown name, or a name with a number of hosts."""
