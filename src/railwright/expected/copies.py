@@ -73,7 +73,7 @@ def _expect_path(workload: Copy, machine: Machine) -> Bounds:
         workload,
         band or guessed,
         over_pcie=over_pcie,
-        # Both directions at once were measured between a GPU and host memory, and between GPUs of a socket or over NVLink.
+        # Measured: between a GPU and host memory, and between GPUs of a socket or over NVLink.
         is_measured_both_ways="memory" in workload.path or path.kind in _PAIRS_BOTH_WAYS
         if over_pcie
         else any(isinstance(link.protocol, NvlinkLink) for link in path.links),

@@ -169,7 +169,8 @@ def refuse_both(count: int | None, gpus: int | None) -> None:
 def load_hosts(machine: str | None, count: int | None, gpus: int | None) -> tuple[Topology, int | None]:
     """Load the machine, and return it with the number of hosts; None if neither hosts nor GPUs were counted.
 
-    Fewer GPUs than a shape has are so many GPUs of one host, not a board with fewer. Raises UsageError for GPUs that do not fill whole hosts.
+    Fewer GPUs than a shape has are so many GPUs of one host, not a board with fewer. Raises UsageError for GPUs that do
+    not fill whole hosts.
     """
     host = load_machine(machine)
     is_whole = machine is None or host.source != "shape" or any(word.startswith("gpus=") for word in machine.split())

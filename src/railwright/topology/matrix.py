@@ -163,7 +163,10 @@ class Additions(NamedTuple):
     drive_pcie: Pcie = Pcie()
 
 
-def build_topology(matrix: Matrix, name: str, additions: Additions = Additions()) -> Topology:
+_NOTHING = Additions()
+
+
+def build_topology(matrix: Matrix, name: str, additions: Additions = _NOTHING) -> Topology:
     """Build the machine. Facts in neither the matrix nor the additions stay unknown."""
     return _Machine(matrix, additions).topology(name)
 

@@ -80,7 +80,7 @@ def _differ(topology: Topology, shape: Topology) -> Iterator[str]:
         )
 
 
-def _near(topology: Topology) -> dict[tuple[str, str], str]:
+def _near(topology: Topology) -> dict[tuple[str, str], str | None]:
     affinity = Affinity(topology)
     return {(gpu.id, nic.id): affinity.kind(gpu.id, nic.id) for gpu in affinity.gpus for nic in affinity.nics}
 

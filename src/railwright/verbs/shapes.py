@@ -90,4 +90,6 @@ def _list_parts(word: str, *, as_json: bool) -> None:
     if not rows:
         raise UsageError(f"no part has {word[:60]!r} in its name", hint="list all with: railwright shapes parts")
     for kind, key, title in rows:
-        click.echo(json_line({"kind": kind, "part": key, "title": title}) if as_json else f"{kind:6}  {key:28}  {title}")
+        click.echo(
+            json_line({"kind": kind, "part": key, "title": title}) if as_json else f"{kind:6}  {key:28}  {title}"
+        )

@@ -1,7 +1,8 @@
 """Resolution of the names that people use for machines, to a shape or to the nearest shapes as suggestions.
 
 Case and separators do not matter, nor does a vendor before a name or the text that NVIDIA's tools add to it. A number
-of GPUs becomes a change (`4x L40S` is `pcie-8gpu gpus=4`) or means a board (`4xH100`), and a memory size must be that of the shape's GPU.
+of GPUs becomes a change (`4x L40S` is `pcie-8gpu gpus=4`) or means a board (`4xH100`). A memory size must be that of
+the shape's GPU.
 """
 
 from __future__ import annotations

@@ -269,4 +269,3 @@ class Shape(ShapeFile, frozen=True, kw_only=True):
     def layout_source(self) -> str:
         """The sources of the layout."""
         return self.source
-

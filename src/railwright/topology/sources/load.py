@@ -25,7 +25,7 @@ _ARCHIVE_LINE = re.compile(r"line \d{1,9}")
 
 
 def load(text: str | None, *, by_board: bool = True) -> Topology:
-    """Return this machine for None, else a captured directory or `.jsonl`, a saved `.json`, a written `.toml`, or a shape.
+    """Return this machine for None, else a captured directory or `.jsonl`, a saved `.json`, a `.toml`, or a shape.
 
     A shape is a name with changes as `key=value` words, like `hgx-h100 nics=2`. A vendor's name also works, like
     `p5.48xlarge` or `Standard_ND96isr_H100_v5`.

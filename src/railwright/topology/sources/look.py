@@ -71,8 +71,8 @@ def load_path(path: Path) -> Topology:
         if (found := load_text(path, {})) is not None:
             return found
         message = (
-            f"{path} is neither a directory, a .jsonl capture, a saved .json topology, a .toml machine, NCCL's topology file nor the"
-            " output of nvidia-smi topo -m"
+            f"{path} is neither a directory, a .jsonl capture, a saved .json topology, a .toml machine, NCCL's topology"
+            " file nor the output of nvidia-smi topo -m"
         )
         raise UsageError(message, hint="write one with: railwright topo capture DIR")
     root = open_capture(path)
