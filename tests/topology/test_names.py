@@ -116,7 +116,8 @@ def test_a_tools_gpu_name_means_its_most_common_machine(written, name):
     [
         ("4xH100", "hgx-h100-4gpu"), ("2x H200 nics=2", "hgx-h200 gpus=2 nics=2"), ("H100 x4", "hgx-h100-4gpu"),
         ("HGX H100 4-GPU", "hgx-h100-4gpu"), ("hgx-h100 gpus=4 nics=2", "hgx-h100-4gpu nics=2"),
-        ("4x V100", "v100-sxm2-4gpu"), ("dgx-h100 gpus=4", "dgx-h100 gpus=4"), ("4x A40", "a40-8gpu gpus=4"),
+        ("4x V100", "v100-sxm2-4gpu"), ("v100 gpus=4 nics=1", "v100-sxm2-4gpu nics=1"),
+        ("dgx-1-v100 gpus=4", "dgx-1-v100 gpus=4"), ("dgx-h100 gpus=4", "dgx-h100 gpus=4"), ("4x A40", "a40-8gpu gpus=4"),
         ("4x RTX 4090", "rtx-4090-8gpu gpus=4"),
         ("8x RTX 4090", "rtx-4090-8gpu"),
         ("4xh100 gpus=2", "hgx-h100-4gpu gpus=2"), ("h100 NDR", "hgx-h100 nic-protocol=infiniband nic-rate=400G"),

@@ -33,14 +33,19 @@ def split_name(words: list[str]) -> tuple[str, list[str]] | None:
     for count in range(named, 0, -1):
         found = _NAMES.find(" ".join(words[:count]))
         if found is not None:
-            return found.shape, [*_gpu_change(found, words[count:]), *words[count:]]
+            return _apply_gpus(found, " ".join(words[:count]), words[count:])
     return None
 
 
-def _gpu_change(found: NamedShape, changes: list[str]) -> list[str]:
-    """Return the number of GPUs in the name as a change, unless a change gives it."""
-    given = any(word.partition("=")[0].lower() == "gpus" for word in changes)
-    return [f"gpus={found.gpus}"] if found.gpus is not None and not given else []
+def _apply_gpus(found: NamedShape, name: str, changes: list[str]) -> tuple[str, list[str]]:
+    """Return the shape and its changes, with the number of GPUs in the name as one unless a change gives it."""
+    given = next((word.partition("=")[2] for word in changes if word.partition("=")[0].lower() == "gpus"), None)
+    if given is None:
+        return found.shape, [*([f"gpus={found.gpus}"] if found.gpus is not None else []), *changes]
+    board = _NAMES.find_board(name, given)
+    if board is None or board in CATALOGUE.names.boards.get(found.shape, {}).values():
+        return found.shape, changes  # a board of the shape itself is chosen where the shape is expanded
+    return board, [word for word in changes if word.partition("=")[0].lower() != "gpus"]
 
 
 def nearest_names(name: str) -> tuple[str, ...]:

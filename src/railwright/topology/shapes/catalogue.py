@@ -29,6 +29,8 @@ class NameTable(Record, frozen=True, kw_only=True):
     """The vendors' own names of each shape, as they write them. The order is that of every list of shapes."""
     boards: dict[str, dict[str, str]]
     """The shape that replaces another one if the machine has that number of GPUs, since its links differ."""
+    gpu_boards: dict[str, dict[str, str]]
+    """The same, if only the GPU is named: four V100 are a board, but a DGX-1 with four GPUs is half of one."""
     spellings: dict[str, str]
     """The machine for the name of a GPU alone, or for a short word: the most common host of that GPU."""
     suggestions: dict[str, tuple[str, ...]]

@@ -97,13 +97,23 @@ class Names:
         found = self._find_by_memory(parts)
         if found is None or parts.number is None:
             return NamedShape(found) if found else None
-        boards = self._table.boards.get(found, {})
-        if str(parts.number) in boards and (parts.counts_gpus or _counts_gpus(parts.words)):
-            return NamedShape(boards[str(parts.number)])
+        board = self._find_board(found, str(parts.number), parts.words)
+        if board is not None and (parts.counts_gpus or _counts_gpus(parts.words)):
+            return NamedShape(board)
         maximum = self._shapes[found].layout.gpus
         if not 0 < parts.number <= maximum or not (parts.counts_gpus or _counts_gpus(parts.words)):
             return None
         return NamedShape(found, None if parts.number == maximum else parts.number)
+
+    def find_board(self, name: str, gpus: str) -> str | None:
+        """Return the board that a name means with that number of GPUs; None if the name's own shape is meant."""
+        found = self.find(name)
+        return self._find_board(found.shape, gpus, _split_name(_normalise(name)).words) if found else None
+
+    def _find_board(self, shape: str, gpus: str, words: tuple[str, ...]) -> str | None:
+        by_name = self._table.boards.get(shape, {})
+        by_gpu = self._table.gpu_boards.get(shape, {}) if _counts_gpus(words) else {}
+        return by_name.get(gpus) or by_gpu.get(gpus)
 
     def find_hosts(self, name: str) -> tuple[str, int] | None:
         """Return (shape, hosts) if the name can only mean several hosts: `16xH100`, `2x DGX H100`."""
