@@ -91,7 +91,7 @@ def etcd(three: Bridged, tmp_path: Path) -> Iterator[str]:
             process.kill()
 
 
-@pytest.mark.parametrize("way", ["mpi", "socket", "etcd"])
+@pytest.mark.parametrize("way", [pytest.param("mpi", marks=pytest.mark.long), "socket", "etcd"])
 def test_a_cache_goes_from_prefill_to_decode_on_another_host(railwright, three, request, way):
     hosts = ",".join(three.words.split(",")[:2])
     given = ["tokens=64", "access=whole", f"metadata={way}"]
