@@ -17,6 +17,8 @@ from railwright.process import run
 
 Flavour = Literal["openmpi", "mpich"]
 
+_NO_SCHEDULER = "^slurm,pbs,tm,lsf,gridengine,flux,loadleveler,alps"
+"""Open MPI's readers of a scheduler's allocation, in releases 4 and 5."""
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where MPICH keeps its segments
 _SEGMENTS = ("mpich_sh*_*", "ucx_shm_posix_*")
 _VERSION_TIMEOUT_S = 20.0
@@ -40,6 +42,8 @@ class MpiLauncher(LocalLauncher):
         options = ["-n", str(ranks)]
         if self.flavour == "openmpi":
             options += ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
+        else:  # inside a job, Hydra would start ranks on the job's nodes
+            options += ["-launcher", "fork", "-hosts", "localhost"]
         return [str(self.mpirun), *options, *RANK_PROGRAM]
 
     def environment(self, scratch: Path) -> dict[str, str]:
@@ -59,6 +63,8 @@ class MpiLauncher(LocalLauncher):
             # Probing libfabric adds 1.05 s to each MPI_Init, and these launches do not use libfabric.
             "OMPI_MCA_mtl": os.environ.get("OMPI_MCA_mtl", "^ofi"),  # noqa: SIM112 - the names of Open MPI
             "OMPI_MCA_btl": os.environ.get("OMPI_MCA_btl", "^ofi"),  # noqa: SIM112
+            # mpirun would add the nodes of a surrounding job, and take its slots for ours: Slurm gives one a node.
+            "OMPI_MCA_ras" if "(Open MPI) 4." in self.version else "PRTE_MCA_ras": _NO_SCHEDULER,
             "PRTE_MCA_prte_tmpdir_base": str(scratch),
             "PMIX_MCA_gds": "hash",
             "OMPI_MCA_btl_sm_backing_directory": str(scratch),
