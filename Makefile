@@ -136,6 +136,7 @@ check-python: .venv/dev-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/write-shapes --check
 	$(BIN)/python scripts/write-schemas --check
 	$(BIN)/python scripts/write-readme --check
 	$(BIN)/python scripts/check-house
@@ -228,6 +229,10 @@ format: .venv/dev-ready ## Format and sort imports
 schemas: .venv/dev-ready ## Write schema/*.json from the models, and railwrightd's from its own types
 	$(BIN)/python scripts/write-schemas
 	cd node && $(GO) test -count 1 -run Schemas ./cmd/railwrightd -write
+
+.PHONY: shapes
+shapes: .venv/dev-ready ## Write the catalogue of machines and docs/shapes.md from topology/shapes/catalogue
+	$(BIN)/python scripts/write-shapes
 
 .PHONY: readme
 readme: .venv/dev-ready ## Explain all public outputs again, and write README.md's samples and record

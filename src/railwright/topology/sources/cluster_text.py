@@ -27,7 +27,7 @@ def decode_cluster_file(file: Path) -> ClusterFile:
     decode = msgspec.json.decode if is_json else msgspec.toml.decode
     try:
         found = decode(raw, type=ClusterFile)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # an integer of too many digits: ValueError
         raise UsageError(f"{file} is not a cluster file: {format_shown(str(error))}", hint=_HINT) from error
     for name in (found.name, *(tier.name for tier in found.fabric.tiers)):
         if len(name) > _MAX_NAME or not name.isprintable():

@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.units import format_size
 
 MAX_FILE_BYTES = 2**20
 MAX_DIRECTORY_ENTRIES = 20_000
@@ -371,5 +372,5 @@ def read_bounded(file: Path, limit_bytes: int) -> bytes:
     except (OSError, ValueError) as exc:
         raise UsageError(f"{file} cannot be read: {_describe_error(exc)}", hint="check the path") from exc
     if len(raw) > limit_bytes:
-        raise UsageError(f"{file} is larger than {limit_bytes // 2**20} MiB", hint="check that it is a capture")
+        raise UsageError(f"{file} is larger than {format_size(limit_bytes)}", hint="check that it is a capture")
     return raw
