@@ -35,13 +35,14 @@ def topo(context: click.Context, machine: str | None, as_json: bool, svg: str | 
 
     from railwright.report.pictures.topology import render_topology_svg
     from railwright.report.text.topology import render_topology
+    from railwright.terminal import escape_json
     from railwright.topology.sources.saved import encode_topology
 
     topology = _load_readable(machine)
     if svg is not None:
         write(svg, render_topology_svg(topology))
     if as_json:
-        click.echo(encode_topology(topology).decode(), nl=False)
+        click.echo(escape_json(encode_topology(topology).decode()), nl=False)
     else:
         print_text(render_topology(topology).removesuffix("\n"))
 
