@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, a second run, and closed pipes: earlier results are kept, and the exit status is right."""
+"""Ctrl-C, a lost terminal, a second run, and closed pipes: earlier results are kept, and the exit status is right."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def started(railwright, *more):
     return process
 
 
-@pytest.mark.parametrize(("by", "word"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+@pytest.mark.parametrize(("by", "word"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGHUP, "SIGHUP")])
 def test_an_interrupted_run_keeps_what_it_measured_and_reports_it(railwright, mpirun, by, word):
     process = started(railwright, "--mpirun", mpirun)
     process.send_signal(by)
