@@ -1,6 +1,6 @@
 """Mutated bytes of every kind of file that a user can give are read, or refused with one clear error, within bounds.
 
-`make quick` tries a few hundred files, `make test-long` 100,000. A file may take 10 s of a CPU, all files of a part 500 MB.
+`make quick` tries a few hundred files, `make test-long` 100,000. A file may take 10 s of a CPU, a part 500 MB.
 """
 
 from __future__ import annotations
