@@ -65,6 +65,7 @@ test-machine: test-deps ## The Python tests that start processes: MPI, labs, sta
 test-long: test-deps ## What takes too long for each change: builds, searches, random clusters, broken texts and captures, lies of a pod with a VF
 	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -m "machine and long" $(WORKERS)
 	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py tests/explain/test_broken_files.py \
+		tests/explain/test_broken_bytes.py \
 		tests/results/readers/test_forms_of_recorded.py \
 		tests/diagnosis/iterations/test_iterations.py \
 		tests/checks/test_captured_settings.py

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from railwright.errors import CannotJudge, UsageError
+from railwright.installation import find_installation
 from railwright.launch.local import RANK_PROGRAM, LocalLauncher
 from railwright.process import run
 
@@ -50,6 +51,8 @@ class MpiLauncher(LocalLauncher):
         """Return variables that put MPI's files into `scratch` and bind mpi4py to this MPI library."""
         library = self._find_library()
         variables = {"MPI4PY_LIBMPI": str(library)} if library else {}
+        if not os.environ.get("HOME"):  # services have none, and Open MPI does not initialize without
+            variables["HOME"] = str(scratch)
         if self.flavour == "mpich":
             # Hydra passes the topology to its ranks in a file of /tmp, which stays there if Hydra is killed. If this
             # variable is set, even to nothing, every rank discovers the topology itself.
@@ -102,7 +105,7 @@ def _find_mpirun(mpirun: str | None) -> Path:
         return Path(found)
     if mpirun is not None:
         raise UsageError(f"--mpirun must name a program, got {mpirun!r}", hint="give the path of an mpirun")
-    raise CannotJudge("mpirun is not installed", hint="install the `openmpi` package, or give --mpirun PATH")
+    raise CannotJudge("mpirun is not installed", hint=f"{find_installation().add('openmpi')}, or give --mpirun PATH")
 
 
 @functools.cache
