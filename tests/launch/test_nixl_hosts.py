@@ -118,6 +118,7 @@ def test_a_host_that_cannot_reach_the_store_is_told_and_both_ranks_end(railwrigh
     }
 
 
+@pytest.mark.long
 def test_prove_measures_nixl_between_pairs_of_hosts(railwright, three, cluster, gpus):
     words = ("--parts", "kv", "--launches", "1", "--cluster", cluster, "--json", "--force",
              "-o", "kv_vram.sizes=4K", "-o", "kv_cache.tokens=64")  # fmt: skip
