@@ -8,7 +8,7 @@ GO ?= go
 BIN := .venv/bin
 PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps --only-binary :all:
 NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
-DEBIAN_PACKAGES := g++ fio chromium chromium-driver etcd-server \
+DEBIAN_PACKAGES := g++ libibverbs-dev fio chromium chromium-driver etcd-server \
 	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server qemu-user-static \
 	slurmctld slurmd slurm-client munge libpmix-dev \
 	protobuf-compiler busybox-static cpio debootstrap e2fsprogs kmod xz-utils zstd
