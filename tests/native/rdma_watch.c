@@ -72,7 +72,8 @@ int main(int count, char **words) {
     uint32_t psn = (uint32_t)bth[9] << 16 | (uint32_t)bth[10] << 8 | bth[11];
     struct total *total = &totals[opcode];
     total->packets++;
-    if (!is_new(number ^ (opcode == 17 ? 1u << 30 : 0), psn)) continue;
+    /* A response has the PSN of its request, and both ends may have the same numbers. */
+    if (!is_new(number ^ (uint32_t)ip[15] << 24, psn)) continue;
     total->distinct++;
     total->payload += (unsigned)(length - headers(opcode) - pad - ICRC);
   }
