@@ -100,7 +100,7 @@ __attribute__((constructor)) static void open_shared(void) {
     pthread_mutex_init(&shared->lock, &kind);
     shared->is_ready = 1;
   }
-  if (file >= 0) close(file);
+  if (file >= 0) flock(file, LOCK_UN), close(file); /* the mapping keeps the file open, and with it the lock */
 }
 
 static void lock_shared(void) {
