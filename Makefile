@@ -56,16 +56,18 @@ test: ## Set up everything and run all tests: what .ci/run calls
 
 # Two workers for each core and one more: the tests of a machine wait for launches and labs half of their time.
 # Files are taken in the order of tests/tiers.py, the longest first.
+WORKERS := --dist loadfile --no-loadscope-reorder --tx "$$((2 * $$(nproc) + 1))*popen//python=scripts/test-worker"
 .PHONY: test-machine
 test-machine: test-deps ## The Python tests that start processes: MPI, labs, stand-ins, a browser
-	$(BIN)/python -m pytest -m machine --dist loadfile --no-loadscope-reorder --tx "$$((2 * $$(nproc) + 1))*popen//python=scripts/test-worker"
+	$(BIN)/python -m pytest -m machine $(WORKERS)
 
 .PHONY: test-long
-test-long: test-deps ## What takes too long for each change: random clusters, broken texts and captures, lies of a pod with a VF
+test-long: test-deps ## What takes too long for each change: builds, searches, random clusters, broken texts and captures, lies of a pod with a VF
+	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -m "machine and long" $(WORKERS)
 	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py tests/explain/test_broken_files.py \
 		tests/results/readers/test_forms_of_recorded.py \
 		tests/diagnosis/iterations/test_iterations.py \
-		tests/checks/test_captured_settings.py tests/packaging tests/benchmarks/test_rdma.py tests/native/test_soft_roce.py
+		tests/checks/test_captured_settings.py tests/benchmarks/test_rdma.py tests/native/test_soft_roce.py
 	cd node && $(NEEDED) RAILWRIGHT_TEST_LONG=1 $(GO) test -count 1 -timeout 200m -tags vm -run PodsWithVFs ./test/vm -args offload
 
 # Without these a test that cannot run here would skip itself, and be called ok.

@@ -72,6 +72,7 @@ def test_kubernetes_without_frr_10_is_not_built(tree):
 
 def test_the_emulated_tier_needs_no_go_and_is_waived_like_the_others(tree):
     assert run(tree, "aarch64")[1].endswith("emulated \n")
+    assert run(tree, "--may-be-waived", "aarch64")[1].endswith("emulated --short\n")
     assert run(tree, "--may-be-waived", "aarch64", go_status=1)[0] == 1
     program(tree / "tests" / "aarch64" / "build", 'echo "binfmt_misc cannot be registered without root" >&2; exit 1')
     status, told = run(tree, "--may-be-waived", "aarch64")

@@ -21,10 +21,11 @@ func Eventually(t testing.TB, name string, holds func() bool) time.Duration {
 }
 
 // UntilRight waits until wrong returns "" and returns the time that it waited. After Patience it fails the test with
-// what wrong returned last.
+// what wrong returned last. It rests as long as each look took: many looks start a program, and would otherwise keep a
+// core from what they wait for.
 func UntilRight(t testing.TB, wrong func() string) time.Duration {
 	t.Helper()
-	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {
+	for began, looked := time.Now(), time.Now(); ; looked = time.Now() {
 		found := wrong()
 		if found == "" {
 			return time.Since(began)
@@ -32,5 +33,6 @@ func UntilRight(t testing.TB, wrong func() string) time.Duration {
 		if time.Since(began) > Patience {
 			t.Fatalf("not within %v: %s", Patience, found)
 		}
+		time.Sleep(min(max(2*time.Millisecond, time.Since(looked)), 250*time.Millisecond))
 	}
 }

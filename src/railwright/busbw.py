@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 MAX_RANKS = 1 << 20
 
@@ -23,6 +24,7 @@ PER_RANK_COUNTED = frozenset(
 """Operations whose size is the element count of one rank times the ranks times the element size in bytes."""
 
 
+@lru_cache(maxsize=256)
 def busbw_factor(operation: str, ranks: int) -> Fraction:
     """Return busbw / algbw for n ranks: 2(n-1)/n, (n-1)/n or 1.
 

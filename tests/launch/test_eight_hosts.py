@@ -76,7 +76,7 @@ def test_pairs_go_on_without_hosts_that_die_and_what_was_measured_before_is_kept
     railwright.expect_nothing_left()
 
 
-@pytest.mark.parametrize("which", [0, 4])
+@pytest.mark.parametrize("which", [0, pytest.param(4, marks=pytest.mark.long)])
 def test_a_collective_is_repeated_without_a_host_that_dies(railwright, eight, which):
     """The first host may be missing too, on which mpirun runs and whose rank reports."""
     gone = eight.names[which]

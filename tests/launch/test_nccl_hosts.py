@@ -116,7 +116,7 @@ def test_groups_grow_with_all_gpus_of_each_host(railwright, four, cluster, gpus)
     assert groups == {(1, 2, "gpu0>gpu1"), (2, 4, "gpu0@0>gpu1@1"), (4, 8, "gpu0@0>gpu1@3")}
 
 
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("sign", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)])
 def test_a_host_that_dies_or_stops_in_the_search_of_rails_loses_its_rows_alone(railwright, four, cluster, gpus, sign):
     gone = four.names[3]
     words = ("--parts", "rails", "--benchmarks", "nccl_all_reduce", "--launches", "1", "--cluster", cluster, "--json",
@@ -135,6 +135,7 @@ def test_a_host_that_dies_or_stops_in_the_search_of_rails_loses_its_rows_alone(r
     railwright.expect_nothing_left()
 
 
+@pytest.mark.long
 def test_prove_names_the_port_that_sends_slowly_although_hosts_share_cpus(railwright, four, cluster, gpus):
     words = ("--parts", "rails", "--benchmarks", "nccl_all_reduce", "--launches", "1", "--cluster", cluster, "--json",
              "--force", *SMALL[:2])  # fmt: skip

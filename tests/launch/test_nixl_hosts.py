@@ -91,7 +91,7 @@ def etcd(three: Bridged, tmp_path: Path) -> Iterator[str]:
             process.kill()
 
 
-@pytest.mark.parametrize("way", ["mpi", "socket", "etcd"])
+@pytest.mark.parametrize("way", [pytest.param("mpi", marks=pytest.mark.long), "socket", "etcd"])
 def test_a_cache_goes_from_prefill_to_decode_on_another_host(railwright, three, request, way):
     hosts = ",".join(three.words.split(",")[:2])
     given = ["tokens=64", "access=whole", f"metadata={way}"]
@@ -118,6 +118,7 @@ def test_a_host_that_cannot_reach_the_store_is_told_and_both_ranks_end(railwrigh
     }
 
 
+@pytest.mark.long
 def test_prove_measures_nixl_between_pairs_of_hosts(railwright, three, cluster, gpus):
     words = ("--parts", "kv", "--launches", "1", "--cluster", cluster, "--json", "--force",
              "-o", "kv_vram.sizes=4K", "-o", "kv_cache.tokens=64")  # fmt: skip

@@ -19,7 +19,11 @@ from railwright.locate.search import search
 from railwright.topology.cluster import Fabric, Tier, build_cluster
 from railwright.topology.sources.load import load
 
-pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root")]
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.long,
+    pytest.mark.skipif(os.geteuid() != 0, reason="waived: a lab needs root"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 USER = 4711
-pytestmark = pytest.mark.machine
+pytestmark = [pytest.mark.machine, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,6 @@ def test_the_bill_names_each_package_and_wheel_of_the_root(archive, root):
     assert all(len(part["hashes"][0]["content"]) == 64 for part in bill["components"])
 
 
-@pytest.mark.skipif(not os.environ.get("RAILWRIGHT_TEST_LONG"), reason="long: builds the whole image again")
 def test_two_builds_are_equal(archive, tmp_path):
     again = tmp_path / "again.tar"
     subprocess.run([ROOT / "scripts/build-image", "--without-nixl", again], check=True, capture_output=True)

@@ -67,9 +67,7 @@ def test_both_architectures_have_the_library_and_no_sources(dist):
         assert {"railwright.1", "railwright-prove.1", "railwright-lab-up.1"} <= pages
 
 
-@pytest.mark.skipif(
-    not os.environ.get("RAILWRIGHT_TEST_LONG"), reason="long: builds both wheels again; the source archive builds one"
-)
+@pytest.mark.long
 def test_the_same_source_gives_the_same_bytes(dist, tmp_path):
     build(tmp_path)
     first, second = (
@@ -116,12 +114,14 @@ def test_the_source_archive_has_all_that_git_knows(source):
     assert {name for name in known - here if (ROOT / name).exists()} == set()
 
 
+@pytest.mark.long
 def test_the_source_archive_builds_the_same_wheel(source, dist, tmp_path):
     (source / ".venv-wheels").symlink_to(ROOT / ".venv-wheels")
     subprocess.run([source / "scripts/build-wheels", tmp_path, "aarch64"], check=True, capture_output=True)
     assert wheel_for("aarch64", tmp_path).read_bytes() == wheel_for("aarch64", dist).read_bytes()
 
 
+@pytest.mark.long
 def test_the_tests_of_the_source_archive_run_there(source):
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/results/test_old_files.py", "tests/test_units.py"]
     environment = {**os.environ, "PYTHONPATH": str(source / "src")}
@@ -138,7 +138,8 @@ def test_a_host_without_compiler_explains_and_derives(installed, tmp_path):
 
 
 def test_a_host_without_compiler_measures_and_judges(installed, tmp_path):
-    words = ("-o", "mpi_latency.sizes=8:1K:x16", "-o", "mpi_latency.transports=shm", "--force", "--output", "found")
+    words = ("-o", "mpi_latency.sizes=8:1K:x16", "-o", "mpi_latency.transports=shm", "-o", "memory_copy.sizes=64K",
+             "--force", "--output", "found")  # fmt: skip
     run(installed, tmp_path, "run", "memory_copy", "mpi_latency", *words, status=(0, 1, 3))
     lines = [json.loads(line) for line in (tmp_path / "found/results.jsonl").read_text().splitlines()]
     results = [line for line in lines if line["record"] == "result"]

@@ -6,6 +6,7 @@ with them.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 from pathlib import Path
@@ -26,11 +27,15 @@ FLAGS = ("-std=c11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wex
 
 @pytest.fixture(scope="session")
 def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all of them, for LD_LIBRARY_PATH of a child."""
-    folder = tmp_path_factory.mktemp("stand-ins")
-    for source, library in LIBRARIES:
-        if (FOLDER / source).exists():
-            build(source, folder / library)
+    """A folder with all of them, for LD_LIBRARY_PATH of a child. The first of the workers builds them for all."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "stand-ins"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for source, library in LIBRARIES:
+            if (FOLDER / source).exists() and not (folder / library).exists():
+                build(source, folder / library)
     return folder
 
 

@@ -32,7 +32,7 @@ func (f *fabric) mustSettle(t testing.TB) time.Duration {
 		if len(left) == 0 {
 			return looked
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(min(max(50*time.Millisecond, time.Since(began)-looked), time.Second))
 	}
 	t.Fatalf("differences remain %v after the fault's end:\n%s", patience, strings.Join(left, "\n"))
 	return 0

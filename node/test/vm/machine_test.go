@@ -58,7 +58,8 @@ func boot(t *testing.T, test, disk string, options ...string) *machine {
 	}
 	started := &machine{t: t, folder: folder, begun: time.Now()}
 	t.Cleanup(started.clear)
-	arguments := append([]string{"-test.v", "-test.timeout=" + guestBound(), "-test.run=^" + test + "$"}, options...)
+	arguments := append([]string{"-test.v", fmt.Sprintf("-test.short=%t", testing.Short()),
+		"-test.timeout=" + guestBound(), "-test.run=^" + test + "$"}, options...)
 	if err := errors.Join(
 		os.Mkdir(filepath.Join(folder, "share"), 0o755),
 		exec.Command("cp", "-r", "--reflink=auto", made.programs+"/.", filepath.Join(folder, "share")).Run(),

@@ -8,6 +8,8 @@ taken to be non-blocking.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 
 from railwright.errors import UsageError, unknown_name
@@ -61,7 +63,7 @@ class ClusterFile(Record, frozen=True, kw_only=True):
     storage: Storage | None = None
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+class Cluster(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """`hosts` machines that are all like `host`, joined by `fabric`."""
 
     name: str
@@ -71,12 +73,12 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     storage: tuple[int, Topology] | None = None
     """The number of storage servers, and a server that stands for all."""
 
-    @property
+    @cached_property
     def gpus_per_host(self) -> int:
         """The number of GPUs in a machine."""
         return len(self.host.of_kind("gpu"))
 
-    @property
+    @cached_property
     def ranks(self) -> int:
         """The number of ranks, one for each GPU."""
         return self.gpus_per_host * self.hosts

@@ -182,6 +182,16 @@ def test_a_table_cut_inside_its_last_row_is_read_up_to_there() -> None:
     assert any("no end" in note for note in file.notes)
 
 
+def test_a_table_cut_inside_a_row_before_the_next_run_is_read_up_to_there() -> None:
+    whole = text(HEALTHY)
+    killed = whole[: whole.index("95610.9")]
+    for between in ("\n", "\nKilled\n\n$ ./all_reduce_perf\n"):
+        first, second = nccl_tests.read(killed + between + whole)
+        assert (len(first.results), len(second.results)) == (4, len(nccl_tests.read(whole)[0].results))
+        assert any("ends inside line 15" in note for note in first.notes)
+        assert not any("inside line" in note for note in second.notes)
+
+
 def test_the_per_iteration_columns_of_2_19_are_kept_beside_the_value() -> None:
     table = (
         "# Collective test starting: all_reduce_perf\n"

@@ -118,9 +118,9 @@ class Draft(msgspec.Struct, kw_only=True):
     line: int = 0
     """The line where the run begins, or its first row."""
     last_line: int = 0
-    row_ends: frozenset[int] = frozenset()
-    """The lines after which a matrix may be cut off, because no row follows."""
     """The last line that can belong to this run. Only a row on this line may be truncated."""
+    row_ends: frozenset[int] = frozenset()
+    """Other lines whose row may be truncated, because no row of the same run or matrix follows."""
     columns: list[str] = []
     last: tuple[int, int] = (-1, -1)
     """The size and batch of the previous row, for a table that must rise."""

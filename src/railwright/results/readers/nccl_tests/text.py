@@ -61,6 +61,7 @@ _VARIABLE = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60})(?:=| set by environment to | s
 _LOGGED_RANKS = re.compile(r"NCCL INFO (?:ncclCommInit\w{1,20} )?comm \S{1,20} rank \d{1,7} nranks (\d{1,7})\b")
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values +: +(\d{1,18})\b")
 _AVERAGE = re.compile(r"# Avg bus bandwidth +: +(\S{1,24})")
+_BEGINNINGS = ("nccl-tests version", "Collective test starting", "# nThread")
 _PER_ITERATION = {"i_min": "iteration_min_s", "i_max": "iteration_max_s", "i_p99": "iteration_p99_s"}
 _SETTINGS = {"iters": "iterations", "warmup iters": "warmup_iterations", "agg iters": "aggregated_iterations"}
 _TIMES = ("time", "cputime")
@@ -166,23 +167,37 @@ class _Section(Table, kw_only=True):
 
 
 def _read_sections(stream: list[Line], writers: frozenset[str]) -> list[_Section]:
-    last_line = last_row(stream)
-    sections = [_Section(last_line=last_line)]
+    last_line, row_ends = last_row(stream), _rows_before_runs(stream)
+    sections = [_Section(last_line=last_line, row_ends=row_ends)]
     for line in stream:
         text = line.text.strip()
         if text.startswith("#") or (text.startswith("size") and is_header(text)):
             begins = _begins(text, sections[-1])
             if begins or _OUT_OF_BOUNDS.match(text) or _AVERAGE.match(text):
-                _end_torn(sections[-1])
+                _end_torn(sections[-1], run_ends=begins)
             if begins:
-                sections.append(_Section(last_line=last_line, line=line.number))
+                sections.append(_Section(last_line=last_line, row_ends=row_ends, line=line.number))
             _read_comment(sections[-1], text, line.number)
         elif text[:1].isdigit() and (sections[-1].columns or _take_columns(sections[-1], text)):
             output, is_cut = extract_output(text, writers)
             if output:
                 _read_output(sections[-1], output.split(), line.number, is_cut=is_cut)
-    _end_torn(sections[-1], text_ends=True)
+    _end_torn(sections[-1], run_ends=True)
     return sections
+
+
+def _rows_before_runs(stream: list[Line]) -> frozenset[int]:
+    """Return the numbers of the lines with the last row of a run that ended without a summary before the next run."""
+    found, last = set(), 0
+    for line in stream:
+        text = line.text.strip()
+        if text[:1].isdigit():
+            last = line.number
+        elif _OUT_OF_BOUNDS.match(text) or _AVERAGE.match(text):
+            last = 0
+        elif last and (is_header(text) or (text.startswith("#") and any(words in text for words in _BEGINNINGS))):
+            found.add(last)
+    return frozenset(found)
 
 
 def _read_output(section: _Section, words: list[str], line: int, *, is_cut: bool) -> None:
@@ -201,10 +216,10 @@ def _read_output(section: _Section, words: list[str], line: int, *, is_cut: bool
         _read_row(section, words, line)
 
 
-def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
+def _end_torn(section: _Section, *, run_ends: bool = False) -> None:
     """End a torn row: keep its first half if exactly that half was read.
 
-    Any other part becomes a truncation note at the end of the text. Raises UsageError elsewhere.
+    Any other part becomes a truncation note at the end of the run. Raises UsageError elsewhere.
     """
     torn, section.torn = section.torn, None
     if torn is None:
@@ -212,7 +227,7 @@ def _end_torn(section: _Section, *, text_ends: bool = False) -> None:
     if torn.is_first_half:
         section.first_halves += 1
         _add_row(section, section.columns[: torn.starts[1]], torn.words, torn.line)
-    elif text_ends:
+    elif run_ends:
         section.notes.append(describe_truncation(torn.line, len(torn.words), torn.width))
     else:
         raise refusal(torn.line, f"a row must have {torn.width} columns, got {len(torn.words)}")
@@ -291,7 +306,7 @@ def _read_row(section: _Section, words: list[str], line: int) -> None:
     if len(words) < 3 or not words[1].isdecimal() or words[2] not in TYPE_BYTES:
         if len(words) >= 6 and words[1].isdecimal() and not section.closing_line:
             raise refusal(line, f"type must be an NCCL type, got {words[2][:40]!r}")
-        if line == section.last_line and not section.closing_line:
+        if (line == section.last_line or line in section.row_ends) and not section.closing_line:
             # A time stamp is a single column of the header.
             section.notes.append(describe_truncation(line, len(words), len(section.columns) + section.stamp // 2))
         return
