@@ -67,7 +67,7 @@ test-long: test-deps ## What takes too long for each change: builds, searches, r
 	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py tests/explain/test_broken_files.py \
 		tests/results/readers/test_forms_of_recorded.py \
 		tests/diagnosis/iterations/test_iterations.py \
-		tests/checks/test_captured_settings.py tests/benchmarks/test_rdma.py tests/native/test_soft_roce.py
+		tests/checks/test_captured_settings.py tests/benchmarks/test_rdma.py
 	cd node && $(NEEDED) RAILWRIGHT_TEST_LONG=1 $(GO) test -count 1 -timeout 200m -tags vm -run PodsWithVFs ./test/vm -args offload
 
 # Without these a test that cannot run here would skip itself, and be called ok.

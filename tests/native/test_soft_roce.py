@@ -6,7 +6,6 @@ Emulation drops packets, so requests are counted by distinct PSN. No times are c
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import subprocess
 from collections import defaultdict
@@ -25,10 +24,7 @@ MODES = [
     for operation, size, pairs in itertools.product(("write", "read", "send"), (256, 65536), (1, 4))
 ]
 
-pytestmark = [
-    pytest.mark.machine,
-    pytest.mark.skipif(not os.environ.get("RAILWRIGHT_TEST_LONG"), reason="long: boots an emulated machine"),
-]
+pytestmark = [pytest.mark.machine, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
