@@ -37,6 +37,7 @@ def topo(context: click.Context, machine: str | None, as_json: bool, svg: str | 
 
     from railwright.report.pictures.topology import render_topology_svg
     from railwright.report.text.topology import render_topology
+    from railwright.terminal import escape_json
     from railwright.topology.sources.saved import encode_topology
 
     if as_shape and as_json:
@@ -47,7 +48,7 @@ def topo(context: click.Context, machine: str | None, as_json: bool, svg: str | 
     if as_shape:
         click.echo(_render_as_shape(topology), nl=False)
     elif as_json:
-        click.echo(encode_topology(topology).decode(), nl=False)
+        click.echo(escape_json(encode_topology(topology).decode()), nl=False)
     else:
         print_text(render_topology(topology).removesuffix("\n"))
 

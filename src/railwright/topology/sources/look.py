@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from railwright.errors import UsageError, unknown_name
+from railwright.reading import read_bounded
 from railwright.topology.devices import Topology
 from railwright.topology.gpu_models import is_model
 from railwright.topology.matrix import Additions, Matrix, build_topology, parse_matrix
@@ -23,7 +24,6 @@ from railwright.topology.sources.root import (
     Root,
     Unreadable,
     live_root,
-    read_bounded,
 )
 from railwright.topology.sources.saved import load_topology
 from railwright.topology.sources.shape_file import expand_file

@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.reading import InvalidContent, decode_toml, read_bounded
 from railwright.topology.devices import Topology
 from railwright.topology.expand import expand_shape
 from railwright.topology.possible import refuse_impossible
 from railwright.topology.shapes.catalogue import CATALOGUE
 from railwright.topology.shapes.parts import Shape, ShapeFile
 from railwright.topology.sources.cluster_text import format_shown
-from railwright.topology.sources.root import read_bounded
 
 MAX_SHAPE_FILE_BYTES = 2**16
 _HINT = "start from a known one: railwright shapes show hgx-h100 > machine.toml; see docs/shapes.md"
@@ -42,8 +42,8 @@ def expand_file(file: Path, changes: Mapping[str, str]) -> Topology:
 def decode_shape(raw: bytes, origin: str) -> Shape:
     """Decode the TOML of a machine that came from `origin`. Raises UsageError."""
     try:
-        found = msgspec.toml.decode(raw, type=ShapeFile)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # an integer of too many digits: ValueError
+        found = decode_toml(raw, ShapeFile)
+    except InvalidContent as error:
         is_cluster = raw.startswith((b"hosts", b"host ")) or b"\nhosts" in raw
         hint = "give a cluster file with --cluster" if is_cluster else _HINT
         raise UsageError(f"{origin} does not describe a machine: {format_shown(str(error))}", hint=hint) from error
