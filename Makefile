@@ -8,7 +8,7 @@ GO ?= go
 BIN := .venv/bin
 PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps --only-binary :all:
 NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
-DEBIAN_PACKAGES := g++ fio chromium chromium-driver etcd-server \
+DEBIAN_PACKAGES := g++ libibverbs-dev fio chromium chromium-driver etcd-server \
 	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server qemu-user-static \
 	slurmctld slurmd slurm-client munge libpmix-dev \
 	protobuf-compiler busybox-static cpio debootstrap e2fsprogs kmod xz-utils zstd
@@ -68,7 +68,7 @@ test-long: test-deps ## What takes too long for each change: builds, searches, r
 		tests/explain/test_broken_bytes.py \
 		tests/results/readers/test_forms_of_recorded.py \
 		tests/diagnosis/iterations/test_iterations.py \
-		tests/checks/test_captured_settings.py
+		tests/checks/test_captured_settings.py tests/benchmarks/test_rdma.py
 	cd node && $(NEEDED) RAILWRIGHT_TEST_LONG=1 $(GO) test -count 1 -timeout 200m -tags vm -run PodsWithVFs ./test/vm -args offload
 
 # Without these a test that cannot run here would skip itself, and be called ok.

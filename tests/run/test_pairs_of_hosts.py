@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.benchmarks.test_rdma_plan import machine as with_rdma
 from tests.topology.machines import archive
 
 from railwright.benchmarks.registry import find
@@ -67,3 +68,14 @@ def test_options_of_nixl_go_to_the_screen_only_if_it_measures_them():
     assert alone == ("kv_vram.sizes=4K", "memory_copy.sizes=1M")
     assert between == ("kv_cache.tokens=64", "kv_vram.sizes=4K", "nccl_all_reduce.sizes=8")
     assert [one.name for one, _ in parse_between(("kv_cache",), (), PARTS)] == ["kv_cache"]
+
+
+def test_rdma_is_planned_where_hosts_have_its_ports():
+    chosen, parts = parse_between((), (), {"rdma"}), frozenset({"rdma"})
+    assert [one.name for one, _ in chosen] == ["rdma_write", "rdma_read", "rdma_send"]
+    assert {options.nics for _, options in chosen} == {("each", "together")}
+    arguments = Arguments(max_load=0.5, launches=1)
+    told = PlannedBetween(hosts(4), arguments, parts, None, chosen, with_rdma()).plan()[0]
+    assert told[0] == "rdma: rdma_write, rdma_read, rdma_send between hosts in pairs, 1 launch each"
+    assert PlannedBetween(hosts(4), arguments, parts, None, chosen, load("laptop")).plan() == ([], 0.0)
+    assert split_options(("rdma_write.depth=16",), ()) == ((), ("rdma_write.depth=16",))

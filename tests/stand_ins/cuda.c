@@ -7,9 +7,11 @@
  * Faults: STANDIN_CUDA_INIT=N cuInit fails with N; STANDIN_CUDA_CORRUPT=1 every copy of more than 8 bytes by a copy
  * engine flips a bit; STANDIN_CUDA_COPY_US=M,N every such copy by the first GPU takes M us more, by the second N;
  * STANDIN_CUDA_NO_PEER=1 no GPU reaches another; STANDIN_CUDA_NO_ENABLE=1 cuCtxEnablePeerAccess fails;
- * STANDIN_CUDA_NO_MEMORY=1 cuMemAlloc fails; STANDIN_CUDA_NO_PIN=1 cuMemHostRegister fails; STANDIN_CUDA_BAD_PTX=1 the
- * compiler refuses the kernels. */
+ * STANDIN_CUDA_NO_MEMORY=1 cuMemAlloc fails; STANDIN_CUDA_NO_PIN=1 cuMemHostRegister fails; STANDIN_CUDA_NO_DMABUF=1
+ * memory cannot be exported; STANDIN_CUDA_BAD_PTX=1 the compiler refuses the kernels. */
 #include "cuda_device.h"
+
+#include <unistd.h>
 
 /* ---- the driver's functions: what each does is in NVIDIA's "CUDA Driver API" ---- */
 
@@ -163,6 +165,25 @@ static int known(uint64_t address) {
   int found = range_of(address) != NULL;
   pthread_mutex_unlock(&lock);
   return found;
+}
+
+/* Whether an address is in a GPU's memory. The stand-in for libibverbs asks. */
+int standin_is_gpu_memory(uint64_t address) {
+  pthread_mutex_lock(&lock);
+  struct range *range = range_of(address);
+  int is_gpu = range && range->device;
+  pthread_mutex_unlock(&lock);
+  return is_gpu;
+}
+
+/* A DMA buffer is a file that holds the address. */
+int cuMemGetHandleForAddressRange(void *handle, uint64_t address, size_t bytes, int kind, unsigned long long flags) {
+  if (kind != 1 || flags || bad(address, bytes)) return INVALID;
+  if (fault("STANDIN_CUDA_NO_DMABUF")) return 801;
+  int file = memfd_create("dmabuf", MFD_CLOEXEC);
+  if (file < 0 || pwrite(file, &address, sizeof address, 0) != sizeof address) return INVALID;
+  *(int *)handle = file;
+  return OK;
 }
 
 /* From and to memory that is not pinned the driver stages: the call comes back when the host's part is done. */

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import jsonschema
 import msgspec
 import pytest
 
@@ -52,3 +54,9 @@ def test_the_loaded_catalogue_is_that_of_the_files_and_lists_every_machine() -> 
     names = msgspec.toml.decode((FILES / "names.toml").read_bytes())
     assert msgspec.convert({"names": names, **PARTS, "shapes": MACHINES}, Catalogue) == CATALOGUE  # else: make shapes
     assert set(CATALOGUE.names.shapes) == set(MACHINES)
+
+
+def test_every_machine_is_as_the_published_schema_says() -> None:
+    schema = json.loads((Path(__file__).parents[2] / "schema/shape.schema.json").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(schema)
+    assert [(name, error.message) for name, file in MACHINES.items() for error in validator.iter_errors(file)] == []

@@ -14,6 +14,7 @@ _MODULES = {
     "pinned_flows": "railwright.benchmarks.sockets.pinned_flows",
     "mpi_flows": "railwright.benchmarks.mpi.flows",
     "nccl_flows": "railwright.benchmarks.nccl.flows",
+    "rdma_flows": "railwright.benchmarks.rdma.flows",
 }
 
 

@@ -19,6 +19,7 @@ from railwright.benchmarks.mpi import collective as mpi_collective
 from railwright.benchmarks.mpi import latency, pairs, windows
 from railwright.benchmarks.nccl import collective as nccl_collective
 from railwright.benchmarks.probes import list_probes
+from railwright.benchmarks.rdma import messages as rdma
 from railwright.benchmarks.samples import deepcam
 from railwright.benchmarks.sockets import tcp_stream
 from railwright.benchmarks.tables import read as table_read
@@ -43,6 +44,9 @@ BENCHMARKS: tuple[AnyBenchmark, ...] = (
 )
 
 ON_REQUEST: tuple[AnyBenchmark, ...] = (
+    rdma.WRITE,
+    rdma.READ,
+    rdma.SEND,
     windows.MESSAGE_RATE,
     windows.BIDIRECTIONAL,
     pairs.BENCHMARK,

@@ -6,6 +6,10 @@ computed for a machine with that fault.
 
 from __future__ import annotations
 
+from dataclasses import replace as change
+
+from msgspec.structs import replace
+
 from railwright.expected.copies import expect_copy
 from railwright.expected.files import expect_files
 from railwright.expected.lab_links import expect_over_links
@@ -64,6 +68,11 @@ def expect(workload: Workload, machine: Machine) -> Bounds:
             return no_limit(workload, f"no limit is derived for the workload {type(workload).__name__}")
 
 
+def _add_host(machine: Machine) -> Machine:
+    """Return the machine of a run with another host like it. The other hosts of a run are taken to be alike."""
+    return change(machine, cluster=replace(machine.cluster, hosts=2))
+
+
 def is_between_hosts(workload: Workload) -> bool:
     """Report whether the path names hosts: `memory0@0>memory0@1`."""
     return "@" in workload.path
@@ -71,10 +80,11 @@ def is_between_hosts(workload: Workload) -> bool:
 
 def _expect_between_hosts(workload: Workload, machine: Machine) -> Bounds:
     """Return the bounds from the links between the hosts if known, else from plain sockets between the same hosts, else
-    from the ports of the cluster's hosts. Links that TCP measured do not bound NCCL, which may use RDMA.
+    from the ports of the cluster's hosts. Links that TCP measured do not bound RDMA, which NCCL may use.
     """
     is_nccl = isinstance(workload, Collective) and workload.by == "nccl"
-    links = None if is_nccl and machine.links is not None and machine.links.measured else machine.links
+    may_use_rdma = is_nccl or workload.transport == "verbs"
+    links = None if may_use_rdma and machine.links is not None and machine.links.measured else machine.links
     if links is not None and (found := expect_over_links(links, workload)) is not None:
         return found
     if isinstance(workload, Message) and workload.over == "tcp" and machine.measured is not None:
@@ -85,8 +95,8 @@ def _expect_between_hosts(workload: Workload, machine: Machine) -> Bounds:
         return no_limit(workload, "the hosts are parts of one machine, and the links between them are not known")
     if isinstance(workload, Collective) and is_nccl and links is None:
         return expect_by_nccl(workload, machine)
-    if isinstance(workload, Message) and machine.cluster.hosts > 1:
-        return expect_message(workload, machine)
+    if isinstance(workload, Message) and (machine.cluster.hosts > 1 or may_use_rdma):
+        return expect_message(workload, machine if machine.cluster.hosts > 1 else _add_host(machine))
     if isinstance(workload, Unlimited):
         return no_limit(workload, workload.why)
     if isinstance(workload, Files) and workload.of == "drive":

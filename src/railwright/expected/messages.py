@@ -14,7 +14,9 @@ from railwright.expected.baselines import Baselines
 from railwright.expected.links import expect_narrowest, expect_within_gpu
 from railwright.expected.machine import Machine
 from railwright.expected.message_time import Start, add_start, find_start
+from railwright.expected.named_ports import expect_over_named
 from railwright.expected.rails import limit_over_ports, ports_expected, widen_shared_port
+from railwright.expected.verbs_packets import add_headers, fill_mtu
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.nccl import TCP_BAND
 from railwright.results.declarations import no_limit
@@ -75,6 +77,8 @@ def expect_message(workload: Message, machine: Machine) -> Bounds:
     path = find_path(workload, machine)
     if workload.by == "sockets" and machine.measured is None:
         return _expect_sockets(workload, machine)
+    if workload.by == "verbs" and workload.nics and machine.cluster.hosts == 1:
+        return no_limit(workload, "no document gives the rate of a NIC that sends to its own host")
     if machine.measured is not None and machine.cluster.hosts == 1 and (workload.path or workload.pages):
         return _expect_from_baselines(replace(workload, path=path.replace(":", ">")), machine, machine.measured)
     if workload.quantity not in ("bandwidth_bytes_per_s", "latency_s"):
@@ -177,6 +181,15 @@ def _expect_links(workload: Message, machine: Machine, path: str) -> Bounds:
     """
     if (gpu := _find_shared_gpu(path, machine)) is not None:
         return _expect_within_gpu(workload, gpu)
+    if workload.by == "verbs":
+        known = fill_mtu(workload, machine)
+        bounds = expect_over_named(workload, known, lambda one, kept: _expect_way(one, kept, path))
+        return add_headers(workload, known, bounds)
+    return _expect_way(workload, machine, path)
+
+
+def _expect_way(workload: Message, machine: Machine, path: str) -> Bounds:
+    """Return the bounds of a stream over the links of the path that the machine has."""
     way = machine.between(path)
     inside = path.replace("@0", "").replace(":", ">")
     by_host = way.kind == "NVB" and staged.lacks_peers(machine, inside)

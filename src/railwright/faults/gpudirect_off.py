@@ -17,6 +17,7 @@ from railwright.checks.ways import is_older_version
 from railwright.faults.cases import crosses_network, replace_host
 from railwright.faults.fault import NOT_VERBS, Fault, Hypotheses
 from railwright.limits.case import Case
+from railwright.results.evidence import GPU_REGISTRATION
 from railwright.results.records import Evidence
 from railwright.topology.changes import add_host_facts
 from railwright.topology.devices import Device, Topology
@@ -50,6 +51,12 @@ def _signs(facts: Facts) -> Findings:
         says = "NICs and GPUs do not use GPUDirect RDMA: data goes through host memory"
         yield _build_finding(host, says, Evidence(claim=FACT, value="off", seen="topology"))
     yield from FAULT.setting_findings(_SETTINGS, facts)
+    tried = {item for result in facts.results for item in result.evidence if item.claim == GPU_REGISTRATION}
+    for item in sorted(tried, key=lambda item: item.seen):
+        if item.value == "none" and hosts:
+            yield _build_finding(hosts[0], f"a NIC could not register GPU memory: {item.seen}", item)
+    if any(item.value not in ("none", "unknown") for item in tried):
+        return  # a registration proves more than modules and versions
     if not known_off and hosts and not facts.topology.is_described and hosts[0].facts.get(FACT) is not True:
         yield from _check_modules(facts.topology, hosts[0])
 

@@ -1,4 +1,4 @@
-"""The kinds of probes of a search: TCP from chosen ports, or MPI or NCCL over their own transports."""
+"""The kinds of probes of a search: TCP from chosen ports, RDMA, or MPI or NCCL over their own transports."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from railwright.benchmarks.job import Launch
 from railwright.benchmarks.mpi import flows as mpi_flows
 from railwright.benchmarks.mpi.pair import launch_hosts
 from railwright.benchmarks.nccl import flows as nccl_flows
+from railwright.benchmarks.rdma import flows as rdma_flows
 from railwright.benchmarks.sockets import pinned_flows
 from railwright.benchmarks.wanted_flow import FlowRequest
 from railwright.diagnosis.localise import latency, load
@@ -38,6 +39,7 @@ WORDS = {
     "tcp": "TCP, one stream for each flow",
     "mpi": "MPI, by whatever way it takes",
     "nccl": "NCCL between GPUs, by whatever way it takes",
+    "rdma": "RDMA writes, one stream for each flow",
 }
 """The description of each kind of probe in a report, by name."""
 
@@ -82,6 +84,22 @@ def mpi_probes(hosts: Hosts, mpirun: str | None) -> ProbeKind:
     return ProbeKind(
         "mpi", mpi_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), one_way=True
     )
+
+
+def rdma_probes(hosts: Hosts, mpirun: str | None) -> ProbeKind:
+    """Return probes with RDMA writes between hosts, whose ranks mpirun starts and connects over TCP.
+
+    Raises CannotJudge without mpirun, UsageError for a wrong one.
+    """
+    mpi = MpiLauncher(mpirun)
+
+    def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[rdma_flows.RdmaFlows]:
+        stream_s = COVER_STREAM_S if purpose.startswith("cover") else STREAM_S
+        (over_tcp,) = launch_hosts(ranks)
+        case = rdma_flows.RdmaFlows(rounds=rounds, stream_s=stream_s)
+        return Launch(case=case, ranks=ranks, environment=_unless_set(over_tcp.environment))
+
+    return ProbeKind("rdma", rdma_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)))
 
 
 def nccl_probes(hosts: Hosts, mpirun: str | None, gpus: int) -> ProbeKind:

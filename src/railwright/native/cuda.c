@@ -236,3 +236,17 @@ int rw_cuda_launch(void *context, void *function, unsigned grid, unsigned block,
   int status = rw_cuda.use(context);
   return status ? status : rw_cuda.launch(function, grid, 1, 1, block, 1, 1, 0, stream, arguments, NULL);
 }
+
+/* Exports a range of whole pages of GPU memory as the descriptor of a DMA buffer, which the caller closes. Drivers
+ * before CUDA 11.7 lack the function. */
+int rw_cuda_export(void *context, uint64_t address, size_t bytes, int *descriptor) {
+  enum { DMA_BUF_FD = 1 }; /* CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD */
+  int (*handle_of)(void *handle, uint64_t address, size_t bytes, int kind, unsigned long long flags);
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  void *symbol = library ? dlsym(library, "cuMemGetHandleForAddressRange") : NULL;
+  if (library) dlclose(library);
+  if (!symbol) return RW_MISSING_SYMBOL;
+  memcpy(&handle_of, &symbol, sizeof symbol);
+  int status = rw_cuda.use(context);
+  return status ? status : handle_of(descriptor, address, bytes, DMA_BUF_FD, 0);
+}

@@ -266,6 +266,17 @@ class DeviceBuffer(Closing):
         work = function("rw_cuda_set", c_int, c_void_p, c_uint64, c_int, c_size_t)
         check_result("set GPU memory", work(self.device.context, self.address, value, size))
 
+    def export_dmabuf(self) -> int:
+        """Return the descriptor of a DMA buffer of the memory, which the caller closes.
+
+        The memory must consist of whole pages. Raises NativeError if the driver or the kernel cannot export it.
+        """
+        descriptor = c_int(-1)
+        export = function("rw_cuda_export", c_int, c_void_p, c_uint64, c_size_t, POINTER(c_int))
+        what = f"DMA buffer of {self.device.name}'s memory"
+        check_result(what, export(self.device.context, self.address, self.size_bytes, byref(descriptor)))
+        return descriptor.value
+
     def copy_from(self, address: int, size_bytes: int, position: int = 0) -> None:
         """Copy host memory at `address` to `position`, and wait."""
         self._copy("write GPU memory", self.address + position, address, size_bytes)

@@ -117,8 +117,10 @@ class Message(Workload, frozen=True):
     """Messages from one device to another, alone or many in flight, or one request of many blocks."""
 
     recorded: ClassVar[tuple[str, ...]] = (
-        *Workload.recorded, "threads", "pairs", "batch", "block_bytes", "layers", "until",
+        *Workload.recorded, "threads", "pairs", "batch", "block_bytes", "layers", "until", "nics",
+        "connection",
     )  # fmt: skip
+    held: ClassVar[tuple[str, ...]] = (*Workload.held, "mtu_bytes")
 
     by: Transport = "library"
     over: Literal["", "shm", "tcp"] = ""
@@ -144,6 +146,14 @@ class Message(Workload, frozen=True):
     layers: int = 0
     until: str = ""
     """`first layer` if a latency ends when the first layer has arrived."""
+    nics: str = ""
+    """The RDMA ports of each host that send at once, joined by `+`, such as `mlx5_0:1`; empty for the nearest."""
+    connection: str = ""
+    """The type of verbs' queue pairs: RC, UC, UD, DC or XRC; empty if unknown."""
+    has_grh: bool = False
+    """Whether packets of InfiniBand carry a global route header."""
+    mtu_bytes: int = 0
+    """The path MTU of verbs; 0 if unknown."""
 
     @property
     def transport(self) -> Transport:  # noqa: D102 - see Workload

@@ -85,12 +85,14 @@ class _Locate(Command):
 )
 @click.option(
     "--probe",
-    type=click.Choice(["tcp", "mpi", "nccl"]),
+    type=click.Choice(["tcp", "mpi", "rdma", "nccl"]),
     default="tcp",
     show_default=True,
-    help="The traffic between the --hosts: TCP streams, or MPI or NCCL on the routes that these choose.",
+    help="The traffic between the --hosts: TCP streams, or RDMA, MPI or NCCL on the routes that these choose.",
 )
-@click.option("--mpirun", metavar="PATH", help="The mpirun for MPI and NCCL, with the MPI library that belongs to it.")
+@click.option(
+    "--mpirun", metavar="PATH", help="The mpirun for MPI, RDMA and NCCL, with the MPI library that belongs to it."
+)
 @click.option("--gpus", type=click.IntRange(1, 16), help="With --probe nccl: the number of GPUs of each host.  [1]")
 @click.option("--lab", metavar="NAME", help="Search this lab, by TCP flows on chosen paths.")
 @click.option("--resume", metavar="FILE", help="Store measurements in FILE, and continue from those in it.")
@@ -184,13 +186,13 @@ def _make_place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
 
 def _choose_probe(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> ProbeKind:
     """Choose the kind of probe. Raises UsageError for options that conflict with it."""
-    from railwright.locate.ways import mpi_probes, nccl_probes, tcp_probes
+    from railwright.locate.ways import mpi_probes, nccl_probes, rdma_probes, tcp_probes
 
     if arguments.gpus is not None and arguments.probe != "nccl":
         raise UsageError("--gpus requires --probe nccl", hint="add --probe nccl")
     if arguments.probe == "tcp":
         if arguments.mpirun is not None:
-            raise UsageError("--mpirun requires --probe mpi or nccl", hint="add --probe mpi or --probe nccl")
+            raise UsageError("--mpirun requires --probe mpi, rdma or nccl", hint="add --probe mpi, rdma or nccl")
         return tcp_probes(place)
     if hosts is None:
         raise UsageError(
@@ -204,7 +206,7 @@ def _choose_probe(arguments: Arguments, place: Place, hosts: Hosts | None, gpus:
         raise UsageError("--latency requires --probe tcp", hint="leave out --probe")
     if arguments.probe == "nccl":
         return nccl_probes(hosts, arguments.mpirun, gpus)
-    return mpi_probes(hosts, arguments.mpirun)
+    return (rdma_probes if arguments.probe == "rdma" else mpi_probes)(hosts, arguments.mpirun)
 
 
 def _read_switch_tree(path: str, hosts: Hosts) -> SwitchTree:

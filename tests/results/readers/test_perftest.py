@@ -127,3 +127,19 @@ def test_a_row_that_was_cut_off_is_left_out_with_a_note() -> None:
     (file,) = perftest.read(whole[: whole.index("3666.44")])
     assert len(of(file)) == 22
     assert any("text ends inside" in note for note in file.notes)
+
+
+@pytest.mark.parametrize("kind", ["RC", "UC", "UD", "DC", "XRC"])
+def test_the_types_of_queue_pairs_are_told_apart(kind: str) -> None:
+    pasted = text("perftest/ib_write_bw-gbit-4qp.txt").replace("Connection type : RC", f"Connection type : {kind}")
+    assert f"Connection type : {kind}" in pasted
+    (file,) = perftest.read(pasted)
+    assert file.results[0].parameters.get("connection", "RC") == kind
+    assert file.workload.connection == kind
+
+
+def test_a_global_route_header_is_known_where_infiniband_has_a_gid_index() -> None:
+    pasted = text("perftest/ib_write_bw-gbit-4qp.txt")
+    (plain,) = perftest.read(pasted)
+    (routed,) = perftest.read(pasted.replace(" Link type       : IB", " Link type       : IB\n GID index       : 0"))
+    assert (plain.workload.has_grh, routed.workload.has_grh) == (False, True)

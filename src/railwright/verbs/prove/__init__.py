@@ -25,7 +25,9 @@ from railwright.options.measuring import accept_option, launches_option, measuri
 @lab_option
 @ssh_config_option
 @click.option("--interfaces", metavar="NAME,...", help="Network interfaces between the --hosts.")
-@click.option("--parts", metavar="PART,...", help="Any of screen (each host), pairs, rails, collectives, kv.  [all]")
+@click.option(
+    "--parts", metavar="PART,...", help="Any of screen (each host), pairs, rails, collectives, kv, rdma.  [all]"
+)
 @click.option("--quick", is_flag=True, help="The audit and a few paths of this host, within 30 s. It leaves no file.")
 @click.option(
     "--benchmarks",
@@ -52,7 +54,8 @@ def prove(**typed: Any) -> int:  # noqa: ANN401 - the options above
     Requires neither a GPU nor root. Writes results.jsonl, report.html and metrics.txt.
 
     With --hosts or --slurm every host measures itself, then all pairs are measured in rounds of disjoint pairs, then
-    collectives of all hosts. One page compares hosts and pairs. With --kubernetes pods on the nodes do the same.
+    collectives of all hosts, NIXL and RDMA. One page compares hosts and pairs. With --kubernetes pods on the nodes do
+    the same.
     With --in-namespaces-of PID --against host a container and its host are measured alternately.
 
     \b

@@ -16,6 +16,9 @@ from railwright.workflows.measuring import parse_benchmarks
 OF_RAILS, _NCCL_SIZES = "nccl_all_reduce", "8,1M,1G"
 OF_KV = {"kv_vram": "kv_vram.sizes=4K,16M", "kv_cache": "kv_cache.tokens=1024"}
 """NIXL's benchmarks between two hosts, with an option that keeps each pair of hosts short."""
+OF_RDMA = ("rdma_write", "rdma_read", "rdma_send")
+_RDMA_DEFAULTS = ("sizes=8,1M", "nics=each,together")
+"""Every near port alone, and all of them together."""
 
 
 def find_collectives(*by: Literal["mpi", "nccl"]) -> tuple[AnyBenchmark, ...]:
@@ -27,13 +30,14 @@ def find_collectives(*by: Literal["mpi", "nccl"]) -> tuple[AnyBenchmark, ...]:
 def split_options(given: Sequence[str], screened: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split the options into those for the benchmarks that screen each host, and those for runs between hosts.
 
-    An option of NIXL's benchmarks applies to both, if they screen the hosts.
+    An option of NIXL's and RDMA's benchmarks applies to both, if they screen the hosts.
     """
     together = {benchmark.name for benchmark in find_collectives()}
     owners = {text: text.partition("=")[0].rpartition(".")[0] for text in given}
-    apart = together | (OF_KV.keys() - set(screened))
+    paired = {*OF_KV, *OF_RDMA}
+    apart = together | (paired - set(screened))
     for_hosts = tuple(text for text in given if owners[text] not in apart)
-    return for_hosts, tuple(text for text in given if owners[text] in together | OF_KV.keys())
+    return for_hosts, tuple(text for text in given if owners[text] in together | paired)
 
 
 def parse_between(
@@ -50,5 +54,8 @@ def parse_between(
     if "kv" in parts:
         moved = [name for name in OF_KV if not only or name in only]
         names, defaults = [*names, *moved], [*defaults, *(OF_KV[name] for name in moved)]
+    if "rdma" in parts:
+        sent = [name for name in OF_RDMA if not only or name in only]
+        names, defaults = [*names, *sent], [*defaults, *(f"{name}.{text}" for name in sent for text in _RDMA_DEFAULTS)]
     kept = tuple(text for text in options if text.partition("=")[0].rpartition(".")[0] in names)
     return parse_benchmarks(tuple(names), (*defaults, *kept))

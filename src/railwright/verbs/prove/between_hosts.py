@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
+from railwright.checks.parts import rdma_ports
 from railwright.diagnosis.fleet.between_hosts import (
     BetweenHosts,
     HostNetwork,
@@ -36,7 +37,6 @@ from railwright.results.records import Fabric, ResultFile
 from railwright.results.store import load
 from railwright.run.proof import Proof
 from railwright.topology.devices import Topology
-from railwright.topology.gpus import usable_gpus
 from railwright.units import format_count
 from railwright.verbs.prove.between_plan import MIN_HOSTS, PlannedBetween
 from railwright.verbs.prove.kept import KeptBetween, group_flows, group_rails
@@ -186,13 +186,14 @@ class Between(PlannedBetween):
     def _run_benchmarks(
         self, found: BetweenHostsResult, names: Sequence[str], joined: HostNetwork, machine: Topology, *, resume: bool
     ) -> BetweenHostsResult:
-        """Run collectives over all hosts, and NIXL's transfers between pairs of them."""
+        """Run collectives over all hosts, and NIXL's transfers and RDMA between pairs of them."""
         if self.load < 1 and not all(one.in_pairs for one, _ in self.chosen):
             why = f"they load all hosts, but --max-load is {self.load:g}"
             found = _mark_unmeasured(found, "collectives", why)
             self.chosen = [one for one in self.chosen if one[0].in_pairs]
         if len(names) < MIN_HOSTS:
-            parts = [part for part in ("collectives", "kv") if part in self.parts]
+            able = {"collectives", "kv", *(["rdma"] if rdma_ports(machine) else [])}
+            parts = [part for part in ("collectives", "kv", "rdma") if part in self.parts & able]
             why = f"{format_count(len(names), 'host')} left to measure"
             return functools.reduce(lambda one, part: _mark_unmeasured(one, part, why), parts, found)
         if not self.list_chosen(machine):
@@ -227,7 +228,7 @@ class Between(PlannedBetween):
 
     def _build_proof(self, hosts: Hosts, fabric: Fabric | None, machine: Topology) -> Proof:
         return Proof(
-            topology=machine if usable_gpus(machine) else self.here,
+            topology=self.find_topology(machine),
             chosen=self.list_chosen(machine),
             launches=self.arguments.launches,
             command=("railwright", "prove", "--hosts"),

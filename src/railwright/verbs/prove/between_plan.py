@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.options import Options
+from railwright.checks.parts import rdma_ports
 from railwright.diagnosis.fleet.between_hosts import HostNetwork, PairTried
 from railwright.diagnosis.localise.pairs import max_hosts
 from railwright.diagnosis.localise.procedure import Rounds
@@ -21,6 +22,7 @@ from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
 from railwright.topology.gpus import usable_gpus
 from railwright.units import format_count, format_duration, format_line_rate, format_size
+from railwright.verbs.prove.between_benchmarks import OF_RDMA
 
 _NCCL_ROUND_S = STREAM_S + 2.0
 """The time of a round of NCCL's flows, with connections and the transfers that determine their number."""
@@ -36,10 +38,10 @@ class PlannedBetween:
     hosts: PlannedHosts
     arguments: Arguments
     parts: frozenset[str]
-    """The parts to measure: `pairs`, `rails`, `collectives` and `kv`."""
+    """The parts to measure: `pairs`, `rails`, `collectives`, `kv` and `rdma`."""
     cluster: Cluster | None
     chosen: list[tuple[AnyBenchmark, Options]]
-    """The benchmarks of the parts `rails`, `collectives` and `kv`, with their options."""
+    """The benchmarks of the parts `rails`, `collectives`, `kv` and `rdma`, with their options."""
     here: Topology
     """This host's topology, assumed for the others in the plan."""
 
@@ -90,11 +92,12 @@ class PlannedBetween:
         ], seconds
 
     def _plan_benchmarks(self) -> tuple[list[str], float]:
-        """Return the lines and the duration of the collectives, of the rails too, and of NIXL's transfers."""
+        """Return the lines and the duration of the collectives, of the rails too, of NIXL's transfers and of RDMA."""
         lines, seconds, count = list[str](), 0.0, len(self.hosts.names)
         over = {
             "collectives": (f"over all {count} hosts", "all hosts at once"),
             "kv": ("between hosts in pairs", f"2 of {count} hosts at once"),
+            "rdma": ("between hosts in pairs", f"2 of {count} hosts at once"),
         }
         for part, planned in self._plan_parts().items():
             if part == "collectives" and self.load < 1:
@@ -113,30 +116,43 @@ class PlannedBetween:
     def _plan_parts(self) -> dict[str, PlannedProof]:
         """Plan the benchmarks of the parts that have any."""
         machine = self.find_machine({})
-        topology = machine if usable_gpus(machine) else self.here
-        paired = [one for one in self.chosen if one[0].in_pairs]
-        together = [one for one in self.list_chosen(machine) if one not in paired]
-        parts = {"collectives": together, "kv": paired}
+        chosen = self.list_chosen(machine)
+        paired = [one for one in chosen if one[0].in_pairs]
+        parts = {
+            "collectives": [one for one in chosen if one not in paired],
+            "kv": [one for one in paired if one[0].name not in OF_RDMA],
+            "rdma": [one for one in paired if one[0].name in OF_RDMA],
+        }
         return {
-            part: PlannedProof(topology, chosen, self.arguments.launches, self.hosts)
+            part: PlannedProof(self.find_topology(machine), chosen, self.arguments.launches, self.hosts)
             for part, chosen in parts.items()
             if chosen
         }
 
     def planned_launches(self) -> list[PlannedLaunch]:
-        """Return the launches of the collectives, of the rails too, and of NIXL's transfers."""
+        """Return the launches of the collectives, of the rails too, of NIXL's transfers and of RDMA."""
         parts = self._plan_parts()
-        return [one for part, planned in parts.items() if part == "kv" or self.load >= 1 for one in planned.plan]
+        return [
+            one for part, planned in parts.items() if part != "collectives" or self.load >= 1 for one in planned.plan
+        ]
 
     def pair_round_s(self) -> float:
         """Return the planned duration of a round of pairs."""
         return _START_S + _RANK_START_S * len(self.hosts.names) * self._shares_cpus() + COVER_STREAM_S
 
     def find_machine(self, machines: Mapping[str, Topology]) -> Topology:
-        """Return the machine for the collectives: the cluster file's, the first host's with GPUs, or this host's."""
+        """Return the machine for the collectives and RDMA: the cluster file's, the first host's with GPUs or else with
+        RDMA ports, or this host's.
+        """
         if self.cluster is not None:
             return self.cluster.host
-        return next((machine for machine in machines.values() if usable_gpus(machine)), self.here)
+        found = [machine for machine in machines.values() if usable_gpus(machine)]
+        found += [machine for machine in machines.values() if rdma_ports(machine)]
+        return found[0] if found else self.here
+
+    def find_topology(self, machine: Topology) -> Topology:
+        """Return the topology of the launches: that machine, or this host if it has neither GPUs nor RDMA ports."""
+        return machine if usable_gpus(machine) or rdma_ports(machine) else self.here
 
     def count_gpus(self, machine: Topology, hosts: int) -> int:
         """Return the number of GPUs of each host. Namespaces of one machine share its GPUs out."""
@@ -144,8 +160,11 @@ class PlannedBetween:
         return max(1, gpus // hosts) if gpus and self.hosts.reach.shares_files else gpus
 
     def list_chosen(self, machine: Topology) -> list[tuple[AnyBenchmark, Options]]:
-        """Return the collectives that can run on hosts like this machine: without GPUs, those of MPI."""
-        return [one for one in self.chosen if usable_gpus(machine) or not one[0].rank_for_each_gpu]
+        """Return the benchmarks that can run on hosts like this machine: without GPUs, the collectives of MPI, and
+        without RDMA ports none of RDMA.
+        """
+        able = [one for one in self.chosen if usable_gpus(machine) or not one[0].rank_for_each_gpu]
+        return [one for one in able if rdma_ports(machine) or one[0].name not in OF_RDMA]
 
     def count_rounds(self) -> tuple[int, int]:
         """Return the number of rounds of pairs, and the maximum number of hosts that a round loads."""

@@ -41,6 +41,7 @@ from railwright.units import format_duration, format_size
 from railwright.verbs.prove.between_benchmarks import (
     OF_KV,
     OF_RAILS,
+    OF_RDMA,
     find_collectives,
     parse_between,
     split_options,
@@ -58,8 +59,8 @@ from railwright.workflows.time_left import TimeLeft
 
 _PAGE = "report.html"
 _PLAN_FACTOR, _EXTRA_S = 5.0, 300.0
-SCREEN, PAIRS, RAILS, COLLECTIVES, KV = "screen", "pairs", "rails", "collectives", "kv"
-PARTS = (SCREEN, PAIRS, RAILS, COLLECTIVES, KV)
+SCREEN, PAIRS, RAILS, COLLECTIVES, KV, RDMA = "screen", "pairs", "rails", "collectives", "kv", "rdma"
+PARTS = (SCREEN, PAIRS, RAILS, COLLECTIVES, KV, RDMA)
 
 
 class _Host(NamedTuple):
@@ -145,6 +146,7 @@ def split_parts(chosen: tuple[str, ...], given: str | None) -> tuple[tuple[str, 
             RAILS: OF_RAILS in chosen,
             COLLECTIVES: together & {*chosen},
             KV: OF_KV.keys() & {*chosen},
+            RDMA: {*OF_RDMA} & {*chosen},
         }
         parts -= {part for part, named in wanted.items() if not named}
     return alone, parts

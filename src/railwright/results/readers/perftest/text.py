@@ -159,7 +159,13 @@ def _read_test(part: list[Line]) -> _Test:
     test.notes = [*_notes(test), *test.notes, *([failed] if failed else [])]
     on_gpus = "gpu_memory" in test.settings
     test.workload = Message(
-        by="verbs", one_sided="send" not in test.test, both_ways=both_ways, from_gpu=on_gpus, to_gpu=on_gpus
+        by="verbs",
+        one_sided="send" not in test.test,
+        both_ways=both_ways,
+        from_gpu=on_gpus,
+        to_gpu=on_gpus,
+        connection=str(test.settings.get("connection", "")),
+        has_grh=test.settings.get("link_type") == "IB" and "gid_index" in test.settings,
     )
     return test
 
@@ -171,6 +177,8 @@ def _take_settings(test: _Test, text: str) -> None:
         name, is_number = _KEYS[key]
         if not is_number:
             test.settings[name] = value
+            if name == "connection" and value != "RC":
+                test.parameters[name] = value
         elif value.isdecimal():
             test.settings[name] = int(value)
 

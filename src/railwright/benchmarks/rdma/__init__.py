@@ -1,0 +1,1 @@
+"""RDMA between two hosts by verbs alone, as perftest measures it."""

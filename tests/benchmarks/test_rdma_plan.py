@@ -1,0 +1,153 @@
+"""Ports, GIDs, points and counters of the RDMA benchmarks, without a device."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from msgspec.structs import replace
+from tests.benchmarks.jobs import job_of
+
+from railwright.benchmarks.rdma import counters, surroundings
+from railwright.benchmarks.rdma.gids import choose_gids
+from railwright.benchmarks.rdma.options import list_points, list_setups, parse_nics
+from railwright.benchmarks.registry import find
+from railwright.errors import CannotJudge, UsageError
+from railwright.native.verbs import Gid
+from railwright.topology.devices import Topology
+from railwright.topology.expand import expand
+
+WRITE = find("rdma_write")
+
+
+def gid(index: int, version: str, address: str) -> Gid:
+    return Gid(index, ipaddress.IPv6Address(address).packed, version)
+
+
+def machine(**down: str) -> Topology:
+    """An H100 server whose RDMA devices have names, as on a real machine."""
+    shape = expand("hgx-h100", {})
+    names = {nic.id: f"mlx5_{number}" for number, nic in enumerate(shape.of_kind("nic"))}
+    devices = [
+        replace(one, facts=one.facts | {"rdma_device": names[one.id], "rdma_port": 1, "state": down.get(one.id, "up")})
+        if one.id in names
+        else one
+        for one in shape.devices
+    ]
+    return replace(shape, devices=tuple(devices))
+
+
+LINK_LOCAL, IPV4, IPV6 = "fe80::1", "::ffff:10.0.0.1", "fd00::1"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wanted", "chosen"),
+    [
+        ([(0, "v1", LINK_LOCAL), (1, "v2", LINK_LOCAL), (3, "v2", IPV4)], None, None, (3, 3)),
+        ([(1, "v2", LINK_LOCAL), (3, "v2", IPV4)], [(1, "v2", LINK_LOCAL), (5, "v2", IPV6)], None, (1, 1)),
+        ([(3, "v2", IPV4), (5, "v2", IPV6)], [(4, "v2", "fd00::2")], None, (5, 4)),
+        ([(3, "v2", IPV4), (4, "v2", "::ffff:10.0.9.1")], [(7, "v2", "::ffff:10.0.9.2")], None, (4, 7)),
+        ([(2, "v1", IPV4), (1, "v2", LINK_LOCAL)], None, 2, (2, 2)),
+        ([(3, "v2", IPV4)], [(3, "v1", IPV4)], None, "no GIDs of one kind: 3:v2/IPv4 and 3:v1/IPv4"),
+        ([(3, "v2", IPV4)], None, 5, "no GIDs of one kind at index 5"),
+        ([], None, None, "none and none"),
+    ],
+)
+def test_the_best_gids_of_one_kind_are_chosen(first, second, wanted, chosen):
+    ours, theirs = ([gid(*one) for one in table] for table in (first, first if second is None else second))
+    if isinstance(chosen, str):
+        with pytest.raises(CannotJudge, match=chosen):
+            choose_gids(ours, theirs, wanted)
+        return
+    pair = choose_gids(ours, theirs, wanted)
+    assert (pair.first.place, pair.second.place) == chosen
+
+
+def test_near_ports_alone_and_together_are_those_of_the_topology():
+    def setups(given: dict[str, str], **down: str) -> list[tuple[str, int]]:
+        return [(one.nics, one.queue_pairs) for one in list_setups(job_of(WRITE, machine(**down), given=given))]
+
+    each = setups({"nics": "each,together"})
+    names = [nics for nics, _ in each]
+    assert len(names) > 2
+    assert names[-1] == "+".join(names[:-1])
+    assert setups({}) == [each[0]]
+    assert setups({"nics": "mlx5_3", "queue-pairs": "1,64"}) == [("mlx5_3:1", 1), ("mlx5_3:1", 64)]
+    assert names[0] not in [nics for nics, _ in setups({"nics": "each"}, nic0="down")], "a port is down"
+    job = job_of(WRITE, machine(), given={"sizes": "8,1M", "directions": "one,both"})
+    points = list_points(job, list_setups(job)[0])
+    assert [(one.size_bytes, one.direction) for one in points] == [
+        (8, "one"), (1 << 20, "one"), (8, "both"), (1 << 20, "both")
+    ]  # fmt: skip
+
+
+def test_a_machine_without_rdma_is_told():
+    assert WRITE.plan(job_of(WRITE, expand("laptop", {}))).waived == "no RDMA port is up: check with `rdma link`"
+    assert not WRITE.plan(job_of(WRITE, machine())).waived
+
+
+@pytest.mark.parametrize("text", ["mlx5_0:0", "mlx5 0", "a+", "", "near+each", "mlx5_0:1:2"])
+def test_a_wrong_port_is_refused(text):
+    with pytest.raises(UsageError, match="not an RDMA port"):
+        parse_nics(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sizes": "2G"}, "sizes must be at most 1 GiB, got 2 GiB"),
+        ({"mtu": "9000"}, "must be auto or one of 256, 512, 1024, 2048, 4096, got '9000'"),
+        ({"queue-pairs": "65"}, "must be a whole number from 1 to 64, got '65'"),
+    ],
+)
+def test_wrong_options_are_refused(given, message):
+    with pytest.raises(UsageError, match=message):
+        WRITE.parse(given)
+
+
+def test_counters_of_loss_are_told_and_those_of_traffic_are_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(counters, "DEVICES", tmp_path)
+    port = tmp_path / "mlx5_0/ports/1"
+    files = {"counters/port_xmit_data": 7, "hw_counters/out_of_sequence": 3, "hw_counters/lifespan": 1}
+    for name, value in files.items():
+        (port / name).parent.mkdir(parents=True, exist_ok=True)
+        (port / name).write_text(f"{value}\n")
+    meter = counters.PortMeter(["mlx5_0:1"])
+    (port / "counters/port_xmit_data").write_text("1024007\n")
+    moved = meter.moved()
+    assert moved == {"mlx5_0:1 port_xmit_data": 1024000}
+    assert counters.judge({"a": moved, "b": {}}).value == "clean"
+    assert "port_xmit_data counted 3.9 MiB" in counters.transport_evidence("mlx5_0:1", 4096000, moved).seen
+    (port / "hw_counters/out_of_sequence").write_text("12\n")
+    told = counters.judge({"a": meter.moved(), "b": None})
+    assert (told.value, told.seen) == ("moved", "a mlx5_0:1 out_of_sequence +9")
+    assert counters.judge({"a": {}, "b": None}).value == "unknown"
+
+
+def test_bonds_vfs_trust_and_cnps_are_told_from_sysfs(tmp_path, monkeypatch):
+    monkeypatch.setattr(surroundings, "SYS", tmp_path / "sys")
+    monkeypatch.setattr(surroundings, "PROC", tmp_path / "proc")
+    files = {
+        "sys/class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/3": "bond0",
+        "sys/class/infiniband/mlx5_bond_0/device/physfn/vendor": "0x15b3",
+        "sys/class/net/bond0/bonding/mode": "802.3ad 4",
+        "sys/class/net/bond0/bonding/slaves": "eth0 eth1",
+        "sys/class/net/bond0/qos/trust": "dscp",
+        "sys/class/net/bond0/ecn/roce_np/cnp_dscp": "48",
+        "sys/module/ib_core/parameters/netns_mode": "N",
+        "sys/fs/cgroup/job/rdma.max": "mlx5_bond_0 hca_handle=2 hca_object=max",
+        "proc/self/cgroup": "0::/job/step",
+    }
+    for name, content in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{content}\n")
+    assert surroundings.describe_port("mlx5_bond_0:1", 3) == {
+        "function": "VF", "netdev": "bond0", "bond_mode": "802.3ad 4", "bond_ports": "eth0 eth1", "trust_mode": "dscp",
+        "cnp_dscp": "48",
+    }  # fmt: skip
+    assert surroundings.describe_port("mlx5_9:1", None) == {}
+    assert surroundings.describe_process() == {
+        "rdma_netns": "exclusive",
+        "rdma_cgroup": "mlx5_bond_0 hca_handle=2 hca_object=max",
+    }
