@@ -59,16 +59,24 @@ class Measurement:
         flow = self._flow(is_inline=is_inline, pace=pace)
         seed, meter = self._begin()
         first = min(options.iterations, connection.depth)
-        seconds = self._time_stream(flow, first)
+        lanes = len(connection.lanes)
+        checks: list[Verification] = []
+
+        def run(count: int) -> float:
+            self._poison(seed)
+            seconds = self._time_stream(flow, count)
+            checks.append(self._compare(seed, lanes, min(Shape(size).slots, count), pings=False))
+            return seconds
+
+        seconds = run(first)
         wanted = min(options.iterations, int(SAMPLE_S * first / max(seconds, 1e-9)))
         count = int(self.rank.comm.bcast(max(first, wanted)))
-        spent = [self.rank.comm.allgather(self._time_stream(flow, count)) for _ in range(SAMPLES)]
-        lanes = len(connection.lanes)
+        spent = [self.rank.comm.allgather(run(count)) for _ in range(SAMPLES)]
+        run(first)  # a device that stopped moving data during the last sample fails here
         ways = 2 if self.point.direction == "both" else 1
         rates = [sum(size * count * lanes / one for one in both[:ways]) for both in spent]
-        check = self._compare(seed, lanes, min(Shape(size).slots, count), pings=False)
         settings: dict[str, Scalar] = {"iterations": count, "signal_every": every, "inline": is_inline}
-        return self._end(meter, rates, check, settings, size * lanes * (first + SAMPLES * count))
+        return self._end(meter, rates, sum_checks(checks), settings, size * lanes * (2 * first + SAMPLES * count))
 
     def latency(self) -> Measured:
         """Time ping-pongs, or single reads. Raises NativeError, also if the other side falls silent."""
@@ -76,13 +84,21 @@ class Measurement:
         is_inline = self._is_inline(self.connection.inline_bytes if options.inline is None else options.inline)
         flow = self._flow(is_inline=is_inline, pace=Pace(1, self.connection.receive_depth, 1), pings=True)
         seed, meter = self._begin()
-        each_s = sum(self._time_pings(flow, _PROBE_PINGS)) / _PROBE_PINGS
+        checks: list[Verification] = []
+
+        def run(count: int) -> list[float]:
+            self._poison(seed)
+            seconds = self._time_pings(flow, count)
+            checks.append(self._compare(seed, 1, 1, pings=True))
+            return seconds
+
+        each_s = sum(run(_PROBE_PINGS)) / _PROBE_PINGS
         wanted = min(PINGS, int(PINGS_S / max(each_s, 1e-9)))
         count = int(self.rank.comm.bcast(max(_PROBE_PINGS, wanted)))
-        samples = self._time_pings(flow, count)
-        check = self._compare(seed, 1, 1, pings=True)
+        samples = run(count)
+        run(_PROBE_PINGS)  # as in a stream
         settings: dict[str, Scalar] = {"iterations": count, "warm_up": _PROBE_PINGS, "inline": is_inline}
-        return self._end(meter, samples, check, settings, size * (_PROBE_PINGS + count))
+        return self._end(meter, samples, sum_checks(checks), settings, size * (2 * _PROBE_PINGS + count))
 
     def _is_inline(self, most_bytes: int) -> bool:
         fits = self.point.size_bytes <= min(most_bytes, self.connection.inline_bytes)
@@ -112,12 +128,18 @@ class Measurement:
         return pings or self.rank.index == 1 or self.point.direction == "both"
 
     def _begin(self) -> tuple[int, counters.PortMeter]:
-        """Fill both buffers: the source with this rank's pattern, the target with one that must not remain."""
+        """Fill the source with this rank's pattern, and start the counters. Returns the seed of all patterns."""
         seed = int(self.rank.comm.bcast(draw_seed() if self.rank.index == 0 else None))
-        used = Shape(self.point.size_bytes).area_bytes * len(self.connection.lanes)
-        self.connection.out.fill(seed + self.rank.index, used)
-        self.connection.into.fill(seed + 2, used)
+        self.connection.out.fill(seed + self.rank.index, self._used_bytes)
         return seed, counters.PortMeter(self.connection.names)
+
+    @property
+    def _used_bytes(self) -> int:
+        return Shape(self.point.size_bytes).area_bytes * len(self.connection.lanes)
+
+    def _poison(self, seed: int) -> None:
+        """Fill the target with a pattern that must not remain, before each run: none rests on an earlier one."""
+        self.connection.into.fill(seed + 2, self._used_bytes)
 
     def _time_stream(self, flow: Flow, count: int) -> float:
         is_received = self.operation == "send" and self._is_target(pings=False)
