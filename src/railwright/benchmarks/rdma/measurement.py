@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,12 +12,16 @@ from railwright.benchmarks.rdma import counters
 from railwright.benchmarks.rdma.connection import Connection, RdmaRank
 from railwright.benchmarks.rdma.options import GPU, Point
 from railwright.benchmarks.record import draw_seed, sum_checks
+from railwright.errors import CannotJudge
+from railwright.native.library import NativeError
 from railwright.native.memory import PATTERN
 from railwright.native.rdma import Flow, Operation, Pace, Shape
 from railwright.results.records import Evidence, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import KIB
 
+_RETRIES_EXCEEDED, _TIMED_OUT = 12, -1002
+"""IBV_WC_RETRY_EXC_ERR, and the end of our own patience."""
 PATIENCE_S = 5.0
 """The time without a completion after which the other side counts as dead. A NIC gives up a dead peer within 2 s."""
 SAMPLES, SAMPLE_S = 5, 0.25
@@ -145,12 +151,24 @@ class Measurement:
         is_received = self.operation == "send" and self._is_target(pings=False)
         flow.prepare(count if is_received else 0)
         self.rank.comm.barrier()
-        return flow.stream(count if self._posts else 0)
+        with self._naming_peer():
+            return flow.stream(count if self._posts else 0)
 
     def _time_pings(self, flow: Flow, count: int) -> list[float]:
         flow.prepare(count if self.operation == "send" else 0)
         self.rank.comm.barrier()
-        return flow.latency(starts=self.rank.index == 0, iterations=count)
+        with self._naming_peer():
+            return flow.latency(starts=self.rank.index == 0, iterations=count)
+
+    @contextlib.contextmanager
+    def _naming_peer(self) -> Iterator[None]:
+        """Name the other rank in errors that say that it is gone: often they come before the launcher notices."""
+        try:
+            yield
+        except NativeError as error:
+            if error.code not in (_RETRIES_EXCEEDED, _TIMED_OUT):
+                raise
+            raise CannotJudge(f"rank {1 - self.rank.index} does not answer: {error.message}") from error
 
     def _compare(self, seed: int, lanes: int, slots: int, *, pings: bool) -> Verification:
         """Compare every place of every queue pair; memory that is no target must keep its own pattern.
