@@ -65,6 +65,7 @@ test-machine: test-deps ## The Python tests that start processes: MPI, labs, sta
 test-long: test-deps ## What takes too long for each change: builds, searches, random clusters, broken texts and captures, lies of a pod with a VF
 	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -m "machine and long" $(WORKERS)
 	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py tests/explain/test_broken_files.py \
+		tests/explain/test_broken_bytes.py \
 		tests/results/readers/test_forms_of_recorded.py \
 		tests/diagnosis/iterations/test_iterations.py \
 		tests/checks/test_captured_settings.py tests/benchmarks/test_rdma.py
@@ -136,6 +137,7 @@ check-python: .venv/dev-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/write-shapes --check
 	$(BIN)/python scripts/write-schemas --check
 	$(BIN)/python scripts/write-readme --check
 	$(BIN)/python scripts/check-house
@@ -228,6 +230,10 @@ format: .venv/dev-ready ## Format and sort imports
 schemas: .venv/dev-ready ## Write schema/*.json from the models, and railwrightd's from its own types
 	$(BIN)/python scripts/write-schemas
 	cd node && $(GO) test -count 1 -run Schemas ./cmd/railwrightd -write
+
+.PHONY: shapes
+shapes: .venv/dev-ready ## Write the catalogue of machines and docs/shapes.md from topology/shapes/catalogue
+	$(BIN)/python scripts/write-shapes
 
 .PHONY: readme
 readme: .venv/dev-ready ## Explain all public outputs again, and write README.md's samples and record

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -82,8 +83,8 @@ def _render_man_pages(source: Path, folder: Path) -> dict[str, str]:
 
 
 def _local_compiler() -> tuple[list[str], str]:
-    """Return this machine's compiler and platform."""
-    return [os.environ.get("CC", "cc")], sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    """Return this machine's compiler, which `CC` may name with arguments, and its platform."""
+    return shlex.split(os.environ.get("CC", "")) or ["cc"], sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 
 def _compiler_for(architecture: str) -> tuple[list[str], str]:

@@ -123,6 +123,7 @@ def _suggest_usage(error: click.ClickException) -> str:
     return words if named in known else f"see {context.command_path} --help"
 
 
+_STDERR = 2
 _COMPLETION = "_RAILWRIGHT_COMPLETE"
 """Set by the script of `railwright completion` when it asks for completions."""
 
@@ -172,7 +173,8 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    _end_on_sigterm()
+    _fill_closed_streams()
+    _end_on_signals()
     if wants_ascii(os.environ):
         sys.stdout, sys.stderr = ascii_stream(sys.stdout), ascii_stream(sys.stderr)
     status = run_command(sys.argv[1:])
@@ -217,14 +219,33 @@ def _message(error: RailwrightError) -> str:
     return "\n".join((f"{len(error.troubles)} hosts cannot be used", *lines))
 
 
-def _end_on_sigterm() -> None:
-    """Make SIGTERM end the run like Ctrl-C: stop the children and keep the results."""
+def _end_on_signals() -> None:
+    """Make SIGTERM, SIGHUP and SIGQUIT end the run like Ctrl-C: stop the children and keep the results.
 
-    def stop(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt("SIGTERM")
+    SIGHUP stays ignored below nohup. A second SIGHUP is ignored: a lost terminal sends it, and then its shell.
+    """
+
+    def stop(number: int, _frame: object) -> None:
+        if number == signal.SIGHUP:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt(signal.Signals(number).name)
 
     with contextlib.suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGTERM, stop)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, stop)
+
+
+def _fill_closed_streams() -> None:
+    """Open /dev/null in place of standard streams that the caller closed (`2>&-`), and print errors there.
+
+    Otherwise the next file, perhaps that of the results, would get the number of standard error.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(_STDERR, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
 def _print_error(message: str, hint: str) -> None:

@@ -91,11 +91,27 @@ def escape(text: str) -> str:
     """Escape every character that does not print: escape codes, line ends, direction marks."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escape(char) if unicodedata.category(char) in _UNPRINTABLE else char for char in text)
+    return "".join(_escape(char) if _is_unprintable(char) else char for char in text)
 
 
 def _escape(char: str) -> str:
     return char.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def escape_json(text: str) -> str:
+    """Escape the characters of JSON text that do not print, other than line ends. It remains the same JSON."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(_escape_in_json(char) if char != "\n" and _is_unprintable(char) else char for char in text)
+
+
+def _escape_in_json(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+
+def _is_unprintable(char: str) -> bool:
+    return unicodedata.category(char) in _UNPRINTABLE
 
 
 def drop_output() -> None:

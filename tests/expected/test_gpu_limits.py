@@ -66,6 +66,21 @@ def test_copies_are_compared_with_pcie_nvlink_and_the_gpu_s_own_memory(finder, p
 
 
 @pytest.mark.parametrize(
+    ("shape", "path", "gigabytes", "expected"),
+    [
+        ("dgx-1-v100", "gpu0>gpu3", 48.45, "ok"),  # NVIDIA's DGX-1, half of the sum of both directions
+        ("dgx-1-v100", "gpu0>gpu3", 25.0, "slow"),
+        ("rtx-pro-6000-8gpu", "gpu0>gpu1", 55.7, "ok"),
+        ("rtx-pro-6000-8gpu", "gpu0>gpu1", 20.0, "slow"),
+        ("rtx-pro-6000-8gpu", "gpu0>gpu7", 20.0, "unknown"),  # across sockets
+    ],
+)
+def test_copies_of_a_pair_in_both_directions_at_once_have_a_band(shape, path, gigabytes, expected):
+    parameters = PEER | {"direction": "both"}
+    assert state(Finder(load(shape), ()), "gpu_copy", path, gigabytes * 1e9, parameters) == expected
+
+
+@pytest.mark.parametrize(
     ("benchmark", "path", "gigabytes", "expected"),
     [
         ("gpu_file_read", "nvme0n1>gpu0", 1.0, "unknown"),

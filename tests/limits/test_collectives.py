@@ -49,7 +49,7 @@ def test_in_a_double_tree_all_loads_together_are_two_edges_each_way():
 
 @pytest.mark.parametrize(("gpus", "busbw"), [(2, 450e9), (4, 337.5e9), (8, 393.75e9)])
 def test_behind_nvswitches_a_tree_of_one_host_is_one_chain_whose_inner_gpus_pass_on_twice_the_size(gpus, busbw):
-    found = limit(f"hgx-h200 gpus={gpus}", 1, "all_reduce", "tree").busbw_bytes_per_s
+    found = limit(f"dgx-h200 gpus={gpus}", 1, "all_reduce", "tree").busbw_bytes_per_s
     assert found.limit == pytest.approx(busbw, rel=1e-4)
     # NCCL_ALGO=Tree, 8 GiB, docs/measured/4xh200; there is no figure for eight GPUs.
     measured = {2: 355e9, 4: 262e9}.get(gpus)
@@ -69,7 +69,7 @@ def test_nccl_planned_the_same_chain_for_every_channel(name, gpus):
 
 def test_nvls_moves_1_plus_1_over_n_of_the_size():
     for gpus in (4, 6, 8):
-        found = limit(f"hgx-h100 gpus={gpus}", 1, "all_reduce", "nvls").busbw_bytes_per_s.limit
+        found = limit(f"dgx-h100 gpus={gpus}", 1, "all_reduce", "nvls").busbw_bytes_per_s.limit
         assert found == pytest.approx(450e9 * 2 * (gpus - 1) / (gpus + 1), rel=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, a second run, and closed pipes: earlier results are kept, and the exit status is right."""
+"""Ctrl-C, a lost terminal, a second run, and closed pipes: earlier results are kept, and the exit status is right."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from tests.conftest import open_files
 
+from railwright import main
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.results.records import Context, End, Result, ResultFile, Run, Verification
@@ -30,7 +31,7 @@ def started(railwright, *more):
     return process
 
 
-@pytest.mark.parametrize(("by", "word"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+@pytest.mark.parametrize(("by", "word"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGHUP, "SIGHUP")])
 def test_an_interrupted_run_keeps_what_it_measured_and_reports_it(railwright, mpirun, by, word):
     process = started(railwright, "--mpirun", mpirun)
     process.send_signal(by)
@@ -179,3 +180,19 @@ def test_a_report_onto_a_full_disk_is_an_error_and_the_files_are_written(railwri
     assert "No space left on device" in done.message()
     assert "Exception ignored" not in done.err
     assert (railwright.output / "report.html").exists()
+
+
+def test_signals_end_a_run_like_ctrl_c_and_nohup_is_respected():
+    ending = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = {number: signal.getsignal(number) for number in ending}
+    try:
+        main._end_on_signals()
+        for number in ending:
+            with pytest.raises(KeyboardInterrupt, match=number.name):
+                signal.raise_signal(number)
+        signal.raise_signal(signal.SIGHUP)  # a lost terminal sends it, and then its shell
+        main._end_on_signals()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # as below nohup
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

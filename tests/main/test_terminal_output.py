@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import sys
 
+import msgspec
 import pytest
 
 from railwright import terminal
 from railwright.main import run_command
 from railwright.options import output
+from railwright.report.formats.json_line import json_line
 
 SENTENCE = "remedy  " + "set the governor of every CPU to performance, and compare latencies before and after " * 2
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -88,3 +90,13 @@ def test_no_verb_exceeds_the_width_or_colours_a_pipe(capsys, monkeypatch, words)
     too_long = [line for line in text.splitlines() if len(line) > 80 and " " in line.strip()]
     assert not too_long
     assert text == "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def test_json_is_safe_on_a_terminal_and_remains_the_same_json():
+    record = {"host\u202e": "a\x9b31m\x7f\u2028\u200b\U000e0041é日本"}
+    printed = json_line({**record, "tag": "\U0001f600"})
+    assert all(terminal.escape(char) == char for char in printed)
+    assert "é日本" in printed
+    assert msgspec.json.decode(printed) == {**record, "tag": "\U0001f600"}
+    text = '{\n  "a": "\x85"\n}\n'
+    assert terminal.escape_json(text) == '{\n  "a": "\\u0085"\n}\n'

@@ -155,6 +155,9 @@ IMPOSSIBLE = {
     "its data check reports 9 wrong bytes of 8": changed(
         verification=Verification(method="m", bytes_checked=8, bytes_wrong=9)
     ),
+    "ranks must be at most 10000000, got 1000000000000000": changed(ranks=10**15),
+    "every sample must be a finite number of at most 1e+30": changed(samples=(1e-6, 1e-6, 1e308)),
+    "parameter size_bytes is above 1e+30": changed(parameters={"size_bytes": 1e308}),
     "a value must be at least zero, got -1": changed(samples=(-1.0, 1e-6, 1e-6)),
     "a value must be at least zero, got -3e-300": of_summary(minimum=-3e-300),
     "its summary counts 4 samples, but it has 3": of_summary(count=4),
@@ -201,4 +204,31 @@ def test_a_file_without_its_first_line_says_so(tmp_path):
     path = written(tmp_path, WAIVED, END)
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
     with pytest.raises(UsageError, match="must begin with a `run` record"):
+        load(path)
+
+
+CONTRADICTIONS = {
+    "must hold one run, got two": (FULL, RUN, END),
+    "got the same samples of mpi_latency memory0>memory0 of launch 2 twice": (FULL, WAIVED, FULL, END),
+    "got a `end` in line 4 after it": (FULL, END, msgspec.structs.replace(END, interrupted="")),
+    "got a `result` in line 4 after it": (FULL, END, WAIVED),
+}
+
+
+@pytest.mark.parametrize(("why", "records"), CONTRADICTIONS.items(), ids=CONTRADICTIONS)
+def test_records_that_contradict_each_other_are_refused(tmp_path, why, records):
+    with pytest.raises(UsageError, match=re.escape(why)):
+        load(written(tmp_path, *records))
+
+
+def test_the_mark_of_lost_records_may_follow_an_end(tmp_path):
+    whole = msgspec.structs.replace(END, interrupted="")
+    assert load(written(tmp_path, FULL, whole, END)).end == END
+
+
+@pytest.mark.parametrize("line", [b'{"record":"result","benchmark":"\xff"}', b"[" * 100_000, b'{"record":' * 50_000])
+def test_a_line_that_is_no_record_is_refused_with_its_number(tmp_path, line):
+    path = written(tmp_path, FULL)
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    with pytest.raises(UsageError, match="line 3 is not a valid record"):
         load(path)

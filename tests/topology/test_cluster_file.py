@@ -112,7 +112,7 @@ def test_a_cluster_without_a_name_is_named_after_its_hosts(written) -> None:
         ("hosts = ", "Invalid value"),
         ("[" * 400_000, "is not a cluster file"),
         ("a=" + "[" * 400_000, "is not a cluster file"),
-        (b'hosts = 2\nhost = "\xff\xfe"', "invalid start byte"),
+        (b'hosts = 2\nhost = "\xff\xfe"', "byte 19 is not UTF-8"),
     ],
 )
 def test_invalid_cluster_files_are_refused_with_the_position(written, text, message) -> None:

@@ -6,12 +6,10 @@ import msgspec
 import pytest
 
 from railwright.errors import UsageError
-from railwright.topology.devices import Protocol
 from railwright.topology.expand import expand
 from railwright.topology.paths import Affinity, Graph
 from railwright.topology.plan import CHANGES
 from railwright.topology.shapes import SHAPES
-from railwright.topology.shapes.parts import Layout, Shape
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import decode_topology, encode_topology, load_topology
 
@@ -30,20 +28,6 @@ def test_every_shape_expands_to_a_connected_machine(name):
     for device in topology.of_kind("gpu", "nic", "drive", "memory"):
         assert graph.find("cpu0", device.id) is not None
     assert topology.unknown == ()
-
-
-def test_every_part_of_every_shape_has_a_source():
-    def parts(value):
-        if isinstance(value, msgspec.Struct):
-            yield value
-            for field in value.__struct_fields__:
-                yield from parts(getattr(value, field))
-
-    for shape in SHAPES.values():
-        found = [part for part in parts(shape) if not isinstance(part, Shape | Layout | Protocol)]
-        assert len(found) >= 3
-        assert all(len(part.source) > 20 for part in found)
-        assert len(shape.layout_source) > 20
 
 
 def test_two_nics_go_one_to_each_socket():
@@ -67,7 +51,7 @@ def test_other_pcie_layout_puts_a_nic_under_every_gpus_switch():
 
 
 def test_changes_are_made():
-    topology = expand("hgx-h100", {"nics": "1", "nic-rate": "800Gb/s", "nic-protocol": "ethernet", "mtu": "4200",
+    topology = expand("dgx-h100", {"nics": "1", "nic-rate": "800Gb/s", "nic-protocol": "ethernet", "mtu": "4200",
                                    "pcie": "4", "nvlink": "12", "drives": "0", "gpus": "4"})  # fmt: skip
     links = {link.b if link.a != "nic0" else "port": link.protocol for link in topology.links}
     assert (links["port"].line_rate_bits_per_s, links["port"].mtu_bytes, links["port"].rdma) == (800e9, 4200, True)
@@ -148,8 +132,8 @@ def test_a_change_without_its_name_its_value_or_its_sign_is_refused_as_such(word
         ("hgx-h100 qwerty", "not a change: 'qwerty'", "changes are gpus, "),
         ("Dell XE9680", "named 'Dell XE9680'", "hgx-h100, hgx-h200"),
         ("Dell XE9680 nics=4 rail", "named 'Dell XE9680 rail'", "hgx-h100, hgx-h200"),
-        ("rubin", "'rubin' is newer than all", "railwright topo capture"),
-        ("NVIDIA Vera Rubin", "'NVIDIA Vera Rubin' is newer than all", "railwright topo capture"),
+        ("MI400", "'MI400' is newer than all", "railwright topo capture"),
+        ("AMD MI450X", "'AMD MI450X' is newer than all", "railwright topo capture"),
         ("XE9712", "named 'XE9712'", "gb200-nvl72, gb300-nvl72"),
         ("qwertyuiop", "named 'qwertyuiop'", "railwright shapes"),
     ],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import pytest
 
 from railwright.errors import UsageError
 from railwright.topology.shapes import SHAPES, canonical_name
-from railwright.topology.shapes.names import SUGGESTIONS
+from railwright.topology.shapes.catalogue import CATALOGUE
 from railwright.topology.sources.load import load
 
 SPELT = {
@@ -25,6 +26,59 @@ SPELT = {
     "8 x H100": "hgx-h100", "4x GH200": "quad-gh200", "AWS p5en": "aws-p5en", "MI300X": "mi300x",
     "8x H100 SXM": "hgx-h100", "HGX H100": "hgx-h100", "a3 mega": "gcp-a3-mega", "GB300 NVL72": "gb300-nvl72",
 }  # fmt: skip
+
+
+NAMED = {
+    "l4-8gpu": ("L4", "nvidia l4", "8x L4"), "a10-8gpu": ("A10", "NVIDIA A10", "8xA10"),
+    "a30-8gpu": ("A30", "nvidia-a30", "8x A30"), "a40-8gpu": ("A40", "NVIDIA A40", "8xa40"),
+    "t4-8gpu": ("T4", "Tesla T4", "8x T4"), "rtx-a6000-8gpu": ("A6000", "RTX A6000", "8x NVIDIA RTX A6000"),
+    "rtx-a5000-8gpu": ("A5000", "rtx_a5000", "NVIDIA RTX A5000"),
+    "rtx-4000-ada-8gpu": ("RTX 4000 Ada", "rtx-4000-ada", "NVIDIA RTX 4000 Ada Generation"),
+    "rtx-2080-ti-8gpu": ("2080 Ti", "RTX 2080Ti", "NVIDIA GeForce RTX 2080 Ti"),
+    "p100-pcie-8gpu": ("P100", "Tesla P100", "P100-PCIE-16GB"),
+    "v100-pcie-8gpu": ("V100 PCIe", "Tesla V100-PCIE-32GB", "8x V100 PCIe"),
+    "h200-nvl-8gpu": ("H200 NVL", "NVIDIA H200 NVL", "8x h200-nvl"),
+    "h800-pcie-8gpu": ("H800 PCIe", "NVIDIA H800 PCIe", "8x H800 PCIe"),
+    "a800-pcie-8gpu": ("A800 PCIe", "NVIDIA A800 80GB PCIe", "a800_pcie"),
+    "hgx-h100-94gb-4gpu": ("H100 94GB", "H100 SXM5 94GB", "4x H100 94GB"),
+    "hgx-a100-64gb-4gpu": ("A100 64GB", "NVIDIA A100-SXM-64GB", "Leonardo"),
+    "mi100-8gpu": ("MI100", "AMD Instinct MI100", "8x MI100"), "mi210-8gpu": ("MI210", "Instinct MI210", "8xMI210"),
+    "mi308x": ("MI308X", "AMD MI308X", "8x MI308X"), "mi350x": ("MI350X", "AMD Instinct MI350X", "8x MI350X"),
+    "vera-rubin-nvl72": ("Vera Rubin", "VR200 NVL72", "Vera Rubin NVL144"),
+    "aws-p6e-gb200": ("p6e-gb200", "p6e-gb200.36xlarge", "AWS P6e-GB200"),
+    "aws-p6e-gb300": ("p6e-gb300", "p6e-gb300.36xlarge", "ec2 p6e gb300"),
+    "aws-p5-4xlarge": ("p5.4xlarge", "P5 4xlarge", "aws p5.4xlarge"),
+    "aws-g5": ("g5", "g5.48xlarge", "aws g5"), "aws-g6e": ("g6e", "g6e.48xlarge", "AWS G6e"),
+    "azure-nd-gb300-v6": ("ND GB300 v6", "Standard_ND128isr_GB300_v6", "nd-gb300-v6"),
+    "gcp-a4x": ("a4x", "a4x-highgpu-4g", "Google A4X"), "gcp-a4x-max": ("a4x-max", "a4x-maxgpu-4g-metal", "A4X Max"),
+    "oci-bm-gpu-gb200-4": ("BM.GPU.GB200.4", "bm gpu gb200 4", "OCI BM.GPU.GB200.4"),
+    "oci-bm-gpu-mi355x-8": ("BM.GPU.MI355X.8", "bm-gpu-mi355x-8", "OCI BM.GPU.MI355X.8"),
+    "oci-bm-gpu-l40s-4": ("BM.GPU.L40S.4", "bm.gpu.l40s.4", "oracle BM.GPU.L40S.4"),
+    "gh200-nvl2": ("dual GH200", "GH200 NVL2", "2x GH200"),
+    "gb200-nvl4": ("GB200 NVL4", "gb200_nvl4", "NVIDIA GB200 NVL4"),
+    "grace-cpu-superchip": ("Grace CPU Superchip", "grace-cpu", "NVIDIA Grace CPU"),
+    "hgx-a100-4gpu": ("4x A100", "HGX A100 4-GPU", "4xA100 SXM4"),
+    "hgx-h100-4gpu": ("4x H100", "HGX H100 4-GPU", "H100 x4"),
+    "v100-sxm2-4gpu": ("4x V100", "4xV100 SXM2", "4x Tesla V100-SXM2-32GB"),
+}  # fmt: skip
+
+
+def test_every_machine_that_users_name_is_found_in_three_spellings():
+    found = {written: load(written).name for names in NAMED.values() for written in names}
+    assert found == {written: name for name, names in NAMED.items() for written in names}
+
+
+def test_a_board_of_four_gpus_has_no_nvswitch_and_a_host_of_eight_keeps_it():
+    boards = [name for boards in CATALOGUE.names.boards.values() for name in boards.values()]
+    assert not [name for name in boards if load(name).of_kind("nvswitch")]
+    assert load("hgx-h100 gpus=4", by_board=False).of_kind("nvswitch")
+    counts = Counter(end for link in load("4x v100").links for end in (link.a, link.b) if link.id.startswith("gpu"))
+    assert counts == {f"gpu{number}": 3 for number in range(4)}
+
+
+def test_a_machine_without_a_model_is_refused_with_the_reason():
+    with pytest.raises(UsageError, match="'Gaudi 3' cannot be modelled: its accelerators are joined by Ethernet"):
+        load("Gaudi 3")
 
 
 @pytest.mark.parametrize("written", SPELT)
@@ -60,10 +114,14 @@ def test_a_tools_gpu_name_means_its_most_common_machine(written, name):
 @pytest.mark.parametrize(
     ("written", "name"),
     [
-        ("4xH100", "hgx-h100 gpus=4"), ("2x H200 nics=2", "hgx-h200 gpus=2 nics=2"), ("H100 x4", "hgx-h100 gpus=4"),
-        ("HGX H100 4-GPU", "hgx-h100 gpus=4"), ("4x RTX 4090", "rtx-4090-8gpu gpus=4"),
+        ("4xH100", "hgx-h100-4gpu"), ("2x H200 nics=2", "hgx-h200 gpus=2 nics=2"), ("H100 x4", "hgx-h100-4gpu"),
+        ("HGX H100 4-GPU", "hgx-h100-4gpu"), ("hgx-h100 gpus=4 nics=2", "hgx-h100-4gpu nics=2"),
+        ("4x V100", "v100-sxm2-4gpu"), ("v100 gpus=4 nics=1", "v100-sxm2-4gpu nics=1"),
+        ("dgx-1-v100 gpus=4", "dgx-1-v100 gpus=4"), ("dgx-h100 gpus=4", "dgx-h100 gpus=4"),
+        ("4x A40", "a40-8gpu gpus=4"),
+        ("4x RTX 4090", "rtx-4090-8gpu gpus=4"),
         ("8x RTX 4090", "rtx-4090-8gpu"),
-        ("4xh100 gpus=2", "hgx-h100 gpus=2"), ("h100 NDR", "hgx-h100 nic-protocol=infiniband nic-rate=400G"),
+        ("4xh100 gpus=2", "hgx-h100-4gpu gpus=2"), ("h100 NDR", "hgx-h100 nic-protocol=infiniband nic-rate=400G"),
         ("H20 100G", "hgx-h20 nic-rate=100G"),
     ],
 )  # fmt: skip
@@ -87,9 +145,9 @@ def test_a_name_of_several_hosts_is_refused_with_the_option(written, suggestion)
 @pytest.mark.parametrize(
     ("written", "near"),
     [
-        ("A100-SXM4-40GB", "aws-p4d"), ("A100 40GB", "aws-p4d"), ("V100 16GB", "dgx-1-v100"), ("H200 NVL", "h100-nvl"),
-        ("DGX-2", "dgx-1-v100"), ("p3.16xlarge", "aws-p3dn"), ("a4x-highgpu-4g", "gb200-nvl72"), ("A40", "pcie-8gpu"),
-        ("BM.GPU.GB200.4", "gb200-nvl72"), ("MI350X", "mi355x"), ("GB200 NVL4", "gb200-nvl72"), ("XE9680", "hgx-h100"),
+        ("A100-SXM4-40GB", "aws-p4d"), ("A100 40GB", "aws-p4d"), ("V100 16GB", "dgx-1-v100"), ("MI300", "mi300x"),
+        ("DGX-2", "dgx-1-v100"), ("p3.16xlarge", "aws-p3dn"), ("L40", "pcie-8gpu"),
+        ("BM.GPU.GB300.4", "gb300-nvl72"), ("dual DGX Spark", "dgx-spark with --count 2"), ("XE9680", "hgx-h100"),
         ("eight H100", "hgx-h100"), ("hgx-h100 nisc", "hgx-h100"),
     ],
 )  # fmt: skip
@@ -101,7 +159,12 @@ def test_an_unknown_machine_is_answered_with_suggestions(written, near):
 
 
 def test_every_offer_is_a_shape():
-    assert {name for names in SUGGESTIONS.values() for name in names} <= set(SHAPES)
+    table = CATALOGUE.names
+    assert {name.split(" with ")[0] for names in table.suggestions.values() for name in names} <= set(SHAPES)
+    assert {*table.spellings.values(), *(name for boards in table.boards.values() for name in boards.values())} <= set(
+        SHAPES
+    )
+    assert set(table.boards) <= set(SHAPES)
 
 
 def test_every_canonical_name_means_itself():

@@ -8,7 +8,7 @@ import pytest
 
 from railwright.errors import UsageError
 from railwright.report.formats.nccl_xml import render_nccl_xml
-from railwright.topology.devices import EthernetLink, InfinibandLink, NvlinkLink, Topology
+from railwright.topology.devices import EthernetLink, InfinibandLink, NvlinkLink, PcieLink, Topology
 from railwright.topology.matrix import parse_matrix
 from railwright.topology.paths import Affinity
 from railwright.topology.sources.load import load
@@ -117,3 +117,21 @@ def test_our_own_export_is_read_back(tmp_path: Path) -> None:
 def test_a_damaged_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         load(written(tmp_path, text))
+
+
+def test_a_matrix_takes_drives_their_generation_and_the_lack_of_peer_access() -> None:
+    machine = load(f"{TOPO_M} gpu=H100 nic-rate=400Gb/s p2p=off drives=4 drive-pcie=5.0")
+    drives = [link.protocol for link in machine.links if link.b.startswith("nvme")]
+    assert drives == [PcieLink(gt_per_s=32.0, width=4)] * 4
+    assert {drive.numa for drive in machine.of_kind("drive")} == {0, 1}
+    assert not machine.joins_gpus
+    assert machine.of_kind("host")[0].facts["peer_to_peer"] is False
+    for wrong, message in (
+        ("drive-pcie=5", "drive-pcie needs the number of drives"),
+        ("drives=99", "drives must be 0 to 32, got 99"),
+        ("p2p=perhaps", "p2p must be on, off, got perhaps"),
+        ("nics=4", "there is no change to the output of nvidia-smi topo -m named 'nics'"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            load(f"{TOPO_M} {wrong}")
+        assert message in caught.value.message

@@ -65,8 +65,8 @@ def test_a_file_that_was_cut_off_within_its_last_line_is_judged_without_it(answe
     ("path", "message"),
     [
         ("missing", "No such file or directory"),
-        ("/dev/zero", "must be a regular file"),
-        ("fifo", "must be a regular file"),
+        ("/dev/zero", "it is not a regular file"),
+        ("fifo", "it is not a regular file"),
     ],
 )
 def test_what_is_no_file_is_not_read(answer, path, message):

@@ -109,7 +109,7 @@ def test_the_text_fits_a_terminal_and_begins_with_the_answer(railwright) -> None
         ),
         (("hgx-h100", "--gpus", 128), "16 hosts of hgx-h100, 128 GPUs"),
         (("hgx-h100", "--gpus", 4), "1 host of hgx-h100 gpus=4, 4 GPUs"),
-        (("hgx-h100", "gpus=4", "--gpus", 8), "2 hosts of hgx-h100 gpus=4, 8 GPUs"),
+        (("hgx-h100", "gpus=4", "--gpus", 8), "2 hosts of hgx-h100-4gpu, 8 GPUs"),
     ],
 )
 def test_the_first_line_says_hosts_gpus_and_racks(arguments: tuple[object, ...], scale: str) -> None:

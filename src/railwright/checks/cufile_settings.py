@@ -15,6 +15,7 @@ import msgspec
 
 from railwright.checks.storage_ways import storage_ways
 from railwright.errors import CannotJudge, UsageError
+from railwright.reading import decode_json
 from railwright.topology.devices import Device, EthernetLink, InfinibandLink, NvlinkLink, Topology
 from railwright.topology.gpus import is_nvidia
 from railwright.topology.paths import Affinity
@@ -145,8 +146,8 @@ def decode_properties(raw: bytes) -> dict[str, object]:
     """Decode `properties` of a cufile.json, which is JSON with `//` comments. Raises UsageError for other text."""
     try:
         text = _COMMENT.sub(lambda found: found[1] or "", raw.decode("utf-8"))
-        whole = msgspec.json.decode(text.encode(), type=dict[str, object])
-    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        whole = decode_json(text, dict[str, object])
+    except ValueError as error:
         raise UsageError(
             f"file must be a cufile.json: {error}", hint="cuFile ignores such a file and uses its defaults"
         ) from error

@@ -17,6 +17,7 @@ from railwright.checks.finding import Finding, PartPlace
 from railwright.checks.outcome import CheckOutcome, State
 from railwright.checks.settings import short
 from railwright.errors import UsageError
+from railwright.reading import InvalidContent, decode_toml
 from railwright.results.records import Evidence
 from railwright.topology.devices import DeviceKind, Topology
 from railwright.topology.gpus import format_runs
@@ -59,8 +60,8 @@ def decode_known_bad(raw: bytes, origin: str) -> tuple[KnownBad, ...]:
     """Decode the entries of a file. Raises UsageError that names `origin`, also for an invalid entry."""
     hint = "see examples/known-bad.toml and docs/audit.md"
     try:
-        entries = msgspec.toml.decode(raw, type=KnownBadList).bad
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        entries = decode_toml(raw, KnownBadList).bad
+    except InvalidContent as error:
         raise UsageError(f"{origin} must be a list of known faults: {str(error)[:200]}", hint=hint) from error
     if len(entries) > _MAX_ENTRIES:
         raise UsageError(f"{origin} must have at most {_MAX_ENTRIES} entries, got {len(entries)}", hint="split it")

@@ -9,9 +9,10 @@ from railwright.expected.bands import extend_doubt, half_band
 from railwright.expected.machine import Machine
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit
 from railwright.limits.path import has_unknown_link, limit_host_path
+from railwright.limits.sources import PAIRS_MEASURED
 from railwright.results.declarations import no_limit
 from railwright.results.workload import Copy, Crossing
-from railwright.topology.devices import PcieLink
+from railwright.topology.devices import NvlinkLink, PcieLink
 from railwright.units import MIB
 
 _JUDGED_FROM_BYTES = 16 * MIB
@@ -26,6 +27,10 @@ WHY_COPIES = (
     " switch unless nvidia-smi topo -m is given"
 )
 _WHY_BOTH_WAYS = "healthy machines differ with both directions busy"
+_PAIRS_BOTH_WAYS = ("PIX", "PXB", "PHB")
+"""Kinds of path over PCIe between two GPUs over which copies in both directions at once were measured (PAIRS_MEASURED):
+not across sockets.
+"""
 _NOT_MEASURED = "loads from the GPU's own memory were not measured in this run"
 
 
@@ -68,10 +73,11 @@ def _expect_path(workload: Copy, machine: Machine) -> Bounds:
         workload,
         band or guessed,
         over_pcie=over_pcie,
-        # Both directions at once were measured between a GPU and host memory, and over NVSwitches.
-        is_measured_both_ways="memory" in workload.path
+        # Measured: between a GPU and host memory, and between GPUs of a socket or over NVLink.
+        is_measured_both_ways="memory" in workload.path or path.kind in _PAIRS_BOTH_WAYS
         if over_pcie
-        else any("nvswitch" in name for name in path.devices),
+        else any(isinstance(link.protocol, NvlinkLink) for link in path.links),
+        is_switched=any("nvswitch" in name for name in path.devices),
         is_known=band is not None,
     )
     band = _drop_small(workload, band)
@@ -81,7 +87,13 @@ def _expect_path(workload: Copy, machine: Machine) -> Bounds:
 
 
 def _copy_band(
-    workload: Copy, band: Expected | None, *, over_pcie: bool, is_measured_both_ways: bool, is_known: bool
+    workload: Copy,
+    band: Expected | None,
+    *,
+    over_pcie: bool,
+    is_measured_both_ways: bool,
+    is_switched: bool,
+    is_known: bool,
 ) -> Expected | None:
     """Return the band of a copy by an engine or kernel; None for pageable memory, or for two kernels at once over
     links where that was not measured.
@@ -91,8 +103,11 @@ def _copy_band(
     if band is None or workload.host == "pageable":
         return None  # the driver copies through its own buffer, so the CPU limits it and not a link
     by_kernel, both_ways = workload.engine == "sm", workload.direction == "both"
-    if both_ways and not is_measured_both_ways and by_kernel:
+    is_host_copy = over_pcie and "memory" in workload.path
+    if both_ways and by_kernel and not (is_switched or is_host_copy):
         return None
+    if both_ways and "memory" not in workload.path and not is_switched:
+        band = replace(band, sources=(*band.sources, PAIRS_MEASURED))
     if not over_pcie:
         found = gpu_copies.nvlink_band(band, by_kernel=by_kernel, both_ways=both_ways)
         lowest = found.low * _COPY_SHARE if is_measured_both_ways else 0.0

@@ -10,7 +10,7 @@ from railwright.errors import UsageError
 from railwright.expected.bands import extend_doubt
 from railwright.expected.machine import Machine
 from railwright.expected.staged import expect_staged, is_staged
-from railwright.limits import memory, pcie
+from railwright.limits import memory, nvlink, pcie
 from railwright.limits.limit import Bounds, Constant, Expected, Limit, NoLimit, bandwidth_band
 from railwright.limits.path import has_unknown_link, limit_host_path, limit_over_nics
 from railwright.limits.sources import (
@@ -31,6 +31,7 @@ from railwright.topology.devices import (
     EthernetLink,
     InfinibandLink,
     Link,
+    MemoryLink,
     NvlinkLink,
     Path,
     PcieLink,
@@ -82,10 +83,14 @@ def expect_narrowest(host: Topology, path: Path) -> Bounds:
     if isinstance(limit, NoLimit) or has_unknown_link(path):
         return limit, None
     narrowest = next(link for link in path.links if link.id == limit.bottleneck)
-    if isinstance(narrowest.protocol, C2cLink):
+    c2c = next((link for link in path.links if isinstance(link.protocol, C2cLink)), None)
+    if c2c is not None and isinstance(narrowest.protocol, C2cLink | MemoryLink):
         share = _C2C_SHARES["to the GPU" if path.devices[-1].startswith("gpu") else "back"]
         because = "copies over NVLink-C2C reach less of its rate back to the host than to the GPU"
-        band = bandwidth_band(share.value * limit.value, limit.value, because, share.source)
+        # The memory of a GH200 of 480 GB is slower than its NVLink-C2C, but not than what copies reach of that.
+        rate = nvlink.limit(c2c)
+        low = share.value * (rate.value if isinstance(rate, Limit) else limit.value)
+        band = bandwidth_band(min(low, limit.value), limit.value, because, share.source)
         return limit, extend_doubt(band, _C2C_DOUBT * band.low, _WHY_C2C)
     return limit, find_band(narrowest, limit)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SOME_LINES = 5
 """The number of lines besides a table's from which they are searched for other tools."""
 _MOST_COMMANDS = 40
+_MANY_MESSAGES = 2000
 
 
 class Paste(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +67,7 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
     A `LongText` may hold several texts of one run; those without a table belong to the log. `collective` and `ranks`
     are those of tables that do not print theirs.
     """
-    given = extract_text(given) if isinstance(given, str) else given
+    given = _without_log(extract_text(given)) if isinstance(given, str) else given
     texts = given.texts if isinstance(given, LongText) else (given,)
     tables = tuple(number for number, text in enumerate(texts) if registry.has_table(text))
     whole = "\n".join(texts)
@@ -96,6 +97,15 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
     return msgspec.structs.replace(
         found, files=files, tables=explained, unread=_list_unread(whole, errors_read=bool(errors))
     )
+
+
+def _without_log(text: str) -> str | LongText:
+    """Read a long NCCL log line by line, since every reader of tables would search its lines again."""
+    if text.count(MARKS[0]) < _MANY_MESSAGES:
+        return text
+    from railwright.results.readers.pasted.long_text import read_long
+
+    return read_long([("the text", [text.encode("utf-8", "replace")])])
 
 
 def _find_errors(text: str) -> tuple[Finding, ...]:

@@ -15,6 +15,8 @@ from railwright.lab.remove import remove
 from railwright.lab.state import Lab, check_succeeded
 from railwright.lab.wait import wait_settled
 from railwright.process import run
+from railwright.system_packages import install_command
+from railwright.writing import write_file
 
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "sysctl": "procps"}
 _ADDRESSES_AND_PORTS = 0x33
@@ -43,7 +45,7 @@ def up(plan: LabPlan, say: Say | None = None, settle_within_s: float = SETTLE_WI
         except BaseException:
             remove(plan.name, folder)
             raise
-        state.write(lab.folder / "ready", b"")
+        write_file(lab.folder / "ready", b"")
     return lab
 
 
@@ -73,7 +75,7 @@ def _build(lab: Lab, executor: Executor, say: Say, settle_within_s: float) -> No
 def _check_tools(plan: LabPlan) -> None:
     for tool, package in _TOOLS.items():
         if shutil.which(tool) is None:
-            raise UsageError(f"{tool} is not installed", hint=f"apt-get install {package}")
+            raise UsageError(f"{tool} is not installed", hint=install_command(package))
     for version in {node.frr for node in plan.nodes}:
         programs(version)
     if any(node.ovs for node in plan.nodes):
@@ -85,7 +87,7 @@ def _check_tools(plan: LabPlan) -> None:
 def _batch(lab: Lab, step: str, tool: list[str], lines: Iterable[str]) -> None:
     """Run many lines of `ip` or `tc` in one child process. Raises RailwrightError if one fails."""
     file = lab.folder / f"{step}.batch"
-    file.write_text("\n".join([*lines, ""]), encoding="ascii")
+    write_file(file, "\n".join([*lines, ""]))
     check_succeeded(run([*tool, "-batch", str(file)], timeout_s=_TIMEOUT_S), f"cannot set up {step}", _HINT)
     file.unlink()
 
@@ -118,7 +120,7 @@ def _set_kernel(lab: Lab, node: Node) -> None:
     folder = lab.node_folder(node.name)
     folder.mkdir(parents=True)
     file = folder / "sysctl.conf"
-    file.write_text("".join(f"{name} = {value}\n" for name, value in settings.items()), encoding="ascii")
+    write_file(file, "".join(f"{name} = {value}\n" for name, value in settings.items()))
     argv = ["sysctl", "--quiet", "--ignore", "--load", str(file)]
     check_succeeded(lab.run(node.name, argv), f"cannot set the kernel settings of {node.name}", _HINT)
 
@@ -158,7 +160,7 @@ def _start_frr(lab: Lab, node: Node) -> None:
     folder = lab.node_folder(node.name)
     for name, text in (("zebra", frr.zebra_text(lab.plan, node)), ("bgpd", frr.bgpd_text(lab.plan, node))):
         file = folder / f"{name}.conf"
-        file.write_text(text, encoding="ascii")
+        write_file(file, text)
         shutil.chown(file, "frr", "frr")
     # FRR's daemons may enter their node's folder, and read nothing else of the lab.
     shutil.chown(folder, "frr", "frr")

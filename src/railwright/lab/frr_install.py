@@ -7,6 +7,7 @@ from pathlib import Path
 
 from railwright.errors import UsageError
 from railwright.lab.nodes import FrrVersion
+from railwright.system_packages import install_command
 
 _INSTALLED = Path("/usr/lib/frr")
 FRR10_VARIABLE = "RAILWRIGHT_FRR10"
@@ -22,7 +23,7 @@ def programs(version: FrrVersion) -> dict[str, list[str]]:
     """Return the first words of each daemon's argument list, in start order. Raises UsageError if FRR is missing."""
     if version == "8":
         if not (_INSTALLED / "bgpd").exists():
-            raise UsageError("FRR is not installed", hint="apt-get install frr")
+            raise UsageError("FRR is not installed", hint=install_command("frr"))
         return {daemon: [str(_INSTALLED / daemon)] for daemon in _DAEMONS}
     root = Path(os.environ.get(FRR10_VARIABLE, "/opt/railwright/frr10"))
     loader = next((root / path for path in (_LOADER, f"usr/{_LOADER}") if (root / path).exists()), None)

@@ -11,6 +11,7 @@ from pathlib import Path
 from railwright.errors import UsageError
 from railwright.lab.state import Lab, check_succeeded
 from railwright.process import ChildResult, run
+from railwright.system_packages import install_command
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _TIMEOUT_S = 30.0
@@ -19,7 +20,7 @@ _TIMEOUT_S = 30.0
 def check_installed() -> None:
     """Check that Open vSwitch is installed. Raises UsageError."""
     if not SCHEMA.exists():
-        raise UsageError("Open vSwitch is not installed", hint="apt-get install openvswitch-switch ethtool")
+        raise UsageError("Open vSwitch is not installed", hint=install_command("openvswitch-switch", "ethtool"))
 
 
 def start(lab: Lab, host: str) -> None:

@@ -22,6 +22,7 @@ from railwright.lab.faults import cpu
 from railwright.lab.state import ENTER, NETNS, Lab
 from railwright.lab.traffic import Ends, Route, route, send_packets, source_ports
 from railwright.results.records import Fabric
+from railwright.writing import write_file
 
 if TYPE_CHECKING:
     from typing import Self  # there since Python 3.11
@@ -52,7 +53,7 @@ class NamespaceReach(ABC):
     def agent(self, scratch: Path) -> list[str]:
         """Return the program to run instead of ssh: AGENT HOST COMMAND."""
         file = scratch / _HOSTS_FILE
-        file.write_bytes(msgspec.json.encode({name: self._namespace(name) for name in self.hosts}))
+        write_file(file, msgspec.json.encode({name: self._namespace(name) for name in self.hosts}))
         return [*ENTER, "agent", str(file)]
 
     def addresses(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from railwright.lab.faults.cpu import remove_cgroup
 from railwright.lab.frr_install import RUN_FOLDER
 from railwright.lab.state import Lab
 from railwright.process import run
+from railwright.writing import write_file
 
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -94,7 +95,7 @@ def _remove_namespaces(folder: Path, names: list[str]) -> None:
     existing = [name for name in names if (state.NETNS / name).exists()]
     if existing:
         file = folder / "remove.batch"
-        file.write_text("".join(f"netns delete {name}\n" for name in existing), encoding="ascii")
+        write_file(file, "".join(f"netns delete {name}\n" for name in existing))
         run(["ip", "-force", "-batch", str(file)], timeout_s=_TIMEOUT_S)
     for name in existing:
         # If `ip netns add` was killed, the namespace may be a plain file, which `ip netns delete` may refuse.

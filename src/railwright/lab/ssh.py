@@ -14,6 +14,8 @@ from railwright.errors import UsageError
 from railwright.lab.nodes import LabPlan, Node
 from railwright.lab.state import ENTER, NETNS, Lab, check_succeeded
 from railwright.process import run
+from railwright.system_packages import install_command
+from railwright.writing import write_file
 
 _SSHD = Path("/usr/sbin/sshd")
 _SEPARATION = Path("/run/sshd")
@@ -26,7 +28,7 @@ _HINT = "try it without --ssh"
 def check_installed() -> None:
     """Check that sshd and ssh-keygen are installed. Raises UsageError."""
     if not _SSHD.exists() or shutil.which("ssh-keygen") is None:
-        raise UsageError("sshd is not installed", hint="apt-get install --no-install-recommends openssh-server")
+        raise UsageError("sshd is not installed", hint=install_command("openssh-server"))
 
 
 def config_path(lab: Lab) -> Path:
@@ -44,7 +46,7 @@ def prepare(lab: Lab) -> None:
     folder = config_path(lab).parent
     folder.mkdir(mode=0o700)
     _make_key(folder / _KEY, f"railwright lab {lab.name}")
-    _write(config_path(lab), config_text(lab.plan, folder))
+    write_file(config_path(lab), config_text(lab.plan, folder))
     # Debian creates this empty folder at boot; sshd refuses to run without it.
     _SEPARATION.mkdir(mode=0o755, exist_ok=True)
 
@@ -54,9 +56,8 @@ def start(lab: Lab, host: str) -> None:
     node, folder = lab.plan.node(host), _find_folder(lab, host)
     folder.mkdir(mode=0o700)
     _make_key(folder / "host_key", f"{host} of railwright lab {lab.name}")
-    shutil.copyfile(config_path(lab).with_name(f"{_KEY}.pub"), folder / "authorized_keys")
-    (folder / "authorized_keys").chmod(0o600)
-    _write(folder / "sshd_config", daemon_text(node, folder))
+    write_file(folder / "authorized_keys", config_path(lab).with_name(f"{_KEY}.pub").read_bytes())
+    write_file(folder / "sshd_config", daemon_text(node, folder))
     log = folder / "sshd.log"
     enter = [*ENTER, "enter", str(NETNS / lab.namespace(host)), host]
     argv = [*enter, str(_SSHD), "-f", str(folder / "sshd_config"), "-E", str(log)]
@@ -69,7 +70,7 @@ def write_known_hosts(lab: Lab) -> None:
     for node in lab.plan.of_kind("host"):
         key = (_find_folder(lab, node.name) / "host_key.pub").read_text(encoding="ascii").split()
         lines.append(f"{','.join([node.name, *node.loopbacks])} {key[0]} {key[1]}\n")
-    _write(config_path(lab).with_name("known_hosts"), "".join(lines))
+    write_file(config_path(lab).with_name("known_hosts"), "".join(lines))
 
 
 def daemon_text(node: Node, folder: Path) -> str:
@@ -128,8 +129,3 @@ def config_text(plan: LabPlan, folder: Path) -> str:
 def _make_key(path: Path, comment: str) -> None:
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
     check_succeeded(run(argv, timeout_s=_TIMEOUT_S), f"cannot make the key {path.name}", _HINT)
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="ascii")
-    path.chmod(0o600)

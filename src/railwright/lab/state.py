@@ -34,6 +34,8 @@ from railwright.errors import RailwrightError, UsageError, unknown_name
 from railwright.lab.nodes import LabPlan
 from railwright.lab.plan import check_name
 from railwright.process import ChildResult, run
+from railwright.reading import read_at_most
+from railwright.writing import append, open_to_write, write_file
 
 LABS = Path("/run/railwright/labs")
 NETNS = Path("/run/netns")
@@ -96,8 +98,8 @@ class Lab:
 
     def record(self, kind: MadeKind, *names: str) -> None:
         """Add names to the journal. Call this before the things are made."""
-        with (self.folder / "made.jsonl").open("ab") as file:
-            file.write(b"".join(msgspec.json.encode(JournalEntry(kind=kind, name=name)) + b"\n" for name in names))
+        lines = (msgspec.json.encode(JournalEntry(kind=kind, name=name)) + b"\n" for name in names)
+        append(self.folder / "made.jsonl", b"".join(lines))
 
     def journal_entries(self) -> list[JournalEntry]:
         """Return all entries in order, without a truncated last line: its thing was not made yet."""
@@ -150,9 +152,9 @@ def create(plan: LabPlan) -> Lab:
     if (lab.folder / "identity").exists():
         hint = f"end it: railwright lab down --name {plan.name}, or give --name"
         raise UsageError(f"lab {plan.name!r} already exists", hint=hint)
-    write(lab.folder / "plan.json", msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
+    write_file(lab.folder / "plan.json", msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
     # Written last: this file marks the lab as existing.
-    write(lab.folder / "identity", secrets.token_hex(3).encode())
+    write_file(lab.folder / "identity", secrets.token_hex(3).encode())
     return lab
 
 
@@ -178,7 +180,7 @@ def _lock(folder: Path) -> int:
                 # FRR's daemons run as their own user, which must reach its node's folder and read nothing else.
                 os.chown(folder, 0, grp.getgrnam("frr").gr_gid)
                 folder.chmod(0o710)
-            lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            lock = open_to_write(folder / "lock", os.O_CREAT | os.O_RDWR)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.fstat(lock).st_ino == (folder / "lock").stat().st_ino:
@@ -195,13 +197,4 @@ def _lock(folder: Path) -> int:
 
 def read(path: Path) -> bytes:
     """Read a file of the lab, at most 16 MiB."""
-    with path.open("rb") as file:
-        return file.read(_MAX_FILE_BYTES)
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file atomically: a crash leaves the old or the new content."""
-    part = path.with_name(f".{path.name}")
-    part.write_bytes(content)
-    part.chmod(0o600)
-    part.replace(path)
+    return read_at_most(path, _MAX_FILE_BYTES)

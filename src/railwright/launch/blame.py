@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from railwright.launch.causes import find_cause
 from railwright.process import ChildResult, describe_status
 
 _GONE = "gone"
@@ -19,6 +20,11 @@ _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "sto
 _RANK_PATTERN = re.compile(r"process rank (\d+) with PID \d+ .*exited on signal")
 _HOST_PATTERN = re.compile(r"(?:Remote host:|RUNNING AT|Remote daemon:.* on node)\s+(\S+)")
 """The messages in which PRRTE and Hydra name the rank or host that ended first. Both then kill the other ranks."""
+_SHOWN_ERRORS, _SHOWN_CHARACTERS = 2, 300
+_ERROR_PATTERN = re.compile(
+    r"\b(?:errors?|fail(?:ed|s|ure)?|cannot|could not|unable|not found|denied|refused|no such|invalid|exceeded)\b",
+    re.IGNORECASE,
+)
 _SIGNAL_PATTERN = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
 
 
@@ -99,12 +105,17 @@ class Placement:
         return {n for n, state in states.items() if any_asked and not state.was_asked and not state.said_bye}
 
 
-def summarize_end(finished: ChildResult) -> str:
-    """Return a launcher's status, with the output line that names a signal or a host, or else the last line."""
-    lines = [line.strip(" -*=\t\0") for line in reversed(finished.output)]
-    lines = [line for line in lines if line]
+def summarize_end(finished: ChildResult, observed: Iterable[str] = ()) -> str:
+    """Return a launcher's status, the cause that its output or this machine tells, and the lines that say most.
+
+    These are the line that names a signal or a host, or else the first errors, or else the last line.
+    """
+    lines = [line for line in (line.strip(" -*=\t\0") for line in finished.output) if line]
     patterns = (_SIGNAL_PATTERN, _HOST_PATTERN)
-    matches = (next((line for line in lines if pattern.search(line)), "") for pattern in patterns)
-    message = next((line for line in matches if line), lines[0] if lines else "")
+    matches = (next((line for line in reversed(lines) if pattern.search(line)), "") for pattern in patterns)
+    errors = "; ".join([line for line in lines if _ERROR_PATTERN.search(line)][:_SHOWN_ERRORS])
+    message = next((line for line in matches if line), errors or (lines[-1] if lines else ""))
+    causes = list(filter(None, (find_cause(lines), *observed)))
     status = describe_status(finished.returncode)
-    return status + (f", its output: {message[:200]!r}" if message else "")
+    status += f", probably because {' and '.join(causes)}" if causes else ""
+    return status + (f", its output: {message[:_SHOWN_CHARACTERS]!r}" if message else "")

@@ -26,6 +26,7 @@ from railwright.launch.hosts import Reach
 from railwright.launch.local import RANK_PROGRAM, LocalLauncher, open_endpoint
 from railwright.launch.rank import FROM_INPUT, RANK_OF_EACH
 from railwright.process import Child, describe_status, die_with_parent
+from railwright.writing import write_file
 
 _FILE = "each.json"
 _PASSED_PREFIXES = ("RAILWRIGHT_", "PYTHON")
@@ -75,8 +76,7 @@ class EachLauncher(LocalLauncher):
             for number, host in enumerate(self.hosts)
         ]
         file = scratch / _FILE
-        file.touch(0o600)
-        file.write_bytes(msgspec.json.encode(starts))
+        write_file(file, msgspec.json.encode(starts))
         return [*PYTHON, "-m", "railwright.launch.each", str(file)]
 
 

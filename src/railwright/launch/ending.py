@@ -1,4 +1,4 @@
-"""An orderly end on Ctrl-C, SIGTERM or SIGHUP, which restores changed settings first."""
+"""An orderly end on Ctrl-C, SIGTERM, SIGHUP or SIGQUIT, which restores changed settings first."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 
-_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class _Ended(Exception):
-    """SIGINT, SIGTERM or SIGHUP arrived."""
+    """Any of the signals arrived."""
 
 
 def _end(_number: int, _frame: object) -> None:
@@ -19,7 +19,7 @@ def _end(_number: int, _frame: object) -> None:
 
 @contextlib.contextmanager
 def ended_by_signal() -> Iterator[None]:
-    """Leave the body without an exception on SIGINT, SIGTERM or SIGHUP."""
+    """Leave the body without an exception on SIGINT, SIGTERM, SIGHUP or SIGQUIT."""
     before = {number: signal.signal(number, _end) for number in _ENDS}
     try:
         yield

@@ -19,6 +19,8 @@ from railwright.checks.check import Change, Command
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.launch import ending
 from railwright.launch.ending import ended_by_signal
+from railwright.reading import InvalidContent, decode_json, read_at_most
+from railwright.writing import open_to_write, set_value
 
 RECORDS = "run/railwright/changed"
 _COMMAND_TIMEOUT_S = 60.0
@@ -77,11 +79,7 @@ def _read_value(root: Path, file: str) -> str:
 
 def _write(root: Path, file: str, value: str) -> None:
     try:
-        descriptor = os.open(root / file, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
-        try:
-            os.write(descriptor, f"{value}\n".encode())
-        finally:
-            os.close(descriptor)
+        set_value(root / file, f"{value}\n")
     except OSError as error:
         hint = "" if os.geteuid() == 0 else "run it as root"
         raise RailwrightError(f"/{file} rejects {value!r}: {error.strerror}", hint=hint) from error
@@ -109,8 +107,8 @@ def apply(fault: str, steps: tuple[Step, ...], root: Path) -> None:
     record = root / RECORDS / f"{fault}.json"
     try:
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        record.touch(0o600, exist_ok=False)
-        record.write_bytes(msgspec.json.encode(steps))
+        with os.fdopen(open_to_write(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as opened:
+            opened.write(msgspec.json.encode(steps))
     except FileExistsError as error:
         hint = f"undo it first: railwright audit --fix {fault} --undo"
         raise UsageError(f"{fault} is already changed: {record} exists", hint=hint) from error
@@ -140,11 +138,10 @@ def undo(fault: str, root: Path) -> tuple[tuple[Step, ...], tuple[Write, ...]]:
     """
     record = root / RECORDS / f"{fault}.json"
     try:
-        with record.open("rb") as opened:
-            steps = msgspec.json.decode(opened.read(_MAX_RECORD_BYTES), type=tuple[Step, ...])
+        steps = decode_json(read_at_most(record, _MAX_RECORD_BYTES), tuple[Step, ...])
     except FileNotFoundError as error:
         raise UsageError(f"{fault} is not changed: {record} does not exist") from error
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, InvalidContent) as error:
         raise RailwrightError(f"{record} cannot be read: {str(error)[:200]}") from error
     restored = _restore(steps, root)
     if restored.refused:

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Literal
 
 from railwright.errors import CannotJudge, UsageError
+from railwright.installation import find_installation
 from railwright.launch.local import RANK_PROGRAM, LocalLauncher
 from railwright.process import run
 
 Flavour = Literal["openmpi", "mpich"]
 
+_NO_SCHEDULER = "^slurm,pbs,tm,lsf,gridengine,flux,loadleveler,alps"
+"""Open MPI's readers of a scheduler's allocation, in releases 4 and 5."""
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where MPICH keeps its segments
 _SEGMENTS = ("mpich_sh*_*", "ucx_shm_posix_*")
 _VERSION_TIMEOUT_S = 20.0
@@ -40,12 +43,16 @@ class MpiLauncher(LocalLauncher):
         options = ["-n", str(ranks)]
         if self.flavour == "openmpi":
             options += ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
+        else:  # inside a job, Hydra would start ranks on the job's nodes
+            options += ["-launcher", "fork", "-hosts", "localhost"]
         return [str(self.mpirun), *options, *RANK_PROGRAM]
 
     def environment(self, scratch: Path) -> dict[str, str]:
         """Return variables that put MPI's files into `scratch` and bind mpi4py to this MPI library."""
         library = self._find_library()
         variables = {"MPI4PY_LIBMPI": str(library)} if library else {}
+        if not os.environ.get("HOME"):  # services have none, and Open MPI does not initialize without
+            variables["HOME"] = str(scratch)
         if self.flavour == "mpich":
             # Hydra passes the topology to its ranks in a file of /tmp, which stays there if Hydra is killed. If this
             # variable is set, even to nothing, every rank discovers the topology itself.
@@ -59,6 +66,8 @@ class MpiLauncher(LocalLauncher):
             # Probing libfabric adds 1.05 s to each MPI_Init, and these launches do not use libfabric.
             "OMPI_MCA_mtl": os.environ.get("OMPI_MCA_mtl", "^ofi"),  # noqa: SIM112 - the names of Open MPI
             "OMPI_MCA_btl": os.environ.get("OMPI_MCA_btl", "^ofi"),  # noqa: SIM112
+            # mpirun would add the nodes of a surrounding job, and take its slots for ours: Slurm gives one a node.
+            "OMPI_MCA_ras" if "(Open MPI) 4." in self.version else "PRTE_MCA_ras": _NO_SCHEDULER,
             "PRTE_MCA_prte_tmpdir_base": str(scratch),
             "PMIX_MCA_gds": "hash",
             "OMPI_MCA_btl_sm_backing_directory": str(scratch),
@@ -96,7 +105,7 @@ def _find_mpirun(mpirun: str | None) -> Path:
         return Path(found)
     if mpirun is not None:
         raise UsageError(f"--mpirun must name a program, got {mpirun!r}", hint="give the path of an mpirun")
-    raise CannotJudge("mpirun is not installed", hint="install the `openmpi` package, or give --mpirun PATH")
+    raise CannotJudge("mpirun is not installed", hint=f"{find_installation().add('openmpi')}, or give --mpirun PATH")
 
 
 @functools.cache

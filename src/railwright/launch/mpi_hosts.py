@@ -16,6 +16,7 @@ from railwright.launch.doors import Endpoint
 from railwright.launch.hosts import Hosts
 from railwright.launch.local import RANK_PROGRAM, LocalLauncher, open_endpoint
 from railwright.launch.mpi import MpiLauncher
+from railwright.writing import write_file
 
 _HOSTS_FILE = "hosts"
 _PASSED_PREFIXES = ("RAILWRIGHT_", "MPI4PY_", "UCX_", "NIXL_", "NCCL_", "CUDA_", "FI_", "MPIR_", "MPICH_")
@@ -73,7 +74,7 @@ class HostsLauncher(LocalLauncher):
     def _openmpi_options(self, scratch: Path, passed: list[str]) -> list[str]:
         file = scratch / _HOSTS_FILE  # not --host, which splits an IPv6 address at its colons
         lines = (f"{name} slots={self.hosts.ranks_per_host}\n" for name in self.hosts.names)
-        file.write_text("".join(lines), encoding="ascii")
+        write_file(file, "".join(lines))
         agent = " ".join(self._agent(scratch))
         options = ["--hostfile", str(file), "--bind-to", "none", "--map-by", "slot", "--leave-session-attached"]
         options += ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", agent]

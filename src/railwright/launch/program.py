@@ -13,6 +13,7 @@ from railwright.benchmarks.benchmark import Program
 from railwright.errors import RailwrightError
 from railwright.launch import user_program
 from railwright.launch.blame import summarize_end
+from railwright.launch.causes import observe
 from railwright.launch.gpus.watch import GpuWatch
 from railwright.launch.local import RANK_PROGRAM, LocalLauncher
 from railwright.launch.scratch import scratch_folder
@@ -53,7 +54,7 @@ def run_program(
                 trouble = _wait(child, silence_s, lambda line: _report(on_step, name, program.progress(line)))
                 finished = child.wait(_TICK_S)
             if finished.returncode != 0:
-                trouble = trouble or f"{program.argv[0]}: {launcher.name} ended ({summarize_end(finished)})"
+                trouble = trouble or f"{program.argv[0]}: {launcher.name} ended ({summarize_end(finished, observe())})"
             found, unread = _read(planned, program, "\n".join(finished.output))
             trouble = trouble or unread
             yield from map(watch.add_samples, found)

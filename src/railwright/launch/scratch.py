@@ -16,11 +16,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PREFIX = "railwright-"
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a private folder is made inside
+_LEAST_BYTES = 32 * 2**20
 
 
 def _base() -> Path:
-    shared_memory = Path("/dev/shm")  # noqa: S108 - a private folder is made inside
-    return shared_memory if os.access(shared_memory, os.W_OK) else Path(tempfile.gettempdir())
+    """Return the folder of scratch folders: shared memory, if it has room for the segments of a few ranks."""
+    with contextlib.suppress(OSError):
+        found = os.statvfs(_SHARED_MEMORY)
+        if found.f_bavail * found.f_frsize >= _LEAST_BYTES and os.access(_SHARED_MEMORY, os.W_OK):
+            return _SHARED_MEMORY
+    return Path(tempfile.gettempdir())
 
 
 @contextlib.contextmanager

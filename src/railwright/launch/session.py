@@ -16,14 +16,16 @@ from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch import rank as rank_program
 from railwright.launch.blame import Placement, RankState, summarize_end
+from railwright.launch.causes import count_memory_kills, observe
 from railwright.launch.gpus.clock_lock import ClockLock
 from railwright.launch.gpus.watch import GpuWatch
 from railwright.launch.local import LocalLauncher
 from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Asked, Bye, Emitted, Failure, Hello, Listener, Lost, Meet, Message, Step
-from railwright.process import Child
+from railwright.process import Child, ChildResult
 from railwright.results.records import Outcome, Result
 from railwright.units import format_duration
+from railwright.writing import write_file
 
 _TICK_S = 0.2
 _PROBE_EVERY_S = 10.0
@@ -83,6 +85,7 @@ class Session:
         self.blamed: set[int] = set()
         """The ranks that ended too early or kept the others waiting."""
         self._waiting: set[int] = set()
+        self._memory_kills = count_memory_kills()
         started = time.time()
         try:
             yield from self._launch()
@@ -101,7 +104,7 @@ class Session:
         job = msgspec.json.encode(self.planned.job)
         with scratch_folder() as scratch, Listener(self.launcher.door(scratch, job)) as listener:
             self._are_here, self._release = listener.is_here, listener.release
-            (scratch / rank_program.JOB_FILE).write_bytes(job)
+            write_file(scratch / rank_program.JOB_FILE, job)
             inherited = {k: v for k, v in self.base_environment.items() if k not in rank_program.RANK_VARIABLES}
             environment = (
                 inherited
@@ -259,7 +262,7 @@ class Session:
         blamed = first if first in self.blamed else min(self.blamed, default=None)
         state = self._ranks.get(blamed, RankState()) if blamed is not None else RankState()
         ending = "received SIGTERM" if state.was_asked else "ended without a message"
-        self._trouble = f"{_describe_rank(blamed, state)} {ending}; {self.launcher.name}: {summarize_end(finished)}"
+        self._trouble = f"{_describe_rank(blamed, state)} {ending}; {self.launcher.name}: {self._summarize(finished)}"
 
     def _describe_early_end(self, child: Child) -> str:
         finished = child.wait(_LEAVING_S)
@@ -270,7 +273,10 @@ class Session:
         named = self._placement.find_named(why) or self._placement.find_named("".join(finished.output[-1:]))
         gone = self._placement.find_ranks(self.launcher.runs_on) if finished.returncode < 0 else set()
         self.blamed |= gone or named or missing or self._find_late()
-        return f"{self.launcher.name} ended ({summarize_end(finished)}) before {before}{why}"
+        return f"{self.launcher.name} ended ({self._summarize(finished)}) before {before}{why}"
+
+    def _summarize(self, finished: ChildResult) -> str:
+        return summarize_end(finished, observe(self._memory_kills))
 
     def _all_done(self) -> bool:
         return len(self._ranks) == self.planned.job.ranks and all(state.said_bye for state in self._ranks.values())

@@ -19,6 +19,7 @@ from pathlib import Path
 from railwright.errors import UnreachableHosts, UsageError
 from railwright.launch.remote import PROBE_COMMAND, Answer, RemoteReach, parse_answers
 from railwright.process import ChildResult, run
+from railwright.system_packages import install_command
 
 _CONNECT_S = 5
 _TIMEOUT_S = 20.0
@@ -41,7 +42,7 @@ class SshReach(RemoteReach):
     def __post_init__(self) -> None:
         found = shutil.which("ssh")
         if found is None:
-            raise UsageError("ssh is not installed", hint="apt-get install openssh-client")
+            raise UsageError("ssh is not installed", hint=install_command("openssh-client"))
         self._ssh = found
         if self.config is not None and not os.access(self.config, os.R_OK):
             raise UsageError(f"{self.config[:200]} cannot be read", hint="give --ssh-config a file like ~/.ssh/config")

@@ -19,6 +19,7 @@ import msgspec
 from railwright.benchmarks.host_name import host_name
 from railwright.installation import PYTHON
 from railwright.process import die_with_parent
+from railwright.writing import write_file
 
 PROGRAM = (*PYTHON, "-m", "railwright.launch.user_program")
 _MAX_OUTPUT_BYTES = 16 * 2**20
@@ -44,7 +45,7 @@ def main(text: str) -> int:
     die_with_parent()
     with tempfile.TemporaryDirectory(prefix="railwright-program-") as folder:
         for name, content in start.files.items():
-            (Path(folder) / name).write_text(content, encoding="ascii")
+            write_file(Path(folder) / name, content)
         try:
             # A launcher hands descriptors to its ranks, so the program inherits them.
             child = subprocess.Popen(start.argv, cwd=folder, close_fds=False, preexec_fn=die_with_parent)

@@ -11,6 +11,7 @@ import re
 from railwright.limits.limit import Constant, Limit, NoLimit, Source, Step
 from railwright.limits.sources import FP64_TENSOR, TOP500
 from railwright.topology.devices import Device, Topology
+from railwright.topology.gpu_models import is_model
 from railwright.topology.shapes import SHAPES
 from railwright.units import format_flops
 
@@ -85,7 +86,9 @@ def fp64_rate(gpu: Device) -> float | None:
         return float(fact)
     kind = _parse_kind(gpu.name)
     parts = (shape.gpu for shape in SHAPES.values() if kind and shape.gpu is not None)
-    rates = {part.fp64_tensor_flop_per_s for part in parts if _parse_kind(part.name) == kind}
+    alike = [part for part in parts if _parse_kind(part.name) == kind]
+    with_that_memory = [part for part in alike if is_model(gpu.name, part.name)]
+    rates = {part.fp64_tensor_flop_per_s for part in with_that_memory or alike}
     return rates.pop() if len(rates) == 1 else None
 
 

@@ -25,7 +25,8 @@ def limit(link: Link) -> Limit | NoLimit:
         f"{protocol.channels} memory channels at {mega:.0f} MT/s of {link.a}{' (assumed)' if protocol.assumed else ''}"
     )
     step = rate_step(f"{protocol.channels} channels x {mega:.0f} MT/s x {protocol.bus_bytes} B", value)
-    found = bandwidth_limit(value, because, link.id, [step], (JEDEC_DDR, SMBIOS))
+    read_from = () if protocol.assumed else (SMBIOS,)  # shapes have no table of the firmware
+    found = bandwidth_limit(value, because, link.id, [step], (JEDEC_DDR, *read_from))
     return replace(found, assumed=protocol.assumed)
 
 

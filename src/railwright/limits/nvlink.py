@@ -14,6 +14,7 @@ LINK_RATE: dict[int, Constant] = {
     3: Constant(25e9, "bytes/s per link and direction", sources.NVLINK_AMPERE),
     4: Constant(25e9, "bytes/s per link and direction", sources.NVLINK_HOPPER),
     5: Constant(50e9, "bytes/s per link and direction", sources.NVLINK_BLACKWELL),
+    6: Constant(100e9, "bytes/s per link and direction", sources.NVLINK_RUBIN),
 }
 XGMI_RATE: dict[int, Constant] = {
     3: Constant(50e9, "bytes/s per link and direction", sources.CDNA2),

@@ -13,6 +13,10 @@ PCIE_BENCH = Source("Neugebauer et al., Understanding PCIe performance, SIGCOMM 
 NVLINK_HOPPER = Source("NVIDIA H100 Tensor Core GPU Architecture", "NVLink: 18 links of 25 GB/s a direction")
 NVLINK_AMPERE = Source("NVIDIA A100 Tensor Core GPU Architecture", "NVLink: 12 links of 25 GB/s a direction")
 NVLINK_BLACKWELL = Source("NVIDIA Blackwell Architecture Technical Brief", "NVLink: 18 links of 50 GB/s a direction")
+NVLINK_RUBIN = Source(
+    "NVIDIA, Rubin platform, January 2026, as the press quotes it",
+    "NVLink 6: 3.6 TB/s a GPU both ways, taken as 18 links of 100 GB/s a direction",
+)
 NVLINK_VOLTA = Source("NVIDIA Tesla V100 GPU Architecture", "NVLink: 6 links of 25 GB/s a direction")
 NVLINK_PASCAL = Source("NVIDIA Tesla P100 Whitepaper", "NVLink: 4 links of 20 GB/s a direction")
 GRACE_HOPPER = Source("NVIDIA Grace Hopper Superchip Architecture", "NVLink-C2C: 900 GB/s both ways")
@@ -37,6 +41,11 @@ LOADS_MEASURED = Source(
     COPIES_MEASURED.title,
     "a load from the GPU's own memory takes 138 to 143 ns, over NVLink 792 to 855, from host memory over PCIe 1180"
     " to 1300",
+)
+PAIRS_MEASURED = Source(
+    "Published outputs of p2pBandwidthLatencyTest",
+    "both ways at once: DGX-1 0.97 of direct NVLinks each way; RTX PRO 6000 and RTX 5090 over PCIe 0.98 to 1.0 of one"
+    " way alone, RTX 4090 0.88 of the expected",
 )
 SMALL_COPIES = Source(
     COPIES_MEASURED.title,

@@ -16,6 +16,8 @@ import msgspec
 from railwright.diagnosis.localise.procedure import Phase
 from railwright.errors import UsageError
 from railwright.locate.probes import PhaseResult
+from railwright.reading import InvalidContent, decode_json, read_at_most
+from railwright.writing import open_growing
 
 _MAX_BYTES = 2**30
 
@@ -47,7 +49,7 @@ class Journal:
             return self
         try:
             whole = self._read_whole(self._path)
-            self._file = self._path.open("r+b" if whole else "wb")
+            self._file = open_growing(self._path)
             self._file.truncate(whole)
             self._file.seek(whole)
         except OSError as error:
@@ -64,15 +66,14 @@ class Journal:
 
     def _read_whole(self, path: Path) -> int:
         """Read the entries of an earlier run. Returns their length in bytes, without a truncated last entry."""
-        if not path.exists() or not path.stat().st_size:
+        if not path.exists() or not (raw := read_at_most(path, _MAX_BYTES)):
             return 0
-        with path.open("rb") as file:
-            head, *rest = file.read(_MAX_BYTES).splitlines(keepends=True)
+        head, *rest = raw.splitlines(keepends=True)
         if not head.endswith(b"\n") and head.startswith(b"{"):
             return 0
         try:
-            same = msgspec.json.decode(head, type=_Head).question == self._question
-        except msgspec.DecodeError as error:
+            same = decode_json(head, _Head).question == self._question
+        except InvalidContent as error:
             raise UsageError(f"{path} is not the record of a search", hint="give --resume a file of its own") from error
         if not same:
             reason = f"{path} belongs to a search with other hosts, seed, rounds or cover"
@@ -82,8 +83,8 @@ class Journal:
             if not line.endswith(b"\n"):
                 break
             try:
-                self._entries.append(msgspec.json.decode(line, type=_Entry))
-            except msgspec.DecodeError:
+                self._entries.append(decode_json(line, _Entry))
+            except InvalidContent:
                 break
             whole += len(line)
         return whole

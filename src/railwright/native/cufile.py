@@ -23,6 +23,7 @@ from railwright.native.cuda import DeviceBuffer, PinnedBuffer
 from railwright.native.files import Pass
 from railwright.native.library import Closing, NativeError, fields, flush_c_streams, function, seconds_array
 from railwright.native.vendor_libraries import load
+from railwright.writing import write_file
 
 Way = Literal["gds", "cufile compat"]
 LIBRARY = "libcufile.so.0"
@@ -101,7 +102,7 @@ def write_settings(folder: Path, way: Way | None) -> Path:
         "properties": properties,
     }
     path = folder / "cufile.json"
-    path.write_text(json.dumps(settings), encoding="utf-8")
+    write_file(path, json.dumps(settings))
     os.environ[_SETTINGS_VARIABLE] = str(path)
     return path
 

@@ -45,7 +45,7 @@ def _read_hosts(file: str) -> tuple[str, ...]:
     """
     from pathlib import Path
 
-    from railwright.topology.sources.root import read_bounded
+    from railwright.reading import read_bounded
 
     hint = "write a name or a list like node[01-64] on each line"
     try:

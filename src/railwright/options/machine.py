@@ -121,11 +121,11 @@ class MachineGroup(Group):
         return super().parse_args(ctx, join_changes(args, lambda word: _is_word(word) and word not in self.commands))
 
 
-def load_machine(text: str | None) -> Topology:
+def load_machine(text: str | None, *, by_board: bool = True) -> Topology:
     """Load a machine with `topology.sources.load`, and warn of damage. Raises UsageError if that fails."""
     from railwright.topology.sources.load import load
 
-    return warn_of_damage(load(text))
+    return warn_of_damage(load(text, by_board=by_board))
 
 
 def warn_of_damage(topology: Topology) -> Topology:
@@ -169,12 +169,13 @@ def refuse_both(count: int | None, gpus: int | None) -> None:
 def load_hosts(machine: str | None, count: int | None, gpus: int | None) -> tuple[Topology, int | None]:
     """Load the machine, and return it with the number of hosts; None if neither hosts nor GPUs were counted.
 
-    Fewer GPUs than a shape has are one host with so many. Raises UsageError for GPUs that do not fill whole hosts.
+    Fewer GPUs than a shape has are so many GPUs of one host, not a board with fewer. Raises UsageError for GPUs that do
+    not fill whole hosts.
     """
     host = load_machine(machine)
     is_whole = machine is None or host.source != "shape" or any(word.startswith("gpus=") for word in machine.split())
     if gpus is not None and not is_whole and 0 < gpus < len(host.of_kind("gpu")):
-        return load_machine(f"{machine} gpus={gpus}"), 1
+        return load_machine(f"{machine} gpus={gpus}", by_board=False), 1
     return host, derive_count(host, count, gpus)
 
 

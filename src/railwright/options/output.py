@@ -77,9 +77,9 @@ def _paint(line: str) -> str:
 
 def write(file: str, text: str) -> None:
     """Write a text file. Raises UsageError if that fails."""
-    from pathlib import Path
+    from railwright.writing import PUBLIC, write_file
 
     try:
-        Path(file).write_text(text, encoding="utf-8")
+        write_file(file, text, PUBLIC)
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}", hint="choose another file") from error

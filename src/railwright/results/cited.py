@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from railwright.errors import UsageError
+from railwright.reading import open_given, read_piece
 from railwright.results.records import Point, Result, make_point
 from railwright.results.store import read_numbered
 
@@ -35,8 +36,8 @@ def digest_file(path: Path) -> tuple[str, int]:
     """Return the SHA-256 and the number of lines of any file. Raises UsageError if it cannot be read."""
     digest, lines = hashlib.sha256(), 0
     try:
-        with path.open("rb") as file:
-            while part := file.read(1 << 20):
+        with open_given(path) as file:
+            while part := read_piece(file, 1 << 20):
                 digest.update(part)
                 lines += part.count(b"\n")
     except OSError as error:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import lzma
-import os
-import stat
 import sys
 import zlib
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from railwright.errors import UsageError
+from railwright.reading import open_given, read_piece
 from railwright.results.records import RESULTS_NAME
 
 _MAX_HELD_BYTES = 16 * 2**20
@@ -70,7 +69,7 @@ def read_pieces(file: str) -> Iterator[bytes]:
         if file == "-":
             yield from _check_text(_unpack(_read_stream(_standard_input()), format_name(file)), format_name(file))
         else:
-            with _open(file) as stream:
+            with open_given(file, pipe=file.startswith(_DESCRIPTORS)) as stream:
                 yield from _check_text(_unpack(_read_stream(stream), format_name(file)), format_name(file))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -78,7 +77,7 @@ def read_pieces(file: str) -> Iterator[bytes]:
 
 
 def _read_stream(stream: BinaryIO) -> Iterator[bytes]:
-    while piece := stream.read(_PIECE_BYTES):
+    while piece := read_piece(stream, _PIECE_BYTES):
         yield piece
 
 
@@ -88,18 +87,6 @@ def _standard_input() -> BinaryIO:
     if sys.stdin.isatty():
         raise OSError(None, "it is a terminal; name a file, or pipe the output in")
     return sys.stdin.buffer
-
-
-def _open(file: str) -> BinaryIO:
-    """Open a regular file or a pipe that the shell made. Opening any other named pipe could block forever."""
-    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    mode = os.fstat(descriptor).st_mode
-    is_pipe = stat.S_ISFIFO(mode) and file.startswith(_DESCRIPTORS)
-    if not stat.S_ISREG(mode) and not is_pipe:
-        os.close(descriptor)
-        raise OSError(None, "it is not a regular file; pass a command's output on standard input (-)")
-    os.set_blocking(descriptor, True)
-    return os.fdopen(descriptor, "rb")
 
 
 def decode_text(raw: bytes, file: str) -> str:

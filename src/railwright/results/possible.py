@@ -5,8 +5,8 @@ A verdict on an edited or damaged record would be false.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import TypeGuard
 
 from railwright.results.records import Context, Disturbed, End, Record, Result, Run, Summary, Verification
 from railwright.results.statistics import explain_invalid_summary, summarise
@@ -16,6 +16,9 @@ from railwright.topology.possible import refuse_impossible
 _ROUNDING = 1e-5
 """The relative tolerance. Samples are kept to six significant digits, but the summary is made before rounding
 (`statistics.round_samples`)."""
+_LARGEST = 1e30
+"""The limit for any number of a record: sums and squares of larger ones would not be finite."""
+_MOST_RANKS = 10_000_000
 _KEPT = "samples_kept"
 """The setting that marks a record that keeps only some of its samples."""
 _STATISTICS = ("minimum", "median_low", "median", "median_high", "p99", "maximum")
@@ -57,6 +60,8 @@ def _check_result(result: Result) -> str:
     for name, value, minimum in (("ranks", result.ranks, 1), ("hosts", result.hosts, 1), ("launch", result.launch, 0)):
         if value < minimum:
             return f"{name} is {value}"
+        if value > _MOST_RANKS:
+            return f"{name} must be at most {_MOST_RANKS}, got {_show(value)}"
     counts = {name: value for name, value in result.settings.items() if isinstance(value, int)}
     return (
         _describe_negative("parameter", result.parameters)
@@ -95,8 +100,8 @@ def _check_samples(result: Result) -> str:
 
 def _check_summary(summary: Summary, samples: tuple[float, ...], *, some_kept: bool) -> str:
     """Compare samples with their summary, as far as possible if the record keeps only some of them."""
-    if not all(map(math.isfinite, samples)):
-        return "every sample must be a finite number"
+    if not all(abs(sample) <= _LARGEST for sample in samples):  # NaN is refused too
+        return f"every sample must be a finite number of at most {_LARGEST:g}"
     slack = _ROUNDING * max(abs(summary.minimum), abs(summary.maximum))
     if some_kept and summary.count > len(samples):
         low, high = min(samples), max(samples)
@@ -114,12 +119,17 @@ def _check_summary(summary: Summary, samples: tuple[float, ...], *, some_kept: b
 
 def _describe_negative(what: str, values: Mapping[str, Scalar]) -> str:
     """Describe the first number that is negative or not finite. Returns an empty string if there is none."""
-    named: Iterable[tuple[str, Scalar]] = ((name, value) for name, value in values.items() if _is_number(value))
+    named = ((name, value) for name, value in values.items() if _is_number(value))
     return next(
-        (f"{what} {name[:60]} is {value}" for name, value in named if not 0 <= float(value) < math.inf),
+        (f"{what} {name[:60]} is {_show(value)}" for name, value in named if not 0 <= value <= _LARGEST),
         "",
     )
 
 
-def _is_number(value: Scalar) -> bool:
+def _is_number(value: Scalar) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _show(value: float) -> str:
+    """Return a number for a message. An integer may have more digits than Python prints."""
+    return f"above {_LARGEST:g}" if value > _LARGEST else "far below zero" if value < -_LARGEST else str(value)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from railwright.errors import RailwrightError, UsageError
+from railwright.reading import InvalidContent, decode_json, open_given, read_lines
 from railwright.results.possible import explain_impossible
 from railwright.results.records import (
     READ_VERSIONS,
@@ -24,13 +24,17 @@ from railwright.results.records import (
     Run,
 )
 from railwright.results.records import RESULTS_NAME as RESULTS_NAME
+from railwright.writing import NewFile, record_mode
 
 PREVIOUS_NAME = "results.previous.jsonl"
 _MOST_BYTES = 512 * 2**20
-_MOST_LINE_BYTES = 64 * 2**20
+_MOST_LINE_BYTES = 16 * 2**20
+_TWICE = "was the file joined from several, or edited by hand?"
+_FEWEST_SAMPLES = 3
+_HINT = "is it a results.jsonl of this version?"
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Record)
+_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 
 class StoreFull(RailwrightError):
@@ -46,22 +50,19 @@ class Writer:
 
     def __init__(self, folder: Path, run: Run) -> None:
         self.path = folder / RESULTS_NAME
-        new = folder / f".{RESULTS_NAME}.{os.getpid()}"
         try:
             if folder.exists() and not folder.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = new.open("wb", buffering=0)
+            new = NewFile(self.path, record_mode())
         except OSError as error:
             raise _cannot_write(folder, error) from error
+        self._file = new.file
         try:
             self.append(run)
-            with contextlib.suppress(FileNotFoundError):
-                self.path.replace(folder / PREVIOUS_NAME)
-            new.replace(self.path)
+            new.publish(PREVIOUS_NAME)
         except (StoreFull, OSError) as error:
-            self._file.close()
-            new.unlink(missing_ok=True)
+            new.close()
             raise _cannot_write(folder, error.__cause__ if isinstance(error, StoreFull) else error) from error
 
     def append(self, record: Record) -> None:
@@ -105,15 +106,11 @@ def read_numbered(path: Path) -> Iterator[tuple[int, Record]]:
     """Yield every record with its line number, counted from 1. Raises the same errors as `load`."""
     path = _find_file(path)
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"{path} must be a regular file", hint="name a results.jsonl or its folder")
-        if found.st_size > _MOST_BYTES:
-            raise UsageError(f"{path} must be at most {_MOST_BYTES // 2**20} MiB", hint="is it a results file?")
-        with path.open("rb") as file:
-            yield from enumerate(_records(path, file), 1)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint="name a results.jsonl or its folder") from error
+        with open_given(path, most_bytes=_MOST_BYTES) as file:
+            yield from enumerate(_records(path, read_lines(file, _MOST_LINE_BYTES)), 1)
+    except (OSError, ValueError) as error:
+        hint = "name a results.jsonl or its folder"
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", hint=hint) from error
 
 
 def _find_file(path: Path) -> Path:
@@ -123,25 +120,24 @@ def _find_file(path: Path) -> Path:
     return path
 
 
-def _records(path: Path, file: Iterator[bytes]) -> Iterator[Record]:
-    for number, line in enumerate(file, 1):
+def _records(path: Path, lines: Iterator[bytes]) -> Iterator[Record]:
+    for number, line in enumerate(lines, 1):
         if len(line) > _MOST_LINE_BYTES:
-            raise UsageError(f"{path} line {number} must be at most {_MOST_LINE_BYTES} bytes")
+            raise UsageError(f"{path} line {number} must be at most {_MOST_LINE_BYTES} bytes", hint=_HINT)
         try:
-            record = _decoder.decode(line)
-            if isinstance(record, Run) and record.schema_version not in READ_VERSIONS:
-                _refuse_other_version(path, line)
-            if why := explain_impossible(record, f"the topology of {path}"):
-                raise UsageError(
-                    f"{path} line {number} is not a possible measurement: {why}", hint="was the file edited by hand?"
-                )
-            yield record
-        except msgspec.MsgspecError as error:
+            record = decode_json(line, _decoder)
+        except InvalidContent as error:
             if not line.endswith(b"\n") and number > 1:
                 return  # the run was interrupted during the write
             _refuse_other_version(path, line)
-            hint = "is it a results.jsonl of this version?"
-            raise UsageError(f"{path} line {number} is not a valid record: {error}", hint=hint) from error
+            raise UsageError(f"{path} line {number} is not a valid record: {error}", hint=_HINT) from error
+        if isinstance(record, Run) and record.schema_version not in READ_VERSIONS:
+            _refuse_other_version(path, line)
+        if why := explain_impossible(record, f"the topology of {path}"):
+            raise UsageError(
+                f"{path} line {number} is not a possible measurement: {why}", hint="was the file edited by hand?"
+            )
+        yield record
 
 
 class _Versioned(msgspec.Struct, tag="run", tag_field="record"):
@@ -152,8 +148,8 @@ class _Versioned(msgspec.Struct, tag="run", tag_field="record"):
 
 def _refuse_other_version(path: Path, line: bytes) -> None:
     """Raise UsageError if the line is a run of an unknown schema version, whatever else it holds."""
-    with contextlib.suppress(msgspec.MsgspecError):
-        version = msgspec.json.decode(line, type=_Versioned).schema_version
+    with contextlib.suppress(InvalidContent):
+        version = decode_json(line, _Versioned).schema_version
         if version not in READ_VERSIONS:
             known = f"this railwright reads versions {READ_VERSIONS[0]} to {SCHEMA_VERSION}"
             raise UsageError(
@@ -162,25 +158,48 @@ def _refuse_other_version(path: Path, line: bytes) -> None:
 
 
 def collect(records: Iterator[Record], name: str = "this results file") -> ResultFile:
-    """Collect records into a results file. Raises UsageError if the first is not a run, or if there are two."""
+    """Collect records into a results file.
+
+    Raises UsageError if the first is not a run, or if they contradict each other: two runs, a result twice, a result
+    after the end. Only the mark of a run whose records were lost on their way may follow another end.
+    """
     run: Run | None = None
     end: End | None = None
     results: list[Result] = []
     disturbed: list[Disturbed] = []
-    for record in records:
+    for number, record in enumerate(records, 1):
+        if run is None and not isinstance(record, Run):
+            break
+        if end is not None and not (isinstance(record, End) and record.interrupted):
+            kind = type(record).__name__.lower()
+            raise UsageError(
+                f"{name} must end with its `end` record, got a `{kind}` in line {number} after it", hint=_TWICE
+            )
         match record:
             case Run():
                 if run is not None:
                     raise UsageError(f"{name} must hold one run, got two", hint="split it at the second `run` line")
                 run = record
-            case Result() if run is not None:
+            case Result():
                 results.append(record)
-            case Disturbed() if run is not None:
+            case Disturbed():
                 disturbed.append(record)
-            case End() if run is not None:
+            case End():
                 end = record
-            case _:
-                break
     if run is None:
         raise UsageError(f"{name} must begin with a `run` record", hint="is it empty, or is its beginning missing?")
+    _refuse_repeated(results, name)
     return ResultFile(run=run, results=tuple(results), disturbed=tuple(disturbed), end=end)
+
+
+def _refuse_repeated(results: list[Result], name: str) -> None:
+    """Raise UsageError for a measured result that stands there twice, sample by sample."""
+    seen: set[tuple[object, ...]] = set()
+    for result in results:
+        if len(result.samples) < _FEWEST_SAMPLES:
+            continue  # two counts of the same value may be equal
+        key = (result.launch, *result.series(), result.parameters.get("size_bytes"), result.samples)
+        if key in seen:
+            point = f"{result.benchmark} {result.path} of launch {result.launch}"
+            raise UsageError(f"{name} must hold each result once, got the same samples of {point} twice", hint=_TWICE)
+        seen.add(key)

@@ -23,6 +23,7 @@ from railwright.process import Child, ChildResult
 from railwright.results.store import load
 from railwright.run.screened import RESULTS, parse_step
 from railwright.units import format_count
+from railwright.writing import append, record_mode
 
 FOLDER = "hosts"
 _AT_ONCE = 64
@@ -135,8 +136,7 @@ class _HostOutput:
         records = b"".join(record + b"\n" for _, record in self._reader.records())
         if records:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with (self._folder / RESULTS).open("ab") as file:
-                file.write(records)
+            append(self._folder / RESULTS, records, record_mode())
 
     def trouble(self, finished: ChildResult) -> str:
         """Return why the records are incomplete, or an empty string. The last line of a failed host is the reason."""

@@ -6,6 +6,9 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from railwright import __version__
 from railwright.diagnosis.peers.growth import is_healthy
@@ -19,6 +22,7 @@ from railwright.run.exclusive import measuring_alone, refuse_busy_host
 from railwright.run.measure import DEFAULT_SILENCE_S, Measurement
 from railwright.run.other_work import OtherWork
 from railwright.run.plan import PlannedProof
+from railwright.secrecy import hide_secrets
 from railwright.topology.cluster import Fabric as Switches
 from railwright.topology.sources.available_memory import available_memory_bytes
 from railwright.topology.sources.counters import find_counters, read_counters, subtract_counters
@@ -30,6 +34,9 @@ _MAX_PLAN_S = 4 * 3600.0
 _MIN_HOSTS = 2
 _RECORDED_ABOVE = 0.2
 """The share of CPU time above which other work is recorded. A smaller share shifts results within the bands."""
+
+
+Recorded = TypeVar("Recorded", Run, Result)
 
 
 @dataclass(kw_only=True)
@@ -120,14 +127,16 @@ class Proof(PlannedProof):
         with measuring_alone(may_share):
             context = gather_context(self.topology)
             refuse_busy_host(context.busy_fraction, may_share)
-            run = Run(
-                railwright=__version__,
-                started_at=_now(),
-                command=self.command,
-                context=context,
-                topology=self.topology,
-                fabric=self.fabric or (self.hosts.fabric if self.hosts is not None else None),
-                switches=self.switches,
+            run = _without_secrets(
+                Run(
+                    railwright=__version__,
+                    started_at=_now(),
+                    command=self.command,
+                    context=context,
+                    topology=self.topology,
+                    fabric=self.fabric or (self.hosts.fabric if self.hosts is not None else None),
+                    switches=self.switches,
+                )
             )
             return self._measure(Writer(output, run), run)
 
@@ -141,7 +150,7 @@ class Proof(PlannedProof):
         try:
             for launch in self._iterate_launches(results):
                 others = OtherWork()
-                for result in self._run_launch(launch):
+                for result in map(_without_secrets, self._run_launch(launch)):
                     results.append(result)
                     writer.append(result)
                 if found := _make_disturbed(launch, others.share()):
@@ -203,6 +212,13 @@ def _make_disturbed(planned: PlannedLaunch, others: float | None) -> Disturbed |
         launch=planned.job.round,
         others_fraction=round(others, 3),
     )
+
+
+def _without_secrets(record: Recorded) -> Recorded:
+    """Return the record, or a copy without the secrets in its texts: a command, an error message of a library."""
+    text = msgspec.json.encode(record).decode()
+    hidden = hide_secrets(text)
+    return record if hidden == text else msgspec.json.decode(hidden, type=type(record))
 
 
 def _now() -> str:

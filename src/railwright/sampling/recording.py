@@ -9,6 +9,7 @@ hundredth of the space.
 from __future__ import annotations
 
 import math
+import os
 import time
 from array import array
 from collections.abc import Sequence
@@ -22,8 +23,10 @@ from nanoarrow.ipc import StreamWriter
 
 from railwright.errors import UsageError
 from railwright.native.sampler import Row
+from railwright.reading import UnsuitableFile, open_given
 from railwright.sampling.offset import Offset
 from railwright.sampling.sources import Source
+from railwright.writing import open_growing, record_mode
 
 FORMAT = 1
 _KEY = b"railwright"
@@ -82,7 +85,10 @@ class Recording:
 
     def __enter__(self) -> Recording:
         if self._file is not None:
-            stream = open(self._file, "wb", closefd=not isinstance(self._file, int))
+            if isinstance(self._file, int):
+                stream: IO[bytes] = os.fdopen(self._file, "wb", closefd=False)
+            else:
+                stream = open_growing(self._file, record_mode(), empty=True)
             self._out = stream, StreamWriter.from_writable(stream)
             self._write(0)
         return self
@@ -199,11 +205,12 @@ def new_about(
 
 def read_recording(file: Path) -> Recorded:
     """Read a recording, even without its end. Raises UsageError for another file, OSError."""
-    if file.stat().st_size > _MAX_BYTES:
-        raise UsageError(f"{file} must be at most {_MAX_BYTES >> 30} GiB", hint="watch for a shorter time")
-    with file.open("rb") as stream:
-        arrays, about = open_recording(stream, str(file))
-        return _read(arrays, about, file)
+    try:
+        with open_given(file, most_bytes=_MAX_BYTES) as stream:
+            arrays, about = open_recording(stream, str(file))
+            return _read(arrays, about, file)
+    except UnsuitableFile as error:
+        raise UsageError(f"{file} is {error.reason}", hint="give a recording of railwright watch") from error
 
 
 def open_recording(stream: IO[bytes], name: str) -> tuple[Any, RecordingMetadata]:

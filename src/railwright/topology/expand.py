@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from railwright.topology.devices import GT_PER_S, C2cLink, InternalLink, PcieLink, Protocol, Scalar, SmpLink, Topology
 from railwright.topology.parts import FABRIC, Parts
 from railwright.topology.plan import apply_changes
 from railwright.topology.shapes import SHAPES, canonical_name, unknown_shape
+from railwright.topology.shapes.catalogue import CATALOGUE
 from railwright.topology.shapes.parts import Pcie, Shape
 
 
-def expand(name: str, changes: Mapping[str, str]) -> Topology:
+def expand(name: str, changes: Mapping[str, str], *, by_board: bool = True) -> Topology:
     """Build the machine of a shape with changes, each a text like `2` or `400Gb/s`.
+
+    A number of GPUs for which there is a board of its own means that board, unless `by_board` is False.
 
     `name` is the name of a shape or a vendor's name for it, in any case. NICs of any number are spread evenly over the
     PCIe switches and so over the sockets. Raises UsageError for an unknown shape or change, and for an invalid value.
@@ -23,13 +26,30 @@ def expand(name: str, changes: Mapping[str, str]) -> Topology:
     canonical = canonical_name(name)
     if canonical is None:
         raise unknown_shape(name)
-    for gpus, other in SHAPES[canonical].several:
-        # With one GPU for each Grace, four GPUs are four modules with NVLink between them.
-        if changes.get("gpus") == str(gpus):
-            canonical, changes = other, {key: value for key, value in changes.items() if key != "gpus"}
-    parts = _Machine(apply_changes(SHAPES[canonical], canonical, changes), canonical).parts
-    words = [canonical, *(f"{key.lower().replace('_', '-')}={value}" for key, value in changes.items())]
+    if by_board:
+        canonical, changes = choose_board(canonical, changes)
+    return expand_shape(SHAPES[canonical], canonical, changes)
+
+
+def choose_board(name: str, changes: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the shape and the other changes, if a number of GPUs means a board of its own: its links differ."""
+    board = CATALOGUE.names.boards.get(name, {}).get(
+        next((value for key, value in changes.items() if key.lower() == "gpus"), "")
+    )
+    if board is None:
+        return name, dict(changes)
+    return board, {key: value for key, value in changes.items() if key.lower() != "gpus"}
+
+
+def expand_shape(shape: Shape, name: str, changes: Mapping[str, str]) -> Topology:
+    """Build the machine of a shape that is called `name`, with changes. Raises UsageError like `expand`."""
+    parts = _Machine(apply_changes(shape, name, changes), name).parts
+    words = [name, *(f"{key.lower().replace('_', '-')}={value}" for key, value in changes.items())]
     return Topology(name=" ".join(words), source="shape", devices=parts.devices(), links=parts.links())
+
+
+def _divide(number: int | None, share: int) -> int | None:
+    return None if number is None else number // share
 
 
 class _Machine:
@@ -64,12 +84,12 @@ class _Machine:
         for node in range(self._layout.nodes):
             facts: dict[str, Scalar | None] = {
                 "package": node // share,
-                "cores": cpu.cores // share,
-                **cpu.cpuid._asdict(),
+                "cores": _divide(cpu.cores, share),
+                **asdict(cpu.cpuid),
                 "source": cpu.source,
             }
             cpus.append(self.parts.add("cpu", name=cpu.name, numa=node, facts=facts))
-            facts = {"size_bytes": cpu.memory.size_bytes // share, "source": cpu.source}
+            facts = {"size_bytes": _divide(cpu.memory.size_bytes, share), "source": cpu.source}
             self.parts.add("memory", numa=node, facts=facts, under=(cpus[node], cpu.memory.link(share)))
         for first, second in itertools.combinations(range(self._layout.nodes), 2):
             in_socket = first // share == second // share
@@ -121,7 +141,7 @@ class _Machine:
         for index in range(count):
             if gpu.attachment == "c2c":
                 node = index * self._layout.nodes // count
-                under = self._cpus[node], C2cLink(bytes_per_s=gpu.c2c_bytes_per_s)
+                under = self._cpus[node], C2cLink(bytes_per_s=gpu.c2c_gb_per_s and gpu.c2c_gb_per_s * 1e9)
             else:
                 full = self._layout.gpus_per_switch
                 upper, node = self._switches[index // full] if self._switches else self._place(index, count)
@@ -134,7 +154,7 @@ class _Machine:
         nvlink, xgmi = self._shape.nvlink, self._shape.xgmi
         if xgmi is not None:
             all_pairs = itertools.combinations(range(len(gpus)), 2)
-            joined = xgmi.pairs or tuple((first, second, xgmi.link.links) for first, second in all_pairs)
+            joined = xgmi.pairs or tuple((first, second, xgmi.links) for first, second in all_pairs)
             for first, second, count in joined:
                 if max(first, second) < len(gpus):
                     self.parts.link(gpus[first], gpus[second], replace(xgmi.link, links=count))

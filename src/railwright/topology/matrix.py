@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from railwright.topology.devices import (
     ETHERNET_MTU,
+    GT_PER_S,
     INFINIBAND_MTU,
     EthernetLink,
     InfinibandLink,
@@ -30,7 +31,7 @@ from railwright.topology.devices import (
 )
 from railwright.topology.gpus import format_runs
 from railwright.topology.parts import FABRIC, Parts
-from railwright.topology.shapes.parts import Shape
+from railwright.topology.shapes.parts import Pcie, Shape
 
 _DEVICE = re.compile(r"(?:GPU|NIC)\d{1,3}|(?:mlx|bnxt|irdma|ib|efa|rdmap|roce|hfi|cxgb|qedr|hns|mana|cxi)[\w.:-]{0,30}")
 _CELL = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|NV(\d{1,2})|C2C")
@@ -150,21 +151,38 @@ def _parse_rows(names: tuple[str, ...], lines: list[str]) -> Matrix | None:
     return Matrix(known, cells, numa, legend) if seen else None
 
 
-def build_topology(matrix: Matrix, name: str, shape: Shape | None = None, port: NetworkLink | None = None) -> Topology:
-    """Build the machine. `shape` has the same GPUs, `port` is the port of its NICs; facts in neither stay unknown."""
-    return _Machine(matrix, shape, port).topology(name)
+class Additions(NamedTuple):
+    """Facts that the table does not tell."""
+
+    shape: Shape | None = None
+    """A shape with the same GPUs."""
+    port: NetworkLink | None = None
+    """The port of the NICs."""
+    peer_to_peer: bool = True
+    drives: int = 0
+    drive_pcie: Pcie = Pcie()
+
+
+_NOTHING = Additions()
+
+
+def build_topology(matrix: Matrix, name: str, additions: Additions = _NOTHING) -> Topology:
+    """Build the machine. Facts in neither the matrix nor the additions stay unknown."""
+    return _Machine(matrix, additions).topology(name)
 
 
 class _Machine:
     """The devices and links during assembly."""
 
-    def __init__(self, matrix: Matrix, shape: Shape | None, port: NetworkLink | None) -> None:
-        self.matrix, self.shape, self.port = matrix, shape, port
+    def __init__(self, matrix: Matrix, additions: Additions) -> None:
+        self.matrix, self.additions = matrix, additions
+        self.shape, self.port = additions.shape, additions.port
         self.parts = Parts()
         self.ids: dict[str, str] = {}
 
     def topology(self, name: str) -> Topology:
-        self.parts.add("host", facts={"source": "nvidia-smi topo -m"})
+        peers = None if self.additions.peer_to_peer else False
+        self.parts.add("host", facts={"source": "nvidia-smi topo -m", "peer_to_peer": peers})
         cpus = {node: self._add_cpu(node) for node in sorted({*self._nodes().values()})}
         found = [*cpus.values()]
         for number, name_in_table in enumerate(found):
@@ -173,7 +191,9 @@ class _Machine:
         nodes = self._nodes()
         for tree in _group_joined(self.matrix, self.matrix.names, _IN_ONE_TREE):
             self._add_tree(tree, nodes[tree[0]], cpus[nodes[tree[0]]])
-        self._join_gpus()
+        if self.additions.peer_to_peer:
+            self._join_gpus()
+        self._add_drives([*cpus.items()])
         if self.matrix.nearest_nics:
             self.parts.add("fabric", device_id=FABRIC)
         for nic in self.matrix.nearest_nics:
@@ -224,11 +244,19 @@ class _Machine:
         own_id = f"nic{number}" if name.startswith("NIC") else ""
         return self.parts.add("nic", device_id=own_id, numa=node, facts=facts, under=(below, PcieLink()))
 
+    def _add_drives(self, cpus: list[tuple[int, str]]) -> None:
+        """Add drives on root ports of their own, spread evenly over the NUMA nodes."""
+        for index in range(self.additions.drives):
+            node, cpu = cpus[index * len(cpus) // self.additions.drives]
+            upper = self.parts.add("root_port", numa=node, under=(cpu, InternalLink(name="root complex")))
+            under = (upper, _pcie_link(self.additions.drive_pcie))
+            self.parts.add("drive", device_id=f"nvme{index}n1", numa=node, under=under)
+
     def _pcie(self) -> PcieLink:
         """Return the link of the GPUs and of the bridges above them, from the shape."""
-        found = self.shape.gpu.pcie if self.shape is not None and self.shape.gpu is not None else None
-        speed = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}.get(found.generation or 0) if found is not None else None
-        return PcieLink(gt_per_s=speed, width=found.width if found is not None else None)
+        found = self.shape.gpu.pcie if self.shape is not None and self.shape.gpu is not None else Pcie()
+        redirect = None if self.additions.peer_to_peer else True
+        return replace(_pcie_link(found), acs_redirect=redirect)
 
     def _join_gpus(self) -> None:
         pairs, links, switched = _count_nvlinks(self.matrix)
@@ -242,7 +270,7 @@ class _Machine:
             self.parts.link(self.ids[first], self.ids[second], replace(link, links=count, max_links=count))
 
     def _nvlink(self, links: int) -> NvlinkLink:
-        of_shape = self.shape.nvlink.link.generation if self.shape is not None and self.shape.nvlink else None
+        of_shape = self.shape.nvlink.generation if self.shape is not None and self.shape.nvlink else None
         nearest = max((known for known in _GENERATIONS if known <= links), default=1)
         return NvlinkLink(generation=of_shape or _GENERATIONS[nearest], links=links)
 
@@ -258,6 +286,10 @@ class _Machine:
         if self.matrix.nearest_nics and self.port is None:
             why = "nvidia-smi topo -m does not print it: give nic-rate=400Gb/s after the file's name"
             yield Unknown(what="the rate of the NICs", why=why)
+
+
+def _pcie_link(pcie: Pcie) -> PcieLink:
+    return PcieLink(gt_per_s=GT_PER_S.get(pcie.generation or 0), width=pcie.width)
 
 
 def _count_nvlinks(matrix: Matrix) -> tuple[dict[tuple[str, str], int], int, bool]:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple, get_args
+from typing import Annotated, get_args
 
-from railwright.topology.devices import Device, DeviceKind, Link, Protocol, Scalar
+from msgspec import Meta
+
+from railwright.topology.devices import Device, DeviceKind, Link, Protocol, Record, Scalar
 
 _ID_PREFIX = {"pcie_switch": "switch"}
 _KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 FABRIC = "fabric0"
 
 
-class Cpuid(NamedTuple):
+class Cpuid(Record, frozen=True, kw_only=True):
     """The numbers in /proc/cpuinfo that identify a kind of processor."""
 
-    vendor: str
+    vendor: str = ""
     architecture: str = "x86_64"
-    family: int | None = None
-    model: int | None = None
+    family: Annotated[int, Meta(ge=0, le=0xFFFF)] | None = None
+    model: Annotated[int, Meta(ge=0, le=0xFFFF)] | None = None
 
 
 class Parts:

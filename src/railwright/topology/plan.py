@@ -35,6 +35,7 @@ _COUNTS = {
     **_LAYOUT_COUNTS, "pcie": tuple(GT_PER_S), "drive-pcie": tuple(GT_PER_S), "nvlink": tuple(range(19)),
     "max-payload": (128, 256, 512, 1024, 2048, 4096),
 }  # fmt: skip
+_GENERATIONS = ("pcie", "drive-pcie")
 _MEMORY = re.compile(r"([1-9]\d?)x([1-9]\d{2,4})", re.ASCII | re.IGNORECASE)
 """Memory channels of a socket, and MT/s of each: `8x4800`."""
 _IB_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
@@ -55,7 +56,7 @@ NIC_PROTOCOLS = {
 }
 """The accepted spellings of a port's protocol, each with its key in `_PORTS`."""
 _RATE_BITS_PER_S = (1e8, 3.2e12)
-_DRIVE_LANES = 4
+DRIVE_LANES = 4
 """The lanes of NVMe drives in U.2, U.3, E1.S and M.2."""
 _ON_OFF = {"on": True, "off": False}
 _SWITCHES = ("p2p", "gpudirect", "mnnvl")
@@ -67,7 +68,7 @@ CHANGES = (*_COUNTS, "memory", "nic-rate", "nic-protocol", "mtu", "nics-at", "pr
 def apply_changes(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     """Return the shape with the changes. Raises UsageError for an unknown or invalid change."""
     changes = _canonical_changes(changes)
-    counts = {key: _parse_count(key, changes[key]) for key in _COUNTS if key in changes}
+    counts = {key: parse_count(key, changes[key]) for key in _COUNTS if key in changes}
     nic, gpu, nvlink = replace(shape.nic, port=change_port(shape.nic.port, changes)), shape.gpu, shape.nvlink
     if (
         not isinstance(nic.port, EthernetLink) or nic.port.rdma
@@ -76,13 +77,13 @@ def apply_changes(shape: Shape, name: str, changes: Mapping[str, str]) -> Shape:
     layout = replace(shape.layout, **{key.replace("-", "_"): counts[key] for key in _LAYOUT_COUNTS if key in counts})
     if "pcie" in counts:
         layout = replace(layout, uplink_generation=counts["pcie"], uplink_assumed=False)
-        nic = replace(nic, pcie=nic.pcie._replace(generation=counts["pcie"], assumed=False))
-        gpu = replace(gpu, pcie=gpu.pcie._replace(generation=counts["pcie"], assumed=False)) if gpu else None
+        nic = replace(nic, pcie=replace(nic.pcie, generation=counts["pcie"], assumed=False))
+        gpu = replace(gpu, pcie=replace(gpu.pcie, generation=counts["pcie"], assumed=False)) if gpu else None
     _check_gpus(shape, layout, name)
-    links = counts.get("nvlink", nvlink.link.links if nvlink else 0)
+    links = counts.get("nvlink", nvlink.links if nvlink else 0)
     _check_nvlink(nvlink, links, layout.gpus, name)
-    if nvlink:
-        nvlink = replace(nvlink, link=replace(nvlink.link, links=links, max_links=nvlink.link.links)) if links else None
+    if nvlink and links != nvlink.links:
+        nvlink = replace(nvlink, links=links, max_links=nvlink.links) if links else None
     if layout.drives and shape.drive is None:
         message = f"the drives of {name} are not published, so drives={layout.drives} cannot be modelled"
         raise UsageError(message, hint="leave drives out")
@@ -103,7 +104,7 @@ def _change_memory(cpu: CpuPart, changes: Mapping[str, str]) -> CpuPart:
     if found is None:
         raise _invalid_value("memory", changes["memory"], "channels of a socket x MT/s, like 8x4800")
     channels, rate = map(int, found.groups())
-    return replace(cpu, memory=cpu.memory._replace(channels=channels, transfers_per_s=rate * 1e6, assumed=False))
+    return replace(cpu, memory=replace(cpu.memory, channels=channels, mt_per_s=rate, assumed=False))
 
 
 def _change_drive(drive: DrivePart | None, counts: Mapping[str, int], name: str) -> DrivePart | None:
@@ -112,7 +113,7 @@ def _change_drive(drive: DrivePart | None, counts: Mapping[str, int], name: str)
         return drive
     if drive is None:
         raise UsageError(f"the drives of {name} are not published", hint="leave drive-pcie out")
-    width = drive.pcie.width or _DRIVE_LANES
+    width = drive.pcie.width or DRIVE_LANES
     return replace(drive, pcie=Pcie(counts["drive-pcie"], width))
 
 
@@ -135,7 +136,7 @@ def _apply_switches(shape: Shape, changes: Mapping[str, str], name: str) -> Shap
     """Apply the changes that are on, off or a word: peer-to-peer, GPUDirect RDMA, NVLink beyond the host, the place of
     NICs, NCCL's protocol.
     """
-    on = {key: _parse_word(key, changes[key], _ON_OFF) for key in _SWITCHES if key in changes}
+    on = {key: parse_switch(key, changes[key]) for key in _SWITCHES if key in changes}
     if "nics-at" in changes:
         at_cpu = _parse_word("nics-at", changes["nics-at"], _PLACES)
         if not at_cpu and not shape.layout.switches:
@@ -155,6 +156,11 @@ def _apply_switches(shape: Shape, changes: Mapping[str, str], name: str) -> Shap
             raise UsageError(f"mnnvl={changes['mnnvl']}: NVLink joins no hosts of {name}", hint="leave mnnvl out")
         shape = shape if on["mnnvl"] else replace(shape, nvlink=replace(shape.nvlink, domain_hosts=None))
     return shape
+
+
+def parse_switch(key: str, text: str) -> bool:
+    """Return the value of a change that is on or off. Raises UsageError."""
+    return _parse_word(key, text, _ON_OFF)
 
 
 def _parse_word(key: str, text: str, allowed: Mapping[str, _T]) -> _T:
@@ -180,7 +186,7 @@ def _check_gpus(shape: Shape, layout: Layout, name: str) -> None:
 
 
 def _check_nvlink(nvlink: NvlinkPart | None, links: int, gpus: int, name: str) -> None:
-    maximum = nvlink.link.links if nvlink else 0
+    maximum = nvlink.links if nvlink else 0
     if links > maximum:
         raise UsageError(f"nvlink={links}: a GPU of {name} has {maximum} links", hint=f"give 0 to {maximum}")
     if nvlink is None or not nvlink.pairs or not links:
@@ -198,8 +204,10 @@ def _invalid_value(key: str, text: str, allowed: str) -> UsageError:
     return UsageError(f"{key} must be {allowed}, got {text[:40]}", hint=f"correct {key}")
 
 
-def _parse_count(key: str, text: str) -> int:
+def parse_count(key: str, text: str) -> int:
+    """Return the value of a change that is a number; PCIe generations may be written as `5.0`. Raises UsageError."""
     allowed = _COUNTS[key]
+    text = text.removesuffix(".0") if key in _GENERATIONS else text
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) in allowed):
         if key == "gpus" and text.isascii() and text.isdigit() and len(text) <= 7:
             message = f"gpus must be {allowed[0]} to {allowed[-1]} in one host, got {text}"

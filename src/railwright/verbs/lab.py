@@ -60,12 +60,13 @@ def up(
 
     from railwright.lab import build
     from railwright.lab.plan import PlanOptions, plan
+    from railwright.terminal import escape_json
     from railwright.units import parse_line_rate
 
     given = options | {"rate_bits_per_s": None if rate == "none" else parse_line_rate(rate)}
     decided = plan(_make_cluster(words, count), msgspec.convert(given, PlanOptions))
     if dry_run:
-        click.echo(msgspec.json.format(msgspec.json.encode(decided)).decode())
+        click.echo(escape_json(msgspec.json.format(msgspec.json.encode(decided)).decode()))
         return EXIT_OK
     begun = time.monotonic()
     build.up(decided, lambda text: click.echo(text, err=True))

@@ -89,6 +89,7 @@ def _show_collective(cluster: Cluster, collective: str, algorithm: str, size: st
     import msgspec
 
     from railwright.expected.collective_rows import collective_row
+    from railwright.report.formats.json_line import json_line
     from railwright.report.text.collectives import render_collective
     from railwright.units import format_size, parse_size
 
@@ -99,7 +100,7 @@ def _show_collective(cluster: Cluster, collective: str, algorithm: str, size: st
     found = collective_row(cluster, collective, algorithm, parse_size(size) if size is not None else None)
     # `omit_defaults` would leave out an empty list that readers look for.
     record = {**msgspec.to_builtins(found), "software_limits": list(found.software_limits)}
-    click.echo(msgspec.json.encode(record).decode() if as_json else render_collective(found))
+    click.echo(json_line(record) if as_json else render_collective(found))
     return EXIT_OK if found.algbw_bytes_per_s.expected_low is not None else EXIT_UNJUDGED
 
 

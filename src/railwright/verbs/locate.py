@@ -215,8 +215,8 @@ def _read_switch_tree(path: str, hosts: Hosts) -> SwitchTree:
 
     from railwright.locate import slurm_topology
     from railwright.locate.lldp_tree import build_lldp_tree
+    from railwright.reading import read_bounded
     from railwright.topology.sources.cables import read_cabling
-    from railwright.topology.sources.root import read_bounded
 
     file = Path(path)
     if file.is_dir():

@@ -111,10 +111,9 @@ def _load_fabric(text: str, forwarding: str | None) -> Fabric:
 
 def _load_truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
     """Return the faults, and the seed from which they are drawn. The seed is 0 for listed faults."""
-    import msgspec
-
     from railwright.diagnosis.localise.records import Fault
     from railwright.diagnosis.localise.truth import apply_faults, draw, parse_draw
+    from railwright.reading import InvalidContent, decode_json
     from railwright.results.given_file import format_name, read_short_text
 
     words = text.split()
@@ -122,8 +121,8 @@ def _load_truth(fabric: Fabric, text: str) -> tuple[Truth, int]:
         given = parse_draw(words)
         return draw(fabric, given), int(given["seed"])
     try:
-        listed = msgspec.json.decode(read_short_text(text), type=list[Fault])
-    except msgspec.DecodeError as error:
+        listed = decode_json(read_short_text(text), list[Fault])
+    except InvalidContent as error:
         hint = "give a JSON list of {kind, id, direction, capacity}"
         raise UsageError(f"{format_name(text)} is not a list of faults: {error}", hint=hint) from error
     if len(listed) > _MAX_FAULTS:

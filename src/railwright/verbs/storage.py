@@ -50,8 +50,8 @@ def cufile_json(
     from pathlib import Path
 
     from railwright.checks.cufile_settings import check, decode_properties, recommend_settings
+    from railwright.reading import read_bounded
     from railwright.report.formats.cufile_json import render_cufile_json, setting_lines
-    from railwright.topology.sources.root import read_bounded
 
     topology = load_machine(machine)
     addresses = _read_addresses(topology) if machine is None else {}

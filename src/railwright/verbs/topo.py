@@ -18,30 +18,37 @@ if TYPE_CHECKING:
 @machine_option
 @json_option()
 @click.option("--svg", metavar="FILE", help="Also write a picture.")
+@click.option("--as-shape", is_flag=True, help="Print the machine as a TOML file for --host, to keep or to change.")
 @click.pass_context
-def topo(context: click.Context, machine: str | None, as_json: bool, svg: str | None) -> None:
+def topo(context: click.Context, machine: str | None, as_json: bool, svg: str | None, as_shape: bool) -> None:
     """Show a machine: PCIe tree, links, and which NICs each GPU reaches.
 
     \b
     railwright topo
     railwright topo --from hgx-h100 nics=2
     railwright topo --from capture.jsonl --svg machine.svg
+    railwright topo --as-shape > machine.toml
     """
     after = context.invoked_subcommand
     if after is not None:
-        if machine is not None or as_json or svg is not None:
+        if machine is not None or as_json or svg is not None or as_shape:
             raise UsageError(f"options must follow {after!r}", hint=f"write them after {after}")
         return
 
     from railwright.report.pictures.topology import render_topology_svg
     from railwright.report.text.topology import render_topology
+    from railwright.terminal import escape_json
     from railwright.topology.sources.saved import encode_topology
 
+    if as_shape and as_json:
+        raise UsageError("--as-shape and --json exclude each other", hint="give one")
     topology = _load_readable(machine)
     if svg is not None:
         write(svg, render_topology_svg(topology))
-    if as_json:
-        click.echo(encode_topology(topology).decode(), nl=False)
+    if as_shape:
+        click.echo(_render_as_shape(topology), nl=False)
+    elif as_json:
+        click.echo(escape_json(encode_topology(topology).decode()), nl=False)
     else:
         print_text(render_topology(topology).removesuffix("\n"))
 
@@ -95,6 +102,16 @@ def export(machine: str | None, nccl_xml: bool, guests: tuple[str, ...], file: s
         click.echo(text, nl=False)
     else:
         write(file, text)
+
+
+def _render_as_shape(topology: Topology) -> str:
+    """Return the machine as a file for --host; comments tell where the machine differs from it."""
+    from railwright.report.formats.shape_toml import render_shape
+    from railwright.topology.expand import expand_shape
+    from railwright.topology.to_shape import list_differences, to_shape
+
+    shape = to_shape(topology)
+    return render_shape(shape, list_differences(topology, expand_shape(shape, topology.name, {})))
 
 
 def _load_readable(machine: str | None) -> Topology:

@@ -200,15 +200,13 @@ def _apply_changes(machine: str, changes: dict[str, str]) -> str:
 def _load_prices(file: str) -> Prices:
     from pathlib import Path
 
-    import msgspec
-
     from railwright.limits.bill import Prices, check_prices
-    from railwright.topology.sources.root import read_bounded
+    from railwright.reading import InvalidContent, decode_toml, read_bounded
 
     raw = read_bounded(Path(file), MAX_PRICE_FILE_BYTES)
     try:
-        prices = msgspec.toml.decode(raw, type=Prices)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+        prices = decode_toml(raw, Prices)
+    except InvalidContent as error:
         hint = "see examples/prices.toml and docs/whatif.md"
         raise UsageError(f"{file} is not a price list: {str(error)[:200]}", hint=hint) from error
     if not 0 < len(prices.currency) <= 8 or not 0 < len(prices.title) <= 200:

@@ -25,11 +25,11 @@ from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.errors import UsageError
 from railwright.launch.session import PlannedLaunch
 from railwright.options.output import print_answer, write
+from railwright.reading import InvalidContent, decode_toml, read_bounded
 from railwright.report.pages.acceptance import render_acceptance
 from railwright.report.text.acceptance import closing_words, text_lines
 from railwright.results.cited import cite, digest_file
 from railwright.results.records import ResultFile
-from railwright.topology.sources.root import read_bounded
 from railwright.units import format_count, format_size
 
 _MAX_BYTES = 2**20
@@ -45,8 +45,8 @@ def load_spec(file: str | None, require: tuple[str, ...] = ()) -> Spec | None:
     if require:
         raise UsageError("--accept and --require exclude each other", hint="leave out --require")
     try:
-        sheet = msgspec.toml.decode(read_bounded(Path(file), _MAX_BYTES), type=AgreementFile)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+        sheet = decode_toml(read_bounded(Path(file), _MAX_BYTES), AgreementFile)
+    except InvalidContent as error:
         raise UsageError(f"{file[:200]!r} is not a specification: {str(error)[:200]!r}", hint=_HINT) from error
     try:
         return parse_agreement(sheet, [benchmark.name for benchmark in EVERY])

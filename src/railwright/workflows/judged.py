@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from railwright.results.records import ResultFile
 from railwright.results.store import RESULTS_NAME
 from railwright.terminal import drop_output
 from railwright.workflows.acceptance import Evidence, print_sheet
+from railwright.writing import PUBLIC, write_file
 
 _STATE_OF_SHEET: dict[LineState, State] = {"met": "ok", "not met": "slow", "not judged": "unknown"}
 
@@ -96,23 +98,23 @@ def show(view: View, *, as_json: bool, verbose: bool = False) -> None:
 
 @contextlib.contextmanager
 def _reader_may_leave() -> Iterator[None]:
-    """Ignore a closed pipe, as of `| head`, so that the exit status is still that of the measurement."""
+    """Ignore a closed pipe, as of `| head`, or a lost terminal, so that the exit status is still the measurement's."""
     try:
         yield
         click.echo(nl=False)
     except (BrokenPipeError, SystemExit):  # rich ends the program with SystemExit when the pipe is broken
         drop_output()
+    except OSError as error:
+        if error.errno != errno.EIO:  # a full disk matters
+            raise
+        drop_output()
 
 
 def _write(path: Path, text: str) -> None:
     """Write a report atomically, so that a partial one never replaces an older one. Raises RailwrightError."""
-    new = path.with_name(f".{path.name}.new")
     try:
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
+        write_file(path, text, PUBLIC)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            new.unlink(missing_ok=True)
         hint = "the results are kept; `railwright judge` writes reports again"
         raise RailwrightError(f"cannot write {path}: {error.strerror}", hint=hint) from error
     note(f"wrote {path}")

@@ -21,6 +21,7 @@ from railwright.launch.kubernetes.wanted import KubernetesRequest, describe_cost
 from railwright.launch.slurm.job import parse_limit
 from railwright.options.arguments import Arguments
 from railwright.results.store import load
+from railwright.secrecy import HIDDEN
 from railwright.workflows.judged import note, report
 from railwright.workflows.requirements import load_requirements
 
@@ -59,6 +60,9 @@ def plan_hosts(nodes: int | None, ranks_per_host: int = 1, interfaces: tuple[str
 def _build_request(arguments: Arguments, ranks_per_node: int) -> KubernetesRequest:
     """Build the requested job from the options. Raises UsageError for an invalid value."""
     settings = {name: value for name, value in read_environment().items() if not name.startswith(_LOCAL_PREFIXES)}
+    if secret := [name for name, value in settings.items() if HIDDEN in value]:
+        note(f"not passed to the pods, because a secret must not stand in their specification: {', '.join(secret)}")
+        settings = {name: value for name, value in settings.items() if name not in secret}
     return KubernetesRequest(arguments.nodes, arguments.image, ranks_per_node, arguments.namespace or "",
                   arguments.gpus_per_node or 0,
                   arguments.rdma, arguments.networks, arguments.node_selector,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
 
 from railwright.benchmarks.registry import EVERY
 from railwright.diagnosis.verdicts.policy import MAX_REQUIREMENTS, Requirement, parse_requirements
 from railwright.errors import UsageError
+from railwright.reading import read_at_most
 from railwright.results.declarations import Declarations, list_ceilings
 
-_MAX_LINE_BYTES = 1000
+_MAX_BYTES = 1000 * MAX_REQUIREMENTS
 
 
 def load_requirements(given: tuple[str, ...]) -> tuple[Requirement, ...]:
@@ -55,8 +55,7 @@ def _read_lines(text: str) -> Iterator[str]:
         yield text
         return
     try:
-        with path.open(encoding="utf-8") as file:
-            lines = list(islice(iter(lambda: file.readline(_MAX_LINE_BYTES), ""), MAX_REQUIREMENTS + 1))
+        lines = read_at_most(path, _MAX_BYTES).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise UsageError(f"cannot read {text[:60]!r}: {reason}", hint="write one path per line") from error

@@ -12,9 +12,13 @@ import msgspec
 import pytest
 from tests.conftest import Driver, wait_until
 from tests.launch.slurm.slurm_bed import Bed, lacking, slurm
+from tests.stand_ins import environment
+from tests.topology.machines import archive
 
 from railwright.launch.scratch import sweep
 from railwright.launch.slurm.job import SlurmJob, SlurmRequest, submit
+from railwright.topology.sources.load import load
+from railwright.topology.sources.saved import encode_topology
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(lacking() != "", reason=f"waived: {lacking()}")]
 
@@ -75,10 +79,47 @@ def test_ranks_start_inside_an_allocation_in_the_order_of_the_hosts(railwright, 
     expect_nothing_left(in_slurm, railwright, limited)
 
 
-def allocated(railwright: Driver, *words: str):
+def allocated(railwright: Driver, *words: str, environment: dict[str, str] | None = None):
     """Run the command inside salloc."""
     within = ("salloc", "-Q", "--nodes=2", "--nodelist=n2,n3")
-    return railwright.finish(railwright.start(*words, around=within), WITHIN_S)
+    return railwright.finish(railwright.start(*words, around=within, environment=environment), WITHIN_S)
+
+
+@pytest.mark.parametrize(("mpi", "by"), [("openmpi", "mpirun"), ("mpich", "srun")])
+def test_gpus_of_two_nodes_share_a_collective(railwright, in_slurm, limited, mpiruns, stand_ins, tmp_path, mpi, by):
+    (tmp_path / "machine.json").write_bytes(encode_topology(load(str(archive("2xh200-firecracker-vm")))))
+    (tmp_path / "cluster.toml").write_text('hosts = 2\nhost = "machine.json"\n')
+    words = (
+        "run",
+        "nccl_all_reduce",
+        "--slurm",
+        "--cluster",
+        str(tmp_path / "cluster.toml"),
+        "-o",
+        "sizes=64K",
+        "--force",
+    )
+    done = allocated(
+        railwright, *words, "--start-by", by, "--mpirun", mpiruns[mpi], "--hosts", "n3,n2",
+        environment=environment(stand_ins, "0000:00:06.0", "0000:00:07.0"),
+    )  # fmt: skip
+    results = railwright.results("nccl_all_reduce")
+    assert [(one.outcome, one.hosts, one.settings.get("started_by")) for one in results] == [("measured", 2, by)] * 6, (
+        done.err
+    )
+    for one in results:
+        assert {item.claim: item.value for item in one.evidence}["network"] == "NET/Socket"
+        assert one.verification.bytes_wrong == 0
+    expect_nothing_left(in_slurm, railwright, limited)
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_one_host_is_measured_alone_inside_an_allocation_of_two(railwright, in_slurm, limited, mpiruns, mpi):
+    words = ("run", "mpi_latency", "-o", "sizes=8", "-o", "transports=shm", "--mpirun", mpiruns[mpi], "--force")
+    done = allocated(railwright, *words)
+    (result,) = railwright.results("mpi_latency")
+    assert (result.outcome, result.hosts) == ("measured", 1), (result.reason, done.err)
+    expect_nothing_left(in_slurm, railwright, limited)
 
 
 def test_each_node_of_an_allocation_sends_to_each_other_one(railwright, in_slurm, limited):

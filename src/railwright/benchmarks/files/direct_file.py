@@ -22,6 +22,7 @@ from railwright.native.memory import Buffer
 from railwright.results.records import Result
 from railwright.topology.devices import Topology
 from railwright.units import MIB, format_size
+from railwright.writing import open_to_write
 
 SEED = 20
 SPARE_BYTES = 64 * MIB
@@ -151,7 +152,7 @@ def open_nameless(folder: str, *, direct: bool = True) -> int:
     sweep(folder)
     path = Path(folder, f"{_PREFIX}{os.getpid()}")
     try:
-        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        return open_to_write(path, flags | os.O_CREAT | os.O_EXCL)
     finally:
         path.unlink(missing_ok=True)  # a file system without O_DIRECT creates the file and then refuses to open it
 
@@ -174,7 +175,7 @@ def reopen_named(fd: int, folder: str) -> Iterator[int]:
         yield os.dup(fd)
         return
     try:
-        yield os.open(path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
+        yield open_to_write(path, os.O_RDWR | os.O_DIRECT)
     finally:
         path.unlink(missing_ok=True)
 

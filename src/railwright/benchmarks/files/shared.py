@@ -37,6 +37,7 @@ from railwright.topology.devices import Scalar
 from railwright.topology.shapes import split_name
 from railwright.topology.sources.cluster_text import decode_cluster_file
 from railwright.units import format_size, parse_size
+from railwright.writing import open_to_write
 
 PHASES: tuple[Operation, ...] = ("write", "stat", "read", "delete")
 KINDS = ("large", "small")
@@ -183,7 +184,7 @@ def _try_direct(folder: int, options: SharedOptions) -> bool:
         return False
     name = "f0"
     try:
-        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_DIRECT, 0o600, dir_fd=folder))
+        os.close(open_to_write(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_DIRECT, folder=folder))
     except OSError as error:
         reason = f"{options.directory} takes no direct files: {error.strerror}"
         raise CannotJudge(reason, hint="give direct=no") from error

@@ -29,12 +29,12 @@ from railwright.native import blocks, nixl
 from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version
 from railwright.native.nixl_layers import time_layers
+from railwright.reading import read_bounded
 from railwright.results.declarations import Declaration
 from railwright.results.records import Result
 from railwright.results.statistics import summarise
 from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
-from railwright.topology.sources.root import read_bounded
 from railwright.units import GIB, format_size
 
 _WARM, _FEWEST, _MOST = 1, 3, 100

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.reading import InvalidContent, decode_json
 
 Access = Literal["whole", "layers"]
 
@@ -137,12 +138,11 @@ def parse_config(raw: bytes) -> Geometry:
     (sliding windows, linear attention, state spaces, indexers), because their blocks differ.
     """
     try:
-        config = msgspec.json.decode(raw, type=_Config)
-        keys = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-        nested = msgspec.json.decode(raw, type=_Nested).text_config
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:120]
-        raise UsageError(f"invalid config.json: {reason}", hint="give the config.json of a model") from error
+        config = decode_json(raw, _Config)
+        keys = decode_json(raw, dict[str, msgspec.Raw])
+        nested = decode_json(raw, _Nested).text_config
+    except InvalidContent as error:
+        raise UsageError(f"invalid config.json: {str(error)[:120]}", hint="give the config.json of a model") from error
     layout = config.text_config if config.text_config is not None else config
     _refuse_other_caches(layout, nested if nested is not None else keys)
     layers = _check_range("num_hidden_layers", layout.num_hidden_layers, _MAX_LAYERS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from railwright.benchmarks.benchmark import Plan, Rank
@@ -16,6 +15,7 @@ from railwright.benchmarks.options import Options, option, whole_number, whole_n
 from railwright.errors import UsageError
 from railwright.limits.limit import Constant
 from railwright.native.vendor_libraries import NO_MKL
+from railwright.reading import read_at_most
 from railwright.results.host_list import format_hosts
 from railwright.topology.sources.available_memory import available_memory_bytes
 
@@ -80,8 +80,7 @@ def grown_grid(grids: tuple[Grid, ...], ranks: int) -> Grid:
 def _read_dat(text: str) -> hpl_dat.HplDat:
     """Read the HPL.dat at a path. Raises UsageError."""
     try:
-        with Path(text).open("rb") as file:
-            raw = file.read(hpl_dat.MOST_BYTES + 1)
+        raw = read_at_most(text, hpl_dat.MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{text[:200]!r} cannot be read: {error.strerror}") from error
     return hpl_dat.read(raw.decode("utf-8", "replace"))

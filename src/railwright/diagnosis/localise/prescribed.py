@@ -81,6 +81,8 @@ def fabric_of_subnet(subnet: Subnet, ports: Sequence[tuple[str, str]] = ()) -> F
         low, high = subnet.nodes[one.guid], subnet.nodes[other.guid]
         if not high.is_switch or (wanted and not low.is_switch and _port_name(subnet, one) not in wanted):
             continue
+        if low.is_switch and not {one.guid, other.guid} <= height.keys():
+            continue  # no host reaches them
         if low.is_switch and height[one.guid] == height[other.guid]:
             what = f"{low.name[:40]} and {high.name[:40]} are joined at the same height: the subnet is not a tree"
             raise UsageError(what, hint="give a fat tree, in which every cable leads up or down")
@@ -88,6 +90,10 @@ def fabric_of_subnet(subnet: Subnet, ports: Sequence[tuple[str, str]] = ()) -> F
         nics += [] if low.is_switch else [(low.name, port, 0)]
         capacity = wire.rate_bits_per_s / usual if wire.rate_bits_per_s and usual else 1.0
         specs.append(CableSpec(low.name, port, high.name, str(other.port), capacity))
+    if not nics:
+        raise UsageError(
+            "the subnet has no cable between a host and a switch", hint="give the whole ibnetdiscover output"
+        )
     switches = sorted((height[guid], len(node.name), node.name) for guid, node in subnet.nodes.items()
                       if node.is_switch and guid in height)  # fmt: skip
     nics.sort(key=lambda nic: (wanted.get(nic[:2], 0), nic))

@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 from railwright.checks.finding import Finding
 from railwright.diagnosis.verdicts.judged import JudgedPath, State
-from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, unknown_name
+from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError, unknown_name
 
 UNJUDGED: tuple[State, ...] = ("suspicious", "failed", "unknown")
 """The states of points and paths that should have a verdict and have none."""
 MAX_REQUIREMENTS = 1000
 """The largest number of requirements in a file."""
+_MAX_CHARACTERS = 400
+"""The time to translate a pattern of brackets grows with the square of its length."""
 
 
 class Requirement(NamedTuple):
@@ -46,6 +48,9 @@ def parse_requirements(lines: Iterable[str], known: Sequence[str]) -> tuple[Requ
         if not words:
             continue
         requirement = Requirement(words[0], " ".join(words[1:]))
+        if len(str(requirement)) > _MAX_CHARACTERS:
+            reason = f"a required path must have at most {_MAX_CHARACTERS} characters, got {len(str(requirement))}"
+            raise UsageError(reason, hint="write a benchmark's name and a path")
         if not any(fnmatchcase(name, requirement.benchmark) for name in known):
             raise unknown_name("benchmark to require", requirement.benchmark, known)
         found[requirement] = None

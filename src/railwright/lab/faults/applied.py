@@ -19,6 +19,7 @@ from railwright.lab.faults.effects import Effect, Fault, OnPort, PortBusy, PortD
 from railwright.lab.faults.ports import changed_ports, port_scripts
 from railwright.lab.faults.registry import find_fault
 from railwright.lab.state import Lab
+from railwright.writing import write_file
 
 _FILE = "faults.json"
 _MAX_FAULTS = 64
@@ -138,7 +139,7 @@ def _settle_ports(lab: Lab, standing: tuple[Effect, ...], changes: tuple[Effect,
 
 def _run_script(lab: Lab, node: str, tool: str, text: str) -> None:
     script = lab.folder / f"fault.{tool}"
-    script.write_text(text)
+    write_file(script, text)
     try:
         ended = lab.run(node, [tool, "-f" if tool == "nft" else "-batch", str(script)], _CHANGE_S)
         if ended.returncode != 0:
@@ -160,4 +161,4 @@ def _begin(lab: Lab, fault: AppliedFault, effect: Effect) -> None:
 
 
 def _write(lab: Lab, faults: tuple[AppliedFault, ...]) -> None:
-    state.write(lab.folder / _FILE, msgspec.json.format(msgspec.json.encode(faults)) + b"\n")
+    write_file(lab.folder / _FILE, msgspec.json.format(msgspec.json.encode(faults)) + b"\n")

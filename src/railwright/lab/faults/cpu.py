@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from railwright.errors import CannotJudge
 from railwright.lab.state import Lab
+from railwright.writing import set_value
 
 _ROOT = Path("/sys/fs/cgroup")
 _SHORTEST_PERIOD_US = 10_000
@@ -34,13 +36,13 @@ def slow(lab: Lab, node: str, share: float) -> Path:
         if _is_unified(group.parent):
             control = group.parent / "cgroup.subtree_control"
             if "cpu" not in control.read_text().split():
-                control.write_text("+cpu")
+                set_value(control, "+cpu")
             group.mkdir(exist_ok=True)
-            (group / "cpu.max").write_text(f"{quota} {period_us}")
+            set_value(group / "cpu.max", f"{quota} {period_us}")
         else:
             group.mkdir(exist_ok=True)
-            (group / "cpu.cfs_period_us").write_text(str(period_us))
-            (group / "cpu.cfs_quota_us").write_text(quota)
+            set_value(group / "cpu.cfs_period_us", str(period_us))
+            set_value(group / "cpu.cfs_quota_us", quota)
     except OSError as error:
         reason = f"cannot limit the CPU of {node}: {group}: {error.strerror}"
         raise CannotJudge(reason, hint="cgroups must be writable here") from error
@@ -63,7 +65,7 @@ def read_quota(lab: Lab, node: str) -> float | None:
 def release(group: Path) -> None:
     """Move the node's processes to this process's cgroup and remove theirs. Raises CannotJudge if it stays."""
     home = _own_cgroup(group.parent) / "cgroup.procs"
-    if not remove_cgroup(group, home.write_text, _EMPTY_S):
+    if not remove_cgroup(group, functools.partial(set_value, home), _EMPTY_S):
         raise CannotJudge(f"{group} cannot be removed", hint=f"end the processes in {group}/cgroup.procs")
 
 

@@ -19,6 +19,7 @@ from railwright.launch.containers.seccomp_filters import read_filters, uses_supe
 from railwright.launch.environment import is_recorded
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.units import format_count
+from railwright.writing import write_file
 
 HOST, CONTAINER = "host", "container"
 _OWN = Path("/proc/self")
@@ -126,8 +127,7 @@ def read_surroundings(pid: int) -> Surroundings:
 def write_agent(inside: Surroundings, scratch: Path) -> list[str]:
     """Write the surroundings to a file, and return the program to run instead of ssh: AGENT SIDE COMMAND."""
     file = scratch / _FILE
-    file.touch(0o600)  # it holds variables of another user's process
-    file.write_bytes(msgspec.json.encode(inside))
+    write_file(file, msgspec.json.encode(inside))
     return [sys.executable, "-I", str(_PROGRAM), str(file)]
 
 

@@ -18,6 +18,7 @@ from railwright.launch.kubernetes.manifests import LABEL, NamedJob
 from railwright.launch.kubernetes.pods import Events, Pod, Pods, sort_pods
 from railwright.launch.scratch import scratch_folder
 from railwright.process import Child, run
+from railwright.system_packages import install_command
 from railwright.terminal import escape
 
 _TICK_S, _POLL_EVERY_S = 0.1, (1.5, 5.0)
@@ -217,5 +218,5 @@ def _key_pair() -> tuple[bytes, bytes]:
         finished = run(argv, timeout_s=30)
         if finished.returncode:
             raise UsageError(f"ssh-keygen: {' '.join(finished.output)[:200] or finished.describe()}",
-                             hint="apt-get install openssh-client")  # fmt: skip
+                             hint=install_command("openssh-client"))  # fmt: skip
         return path.read_bytes(), Path(f"{path}.pub").read_bytes()

@@ -33,6 +33,7 @@ from railwright.launch.kubernetes.plan import (
     parse_plan,
 )
 from railwright.process import Child, run
+from railwright.writing import write_file
 
 _SSHD = "/usr/sbin/sshd"
 _ALIAS = "railwright"
@@ -60,8 +61,7 @@ SetEnv {NODE_VARIABLE}={node}
     texts = {"id": (keys / "id_rsa").read_text(), "authorized_keys": public, "known_hosts": f"{_ALIAS} {public}",
              "sshd_config": sshd, "ssh_config": ssh_config(work, user, {})}  # fmt: skip
     for name, text in texts.items():
-        with os.fdopen(os.open(work / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(text)
+        write_file(work / name, text)
 
 
 def ssh_config(work: Path, user: str, pod_of: dict[str, str]) -> str:
@@ -129,7 +129,7 @@ def lead(plan: PodPlan, work: Path) -> None:
         if sshd.poll() is not None:
             raise CannotJudge(f"sshd has ended: {' '.join(sshd.output)[:200]}")
         user = pwd.getpwuid(os.getuid()).pw_name
-        (work / "ssh_config").write_text(ssh_config(work, user, nodes))
+        write_file(work / "ssh_config", ssh_config(work, user, nodes))
         folder = Path("/tmp/out")  # noqa: S108 - the pod's own
         words = [*plan.words, "--hosts", ",".join(nodes), "--ssh-config", str(work / "ssh_config"), "-O", str(folder)]
         _write_error(f"railwright {' '.join(plan.words)} over {', '.join(nodes)}")

@@ -11,6 +11,8 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.results.records import End, Run
 from railwright.results.store import PREVIOUS_NAME, RESULTS_NAME
+from railwright.secrecy import hide_secrets
+from railwright.writing import append, record_mode
 
 _encoder = msgspec.json.Encoder()
 _LINES = ".jsonl"
@@ -56,8 +58,7 @@ class Received:
                 path.unlink(missing_ok=True)
                 self._files.add(file)
             self._ended |= {file} if record.startswith(_END) else set()
-            with path.open("ab") as out:
-                out.write((self._restore_command(record) if file == RESULTS_NAME else record) + b"\n")
+            append(path, (self._restore_command(record) if file == RESULTS_NAME else record) + b"\n", record_mode())
         except OSError as error:
             hint = "choose another folder with --output"
             raise UsageError(f"cannot write {path}: {error.strerror}", hint=hint) from error
@@ -67,7 +68,8 @@ class Received:
             run = msgspec.json.decode(record, type=Run)
         except msgspec.MsgspecError:
             return record  # not a run record
-        return _encoder.encode(msgspec.structs.replace(run, command=self._command))
+        restored = _encoder.encode(msgspec.structs.replace(run, command=self._command))
+        return hide_secrets(restored.decode()).encode()
 
     def mark_incomplete(self, why: str, *, gaps: bool) -> None:
         """Append an interrupted end to each file of records without one, or with `gaps` to every one."""

@@ -12,6 +12,7 @@ from railwright.launch.local import RANK_PROGRAM, LocalLauncher
 from railwright.launch.mpi import MpiLauncher
 from railwright.launch.mpi_hosts import HostsLauncher
 from railwright.launch.slurm.allocation import STEP, SlurmReach
+from railwright.writing import write_file
 
 _PLACES_FILE = "places"
 
@@ -30,7 +31,7 @@ class SrunLauncher(HostsLauncher):
         del environment  # srun forwards its own environment
         if ranks != self.hosts.ranks:
             raise ValueError(f"ranks must be {self.hosts.ranks}, got {ranks}")
-        self._places(scratch).write_text("".join(f"{name}\n" * self.hosts.ranks_per_host for name in self.hosts.names))
+        write_file(self._places(scratch), "".join(f"{name}\n" * self.hosts.ranks_per_host for name in self.hosts.names))
         return [
             *STEP,
             f"--mpi={self.plugin}",

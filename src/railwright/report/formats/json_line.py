@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from railwright.checks.finding import Place
+from railwright.terminal import escape_json
 
 
 def json_line(record: object) -> str:
-    """Encode a record as JSON, without a line end."""
-    return _encoder.encode(record).decode()
+    """Encode a record as JSON, without a line end and safe to print on a terminal."""
+    return escape_json(_encoder.encode(record).decode())
 
 
 def _encode_place(place: object) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from railwright import reading
 from railwright.errors import UsageError
 from railwright.limits.limit import Quantity
 from railwright.results.readers.pasted.log_lines import check_length, describe_truncation, refusal
@@ -254,8 +255,8 @@ def collect_files(drafts: Iterable[Draft], nothing: str, hint: str) -> tuple[For
 def decode_json(text: str, kind: type[Kind], what: str, hint: str) -> Kind:
     """Decode the JSON file of a tool. Raises UsageError if the text is not JSON, or not of this type."""
     try:
-        return msgspec.json.decode(text.encode(), type=kind)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        return reading.decode_json(text.encode(), kind)
+    except ValueError as error:
         raise UsageError(f"not a whole {what}: {error}", hint=hint) from error
 
 

@@ -1,4 +1,4 @@
-"""Named machines as data: each shape has the parts of a published machine, with a source for every part.
+"""Named machines as data: each shape has the parts of a published machine, with a source for every fact.
 
 A machine that differs from its shape is written as the shape with changes: `hgx-h100 nics=2`.
 """
@@ -6,16 +6,14 @@ A machine that differs from its shape is written as the shape with changes: `hgx
 from __future__ import annotations
 
 from railwright.errors import UsageError
-from railwright.topology.shapes import amd, aws, azure, gcp, grace, laptop, nvidia, oci, pcie
+from railwright.topology.shapes.catalogue import CATALOGUE
 from railwright.topology.shapes.names import MAX_NAME, NamedShape, Names
 from railwright.topology.shapes.parts import Shape
 from railwright.units import format_count
 
-_FAMILIES = (nvidia, aws, azure, gcp, oci, grace, amd, pcie, laptop)
-
-SHAPES: dict[str, Shape] = {name: shape for family in _FAMILIES for name, shape in family.SHAPES.items()}
+SHAPES: dict[str, Shape] = {name: CATALOGUE.complete(CATALOGUE.shapes[name]) for name in CATALOGUE.names.shapes}
 """Shapes by canonical name, in lower case."""
-_NAMES = Names(SHAPES)
+_NAMES = Names(SHAPES, CATALOGUE.names)
 ALIASES = _NAMES.aliases
 """The vendors' own names, as they write them, to the canonical names."""
 
@@ -29,20 +27,25 @@ def canonical_name(name: str) -> str | None:
 def split_name(words: list[str]) -> tuple[str, list[str]] | None:
     """Return (the name in SHAPES, the changes after it) if the first words name a shape: `GB200 NVL72 nics=2`.
 
-    A number of GPUs in the name becomes a change: `4xH100` is `hgx-h100`, `gpus=4`.
+    A number of GPUs in the name becomes a change, `4x L40S` is `pcie-8gpu`, `gpus=4`, or means a board of its own.
     """
     named = next((place for place, word in enumerate(words) if "=" in word), len(words))
     for count in range(named, 0, -1):
         found = _NAMES.find(" ".join(words[:count]))
         if found is not None:
-            return found.shape, [*_gpu_change(found, words[count:]), *words[count:]]
+            return _apply_gpus(found, " ".join(words[:count]), words[count:])
     return None
 
 
-def _gpu_change(found: NamedShape, changes: list[str]) -> list[str]:
-    """Return the number of GPUs in the name as a change, unless a change gives it."""
-    given = any(word.partition("=")[0].lower() == "gpus" for word in changes)
-    return [f"gpus={found.gpus}"] if found.gpus is not None and not given else []
+def _apply_gpus(found: NamedShape, name: str, changes: list[str]) -> tuple[str, list[str]]:
+    """Return the shape and its changes, with the number of GPUs in the name as one unless a change gives it."""
+    given = next((word.partition("=")[2] for word in changes if word.partition("=")[0].lower() == "gpus"), None)
+    if given is None:
+        return found.shape, [*([f"gpus={found.gpus}"] if found.gpus is not None else []), *changes]
+    board = _NAMES.find_board(name, given)
+    if board is None or board in CATALOGUE.names.boards.get(found.shape, {}).values():
+        return found.shape, changes  # a board of the shape itself is chosen where the shape is expanded
+    return board, [word for word in changes if word.partition("=")[0].lower() != "gpus"]
 
 
 def nearest_names(name: str) -> tuple[str, ...]:
@@ -61,6 +64,8 @@ def unknown_shape(name: str, kind: str = "shape") -> UsageError:
     if several is not None:
         message = f"{name[:MAX_NAME]!r} is {format_count(several[1], 'host')}, but a shape is one host"
         return UsageError(message, hint=f"did you mean {several[0]} with --count {several[1]}?")
+    if why := _NAMES.why_unmodelled(name):
+        return UsageError(f"{name[:MAX_NAME]!r} cannot be modelled: {why}", hint="list all with: railwright shapes")
     if _NAMES.is_newer(name):
         message = f"{name[:MAX_NAME]!r} is newer than all {len(SHAPES)} shapes, and none resembles it"
         return UsageError(message, hint="capture one: railwright topo capture FILE.jsonl, then --host FILE.jsonl")

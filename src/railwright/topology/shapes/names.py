@@ -1,7 +1,8 @@
 """Resolution of the names that people use for machines, to a shape or to the nearest shapes as suggestions.
 
 Case and separators do not matter, nor does a vendor before a name or the text that NVIDIA's tools add to it. A number
-of GPUs becomes a change (`4xH100` is `hgx-h100 gpus=4`), and a memory size must be that of the shape's GPU.
+of GPUs becomes a change (`4x L40S` is `pcie-8gpu gpus=4`) or means a board (`4xH100`). A memory size must be that of
+the shape's GPU.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import difflib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
+from railwright.topology.shapes.catalogue import NameTable
 from railwright.topology.shapes.parts import Shape
 
 MAX_NAME = 80
@@ -35,40 +38,9 @@ _COUNT_BEFORE = re.compile(r"^(?P<kept>[a-z]{2,12}[ ._-]+)??(?P<count>\d{1,3})(?
 _COUNT_AFTER = re.compile(r"(?:(?<=\d)|[ ._-]+)[ _-]*x[ _-]*(?P<count>\d{1,3})$")
 _GPU_COUNT = re.compile(r"[ ._-]+(?P<count>\d{1,3})[ ._-]?gpus?$")
 _MEMORY = re.compile(r"(?:^|[ _-])(\d{2,3}) ?(gb|gib|g)(?=$|[ _-])")
+_MACHINE = re.compile(r"dgx|hgx|aws|azure|gcp|oci|nd|bmgpu|(?:p[3-6]|a[2-4]|g[5-6])(?!\d)")
+"""The beginning of a name of a machine, where `A40` and `A30` are GPUs."""
 _SEPARATOR = re.compile(r"[^a-z0-9]+")
-_SHORT_NAMES = {
-    "h100": "hgx-h100", "h200": "hgx-h200", "b200": "hgx-b200", "b300": "hgx-b300", "a100": "hgx-a100",
-    "h20": "hgx-h20", "h800": "hgx-h800", "a800": "hgx-a800", "v100": "dgx-1-v100", "v10032": "dgx-1-v100",
-    "dgx1": "dgx-1-v100", "h100sxm": "hgx-h100", "h200sxm": "hgx-h200", "a100sxm": "hgx-a100", "b200sxm": "hgx-b200",
-    "h100sxm5": "hgx-h100", "a100sxm4": "hgx-a100", "l40s": "pcie-8gpu", "a10080": "hgx-a100", "a10080gb": "hgx-a100",
-    "a100pcie40": "a100-pcie-40gb-8gpu", "a100pcie80": "a100-pcie-80gb-8gpu", "4090": "rtx-4090-8gpu",
-    "3090": "rtx-3090-8gpu", "5090": "rtx-5090-8gpu", "6000ada": "rtx-6000-ada-8gpu", "pro6000": "rtx-pro-6000-8gpu",
-    "nvl72": "gb200-nvl72", "nvl32": "gh200-nvl32", "gh200x4": "quad-gh200", "4xgh200": "quad-gh200",
-    "a3mega": "gcp-a3-mega", "a3ultra": "gcp-a3-ultra", "ndh100": "azure-nd-h100-v5", "ndh200": "azure-nd-h200-v5",
-    "ndv5": "azure-nd-h100-v5", "ndv4": "azure-nd-a100-v4", "bmgpumi300x": "oci-bm-gpu-mi300x-8",
-}  # fmt: skip
-"""The machine for the name of a GPU alone, or for a short word: the most common host of that GPU."""
-SUGGESTIONS = {
-    "h200nvl": ("h100-nvl-8gpu", "hgx-h200"), "p3": ("aws-p3dn",), "p316xlarge": ("aws-p3dn", "dgx-1-v100"),
-    "dgx2": ("dgx-1-v100", "dgx-a100"), "dgxh800": ("hgx-h800",), "h203e": ("hgx-h20",),
-    "a4x": ("gb200-nvl72", "azure-nd-gb200-v6"), "a4xhighgpu4g": ("gb200-nvl72", "azure-nd-gb200-v6"),
-    "a4xmaxgpu4g": ("gb300-nvl72",), "bmgpugb2004": ("gb200-nvl72",), "bmgpugb3004": ("gb300-nvl72",),
-    "p6egb200": ("gb200-nvl72",), "up6egb200x72": ("gb200-nvl72",), "up6egb200x36": ("gb200-nvl72",),
-    "a2highgpu8g": ("aws-p4d", "azure-nd-a100-v4"), "a2ultragpu8g": ("hgx-a100", "aws-p4de"),
-    "a2megagpu16g": ("aws-p4d", "azure-nd-a100-v4"), "nca100v4": ("a100-pcie-80gb-8gpu",),
-    "bmgpumi355x8": ("mi355x",), "bmgpul40s4": ("pcie-8gpu",), "mi350x": ("mi355x",), "mi250": ("mi250x",),
-    "mi210": ("mi250x",), "b100": ("hgx-b200",), "a30": ("a100-pcie-40gb-8gpu",),
-    **dict.fromkeys(("l40", "l4", "a40", "a6000", "rtxa6000", "a10", "a10g", "t4", "g548xlarge", "g6e48xlarge"),
-                    ("pcie-8gpu", "rtx-6000-ada-8gpu", "rtx-3090-8gpu")),
-    **dict.fromkeys(("xe9680", "821ge", "sys821getnhr", "dgxsuperpod"), ("hgx-h100", "hgx-h200", "dgx-h100")),
-    **dict.fromkeys(("dell", "hpe", "lenovo", "supermicro"), ("hgx-h100", "hgx-h200", "hgx-b200")),
-    "xe9712": ("gb200-nvl72", "gb300-nvl72"),
-    "xe9680l": ("hgx-h200", "hgx-b200"), "xe9780": ("hgx-b300",), "xe8640": ("hgx-h100",),
-    **dict.fromkeys(("eos",), ("dgx-h100",)), **dict.fromkeys(("selene", "perlmutter", "leonardo"), ("dgx-a100",)),
-}  # fmt: skip
-"""Known names without a shape of their own, with the shapes to suggest."""
-NEWER = frozenset(("rubin", "verarubin", "vr200", "vr200nvl144", "vr200nvl72", "r100", "mi400", "mi450x"))
-"""Machines that are newer than the shapes. None of these resembles them, so none is suggested."""
 
 
 class NamedShape(NamedTuple):
@@ -93,18 +65,25 @@ class _Parts(NamedTuple):
 class Names:
     """The spellings of some shapes."""
 
-    def __init__(self, shapes: Mapping[str, Shape]) -> None:
-        self._shapes = shapes
-        self.aliases = {alias: name for name, shape in shapes.items() for alias in shape.aliases}
-        written = {**self.aliases, **{name: name for name in shapes}}
-        self._exact = {name.lower(): shape for name, shape in written.items()}
-        self._compact: dict[str, str] = {}
-        for name, shape in written.items():
+    def __init__(self, shapes: Mapping[str, Shape], table: NameTable) -> None:
+        self._shapes, self._table = shapes, table
+        self.aliases = {alias: name for name, aliases in table.shapes.items() for alias in aliases}
+        self._written = {**self.aliases, **{name: name for name in shapes}}
+        self._exact = {name.lower(): shape for name, shape in self._written.items()}
+
+    @cached_property
+    def _compact(self) -> dict[str, str]:
+        """The shape of each name without separators, makers and words that distinguish no shape."""
+        compact: dict[str, str] = {}
+        for name, shape in self._written.items():
             for form in _list_forms(_split_name(name.lower())):
-                self._compact.setdefault(form, shape)
-            self._compact["".join(_SEPARATOR.split(name.lower()))] = shape
-        self._compact |= _SHORT_NAMES
-        self._spelling = {name.lower(): name for name in (*shapes, *self.aliases)}
+                compact.setdefault(form, shape)
+            compact["".join(_SEPARATOR.split(name.lower()))] = shape
+        return compact | self._table.spellings
+
+    @cached_property
+    def _spelling(self) -> dict[str, str]:
+        return {name.lower(): name for name in (*self._shapes, *self.aliases)}
 
     def find(self, name: str) -> NamedShape | None:
         """Return the shape of a name in any spelling; None for an unknown name, or a name with a number of hosts."""
@@ -118,10 +97,23 @@ class Names:
         found = self._find_by_memory(parts)
         if found is None or parts.number is None:
             return NamedShape(found) if found else None
+        board = self._find_board(found, str(parts.number), parts.words)
+        if board is not None and (parts.counts_gpus or _counts_gpus(parts.words)):
+            return NamedShape(board)
         maximum = self._shapes[found].layout.gpus
         if not 0 < parts.number <= maximum or not (parts.counts_gpus or _counts_gpus(parts.words)):
             return None
         return NamedShape(found, None if parts.number == maximum else parts.number)
+
+    def find_board(self, name: str, gpus: str) -> str | None:
+        """Return the board that a name means with that number of GPUs; None if the name's own shape is meant."""
+        found = self.find(name)
+        return self._find_board(found.shape, gpus, _split_name(_normalise(name)).words) if found else None
+
+    def _find_board(self, shape: str, gpus: str, words: tuple[str, ...]) -> str | None:
+        by_name = self._table.boards.get(shape, {})
+        by_gpu = self._table.gpu_boards.get(shape, {}) if _counts_gpus(words) else {}
+        return by_name.get(gpus) or by_gpu.get(gpus)
 
     def find_hosts(self, name: str) -> tuple[str, int] | None:
         """Return (shape, hosts) if the name can only mean several hosts: `16xH100`, `2x DGX H100`."""
@@ -139,8 +131,8 @@ class Names:
         written = _normalise(name[:MAX_NAME])
         parts = _split_name(written)
         for form in _list_forms(parts):
-            if form in SUGGESTIONS:
-                return SUGGESTIONS[form]
+            if form in self._table.suggestions:
+                return self._table.suggestions[form]
         if self.is_newer(name):
             return ()
         near = difflib.get_close_matches(written, self._spelling, n=3, cutoff=_MIN_SIMILARITY)
@@ -161,7 +153,13 @@ class Names:
 
     def is_newer(self, name: str) -> bool:
         """Report whether a name is that of a machine that is newer than all shapes."""
-        return not NEWER.isdisjoint(_list_forms(_split_name(_normalise(name[:MAX_NAME]))))
+        newer = frozenset(self._table.newer)
+        return not newer.isdisjoint(_list_forms(_split_name(_normalise(name[:MAX_NAME]))))
+
+    def why_unmodelled(self, name: str) -> str:
+        """Return why a known machine has no shape; empty for any other name."""
+        forms = _list_forms(_split_name(_normalise(name[:MAX_NAME])))
+        return next((self._table.unmodelled[form] for form in forms if form in self._table.unmodelled), "")
 
     def _find_by_memory(self, parts: _Parts) -> str | None:
         """Return the shape of those words whose GPU has the memory in the name, if it gives one."""
@@ -180,7 +178,7 @@ class Names:
         if parts.memory is None or gpu is None:
             return parts.memory is None
         named = re.search(r"\b(\d{2,3})gb?\b", gpu.name.lower())
-        known = {gpu.memory.size_bytes / _GIGABYTE, float(named[1]) if named else 0.0}
+        known = {(gpu.memory.size_bytes or 0) / _GIGABYTE, float(named[1]) if named else 0.0}
         apart = 0.0 if parts.memory_is_exact else _MEMORY_TOLERANCE * parts.memory
         return any(abs(size - parts.memory) <= apart for size in known)
 
@@ -225,6 +223,4 @@ def _join_distinctive(words: Iterable[str]) -> str:
 
 def _counts_gpus(words: tuple[str, ...]) -> bool:
     """Report whether a number next to these words counts GPUs rather than hosts, because they do not name a machine."""
-    return not _join_distinctive(words).startswith(
-        ("dgx", "hgx", "aws", "p3", "p4", "p5", "p6", "nd", "bmgpu", "a2", "a3", "a4")
-    )
+    return _MACHINE.match(_join_distinctive(words)) is None

@@ -6,10 +6,10 @@ from itertools import islice
 from pathlib import Path
 
 from railwright.errors import UsageError
+from railwright.reading import read_bounded
 from railwright.topology.cabling import Cabling
 from railwright.topology.sources import lldp
 from railwright.topology.sources.ibnetdiscover import MOST_BYTES, parse_cabling
-from railwright.topology.sources.root import read_bounded
 from railwright.topology.sources.subnet import parse_subnet
 from railwright.topology.subnet import Subnet
 

@@ -26,6 +26,7 @@ from railwright.topology.sources.root import (
     Root,
     Unreadable,
 )
+from railwright.writing import open_to_write, record_mode, write_file
 
 _ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _FUNCTION = rf"sys/devices/.*/{_ADDRESS}"
@@ -141,7 +142,7 @@ def write_archive(destination: Path, files: dict[str, bytes]) -> None:
     cannot be written.
     """
     try:
-        with destination.open("xb") as stream:
+        with os.fdopen(open_to_write(destination, os.O_WRONLY | os.O_CREAT | os.O_EXCL, record_mode()), "wb") as stream:
             for path, content in sorted(files.items()):
                 stream.write(msgspec.json.encode(_line(path, content)) + b"\n")
     except FileExistsError:
@@ -161,6 +162,4 @@ def _write_directory(destination: Path, files: dict[str, bytes]) -> None:
     for path, content in files.items():
         file = destination / path  # relative and without `..`, because a root returned it
         file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
+        write_file(file, content, record_mode())

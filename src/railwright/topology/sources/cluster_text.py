@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from railwright.errors import UsageError
+from railwright.reading import InvalidContent, decode_json, decode_toml, read_bounded
 from railwright.topology.cluster import ClusterFile
-from railwright.topology.sources.root import printable, read_bounded
+from railwright.topology.sources.root import printable
 
 MAX_CLUSTER_FILE_BYTES = 2**20
 _MAX_NAME = 80
@@ -24,10 +23,10 @@ def decode_cluster_file(file: Path) -> ClusterFile:
     except UsageError as error:
         raise UsageError(error.message, hint=_HINT) from error
     is_json = file.suffix.lower() == ".json" or raw.lstrip().startswith(b"{")
-    decode = msgspec.json.decode if is_json else msgspec.toml.decode
+    decode = decode_json if is_json else decode_toml
     try:
-        found = decode(raw, type=ClusterFile)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+        found = decode(raw, ClusterFile)
+    except InvalidContent as error:
         raise UsageError(f"{file} is not a cluster file: {format_shown(str(error))}", hint=_HINT) from error
     for name in (found.name, *(tier.name for tier in found.fabric.tiers)):
         if len(name) > _MAX_NAME or not name.isprintable():

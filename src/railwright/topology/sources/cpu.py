@@ -32,7 +32,7 @@ class Processor(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of the first CPU in /proc/cpuinfo; empty or None if missing."""
 
     name: str = ""
-    cpuid: Cpuid = Cpuid(vendor="", architecture="")
+    cpuid: Cpuid = Cpuid(architecture="")
     is_virtual: bool = False
 
 
@@ -79,7 +79,7 @@ def read_processor(root: Root, notes: Notes) -> Processor:
     family, model = (text.number(fields.get(name, "")) for name in ("cpu family", "model"))
     return Processor(
         name=fields.get("model name", "")[:100],
-        cpuid=Cpuid(vendor[:32], architecture, family, model),
+        cpuid=Cpuid(vendor=vendor[:32], architecture=architecture, family=family, model=model),
         is_virtual="hypervisor" in fields.get("flags", "").split(),
     )
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from railwright.errors import UsageError
+from railwright.reading import InvalidContent, decode_json
 from railwright.topology.cabling import Cable, Cabling, Port
 from railwright.topology.sources.root import printable
 
@@ -40,8 +39,8 @@ def parse_lldp_cabling(texts: Mapping[str, str]) -> Cabling:
 
 def _parse_neighbours(node: str, text: str) -> Iterator[tuple[Port, Port]]:
     try:
-        interfaces = msgspec.json.decode(text.encode())["lldp"].get("interface", {})
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+        interfaces = decode_json(text, dict[str, Any])["lldp"].get("interface", {})
+    except (InvalidContent, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{node[:_MAX_NAME]}: not the output of lldpctl", hint="write it with: lldpctl -f json > NAME.json"
         ) from error

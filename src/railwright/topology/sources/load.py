@@ -9,9 +9,10 @@ from pathlib import Path
 
 from railwright.errors import UsageError
 from railwright.topology.devices import Topology
-from railwright.topology.expand import expand
+from railwright.topology.expand import choose_board, expand
 from railwright.topology.plan import NIC_PROTOCOLS
 from railwright.topology.shapes import SHAPES, split_name, unknown_shape
+from railwright.topology.shapes.parts import Shape
 from railwright.topology.sources.root import ARCHIVE
 
 _RATE = re.compile(r"\d+(\.\d+)?[GT](b(it)?(ps|/s)?)?", re.IGNORECASE)
@@ -23,8 +24,8 @@ _ARCHIVE_LINE = re.compile(r"line \d{1,9}")
 """The name that `ArchiveRoot` gives to an unusable line."""
 
 
-def load(text: str | None) -> Topology:
-    """Return this machine for None, else a captured directory or `.jsonl`, a saved `.json`, or a shape.
+def load(text: str | None, *, by_board: bool = True) -> Topology:
+    """Return this machine for None, else a captured directory or `.jsonl`, a saved `.json`, a `.toml`, or a shape.
 
     A shape is a name with changes as `key=value` words, like `hgx-h100 nics=2`. A vendor's name also works, like
     `p5.48xlarge` or `Standard_ND96isr_H100_v5`.
@@ -43,7 +44,7 @@ def load(text: str | None) -> Topology:
     named = split_name(words)
     path = Path(text)
     if named is not None and (words[0].lower() in SHAPES or not os.path.exists(path)):  # noqa: PTH110
-        return expand(named[0], _parse_changes(named[1], text))
+        return expand(named[0], _parse_changes(named[1], text), by_board=by_board)
     if os.path.exists(path):  # noqa: PTH110 - Path.exists raises for a name that is too long
         from railwright.topology.sources.look import load_path
 
@@ -54,9 +55,19 @@ def load(text: str | None) -> Topology:
         if (found := load_text(Path(words[0]), _parse_changes(words[1:], ""))) is not None:
             return found
         raise UsageError(f"changes like {words[1]!r} apply only to shapes", hint="leave them out")
-    if "/" in text or path.suffix in (".json", ".jsonl"):
+    if "/" in text or Path(words[0]).suffix in (".json", ".jsonl", ".toml") or path.suffix in (".json", ".jsonl"):
         raise UsageError(f"there is no file or directory {text[:200]!r}", hint="check the path")
     raise unknown_shape(" ".join(word for word in words if "=" not in word), "shape, file or directory")
+
+
+def name_shape(text: str) -> tuple[Shape, str, dict[str, str]]:
+    """Return (shape, its name, the changes) of a shape with changes. Raises UsageError for any other text."""
+    named = split_name(text.split())
+    if named is None:
+        raise unknown_shape(" ".join(word for word in text.split() if "=" not in word))
+    changes = _parse_changes(named[1], text)
+    name, changes = choose_board(named[0], changes)
+    return SHAPES[name], name, changes
 
 
 def damage(topology: Topology) -> str:

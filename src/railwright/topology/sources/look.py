@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from railwright.errors import UsageError, unknown_name
-from railwright.topology.devices import NetworkLink, Topology
+from railwright.reading import read_bounded
+from railwright.topology.devices import Topology
 from railwright.topology.gpu_models import is_model
-from railwright.topology.matrix import Matrix, build_topology, parse_matrix
-from railwright.topology.plan import change_port
+from railwright.topology.matrix import Additions, Matrix, build_topology, parse_matrix
+from railwright.topology.plan import DRIVE_LANES, change_port, parse_count, parse_switch
 from railwright.topology.shapes import SHAPES
-from railwright.topology.shapes.parts import Shape
+from railwright.topology.shapes.parts import Pcie
 from railwright.topology.sources.asked import ProbedRoot
 from railwright.topology.sources.machine import discover
 from railwright.topology.sources.nccl_xml import MOST_CHARACTERS, is_nccl_xml, parse_topology_xml
@@ -23,9 +24,9 @@ from railwright.topology.sources.root import (
     Root,
     Unreadable,
     live_root,
-    read_bounded,
 )
 from railwright.topology.sources.saved import load_topology
+from railwright.topology.sources.shape_file import expand_file
 from railwright.topology.sources.tools import ask_tools
 from railwright.topology.sources.tools_model import TOOLS
 
@@ -70,8 +71,8 @@ def load_path(path: Path) -> Topology:
         if (found := load_text(path, {})) is not None:
             return found
         message = (
-            f"{path} is neither a directory, a .jsonl capture, a saved .json topology, NCCL's topology file nor the"
-            " output of nvidia-smi topo -m"
+            f"{path} is neither a directory, a .jsonl capture, a saved .json topology, a .toml machine, NCCL's topology"
+            " file nor the output of nvidia-smi topo -m"
         )
         raise UsageError(message, hint="write one with: railwright topo capture DIR")
     root = open_capture(path)
@@ -82,9 +83,13 @@ def load_path(path: Path) -> Topology:
 
 
 def load_text(path: Path, changes: dict[str, str]) -> Topology | None:
-    """Parse NCCL's topology file or the output of `nvidia-smi topo -m`; None for other text. Raises UsageError."""
+    """Parse the file of a machine (TOML), NCCL's topology file or the output of `nvidia-smi topo -m`; None for other
+    text. Raises UsageError.
+    """
     if path.is_dir() or path.suffix in (".json", ".jsonl"):
         return None
+    if path.suffix.lower() == ".toml":
+        return expand_file(path, changes)
     text = read_bounded(path, MOST_CHARACTERS).decode("utf-8-sig", errors="replace")
     if is_nccl_xml(text):
         if changes:
@@ -94,12 +99,14 @@ def load_text(path: Path, changes: dict[str, str]) -> Topology | None:
     matrix = parse_matrix(text)
     if matrix is None:
         return None
-    return build_topology(matrix, path.name, *_shape_and_port(matrix, changes))
+    return build_topology(matrix, path.name, _read_additions(matrix, changes))
 
 
-def _shape_and_port(matrix: Matrix, changes: dict[str, str]) -> tuple[Shape | None, NetworkLink | None]:
-    """Return a shape with the GPUs of the matrix, and the port of its NICs, from the changes. Raises UsageError."""
-    known = ("gpu", "nic-rate", "nic-protocol", "mtu")
+def _read_additions(matrix: Matrix, changes: dict[str, str]) -> Additions:
+    """Return what the changes add to the matrix: a shape with its GPUs, the port of its NICs, drives. Raises
+    UsageError.
+    """
+    known = ("gpu", "nic-rate", "nic-protocol", "mtu", "p2p", "drives", "drive-pcie")
     for key in changes:
         if key not in known:
             raise unknown_name("change to the output of nvidia-smi topo -m", key, known)
@@ -107,6 +114,15 @@ def _shape_and_port(matrix: Matrix, changes: dict[str, str]) -> tuple[Shape | No
     shapes = [shape for shape in SHAPES.values() if shape.gpu is not None and model and is_model(model, shape.gpu.name)]
     if "gpu" in changes and not shapes:
         raise UsageError(f"gpu must be a known GPU, got {model[:60]!r}", hint="give a model like H100, A100 or B200")
-    fitting = [shape for shape in shapes if matrix.nvlinks == (shape.nvlink.link.links if shape.nvlink else 0)]
+    fitting = [shape for shape in shapes if matrix.nvlinks == (shape.nvlink.links if shape.nvlink else 0)]
     port = change_port(matrix.port, changes) if "nic-rate" in changes else None
-    return next(iter([*fitting, *shapes]), None), port
+    generation = parse_count("drive-pcie", changes["drive-pcie"]) if "drive-pcie" in changes else None
+    if generation is not None and "drives" not in changes:
+        raise UsageError("drive-pcie needs the number of drives", hint="give drives=8 too")
+    return Additions(
+        shape=next(iter([*fitting, *shapes]), None),
+        port=port,
+        peer_to_peer=parse_switch("p2p", changes["p2p"]) if "p2p" in changes else True,
+        drives=parse_count("drives", changes["drives"]) if "drives" in changes else 0,
+        drive_pcie=Pcie(generation, DRIVE_LANES if generation else None),
+    )

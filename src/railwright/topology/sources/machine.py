@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from railwright.topology.cpu_list import format_cpu_list
 from railwright.topology.devices import (
@@ -93,7 +93,7 @@ def _add_cpus(
             "cores": node.cores,
             "threads": len(node.cpus) or None,
             "cpu_list": format_cpu_list(node.cpus),
-            **processor.cpuid._asdict(),
+            **asdict(processor.cpuid),
         }
         cpu = parts.add("cpu", device_id=f"cpu{node.number}", name=processor.name, numa=node.number, facts=facts)
         cpu_of_node[node.number] = cpu

@@ -12,6 +12,7 @@ import msgspec
 from railwright.errors import UsageError
 from railwright.installation import PYTHON
 from railwright.process import run
+from railwright.reading import InvalidContent, decode_json
 from railwright.topology.sources.nvidia_model import PROBE, Probe
 from railwright.topology.sources.root import Root, Unreadable, printable
 
@@ -62,7 +63,7 @@ def read_probe(root: Root) -> Probe | Unreadable:
     if isinstance(raw, Unreadable):
         return raw
     try:
-        return msgspec.json.decode(raw, type=Probe)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return decode_json(raw, Probe)
+    except InvalidContent as error:
         why = printable(str(error).encode("utf-8", "replace"))[:160]
         return Unreadable(PROBE, f"{PROBE} is not valid: {why}")

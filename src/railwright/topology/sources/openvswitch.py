@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 
-import msgspec
-
+from railwright.reading import InvalidContent, decode_json
 from railwright.topology.sources.root import ABSENT, Root, Unreadable
 
 DATABASES = ("var/lib/openvswitch/conf.db", "etc/openvswitch/conf.db")
@@ -49,8 +48,8 @@ def _parse_setting(content: str) -> str | None:
         if not line.startswith("{"):
             continue
         try:
-            record = msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError):
+            record = decode_json(line, dict[str, object])
+        except InvalidContent:
             return None
         value = _apply_record(record, value)
     return "true" if value == "true" else "false"

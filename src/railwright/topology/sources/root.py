@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.reading import InvalidContent, decode_json, read_bounded
 
 MAX_FILE_BYTES = 2**20
 MAX_DIRECTORY_ENTRIES = 20_000
@@ -255,18 +256,17 @@ class ArchiveRoot(Root):
         self._directories: dict[str, set[str]] = {"": set()}
         self.refused: list[Unreadable] = []
         raw = read_bounded(file, MAX_ARCHIVE_BYTES)
-        decoder = msgspec.json.Decoder(ArchiveLine)
         for number, line in enumerate(raw.split(b"\n"), start=1):
             if number > MAX_ARCHIVE_FILES:
                 self.refused.append(Unreadable(f"line {number}", f"more than {MAX_ARCHIVE_FILES} lines"))
                 break
             if line.strip():
-                self._add_line(number, line, decoder)
+                self._add_line(number, line)
 
-    def _add_line(self, number: int, line: bytes, decoder: msgspec.json.Decoder[ArchiveLine]) -> None:
+    def _add_line(self, number: int, line: bytes) -> None:
         try:
-            entry = decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            entry = decode_json(line, ArchiveLine)
+        except InvalidContent:
             self.refused.append(Unreadable(f"line {number}", "is not a line of a capture"))
             return
         content = (entry.text or "").encode("utf-8", errors="replace") if entry.base64 is None else entry.base64
@@ -334,8 +334,8 @@ class CapturedRoot(Root):
         raw = files.read_bytes(MANIFEST)
         if isinstance(raw, bytes):
             try:
-                self.manifest = msgspec.json.decode(raw, type=Manifest)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self.manifest = decode_json(raw, Manifest)
+            except InvalidContent:
                 self.refused.append(Unreadable(MANIFEST, "is not a manifest"))
         self.holds_settings = self.manifest.format >= WITH_SETTINGS
         expected = self.manifest.files
@@ -356,20 +356,3 @@ class CapturedRoot(Root):
             reason = printable(self.manifest.unreadable[answer.path].encode("utf-8", "replace"))
             return Unreadable(answer.path, reason[:200])
         return answer
-
-
-def read_bounded(file: Path, limit_bytes: int) -> bytes:
-    """Return the bytes of a regular file. Raises UsageError if it cannot be read or exceeds `limit_bytes`."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        # Checked before fdopen, which refuses a directory with its own message.
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise UsageError(f"{file} is not a regular file", hint="give a file or a directory that was captured")
-        with os.fdopen(descriptor, "rb") as stream:
-            raw = stream.read(limit_bytes + 1)
-    except (OSError, ValueError) as exc:
-        raise UsageError(f"{file} cannot be read: {_describe_error(exc)}", hint="check the path") from exc
-    if len(raw) > limit_bytes:
-        raise UsageError(f"{file} is larger than {limit_bytes // 2**20} MiB", hint="check that it is a capture")
-    return raw

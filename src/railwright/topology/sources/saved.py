@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 
 from railwright.errors import UsageError
+from railwright.reading import InvalidContent, decode_json, read_bounded
 from railwright.topology.devices import SCHEMA_VERSION, Topology
 from railwright.topology.possible import refuse_impossible
-from railwright.topology.sources.root import read_bounded
 
 MAX_SAVED_BYTES = 64 * 2**20
 
@@ -34,12 +34,12 @@ def decode_topology(raw: bytes, origin: str) -> Topology:
     """Decode a topology from JSON that came from `origin`. Raises UsageError."""
     hint = "write one with: railwright topo --json"
     try:
-        version = msgspec.json.decode(raw, type=_Header).schema_version
+        version = decode_json(raw, _Header).schema_version
         if version != SCHEMA_VERSION:
             message = f"{origin} must have topology schema version {SCHEMA_VERSION}, got version {version}"
             raise UsageError(message, hint="save it again with this version")
-        topology = msgspec.json.decode(raw, type=Topology)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
+        topology = decode_json(raw, Topology)
+    except InvalidContent as exc:
         raise UsageError(f"{origin} is not a saved topology: {str(exc)[:200]}", hint=hint) from exc
     refuse_impossible(topology, origin)
     return msgspec.structs.replace(topology, source="saved")

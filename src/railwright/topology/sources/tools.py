@@ -14,6 +14,7 @@ import msgspec
 
 from railwright.errors import UsageError
 from railwright.process import query
+from railwright.reading import InvalidContent, decode_json
 from railwright.topology.devices import Scalar
 from railwright.topology.settings import NONE, SETTING
 from railwright.topology.sources.notes import Notes
@@ -112,8 +113,8 @@ def read_tools(root: Root, notes: Notes) -> tuple[dict[str, Scalar], dict[str, d
     if isinstance(raw, Unreadable):
         return {}, {}
     try:
-        found = msgspec.json.decode(raw, type=Tools)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        found = decode_json(raw, Tools)
+    except InvalidContent as error:
         notes.missing("software", f"{TOOLS} is not valid: {printable(str(error).encode())[:160]}")
         return {}, {}
     ucx = found.ucx or Ucx(version=NONE)

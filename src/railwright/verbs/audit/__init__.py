@@ -95,7 +95,7 @@ def _load_known_bad(file: str | None) -> tuple[KnownBad, ...]:
     from pathlib import Path
 
     from railwright.checks.known_bad import decode_known_bad
-    from railwright.topology.sources.root import read_bounded
+    from railwright.reading import read_bounded
 
     return () if file is None else decode_known_bad(read_bounded(Path(file), _MAX_BAD_BYTES), file[:200])
 

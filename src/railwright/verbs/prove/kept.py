@@ -19,14 +19,15 @@ from railwright.diagnosis.fleet.between_hosts import (
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import UsageError
 from railwright.locate.search import Located
+from railwright.reading import InvalidContent, decode_json, read_bounded
 from railwright.report.text.between_hosts import BetweenHostsResult
 from railwright.results.records import Fabric
 from railwright.results.store import RESULTS_NAME, load
 from railwright.run.host_screen import FOLDER as HOSTS_FOLDER
 from railwright.run.screened import RESULTS
 from railwright.topology.devices import Topology
-from railwright.topology.sources.root import read_bounded
 from railwright.workflows.judged import write_page
+from railwright.writing import record_mode, write_file
 
 FILE = "cluster.json"
 _MAX_BYTES = 2**28
@@ -59,7 +60,7 @@ class KeptCluster(
 def write_kept(folder: Path, kept: KeptCluster) -> None:
     """Write the record into the folder of a proof. Raises UsageError if that fails."""
     try:
-        (folder / FILE).write_bytes(msgspec.json.encode(kept) + b"\n")
+        write_file(folder / FILE, msgspec.json.encode(kept) + b"\n", record_mode())
     except OSError as error:
         raise UsageError(f"cannot write {folder / FILE}: {error.strerror}", hint="choose another --output") from error
 
@@ -75,8 +76,8 @@ def read_kept(folder: Path) -> KeptCluster | None:
         names = sorted(path.parent.name for path in (folder / HOSTS_FOLDER).glob(f"*/{RESULTS}"))
         return KeptCluster(hosts=dict.fromkeys(names, ""), launches=1) if names else None
     try:
-        return msgspec.json.decode(read_bounded(file, _MAX_BYTES), type=KeptCluster)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decode_json(read_bounded(file, _MAX_BYTES), KeptCluster)
+    except InvalidContent as error:
         hint = "remove it to judge each host alone, or measure again"
         raise UsageError(f"{file} is not the record of railwright prove --hosts", hint=hint) from error
 

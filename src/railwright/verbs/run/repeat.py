@@ -18,6 +18,7 @@ from railwright.options.arguments import Arguments
 from railwright.results.compare import compare
 from railwright.results.records import Run
 from railwright.results.store import load
+from railwright.secrecy import HIDDEN
 from railwright.workflows import compared as comparisons
 from railwright.workflows.judged import note
 from railwright.workflows.kubernetes import NAMES as KUBERNETES_NAMES
@@ -86,6 +87,9 @@ def _replay_environment(recorded: dict[str, str]) -> None:
         if "\0" in value:
             reason = f"the record sets {name[:60]!r} to a value with a NUL character"
             raise UsageError(reason, hint="remove it from the record")
+        if HIDDEN in value and now.get(name) != value:
+            hint = f"set it yourself: export {name}=..."
+            raise UsageError(f"the record holds {name} without its secret", hint=hint)
         if "/" in value and now.get(name) != value:
             hint = f"check it, and set it yourself: export {name}={value[:200]}"
             raise UsageError(f"the record sets {name} to a path, which may load a file", hint=hint)

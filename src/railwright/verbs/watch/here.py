@@ -19,6 +19,7 @@ from railwright.watch.follow import Watch, follow
 from railwright.watch.now import Bins
 from railwright.watch.seen import Run, analyse, compute_curves
 from railwright.workflows.hosts import resolve_hosts
+from railwright.writing import open_growing, record_mode
 
 _STDOUT_NAME, _STDOUT_FD = "-", 1
 _MIN_TICKS = 15
@@ -80,7 +81,7 @@ def _check_writable(record: str | None) -> Path | None:
         return None
     path = Path(record)
     try:
-        path.open("wb").close()
+        open_growing(path, record_mode(), empty=True).close()
     except OSError as error:
         raise UsageError(f"cannot write {record}: {error.strerror}", hint="choose another file") from error
     return path

@@ -31,6 +31,7 @@ from railwright.watch.seen_hosts import (
     has_one_clock,
 )
 from railwright.workflows.hosts import resolve_hosts
+from railwright.writing import open_growing, record_mode
 
 _MAX_SHOWN = 3
 
@@ -107,7 +108,7 @@ def _create_folder(folder: str | None, hosts: Hosts) -> Path | None:
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        recording_file(path, hosts.names[0]).open("wb").close()
+        open_growing(recording_file(path, hosts.names[0]), record_mode(), empty=True).close()
     except OSError as error:
         raise UsageError(
             f"cannot write to {folder}: {error.strerror}", hint="with several hosts --record must name a folder"

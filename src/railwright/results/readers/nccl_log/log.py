@@ -6,6 +6,7 @@ sources; `docs/explain-formats.md` lists the messages that are read and those th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import Any
@@ -25,7 +26,7 @@ MAX_EXCERPTS = 20_000
 _MAX_EXCERPT = 300
 _MAX_TORN = 100
 _COMPLETE = "Init COMPLETE"
-_ENDS = ("atchdog", "imed out", "imeout", "Abort", "abort")
+_ENDS = re.compile("atchdog|imed out|imeout|[Aa]bort")
 """Words of lines by which a program or NCCL ends a run that does not progress."""
 _HINT = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,NET,COLL and give its output"
 _SAME: dict[type, tuple[str, Callable[[Any], object]]] = {
@@ -85,7 +86,7 @@ class _Reader:
         for self.lines, line in lines:
             if _COMPLETE in line:
                 self.completes += line.count(_COMPLETE)
-            elif not self.ended_at and any(word in line for word in _ENDS):
+            elif not self.ended_at and _ENDS.search(line):
                 self.ended_at = self.lines
             yield self.lines, line
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -70,7 +71,11 @@ def _refuse_above(found: int, unit: str, limit: int) -> None:
 
 def split_lines(text: str) -> list[Line]:
     """Return all lines, cleaned. Raises UsageError for a text that is too large."""
-    check_length(text)
+    return list(_split_cleaned(check_length(text)))
+
+
+@lru_cache(maxsize=2)  # several readers inspect the same text, and some of them its unwrapped form
+def _split_cleaned(text: str) -> tuple[Line, ...]:
     may_be_cut = text[-1:].isdigit() or text[-1:] == "."
     text = unwrap_lines(text.rstrip().replace("\r\n", "\n"))
     if "\x1b" in text:
@@ -80,7 +85,7 @@ def split_lines(text: str) -> list[Line]:
     if may_be_cut:
         lines[-1] = drop_cut_number(lines[-_LOOKED_AT:])
     prefixes = Prefixes(lines)
-    return [_clean_line(number, raw, prefixes) for number, raw in _number_lines(lines)]
+    return tuple(_clean_line(number, raw, prefixes) for number, raw in _number_lines(lines))
 
 
 def _number_lines(lines: list[str]) -> Iterator[tuple[int, str]]:

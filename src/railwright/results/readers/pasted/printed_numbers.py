@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -12,6 +11,8 @@ from railwright.results.readers.pasted.log_lines import refusal
 
 _NUMBER = re.compile(r"\d{1,24}(?:\.\d{1,24})?(?:[eE][+-]?\d{1,3})?|\.\d{1,24}")
 _WHOLE = re.compile(r"\d{1,19}")
+_LARGEST = 1e30
+"""The limit for any number: sums and products of larger ones would not be finite."""
 
 Range = tuple[float, float]
 
@@ -47,8 +48,8 @@ def number(token: str, what: str, line: int) -> Number:
         raise refusal(line, f"{what} must be a number of zero or more, got {token[:40]!r}")
     exponent = Decimal(token).as_tuple().exponent
     value = float(token)
-    if not math.isfinite(value) or not isinstance(exponent, int):
-        raise refusal(line, f"{what} must be a finite number, got {token[:40]!r}")
+    if value > _LARGEST or not isinstance(exponent, int):
+        raise refusal(line, f"{what} must be at most {_LARGEST:g}, got {token[:40]!r}")
     return Number(value, 0.5 * 10.0**exponent * 1.001, token)  # 1.001: a tie may be rounded either way
 
 

@@ -1,0 +1,97 @@
+"""The cause of a launcher's failure: the messages of Open MPI, PRRTE, MPICH and Slurm that tell it, and this machine.
+
+A launcher that lacks a file, a process or shared memory often prints only its consequence. So the limits and file
+systems under which it ran are inspected as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from railwright.units import format_size
+
+_KNOWN = tuple((re.compile(pattern, re.IGNORECASE), cause) for pattern, cause in (
+    (r"oom[_-]kill|out[ -]of[ -]memory|oom killed", "a process exceeded the memory limit"),
+    (r"not enough space for|no space left on device", "a file system is full"),
+    (r"too many open files|limit on number of pipes", "too many files are open"),
+    (r"limit on number of children|unable to fork|cannot fork|fork failed|can't start new thread",
+     "too many processes or threads run"),
+    (r"available (?:network )?interface|no usable (?:network )?interface", "no network interface is usable"),
+    (r"read-only file system", "a file system is read-only"),
+    (r"due to time limit", "the time limit of the job is over"),
+    (r"cancelled at .* due to node failure|node failure", "a node of the job failed"),
+    (r"not enough slots", "the hosts have too few slots"),
+    (r"cannot allocate memory", "memory cannot be allocated"),
+))  # fmt: skip
+"""Words of help-*.txt of Open MPI 5 and PRRTE 3, of Hydra, of srun and slurmstepd, and of errno."""
+_FEW = 256
+"""The limit of files and processes below which MPI is known to fail."""
+_SMALL_BYTES = 16 * 2**20
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only inspected
+_LOOPBACK = Path("/sys/class/net/lo/flags")
+_CGROUPS = Path("/sys/fs/cgroup")
+_IFF_UP = 1
+
+
+def find_cause(output: Sequence[str]) -> str:
+    """Return the cause that a launcher's output tells, or an empty string."""
+    return next((cause for pattern, cause in _KNOWN for line in output if pattern.search(line)), "")
+
+
+def observe(kills_before: int = 0) -> Iterator[str]:
+    """Yield what this machine lacks for a launch.
+
+    `kills_before` is the number of processes that the memory limit of our cgroup had ended when the launch began.
+    """
+    if (kills := count_memory_kills() - kills_before) > 0:
+        yield f"the memory limit of its cgroup ended {kills} of its processes"
+    for limit, words in (
+        (resource.RLIMIT_NOFILE, "open files (ulimit -n)"),
+        (resource.RLIMIT_NPROC, "processes (ulimit -u)"),
+    ):
+        most = resource.getrlimit(limit)[0]
+        if 0 <= most < _FEW:
+            yield f"the limit is {most} {words}"
+    yield from _observe_folder(_SHARED_MEMORY)
+    with contextlib.suppress(OSError):  # FileNotFoundError: no folder for temporary files is usable
+        yield from _observe_folder(Path(tempfile.gettempdir()))
+    with contextlib.suppress(OSError, ValueError):
+        if not int(_LOOPBACK.read_text("ascii"), 16) & _IFF_UP:
+            yield "the interface lo is down"
+
+
+def _observe_folder(folder: Path) -> Iterator[str]:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        yield f"{folder} does not exist"
+        return
+    free = found.f_bavail * found.f_frsize
+    if found.f_flag & os.ST_RDONLY:
+        yield f"{folder} is read-only"
+    elif not os.access(folder, os.W_OK):
+        yield f"{folder} is not writable"
+    elif free < _SMALL_BYTES:
+        yield f"{folder} has only {format_size(free)} free"
+
+
+def count_memory_kills() -> int:
+    """Return how many processes the memory limit of our cgroup has ended. 0 if it is unknown."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/cgroup").read_text("ascii", "replace").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                file = _CGROUPS / path.lstrip("/") / "memory.events"
+            elif "memory" in controllers.split(","):
+                file = _CGROUPS / "memory" / path.lstrip("/") / "memory.oom_control"
+            else:
+                continue
+            if found := re.search(r"^oom_kill (\d+)$", file.read_text("ascii", "replace"), re.MULTILINE):
+                return int(found[1])
+    return 0

@@ -1,0 +1,36 @@
+"""Secrets in texts: credentials that variables of measured libraries, commands and error messages may hold."""
+
+from __future__ import annotations
+
+import re
+
+HIDDEN = "***"
+_NAMES = frozenset({"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "KEY", "APIKEY", "CREDENTIAL",
+                    "CREDENTIALS", "AUTH"})  # fmt: skip
+"""The words of a variable's name that make its value a secret. A partition key (PKEY) is none."""
+_JOB_KEYS = frozenset({"OMPI_MCA_orte_precondition_transports", "OMPI_MCA_ess_base_jobid_key"})
+_BARE_USER = re.compile(r"(?<![^\s,;=])[^\s,;=@/\"]{1,256}:[^\s,;@/\"]{1,1024}@(?=[\w\[])")
+_PATTERNS = (
+    (re.compile(r"(?<=://)[^\s/@\"',;]{1,1024}@"), f"{HIDDEN}@"),
+    (re.compile(r"(?<![a-zA-Z])((?:access[_-]?|api[_-]?|secret[_-]?)?(?:token|key|secret|password|passwd)\s?[=:]\s?)"
+                r"(?!\d{0,12}(?:[\s&\"',;\\]|$))[^\s&\"',;\\]{6,}", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(r"\b(Bearer|Basic) [\w+/.=~-]{8,}"), rf"\1 {HIDDEN}"),
+    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{4,}\.[\w-]*"), HIDDEN),
+    (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), HIDDEN),
+    (re.compile(r"\b(?:gh[pousr]_|github_pat_|glpat-|hf_|nvapi-|sk-|xox[abprs]-)[\w-]{16,}"), HIDDEN),
+    (re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^\"]{0,8192}"), HIDDEN),
+)  # fmt: skip
+
+
+def hide_secrets(text: str) -> str:
+    """Replace the user and password of URLs, and keys and tokens of known forms, also in JSON."""
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def hide_value(name: str, value: str) -> str:
+    """Return the value of a variable without secrets; of one whose name says that it holds one, only asterisks."""
+    if value and (name in _JOB_KEYS or _NAMES.intersection(name.upper().split("_"))):
+        return HIDDEN
+    return hide_secrets(_BARE_USER.sub(f"{HIDDEN}@", value))

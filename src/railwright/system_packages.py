@@ -1,0 +1,30 @@
+"""The command that installs a package of this system's distribution."""
+
+from __future__ import annotations
+
+import shutil
+
+_MANAGERS = {"apt-get": "install", "dnf": "install", "zypper": "install", "pacman": "-S", "apk": "add"}
+"""The package managers, in the order in which they are looked for, and the word that installs."""
+_NAMES = {
+    "openssh-client": {"dnf": "openssh-clients", "zypper": "openssh-clients", "pacman": "openssh"},
+    "openssh-server": {"pacman": "openssh"},
+    "openvswitch-switch": {
+        "dnf": "openvswitch",
+        "zypper": "openvswitch",
+        "pacman": "openvswitch",
+        "apk": "openvswitch",
+    },
+    "iproute2": {"dnf": "iproute"},
+    "procps": {"dnf": "procps-ng", "pacman": "procps-ng", "apk": "procps-ng"},
+}
+"""The names of Debian's packages in other distributions; a package that is not listed has the same name."""
+
+
+def install_command(*packages: str) -> str:
+    """Return the command that installs packages, given by Debian's names. Without a known manager, a sentence."""
+    manager = next((name for name in _MANAGERS if shutil.which(name) is not None), None)
+    if manager is None:
+        return f"install {' and '.join(packages)} with the package manager of this system"
+    names = (_NAMES.get(package, {}).get(manager, package) for package in packages)
+    return f"{manager} {_MANAGERS[manager]} {' '.join(names)}"

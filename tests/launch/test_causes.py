@@ -1,0 +1,57 @@
+"""The cause of a launcher's failure: from any line of its output, and from the limits of this machine."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from railwright.launch import causes
+from railwright.launch.blame import summarize_end
+from railwright.process import ChildResult
+
+OUTPUTS = {
+    "a process exceeded the memory limit": "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0",
+    "a file system is full": "It appears as if there is not enough space for /dev/shm/sm_segment (the shared-memory",
+    "too many files are open": "[proxy:0@host] HYDU_create_process: pipe error (Too many open files)",
+    "too many processes or threads run": "RuntimeError: can't start new thread",
+    "the time limit of the job is over": "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED DUE TO TIME LIMIT ***",
+    "memory cannot be allocated": "mmap: Cannot allocate memory",
+}
+
+
+@pytest.mark.parametrize("cause", OUTPUTS)
+def test_the_cause_is_found_in_any_line(cause):
+    output = ["-----", OUTPUTS[cause], "prterun: some consequence", "the last line"]
+    said = summarize_end(ChildResult(returncode=1, output=output))
+    assert f"probably because {cause}" in said
+
+
+def test_without_a_known_cause_the_first_errors_are_shown():
+    output = ["a banner", "open of /x failed: first", "then this could not start", "error: third", "goodbye"]
+    said = summarize_end(ChildResult(returncode=1, output=output))
+    assert said == "exit status 1, its output: 'open of /x failed: first; then this could not start'"
+
+
+def observed(monkeypatch, tmp_path: Path, *, flags="0x9", free=2**30, limit=1024, kills=0) -> str:
+    loopback = tmp_path / "flags"
+    loopback.write_text(flags)
+    monkeypatch.setattr(causes, "_LOOPBACK", loopback)
+    monkeypatch.setattr(causes, "_SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(causes.tempfile, "gettempdir", lambda: str(tmp_path))
+    found = SimpleNamespace(f_bavail=free // 4096, f_frsize=4096, f_flag=0)
+    monkeypatch.setattr(os, "statvfs", lambda _path: found)
+    monkeypatch.setattr(resource, "getrlimit", lambda _limit: (limit, limit))
+    monkeypatch.setattr(causes, "count_memory_kills", lambda: kills)
+    return " and ".join(causes.observe())
+
+
+def test_what_this_machine_lacks_is_observed(monkeypatch, tmp_path):
+    assert not observed(monkeypatch, tmp_path)
+    assert "lo is down" in observed(monkeypatch, tmp_path, flags="0x8")
+    assert "has only 64 KiB free" in observed(monkeypatch, tmp_path, free=65536)
+    assert "20 open files (ulimit -n) and the limit is 20 processes" in observed(monkeypatch, tmp_path, limit=20)
+    assert "the memory limit of its cgroup ended 2 of its processes" in observed(monkeypatch, tmp_path, kills=2)
