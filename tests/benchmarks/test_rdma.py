@@ -92,8 +92,9 @@ def test_every_mode_is_measured_and_every_byte_is_checked(pair: Pair) -> None:
         lanes = int(pairs) * (nics.count("+") + 1)
         for one in done["results"]:
             size, is_rate = one["parameters"]["size_bytes"], one["quantity"] == "bandwidth_bytes_per_s"
+            runs = 4 if is_rate else 3  # the first and the last, and two samples, or one
             places = max(1, 4096 // (-(-size // 64) * 64)) * lanes if is_rate else 1
-            assert (one["outcome"], one["checked"], one["wrong"]) == ("measured", 2 * places * size, 0), one
+            assert (one["outcome"], one["checked"], one["wrong"]) == ("measured", 2 * runs * places * size, 0), one
             assert one["evidence"]["transport"] == "rdma"
             assert one["settings"]["gid"] == "3 (RoCE v2, IPv4)"
         assert rates[0]["samples"] == 2
@@ -179,4 +180,4 @@ def test_a_peer_that_dies_is_named_within_ten_seconds(
     assert ended.timestamp() - killed < 10
     last = railwright.results()[-1]
     assert last.outcome == "failed"
-    assert last.reason.startswith(f"rank {victim} ")
+    assert last.reason.startswith(f"rank {victim} ") or f"rank {victim} does not answer" in last.reason

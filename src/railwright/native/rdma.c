@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <sched.h>
 
-enum { BATCH = 16, TRIES_BETWEEN_CLOCK_READS = 4096 };
+enum { BATCH = 16, TRIES_BETWEEN_CLOCK_READS = 4096, LANE_BITS = 16 };
 
 /* The layouts are also in `native/rdma.py`. */
 struct rw_lane {
@@ -26,11 +26,14 @@ struct rw_flow {
   double patience;  /* seconds without a completion after which the other side counts as dead */
 };
 
+/* The id of the n-th request of a lane, from 1: a completion that is lost or reported twice breaks the sequence. */
+static uint64_t id_of(int lane, int64_t number) { return (uint64_t)number << LANE_BITS | (uint64_t)lane; }
+
 static int post(const struct rw_flow *f, int index, int is_signaled) {
   struct rw_lane *lane = &f->lanes[index];
   uint64_t at = (uint64_t)(lane->posted % f->slots) * f->stride;
   struct rwv_sge part = {.addr = lane->local + at, .length = f->bytes, .lkey = lane->lkey};
-  struct rwv_send_wr request = {.wr_id = (uint64_t)index,
+  struct rwv_send_wr request = {.wr_id = id_of(index, lane->posted + 1),
                                 .sg_list = &part,
                                 .num_sge = 1,
                                 .opcode = f->opcode,
@@ -47,7 +50,7 @@ static int post_receive(const struct rw_flow *f, int index) {
   struct rw_lane *lane = &f->lanes[index];
   uint64_t at = (uint64_t)(lane->receives_posted % f->slots) * f->stride;
   struct rwv_sge part = {.addr = lane->into + at, .length = f->bytes, .lkey = lane->into_lkey};
-  struct rwv_recv_wr request = {.wr_id = (uint64_t)index, .sg_list = &part, .num_sge = 1};
+  struct rwv_recv_wr request = {.wr_id = id_of(index, lane->receives_posted + 1), .sg_list = &part, .num_sge = 1};
   struct rwv_recv_wr *bad = NULL;
   int error = lane->qp->context->ops.post_recv(lane->qp, &request, &bad);
   if (error) return rw_failed("ibv_post_recv", error);
@@ -76,22 +79,25 @@ int rw_rdma_prepare(const struct rw_flow *f) {
 
 /* Counts a completion for its lane. A signaled request also completes the unsignaled ones before it. */
 static int count(const struct rw_flow *f, const struct rwv_wc *done) {
+  int index = (int)(done->wr_id & ((1 << LANE_BITS) - 1));
+  int64_t number = (int64_t)(done->wr_id >> LANE_BITS);
   if (done->status != RWV_WC_SUCCESS) {
-    rw_failure = (struct rw_failure){.call = "completion", .lane = (int)done->wr_id, .vendor = done->vendor_err};
+    rw_failure = (struct rw_failure){.call = "completion", .lane = index, .vendor = done->vendor_err};
     return done->status > 0 ? done->status : RW_STRAY_COMPLETION;
   }
-  if (done->wr_id >= (uint64_t)f->count) return RW_STRAY_COMPLETION;
-  struct rw_lane *lane = &f->lanes[done->wr_id];
+  if (index >= f->count) return RW_STRAY_COMPLETION;
+  struct rw_lane *lane = &f->lanes[index];
   if (!(done->opcode & RWV_WC_RECV)) {
     int64_t open = lane->posted - lane->completed;
-    if (open < 1) return RW_STRAY_COMPLETION;
-    lane->completed += open < f->signal_every ? open : f->signal_every;
+    int64_t next = lane->completed + (open < f->signal_every ? open : f->signal_every);
+    if (open < 1 || number != next) return RW_STRAY_COMPLETION;
+    lane->completed = next;
     return RW_OK;
   }
-  if (lane->received >= lane->receives_posted) return RW_STRAY_COMPLETION;
+  if (lane->received >= lane->receives_posted || number != lane->received + 1) return RW_STRAY_COMPLETION;
   if (done->byte_len != f->bytes) return RW_SHORT_MESSAGE;
   lane->received++;
-  return lane->receives_posted < f->receives ? post_receive(f, (int)done->wr_id) : RW_OK;
+  return lane->receives_posted < f->receives ? post_receive(f, index) : RW_OK;
 }
 
 /* Polls the completion queue of each port once. Returns the number of completions, or stores a failure. */

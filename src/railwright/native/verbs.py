@@ -22,7 +22,7 @@ _NAMES_BYTES = 64 * 1024
 _NO_DEVICE, _MISSING_SYMBOL = -1012, -1001
 _MEANINGS = {
     -1010: "a message arrived with another length",
-    -1011: "the device reported a completion of a request that was not posted",
+    -1011: "the device lost a completion, or reported one that was not due",
 }
 _LINK_LAYERS = {1: "InfiniBand", 2: "Ethernet"}
 _ACTIVE = 4

@@ -202,8 +202,8 @@ def _create_pairs(port: Port, queues: _Queues, inline: int | None) -> tuple[list
     most = AUTO_INLINE_BYTES if inline is None else inline
     try:
         first = port.create_queue_pair(depth, receive_depth, most)
-    except NativeError:
-        if inline is not None or not most:
+    except NativeError as error:
+        if inline is not None or "ibv_create_qp" not in error.message:
             raise
         most = 0  # the device may allow less
         first = port.create_queue_pair(depth, receive_depth, most)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,12 +12,16 @@ from railwright.benchmarks.rdma import counters
 from railwright.benchmarks.rdma.connection import Connection, RdmaRank
 from railwright.benchmarks.rdma.options import GPU, Point
 from railwright.benchmarks.record import draw_seed, sum_checks
+from railwright.errors import CannotJudge
+from railwright.native.library import NativeError
 from railwright.native.memory import PATTERN
 from railwright.native.rdma import Flow, Operation, Pace, Shape
 from railwright.results.records import Evidence, Verification
 from railwright.topology.devices import Scalar
 from railwright.units import KIB
 
+_RETRIES_EXCEEDED, _TIMED_OUT = 12, -1002
+"""IBV_WC_RETRY_EXC_ERR, and the end of our own patience."""
 PATIENCE_S = 5.0
 """The time without a completion after which the other side counts as dead. A NIC gives up a dead peer within 2 s."""
 SAMPLES, SAMPLE_S = 5, 0.25
@@ -59,16 +65,24 @@ class Measurement:
         flow = self._flow(is_inline=is_inline, pace=pace)
         seed, meter = self._begin()
         first = min(options.iterations, connection.depth)
-        seconds = self._time_stream(flow, first)
+        lanes = len(connection.lanes)
+        checks: list[Verification] = []
+
+        def run(count: int) -> float:
+            self._poison(seed)
+            seconds = self._time_stream(flow, count)
+            checks.append(self._compare(seed, lanes, min(Shape(size).slots, count), pings=False))
+            return seconds
+
+        seconds = run(first)
         wanted = min(options.iterations, int(SAMPLE_S * first / max(seconds, 1e-9)))
         count = int(self.rank.comm.bcast(max(first, wanted)))
-        spent = [self.rank.comm.allgather(self._time_stream(flow, count)) for _ in range(SAMPLES)]
-        lanes = len(connection.lanes)
+        spent = [self.rank.comm.allgather(run(count)) for _ in range(SAMPLES)]
+        run(first)  # a device that stopped moving data during the last sample fails here
         ways = 2 if self.point.direction == "both" else 1
         rates = [sum(size * count * lanes / one for one in both[:ways]) for both in spent]
-        check = self._compare(seed, lanes, min(Shape(size).slots, count), pings=False)
         settings: dict[str, Scalar] = {"iterations": count, "signal_every": every, "inline": is_inline}
-        return self._end(meter, rates, check, settings, size * lanes * (first + SAMPLES * count))
+        return self._end(meter, rates, sum_checks(checks), settings, size * lanes * (2 * first + SAMPLES * count))
 
     def latency(self) -> Measured:
         """Time ping-pongs, or single reads. Raises NativeError, also if the other side falls silent."""
@@ -76,13 +90,21 @@ class Measurement:
         is_inline = self._is_inline(self.connection.inline_bytes if options.inline is None else options.inline)
         flow = self._flow(is_inline=is_inline, pace=Pace(1, self.connection.receive_depth, 1), pings=True)
         seed, meter = self._begin()
-        each_s = sum(self._time_pings(flow, _PROBE_PINGS)) / _PROBE_PINGS
+        checks: list[Verification] = []
+
+        def run(count: int) -> list[float]:
+            self._poison(seed)
+            seconds = self._time_pings(flow, count)
+            checks.append(self._compare(seed, 1, 1, pings=True))
+            return seconds
+
+        each_s = sum(run(_PROBE_PINGS)) / _PROBE_PINGS
         wanted = min(PINGS, int(PINGS_S / max(each_s, 1e-9)))
         count = int(self.rank.comm.bcast(max(_PROBE_PINGS, wanted)))
-        samples = self._time_pings(flow, count)
-        check = self._compare(seed, 1, 1, pings=True)
+        samples = run(count)
+        run(_PROBE_PINGS)  # as in a stream
         settings: dict[str, Scalar] = {"iterations": count, "warm_up": _PROBE_PINGS, "inline": is_inline}
-        return self._end(meter, samples, check, settings, size * (_PROBE_PINGS + count))
+        return self._end(meter, samples, sum_checks(checks), settings, size * (2 * _PROBE_PINGS + count))
 
     def _is_inline(self, most_bytes: int) -> bool:
         fits = self.point.size_bytes <= min(most_bytes, self.connection.inline_bytes)
@@ -112,23 +134,41 @@ class Measurement:
         return pings or self.rank.index == 1 or self.point.direction == "both"
 
     def _begin(self) -> tuple[int, counters.PortMeter]:
-        """Fill both buffers: the source with this rank's pattern, the target with one that must not remain."""
+        """Fill the source with this rank's pattern, and start the counters. Returns the seed of all patterns."""
         seed = int(self.rank.comm.bcast(draw_seed() if self.rank.index == 0 else None))
-        used = Shape(self.point.size_bytes).area_bytes * len(self.connection.lanes)
-        self.connection.out.fill(seed + self.rank.index, used)
-        self.connection.into.fill(seed + 2, used)
+        self.connection.out.fill(seed + self.rank.index, self._used_bytes)
         return seed, counters.PortMeter(self.connection.names)
+
+    @property
+    def _used_bytes(self) -> int:
+        return Shape(self.point.size_bytes).area_bytes * len(self.connection.lanes)
+
+    def _poison(self, seed: int) -> None:
+        """Fill the target with a pattern that must not remain, before each run: none rests on an earlier one."""
+        self.connection.into.fill(seed + 2, self._used_bytes)
 
     def _time_stream(self, flow: Flow, count: int) -> float:
         is_received = self.operation == "send" and self._is_target(pings=False)
         flow.prepare(count if is_received else 0)
         self.rank.comm.barrier()
-        return flow.stream(count if self._posts else 0)
+        with self._naming_peer():
+            return flow.stream(count if self._posts else 0)
 
     def _time_pings(self, flow: Flow, count: int) -> list[float]:
         flow.prepare(count if self.operation == "send" else 0)
         self.rank.comm.barrier()
-        return flow.latency(starts=self.rank.index == 0, iterations=count)
+        with self._naming_peer():
+            return flow.latency(starts=self.rank.index == 0, iterations=count)
+
+    @contextlib.contextmanager
+    def _naming_peer(self) -> Iterator[None]:
+        """Name the other rank in errors that say that it is gone: often they come before the launcher notices."""
+        try:
+            yield
+        except NativeError as error:
+            if error.code not in (_RETRIES_EXCEEDED, _TIMED_OUT):
+                raise
+            raise CannotJudge(f"rank {1 - self.rank.index} does not answer: {error.message}") from error
 
     def _compare(self, seed: int, lanes: int, slots: int, *, pings: bool) -> Verification:
         """Compare every place of every queue pair; memory that is no target must keep its own pattern.
