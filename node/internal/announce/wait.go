@@ -11,11 +11,10 @@ import (
 )
 
 const (
-	// holdTime is how long bgpd collects changed routes before it sends the first, 50 ms, and a little more. A look
-	// before would most likely see nothing, and a look at 200 routes costs bgpd about 1 ms.
-	holdTime = 53 * time.Millisecond
-	// Range of pauses between later looks.
-	firstPause, lastPause = 5 * time.Millisecond, 100 * time.Millisecond
+	// firstPause is the first pause between looks: bgpd takes 50 ms from a new route to its update, and a look at 200
+	// routes about 1 ms.
+	firstPause = 5 * time.Millisecond
+	lastPause  = 100 * time.Millisecond
 	// waitLimit applies to callers whose context has no deadline.
 	waitLimit = 5 * time.Second
 	// reasonAfter is above bgpd's usual time; a longer wait looks for the reason.
@@ -100,14 +99,9 @@ func (r *reader) WaitAdvertised(ctx context.Context, rail plan.Rail, prefixes []
 		select {
 		case <-ctx.Done():
 			return notAdvertised(ctx, settings, missing, waited, reason)
-		case <-time.After(pauseBetween(waited, took)):
+		case <-time.After(min(lastPause, max(firstPause, 3*took, waited/20))):
 		}
 	}
-}
-
-// pauseBetween returns the pause before the next look of a wait, if the last one took this long.
-func pauseBetween(waited, took time.Duration) time.Duration {
-	return max(holdTime-waited, min(lastPause, max(firstPause, 3*took, waited/20)))
 }
 
 func notAdvertised(ctx context.Context, rail RailSettings, missing []netip.Prefix, waited time.Duration, reason string) error {

@@ -39,7 +39,7 @@ func (r *reader) WaitWithdrawn(ctx context.Context, rail plan.Rail, prefixes []n
 			}
 			return fmt.Errorf("bgpd still announces %s to the leaf of rail %s after %v: %w", summarize(prefixes), rail.Name,
 				waited.Round(time.Millisecond), ctx.Err())
-		case <-time.After(pauseBetween(waited, took)):
+		case <-time.After(min(lastPause, max(firstPause, 3*took, waited/20))):
 		}
 	}
 }

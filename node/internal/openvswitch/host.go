@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -21,10 +20,6 @@ import (
 type host struct {
 	handle    *netlink.Handle
 	namespace netns.NsHandle
-
-	lock sync.Mutex
-	// watched maps the names of the interfaces that were read to their last index, or 0.
-	watched map[string]int
 }
 
 const kernelBound = 2 * time.Second
@@ -47,7 +42,7 @@ func newHost(path string) (*host, error) {
 	if err := handle.SetSocketTimeout(kernelBound); err != nil {
 		return nil, fmt.Errorf("set netlink timeout: %w", err)
 	}
-	return &host{handle: handle, namespace: namespace, watched: map[string]int{}}, nil
+	return &host{handle: handle, namespace: namespace}, nil
 }
 
 func (h *host) close() {
@@ -65,7 +60,7 @@ type face struct {
 }
 
 func (h *host) face(bridge string) (face, error) {
-	link, err := h.link(bridge)
+	link, err := h.handle.LinkByName(bridge)
 	if err != nil {
 		return face{}, fmt.Errorf("read interface: %w", err)
 	}
@@ -89,36 +84,8 @@ func (h *host) face(bridge string) (face, error) {
 
 // up reports whether an interface has a carrier.
 func (h *host) up(name string) bool {
-	link, err := h.link(name)
-	return err == nil && link.Attrs().OperState == netlink.OperUp
-}
-
-// link returns an interface, whose events matter from now on. It must be called before its addresses and neighbours are
-// read, so that no change of these is missed.
-func (h *host) link(name string) (netlink.Link, error) {
 	link, err := h.handle.LinkByName(name)
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	h.watched[name] = 0
-	if err == nil {
-		h.watched[name] = link.Attrs().Index
-	}
-	return link, err
-}
-
-// matters reports whether an event is of an interface that was read. The name is "" if the event has none.
-func (h *host) matters(name string, index int) bool {
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	if _, watched := h.watched[name]; watched {
-		return true
-	}
-	for _, last := range h.watched {
-		if last == index {
-			return true
-		}
-	}
-	return false
+	return err == nil && link.Attrs().OperState == netlink.OperUp
 }
 
 // usable holds the neighbour states in which the kernel has a MAC address to send to.
@@ -198,8 +165,8 @@ func (h *host) resolve(index int, address netip.Addr) {
 	})
 }
 
-// follow calls changed for each kernel event that matters, of links, addresses and neighbours, until ctx ends or the
-// kernel drops events. Each pod's veth causes many that do not.
+// follow calls changed for each kernel event of links, addresses and neighbours, until ctx ends or the kernel drops
+// events.
 func (h *host) follow(ctx context.Context, changed func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	links, linksError := subscribe(func(updates chan<- netlink.LinkUpdate) error {
@@ -225,23 +192,18 @@ func (h *host) follow(ctx context.Context, changed func()) error {
 		return err
 	}
 	for {
-		var open, matters bool
+		var open bool
 		select {
-		case update, more := <-links:
-			open, matters = more, more && h.matters(update.Attrs().Name, update.Attrs().Index)
-		case update, more := <-addresses:
-			open, matters = more, h.matters("", update.LinkIndex)
-		case update, more := <-neighbours:
-			open, matters = more, h.matters("", update.LinkIndex)
+		case _, open = <-links:
+		case _, open = <-addresses:
+		case _, open = <-neighbours:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		if !open {
 			return errors.New("kernel closed the netlink socket")
 		}
-		if matters {
-			changed()
-		}
+		changed()
 	}
 }
 

@@ -80,7 +80,6 @@ func (n Node) Text() string {
 		page.comment("and then drops those that bgpd lacks when the session is up: railwrightd has that time to add them again.")
 	} else {
 		page.addDelayTimer()
-		page.add("zebra work-queue 0", "zebra passes a pod's route to bgpd at once instead of after 10 ms.")
 	}
 	for _, rail := range n.Rails {
 		page.railFilter(rail)
