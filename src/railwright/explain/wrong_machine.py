@@ -23,12 +23,15 @@ _WHY = "the machine is another one, which has other bands"
 def find_wrong_machine(file: ForeignFile, rows: Sequence[Judged], placed: Cluster) -> str:
     """Return why the table cannot be of the machine, and which one it may be of; empty if it can.
 
-    A cache or a copy inside a GPU may exceed a limit on the right machine, so only messages and collectives count.
+    A cache or a copy inside a GPU may exceed a limit on the right machine, so only messages, collectives and copies
+    between two GPUs count.
     """
     above = [
         row for row in rows if row.verdict.state == "suspicious" and (row.fraction_of_limit or 0.0) > _SURELY_ABOVE
     ]
-    if not above or not isinstance(file.workload, Collective | Message):
+    if not isinstance(file.workload, Collective | Message):
+        above = [row for row in above if _joins_gpus(row.path)]
+    if not above:
         return ""
     fastest = max(above, key=lambda row: row.fraction_of_limit or 0.0)
     if not isinstance(fastest.limit, Limit) or fastest.limit.kind != "derived" or fastest.value is None:
@@ -38,6 +41,12 @@ def find_wrong_machine(file: ForeignFile, rows: Sequence[Judged], placed: Cluste
     value, limit = format_bandwidth(fastest.value), format_bandwidth(fastest.limit.value)
     other = _describe_mesh(placed, fastest.value) if isinstance(file.workload, Collective) else ""
     return f"not this machine: {value} is above its limit of {limit}{f'; {other}' if other else ''}"
+
+
+def _joins_gpus(path: str) -> bool:
+    """Report whether a path leads from one GPU to another."""
+    ends = path.split(">")
+    return len(set(ends)) == len(ends) == 2 and all(end.startswith("gpu") for end in ends)
 
 
 def _describe_mesh(placed: Cluster, measured: float) -> str:
