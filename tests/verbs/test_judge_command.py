@@ -32,7 +32,7 @@ CASES = {
     "no first line": (lambda lines: b"".join(lines[1:]), "must begin with a `run` record"),
     "a broken line within": (lambda lines: lines[0] + lines[1][:50] + b"\n" + lines[2], "line 2 is not a valid record"),
     "other version": (lambda lines: other_version(lines[0]) + lines[1], "has schema version 99"),
-    "two runs": (lambda lines: b"".join(lines + lines), "must hold one run, got two"),
+    "two runs": (lambda lines: b"".join(lines + lines), "must end with its `end` record, got a `run` in line"),
     "an unknown field": (lambda lines: lines[0] + lines[1].replace(b"{", b'{"x":1,', 1),
                          "line 2 is not a valid record"),
 }  # fmt: skip

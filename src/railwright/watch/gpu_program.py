@@ -36,7 +36,7 @@ from railwright.process import die_with_parent
 from railwright.sampling.gpu_found import GPU_MEMORY, MAX_NUMBERS, GpusFound
 from railwright.sampling.sources import Source
 from railwright.topology.sources.nvidia_nvml import handles
-from railwright.writing import open_growing
+from railwright.writing import open_shared
 
 _ALL_LINKS = 0xFFFFFFFF
 """The scope that adds all NVLinks up (nvml.h, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)."""
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str]) -> None:
     stream = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     file, interval_s, cpu_share = Path(arguments[0]), float(arguments[1]), float(arguments[2])
-    with open_growing(file) as opened:
+    with open_shared(file) as opened:
         shared = mmap.mmap(opened.fileno(), 8 * MAX_NUMBERS)
     numbers = ctypes.addressof((ctypes.c_uint64 * MAX_NUMBERS).from_buffer(shared))
     try:

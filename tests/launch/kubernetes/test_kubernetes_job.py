@@ -161,5 +161,5 @@ def test_a_proof_shows_what_its_pods_measured_between_them(railwright, measured,
         assert said["rounds"] == 5
         assert "rails" in {one["benchmark"] for one in records if one["record"] == "column"}
     else:
-        assert set(said["not_measured"]) == {"pairs", "rails", "collectives", "kv"}
+        assert set(said["not_measured"]) == {"pairs", "rdma", "rails", "collectives", "kv"}
     assert read_kept(railwright.output).between.said.rounds == (5 if is_whole else 0)

@@ -61,6 +61,10 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=gpu Nodes=g[1-2] State=DOWN
 NodeName=g[1-2] NodeAddr={address}.250 CPUs=8 Gres=gpu:h100:8 State=FUTURE
 """
+_OWN_SYS = (
+    "held=$(mktemp -d); mount --rbind /sys/fs $held; mount -t sysfs node /sys; mount --rbind $held /sys/fs;"
+    " umount --lazy $held; rmdir $held"
+)
 
 
 def lacking() -> str:
@@ -97,12 +101,12 @@ class Bed:
         return self.ask("squeue", "--noheader", "--format=%A").split()
 
     def start_node(self, node: str) -> None:
-        """Start a node's slurmd."""
+        """Start a node's slurmd, with the /sys of its network: UCX looks there for interfaces."""
         for part in ("spool", "tmp"):
             (self.folder / node / part).mkdir(parents=True, exist_ok=True)
-        named = f"hostname machine-{node} && exec slurmd -N {node}"
-        subprocess.run(["nsenter", f"--net=/run/netns/{self.namespace(node)}", "unshare", "--uts", "sh", "-c", named],
-                       env=os.environ | self.environment, check=True)  # fmt: skip
+        script = f"{_OWN_SYS}; hostname machine-{node}; exec slurmd -N {node}"
+        inside = ["nsenter", f"--net=/run/netns/{self.namespace(node)}", "unshare", "--uts", "--mount"]
+        subprocess.run([*inside, "sh", "-euc", script], env=os.environ | self.environment, check=True)
 
     def namespace(self, node: str) -> str:
         return f"{self.name}-{node}"
