@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -245,8 +246,8 @@ class InProcess:
         return self.folder / "out"
 
     def __call__(self, *words: str) -> Done:
-        """Run the command to its end."""
-        with CliRunner().isolation(env={"COLUMNS": "200"}) as (out, err, _):
+        """Run the command to its end. What it sets in the environment ends with it, such as the job that it watches."""
+        with patch.dict(os.environ), CliRunner().isolation(env={"COLUMNS": "200"}) as (out, err, _):
             status = run_command(list(words))
         return Done(status, out.getvalue().decode(), err.getvalue().decode())
 
