@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from railwright.benchmarks.benchmark import AnyBenchmark, Benchmark, Plan, Rank
-from railwright.benchmarks.job import C, Job, Launch, Machine
+from railwright.benchmarks.job import C, Case, Job, Launch, Machine
 from railwright.benchmarks.options import Options
 from railwright.errors import UsageError
 from railwright.results.declarations import Declaration
@@ -29,6 +29,22 @@ class FlowRequest(msgspec.Struct, frozen=True, kw_only=True):
     destination_address: str
     over: tuple[str, ...] = ()
     """The names of the switches that the flow should cross; empty means any route."""
+
+
+class FlowRounds(Case, frozen=True, kw_only=True):
+    """The rounds of a launch."""
+
+    rounds: tuple[tuple[FlowRequest, ...], ...]
+    stream_s: float = 1.5
+
+
+FlowsJob = Job[Options, FlowRounds]
+FlowsRank = Rank[Options, FlowRounds]
+
+
+def plan_rounds(job: FlowsJob) -> Plan:
+    """Return the cost of a launch whose ranks connect within a second of each round."""
+    return Plan(path="fabric", seconds=2 + len(job.case.rounds) * (job.case.stream_s + 1))
 
 
 def probe(

@@ -16,7 +16,7 @@ from railwright.benchmarks.mpi.pair import launch_hosts
 from railwright.benchmarks.nccl import flows as nccl_flows
 from railwright.benchmarks.rdma import flows as rdma_flows
 from railwright.benchmarks.sockets import pinned_flows
-from railwright.benchmarks.wanted_flow import FlowRequest
+from railwright.benchmarks.wanted_flow import FlowRequest, FlowRounds
 from railwright.diagnosis.localise import latency, load
 from railwright.launch.each import EachLauncher
 from railwright.launch.hosts import Hosts
@@ -73,17 +73,7 @@ def tcp_probes(place: Place) -> ProbeKind:
 
 def mpi_probes(hosts: Hosts, mpirun: str | None) -> ProbeKind:
     """Return probes with MPI messages between hosts. Raises CannotJudge without mpirun, UsageError for a wrong one."""
-    mpi = MpiLauncher(mpirun)
-
-    def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[mpi_flows.MpiFlows]:
-        stream_s = COVER_STREAM_S if purpose.startswith("cover") else STREAM_S
-        (over_tcp,) = launch_hosts(ranks)
-        case = mpi_flows.MpiFlows(rounds=rounds, stream_s=stream_s)
-        return Launch(case=case, ranks=ranks, environment=_unless_set(over_tcp.environment))
-
-    return ProbeKind(
-        "mpi", mpi_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), one_way=True
-    )
+    return _probes_by_mpirun("mpi", mpi_flows.BENCHMARK, hosts, mpirun, one_way=True)
 
 
 def rdma_probes(hosts: Hosts, mpirun: str | None) -> ProbeKind:
@@ -91,15 +81,20 @@ def rdma_probes(hosts: Hosts, mpirun: str | None) -> ProbeKind:
 
     Raises CannotJudge without mpirun, UsageError for a wrong one.
     """
+    return _probes_by_mpirun("rdma", rdma_flows.BENCHMARK, hosts, mpirun)
+
+
+def _probes_by_mpirun(
+    name: str, benchmark: AnyBenchmark, hosts: Hosts, mpirun: str | None, *, one_way: bool = False
+) -> ProbeKind:
     mpi = MpiLauncher(mpirun)
 
-    def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[rdma_flows.RdmaFlows]:
-        stream_s = COVER_STREAM_S if purpose.startswith("cover") else STREAM_S
+    def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[FlowRounds]:
         (over_tcp,) = launch_hosts(ranks)
-        case = rdma_flows.RdmaFlows(rounds=rounds, stream_s=stream_s)
+        case = FlowRounds(rounds=rounds, stream_s=_choose_stream_s(purpose))
         return Launch(case=case, ranks=ranks, environment=_unless_set(over_tcp.environment))
 
-    return ProbeKind("rdma", rdma_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)))
+    return ProbeKind(name, benchmark, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), one_way=one_way)
 
 
 def nccl_probes(hosts: Hosts, mpirun: str | None, gpus: int) -> ProbeKind:
@@ -110,11 +105,14 @@ def nccl_probes(hosts: Hosts, mpirun: str | None, gpus: int) -> ProbeKind:
     mpi = MpiLauncher(mpirun)
 
     def launch(rounds: Rounds, purpose: str, ranks: int) -> Launch[nccl_flows.NcclFlows]:
-        stream_s = COVER_STREAM_S if purpose.startswith("cover") else STREAM_S
-        case = nccl_flows.NcclFlows(rounds=rounds, stream_s=stream_s)
+        case = nccl_flows.NcclFlows(rounds=rounds, stream_s=_choose_stream_s(purpose))
         return Launch(case=case, ranks=ranks, environment=_unless_set(_OWN_NIC))
 
     return ProbeKind("nccl", nccl_flows.BENCHMARK, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), gpus)
+
+
+def _choose_stream_s(purpose: str) -> float:
+    return COVER_STREAM_S if purpose.startswith("cover") else STREAM_S
 
 
 def _unless_set(wanted: dict[str, str]) -> dict[str, str]:

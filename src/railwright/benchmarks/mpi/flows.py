@@ -12,11 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from railwright.benchmarks.benchmark import Plan, Rank
-from railwright.benchmarks.job import Case, Job
-from railwright.benchmarks.options import Options
 from railwright.benchmarks.record import sum_checks
-from railwright.benchmarks.wanted_flow import FlowRequest, probe, record_received, record_sent
+from railwright.benchmarks.wanted_flow import (
+    FlowRequest,
+    FlowRounds,
+    FlowsRank,
+    plan_rounds,
+    probe,
+    record_received,
+    record_sent,
+)
 from railwright.native.memory import Buffer
 from railwright.native.mpi import library_version
 from railwright.native.mpi_messages import Post
@@ -31,21 +36,6 @@ _PAUSE_S = 2e-4
 """The pause between polls on hosts that share CPUs: a polling rank would take them from senders."""
 _DATA, _ANSWER = 0, 1
 _KINDS_OF_TAG = 2
-
-
-class MpiFlows(Case, frozen=True, kw_only=True):
-    """The rounds of a launch."""
-
-    rounds: tuple[tuple[FlowRequest, ...], ...]
-    stream_s: float = 1.5
-
-
-FlowsJob = Job[Options, MpiFlows]
-FlowsRank = Rank[Options, MpiFlows]
-
-
-def _plan(job: FlowsJob) -> Plan:
-    return Plan(path="fabric", seconds=2 + len(job.case.rounds) * (job.case.stream_s + 1))
 
 
 @dataclass
@@ -175,7 +165,7 @@ BENCHMARK = probe(
     "MPI messages between pairs of many hosts at the same time, on the routes that MPI chooses",
     "four messages in flight per flow, timed by the receiver from the first to the last",
     words="railwright locate --probe mpi --hosts host0,host1",
-    case=MpiFlows,
-    plan=_plan,
+    case=FlowRounds,
+    plan=plan_rounds,
     run=_run,
 )

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from railwright.benchmarks.benchmark import Plan, Rank
-from railwright.benchmarks.job import Case, Job
+from railwright.benchmarks.job import Job
 from railwright.benchmarks.nccl import gpus
 from railwright.benchmarks.options import Options
-from railwright.benchmarks.wanted_flow import FlowRequest, probe, record_received, record_sent
+from railwright.benchmarks.wanted_flow import FlowRequest, FlowRounds, probe, record_received, record_sent
 from railwright.errors import CannotJudge
 from railwright.native import cuda
 from railwright.native.nccl_library import Library
@@ -37,11 +37,9 @@ _TRANSFERS = 4
 """The transfers of a stream over a slow link."""
 
 
-class NcclFlows(Case, frozen=True, kw_only=True):
-    """The rounds of a launch."""
+class NcclFlows(FlowRounds, frozen=True, kw_only=True):
+    """The rounds of a launch, and the size of each buffer."""
 
-    rounds: tuple[tuple[FlowRequest, ...], ...]
-    stream_s: float = 1.5
     buffer_bytes: int = 32 * MIB
 
 

@@ -12,11 +12,16 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from railwright.benchmarks.benchmark import Plan, Rank
-from railwright.benchmarks.job import Case, Job
-from railwright.benchmarks.options import Options
 from railwright.benchmarks.rdma.gids import choose_gids
-from railwright.benchmarks.wanted_flow import FlowRequest, probe, record_received, record_sent
+from railwright.benchmarks.wanted_flow import (
+    FlowRequest,
+    FlowRounds,
+    FlowsRank,
+    plan_rounds,
+    probe,
+    record_received,
+    record_sent,
+)
 from railwright.errors import CannotJudge
 from railwright.native.library import NativeError
 from railwright.native.memory import Buffer
@@ -29,17 +34,6 @@ _MESSAGE_BYTES = 256 * KIB
 _DEPTH, _CHUNK = 32, 64
 _PATIENCE_S = 5.0
 _MOST_PORTS = 2
-
-
-class RdmaFlows(Case, frozen=True, kw_only=True):
-    """The rounds of a launch."""
-
-    rounds: tuple[tuple[FlowRequest, ...], ...]
-    stream_s: float = 1.5
-
-
-FlowsJob = Job[Options, RdmaFlows]
-FlowsRank = Rank[Options, RdmaFlows]
 
 
 class _End(NamedTuple):
@@ -58,10 +52,6 @@ class _Offer(NamedTuple):
     gids: list[Gid]
     sources: dict[int, tuple[int, int, RemoteRegion]]
     targets: dict[int, tuple[int, int, RemoteRegion]]
-
-
-def _plan(job: FlowsJob) -> Plan:
-    return Plan(path="fabric", seconds=2 + len(job.case.rounds) * (job.case.stream_s + 1))
 
 
 def _run(rank: FlowsRank) -> Iterator[Result]:
@@ -181,7 +171,7 @@ BENCHMARK = probe(
     "RDMA writes between pairs of many hosts at the same time, on the routes that the fabric chooses",
     "32 writes of 256 KiB in flight per flow, timed by the sender",
     words="railwright locate --probe rdma --hosts host0,host1",
-    case=RdmaFlows,
-    plan=_plan,
+    case=FlowRounds,
+    plan=plan_rounds,
     run=_run,
 )
