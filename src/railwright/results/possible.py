@@ -16,8 +16,8 @@ from railwright.topology.possible import refuse_impossible
 _ROUNDING = 1e-5
 """The relative tolerance. Samples are kept to six significant digits, but the summary is made before rounding
 (`statistics.round_samples`)."""
-_LARGEST = 1e30
-"""The limit for any number of a record: sums and squares of larger ones would not be finite."""
+LARGEST = 1e30
+"""The limit for any number of a record or a pasted table: sums, products and squares of larger ones may be infinite."""
 _MOST_RANKS = 10_000_000
 _KEPT = "samples_kept"
 """The setting that marks a record that keeps only some of its samples."""
@@ -100,8 +100,8 @@ def _check_samples(result: Result) -> str:
 
 def _check_summary(summary: Summary, samples: tuple[float, ...], *, some_kept: bool) -> str:
     """Compare samples with their summary, as far as possible if the record keeps only some of them."""
-    if not all(abs(sample) <= _LARGEST for sample in samples):  # NaN is refused too
-        return f"every sample must be a finite number of at most {_LARGEST:g}"
+    if not all(abs(sample) <= LARGEST for sample in samples):  # NaN is refused too
+        return f"every sample must be a finite number of at most {LARGEST:g}"
     slack = _ROUNDING * max(abs(summary.minimum), abs(summary.maximum))
     if some_kept and summary.count > len(samples):
         low, high = min(samples), max(samples)
@@ -121,7 +121,7 @@ def _describe_negative(what: str, values: Mapping[str, Scalar]) -> str:
     """Describe the first number that is negative or not finite. Returns an empty string if there is none."""
     named = ((name, value) for name, value in values.items() if _is_number(value))
     return next(
-        (f"{what} {name[:60]} is {_show(value)}" for name, value in named if not 0 <= value <= _LARGEST),
+        (f"{what} {name[:60]} is {_show(value)}" for name, value in named if not 0 <= value <= LARGEST),
         "",
     )
 
@@ -132,4 +132,4 @@ def _is_number(value: Scalar) -> TypeGuard[int | float]:
 
 def _show(value: float) -> str:
     """Return a number for a message. An integer may have more digits than Python prints."""
-    return f"above {_LARGEST:g}" if value > _LARGEST else "far below zero" if value < -_LARGEST else str(value)
+    return f"above {LARGEST:g}" if value > LARGEST else "far below zero" if value < -LARGEST else str(value)

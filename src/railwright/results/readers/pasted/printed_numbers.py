@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
+from railwright.results.possible import LARGEST
 from railwright.results.readers.pasted.log_lines import refusal
 
 _NUMBER = re.compile(r"\d{1,24}(?:\.\d{1,24})?(?:[eE][+-]?\d{1,3})?|\.\d{1,24}")
 _WHOLE = re.compile(r"\d{1,19}")
-_LARGEST = 1e30
-"""The limit for any number: sums and products of larger ones would not be finite."""
 
 Range = tuple[float, float]
 
@@ -48,8 +47,8 @@ def number(token: str, what: str, line: int) -> Number:
         raise refusal(line, f"{what} must be a number of zero or more, got {token[:40]!r}")
     exponent = Decimal(token).as_tuple().exponent
     value = float(token)
-    if value > _LARGEST or not isinstance(exponent, int):
-        raise refusal(line, f"{what} must be at most {_LARGEST:g}, got {token[:40]!r}")
+    if value > LARGEST or not isinstance(exponent, int):
+        raise refusal(line, f"{what} must be at most {LARGEST:g}, got {token[:40]!r}")
     return Number(value, 0.5 * 10.0**exponent * 1.001, token)  # 1.001: a tie may be rounded either way
 
 
