@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -186,6 +187,10 @@ static void enter(const char *namespace) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0 || setns(file, CLONE_NEWNET)) perror(path), _exit(1);
   close(file);
+  /* UCX lists the interfaces of /sys, which belongs to the namespace that mounted it. */
+  if (unshare(CLONE_NEWNS) || mount("", "/", NULL, MS_SLAVE | MS_REC, NULL) || umount2("/sys", MNT_DETACH) ||
+      mount("sysfs", "/sys", "sysfs", 0, NULL))
+    perror("/sys"), _exit(1);
 }
 
 int main(int argc, char **argv) {
