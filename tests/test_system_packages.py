@@ -21,3 +21,10 @@ from railwright.system_packages import install_command
 def test_the_command_is_that_of_the_system(monkeypatch, manager, command):
     monkeypatch.setattr(system_packages.shutil, "which", lambda name: f"/usr/bin/{name}" if name == manager else None)
     assert install_command("openssh-client", "iproute2") == command
+
+
+def test_conda_installs_what_it_has_where_nothing_else_does(monkeypatch):
+    monkeypatch.setattr(system_packages.shutil, "which", lambda _name: None)
+    monkeypatch.setattr(system_packages, "find_conda", lambda: ("conda", "install", "--channel", "conda-forge"))
+    assert install_command("openssh-client") == "conda install --channel conda-forge openssh"
+    assert install_command("frr", "procps").startswith("install frr and procps with")

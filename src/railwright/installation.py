@@ -1,6 +1,6 @@
 """The origin of this installation, and the command that adds an optional part to it.
 
-A wheel file, a clone and an index need different commands, and so do pip, pipx, uv and the container image. The
+A wheel file, a clone and an index need different commands, and so do pip, pipx, uv, conda and the container image. The
 metadata of the installed package tells them apart (PEP 610 for the origin).
 """
 
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import re
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -22,6 +25,10 @@ PYTHON = (sys.executable, "-P") if sys.version_info >= (3, 11) else (sys.executa
 PACKAGE = "railwright"
 IMAGE_MARK = "railwright-image"
 """The INSTALLER of the package in the container image (scripts/build_image)."""
+_IN_CONDA_FORGE = ("openmpi", "mpich", "mkl", "pyarrow", "h5py")
+"""The packages with the same name on conda-forge. railwright itself is not there, and NVIDIA's have other names."""
+_NAME = re.compile(r"[^\w.-]")
+"""The end of a package's name in a requirement."""
 
 
 class Installation(NamedTuple):
@@ -35,12 +42,14 @@ class Installation(NamedTuple):
     is_editable: bool = False
     requirements: tuple[str, ...] = ()
     """The requirements of all extras, with their markers."""
+    conda: tuple[str, ...] = ()
+    """The words of conda's command that installs packages in this environment; empty without conda."""
 
     def add_extra(self, extra: str) -> str:
         """Return the command that installs an extra of this package, or its packages if the origin is gone."""
-        folder = _local_path(self.origin)
-        if folder is not None and not folder.exists():
-            return self.add(*_select(self.requirements, extra))
+        folder, parts = _local_path(self.origin), _select(self.requirements, extra)
+        if (folder is not None and not folder.exists()) or self._has_conda(parts):
+            return self.add(*parts)
         source = f" @ {self.origin}" if self.origin else ""
         words = ["--editable", f"{folder}[{extra}]"] if self.is_editable else [f"{PACKAGE}[{extra}]{source}"]
         if self.installer in ("pipx", "uv tool"):
@@ -51,7 +60,13 @@ class Installation(NamedTuple):
         """Return the command that installs other packages beside this one."""
         if self.installer == "pipx":
             return shlex.join(["pipx", "inject", PACKAGE, *packages])
+        if self._has_conda(packages):
+            return shlex.join([*self.conda, *packages])
         return self._command(*packages)
+
+    def _has_conda(self, packages: Sequence[str]) -> bool:
+        names = [_NAME.split(package, maxsplit=1)[0] for package in packages]
+        return bool(self.conda and names) and all(name in _IN_CONDA_FORGE for name in names)
 
     def _command(self, *words: str) -> str:
         if self.installer == "image":
@@ -69,11 +84,21 @@ def find_installation() -> Installation:
     try:
         package = importlib.metadata.distribution(PACKAGE)
     except importlib.metadata.PackageNotFoundError:
-        return Installation("pip", _pip())
+        return Installation("pip", _pip(), conda=find_conda())
     origin, is_editable = _read_origin(package.read_text("direct_url.json") or "{}")
     installer = _find_installer((package.read_text("INSTALLER") or "").strip())
     python = _pip() if installer == "pip" else sys.executable
-    return Installation(installer, python, origin, is_editable, tuple(package.requires or ()))
+    return Installation(installer, python, origin, is_editable, tuple(package.requires or ()), find_conda())
+
+
+def find_conda() -> tuple[str, ...]:
+    """Return the words of conda's command that installs packages in this environment; empty outside of conda's."""
+    if not Path(sys.prefix, "conda-meta").is_dir():
+        return ()
+    program = next((name for name in ("conda", "mamba", "micromamba") if shutil.which(name)), "")
+    program = program or next((path for name in ("CONDA_EXE", "MAMBA_EXE") if (path := os.environ.get(name))), "")
+    place = () if os.environ.get("CONDA_PREFIX") == sys.prefix else ("--prefix", sys.prefix)
+    return (program, "install", *place, "--channel", "conda-forge") if program else ()
 
 
 def has_pip() -> bool:

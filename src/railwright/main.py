@@ -10,7 +10,7 @@ import sys
 import click
 
 from railwright import __version__
-from railwright.errors import EXIT_CLOSED_PIPE, EXIT_USAGE, RailwrightError, UnreachableHosts
+from railwright.errors import EXIT_CLOSED_PIPE, EXIT_UNJUDGED, EXIT_USAGE, RailwrightError, UnreachableHosts
 from railwright.options.group import Group
 from railwright.options.version import version_option
 from railwright.terminal import ascii_stream, drop_output, escape, wants_ascii
@@ -194,8 +194,9 @@ def run_command(words: list[str]) -> int:
     except click.ClickException as error:
         message = " ".join(error.format_message().split())  # click lists choices on lines of their own
         _print_error(f"railwright: {message}", _suggest_usage(error))
-    except (click.Abort, KeyboardInterrupt):
-        _print_error("railwright: interrupted", "")
+    except (click.Abort, KeyboardInterrupt) as error:
+        by = str(error.__cause__ or error)  # click replaces the exception of a signal by its own
+        _print_error("railwright: interrupted" + f" by {by}" * bool(by), "")
     except (BrokenPipeError, SystemExit):
         # The reader closed the pipe (`| head`), so no message would reach it. click and rich turn that into
         # SystemExit(1), which would mean that something is slow. Nothing else in Railwright raises SystemExit.
@@ -203,7 +204,11 @@ def run_command(words: list[str]) -> int:
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         _print_error(f"railwright: {error.strerror or error}{where}", "")
-    except Exception:
+    except Exception as error:
+        if isinstance(error, MemoryError) or "start new thread" in str(error):
+            lack = "memory" if isinstance(error, MemoryError) else "processes and threads"
+            _print_error(f"railwright: this machine or a limit permits no more {lack}", "check `ulimit -a`")
+            return EXIT_UNJUDGED
         # An internal error must not exit with status 1, which means that something is slow.
         sys.excepthook(*sys.exc_info())  # importing `traceback` would add a tenth to the time of --help
     return EXIT_USAGE

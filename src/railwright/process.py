@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from railwright.errors import UsageError
+from railwright.errors import CannotJudge, RailwrightError, UsageError
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -28,6 +29,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.
 KEPT_OUTPUT_LINES = 200
 _LINE_LIMIT = 4096
 _TERMINATE_WAIT_S = 5.0
+_TOO_MANY = "too many processes or threads run: check `ulimit -u`, and pids.max of the cgroup"
 _KILLED_S = 10.0
 """The time that a killed child has to exit. A child that waits for a device or a tracer may never exit."""
 
@@ -111,7 +113,7 @@ class Child:
         try:
             with hold_signals():
                 self._start()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, RailwrightError):
             if hasattr(self, "_popen"):
                 self.stop()
             raise
@@ -130,7 +132,7 @@ class Child:
                 preexec_fn=die_with_parent,
             )
         except OSError as error:
-            raise UsageError(f"cannot start {self.argv[0]}: {error.strerror}") from error
+            raise _explain_start(self.argv[0], error) from error
         if self._popen.stdin is not None and not self.by_caller:
             with contextlib.suppress(BrokenPipeError), self._popen.stdin as pipe:
                 pipe.write(self.given)
@@ -141,8 +143,11 @@ class Child:
             for stream, lines in streams
             if stream is not None
         ]
-        for reader in self._readers:
-            reader.start()
+        try:
+            for reader in self._readers:
+                reader.start()
+        except RuntimeError as error:
+            raise CannotJudge(f"cannot start {self.argv[0]}: {error}", hint=_TOO_MANY) from error
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -232,7 +237,7 @@ class Attached:
                     list(argv), stdout=sys.stderr if output_to_error else None, preexec_fn=die_with_parent
                 )
         except OSError as error:
-            raise UsageError(f"cannot start {argv[0]}: {error.strerror}") from error
+            raise _explain_start(argv[0], error) from error
 
     @property
     def pid(self) -> int:
@@ -256,8 +261,17 @@ class Attached:
         return -signal.SIGKILL if self._popen.returncode is None else self._popen.returncode
 
 
+def _explain_start(program: str, error: OSError) -> RailwrightError:
+    """Return the error of a program that is unsuitable, or for which this machine has no process, memory or file."""
+    words = f"cannot start {program}: {error.strerror}"
+    if error.errno == errno.EAGAIN:
+        return CannotJudge(words, hint=_TOO_MANY)
+    lacks = error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+    return CannotJudge(words, hint="check `ulimit -a`") if lacks else UsageError(words)
+
+
 def run(argv: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None) -> ChildResult:
-    """Run a child to completion. Raises UsageError if it cannot be started."""
+    """Run a child to completion. Raises UsageError or CannotJudge if it cannot be started."""
     with Child(argv, environment) as child:
         return child.wait(timeout_s)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+
+from railwright.installation import find_conda
 
 _MANAGERS = {"apt-get": "install", "dnf": "install", "zypper": "install", "pacman": "-S", "apk": "add"}
 """The package managers, in the order in which they are looked for, and the word that installs."""
@@ -19,11 +22,17 @@ _NAMES = {
     "procps": {"dnf": "procps-ng", "pacman": "procps-ng", "apk": "procps-ng"},
 }
 """The names of Debian's packages in other distributions; a package that is not listed has the same name."""
+_IN_CONDA_FORGE = {"openssh-client": "openssh", "openssh-server": "openssh", "procps": "procps-ng"}
 
 
 def install_command(*packages: str) -> str:
-    """Return the command that installs packages, given by Debian's names. Without a known manager, a sentence."""
+    """Return the command that installs packages, given by Debian's names. Without a known manager, a sentence.
+
+    Conda is the last choice: it has few of them, but needs no root.
+    """
     manager = next((name for name in _MANAGERS if shutil.which(name) is not None), None)
+    if manager is None and (conda := find_conda()) and all(package in _IN_CONDA_FORGE for package in packages):
+        return shlex.join([*conda, *dict.fromkeys(_IN_CONDA_FORGE[package] for package in packages)])
     if manager is None:
         return f"install {' and '.join(packages)} with the package manager of this system"
     names = (_NAMES.get(package, {}).get(manager, package) for package in packages)

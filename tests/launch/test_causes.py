@@ -46,7 +46,34 @@ def observed(monkeypatch, tmp_path: Path, *, flags="0x9", free=2**30, limit=1024
     monkeypatch.setattr(os, "statvfs", lambda _path: found)
     monkeypatch.setattr(resource, "getrlimit", lambda _limit: (limit, limit))
     monkeypatch.setattr(causes, "count_memory_kills", lambda: kills)
+    monkeypatch.setattr(causes, "_read_cgroup", lambda *_names: "")
     return " and ".join(causes.observe())
+
+
+def test_the_limits_of_either_version_of_cgroups_are_read(monkeypatch, tmp_path):
+    mine = tmp_path / "cgroup"
+    real = Path.read_text
+    monkeypatch.setattr(causes, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(
+        Path, "read_text", lambda path, *words: real(mine if str(path) == "/proc/self/cgroup" else path, *words)
+    )
+    for folder, name, text in (
+        ("job", "memory.events", "low 0\noom_kill 3\n"),
+        ("memory/old", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"),
+        ("job", "pids.max", "6\n"),
+        ("pids/old", "pids.max", "max\n"),
+    ):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / name).write_text(text)
+    for text, kills, is_limited in (
+        ("0::/job\n", 3, True),
+        ("4:cpu,memory:/old\n8:pids:/old\n0::/\n", 5, False),  # cpu,memory is mounted as memory alone
+        ("4:memory:/gone\n0::/job\n", 3, True),
+        ("", 0, False),
+    ):
+        mine.write_text(text)
+        assert causes.count_memory_kills() == kills, text
+        assert ("the limit of its cgroup is 6 processes (pids.max)" in list(causes.observe())) == is_limited, text
 
 
 def test_what_this_machine_lacks_is_observed(monkeypatch, tmp_path):

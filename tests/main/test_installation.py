@@ -52,6 +52,22 @@ def test_packages_are_added_beside() -> None:
     assert Installation("uv tool", "/v/python").add("cudf-cu13") == "uv pip install --python /v/python cudf-cu13"
 
 
+def test_conda_adds_what_conda_forge_has(monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / "conda-meta").mkdir()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(installation.shutil, "which", {"mamba": "/m/mamba"}.get)
+    for place, words in ((tmp_path, "mamba install"), (tmp_path / "other", f"mamba install --prefix {tmp_path}")):
+        monkeypatch.setenv("CONDA_PREFIX", str(place))
+        here = Installation("pip", "pip", requirements=REQUIREMENTS, conda=installation.find_conda())
+        assert here.add("openmpi") == f"{words} --channel conda-forge openmpi"
+        assert here.add_extra("hpl") == f"{words} --channel conda-forge 'mkl>=2026.2'"
+        assert here.add("nvidia-nccl-cu13") == "pip install nvidia-nccl-cu13"
+    monkeypatch.setattr(installation.shutil, "which", lambda _name: None)
+    for name in ("CONDA_EXE", "MAMBA_EXE"):
+        monkeypatch.delenv(name, raising=False)
+    assert installation.find_conda() == ()
+
+
 @pytest.mark.parametrize(
     ("files", "beside", "installer", "origin"),
     [

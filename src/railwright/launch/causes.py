@@ -58,6 +58,8 @@ def observe(kills_before: int = 0) -> Iterator[str]:
         most = resource.getrlimit(limit)[0]
         if 0 <= most < _FEW:
             yield f"the limit is {most} {words}"
+    if (most_processes := _read_cgroup("pids", "pids.max").strip()).isdecimal() and int(most_processes) < _FEW:
+        yield f"the limit of its cgroup is {most_processes} processes (pids.max)"
     yield from _observe_folder(_SHARED_MEMORY)
     with contextlib.suppress(OSError):  # FileNotFoundError: no folder for temporary files is usable
         yield from _observe_folder(Path(tempfile.gettempdir()))
@@ -83,15 +85,19 @@ def _observe_folder(folder: Path) -> Iterator[str]:
 
 def count_memory_kills() -> int:
     """Return how many processes the memory limit of our cgroup has ended. 0 if it is unknown."""
+    text = _read_cgroup("memory", "memory.events", "memory.oom_control")
+    found = re.search(r"^oom_kill (\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _read_cgroup(controller: str, name: str, name_in_version_1: str = "") -> str:
+    """Return a file of our cgroup, of version 2 or 1. Empty if it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/cgroup").read_text("ascii", "replace").splitlines():
             _, controllers, path = line.split(":", 2)
-            if not controllers:
-                file = _CGROUPS / path.lstrip("/") / "memory.events"
-            elif "memory" in controllers.split(","):
-                file = _CGROUPS / "memory" / path.lstrip("/") / "memory.oom_control"
-            else:
+            if controllers and controller not in controllers.split(","):
                 continue
-            if found := re.search(r"^oom_kill (\d+)$", file.read_text("ascii", "replace"), re.MULTILINE):
-                return int(found[1])
-    return 0
+            folder = _CGROUPS / (controller if controllers else "") / path.lstrip("/")
+            with contextlib.suppress(OSError):  # both versions may be mounted, each with some controllers
+                return (folder / (name_in_version_1 or name if controllers else name)).read_text("ascii", "replace")
+    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -101,11 +102,11 @@ def make_submitter(hosts: PlannedHosts, arguments: Arguments) -> Callable[[float
         folder.mkdir(parents=True, exist_ok=True)
         before = _stamp(folder)
         job = submit(wanted, _command(), folder, limit_s, note)
-        note(f"job {job.number} is submitted; it continues without this shell and writes to {folder}")
+        then = "it continues without this command" if arguments.no_wait else "Ctrl-C or a lost connection cancels it"
+        note(f"job {job.number} is submitted and writes to {folder}; {then}")
         if arguments.no_wait:
             return 0
-        _follow(job, folder)
-        ending = job.explain_end()
+        ending = _follow(job)
         if _stamp(folder) == before:
             raise ending or CannotJudge(f"job {job.number} wrote no results", hint=f"see its log: {job.log}")
         status = report(
@@ -118,12 +119,16 @@ def make_submitter(hosts: PlannedHosts, arguments: Arguments) -> Callable[[float
     return submit_it
 
 
-def _follow(job: SlurmJob, folder: Path) -> None:
+def _follow(job: SlurmJob) -> CannotJudge | None:
+    """Follow the job to its end. A signal cancels it. Returns the error of a job that was cut short."""
     try:
         job.follow()
-    except KeyboardInterrupt:
-        hint = f"railwright judge {folder / RESULTS_NAME} shows its results; scancel {job.number} ends it"
-        raise CannotJudge(f"job {job.number} continues in the background", hint=hint) from None
+    except KeyboardInterrupt as error:
+        with contextlib.suppress(KeyboardInterrupt):  # another signal, which waited for the end of the job
+            job.cancel()
+        words = f"job {job.number} was interrupted by {str(error) or 'Ctrl-C'} and cancelled"
+        return CannotJudge(words, hint=f"see its log: {job.log}")
+    return job.explain_end()
 
 
 def _command() -> list[str]:

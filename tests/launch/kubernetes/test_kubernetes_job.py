@@ -116,16 +116,17 @@ def test_a_pod_that_dies_is_named_and_what_came_is_kept(cluster, railwright):
     assert any(isinstance(record, Result) for record in railwright.records())
 
 
-def test_ctrl_c_keeps_what_came_and_removes_the_job(cluster, railwright):
+def test_a_lost_connection_keeps_what_came_and_removes_the_job(cluster, railwright):
     upto = next(i for i, line in enumerate(cluster.lines) if ":end:" in line) - 1
     cluster.log(0, cluster.lines[:upto], hold=True)
     process = railwright.start(*WORDS, environment=cluster.settings)
     wait_until(lambda: len(railwright.records()) > 1, "a record")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGHUP)  # from the terminal, and from its shell
     done = railwright.finish(process)
     assert done.status == 3
-    assert "interrupted by Ctrl-C" in done.message()
-    assert "interrupted by Ctrl-C" in railwright.ends()[1].interrupted
+    assert "interrupted by SIGHUP" in done.message()
+    assert "interrupted by SIGHUP" in railwright.ends()[1].interrupted
     assert any(line.startswith("delete jobs.batch railwright-") for line in cluster.asked())
     railwright.expect_nothing_left()
 

@@ -167,12 +167,13 @@ def endless(railwright, in_slurm):
     return process
 
 
-def test_what_a_cancelled_job_had_measured_is_kept(railwright, in_slurm, limited, endless):
+def test_a_lost_connection_cancels_the_job_and_keeps_what_it_had_measured(railwright, in_slurm, limited, endless):
     (number,) = set(in_slurm.jobs()) - {limited.number}
-    in_slurm.ask("scancel", number)
+    endless.send_signal(signal.SIGHUP)
     done = railwright.finish(endless, WITHIN_S)
     assert done.status == 3
-    assert f"railwright: job {number} was cancelled" in done.message()
+    assert f"railwright: job {number} was interrupted by SIGHUP and cancelled" in done.message()
+    assert railwright.ends()[1].interrupted == "interrupted by SIGTERM"
     assert railwright.results("mpi_bandwidth")[0].outcome == "measured"
     expect_nothing_left(in_slurm, railwright, limited)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
-from railwright.errors import UsageError
+from railwright import main
+from railwright.errors import CannotJudge, UsageError
+from railwright.launch.slurm import job as slurm_job
 from railwright.launch.slurm.allocation import parse_fields, read_allocation
 from railwright.launch.slurm.job import NodeGroup, SlurmJob, SlurmRequest, describe_cost, parse_groups, parse_limit
+from railwright.process import ChildResult
 
 LINES = [
     "2|gpu|idle|gpu:h100:8(S:0-1),nvme:1|g[1-2]|none",
@@ -82,6 +86,67 @@ def test_each_way_to_end_early_has_words_and_a_next_step(tmp_path):
     assert [state for state, words in said.items() if not words] == ["COMPLETED", "FAILED", ""]
     assert said["TIMEOUT"].startswith("job 7 ended at its time limit of ")
     assert len(set(said.values())) == 6
+
+
+class Controller:
+    """Stands in for Slurm's commands: a job that a signal to us finds submitted, pending or running."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, during: str) -> None:
+        self.during, self.asked = during, list[str]()
+        self.state = "PENDING"
+        monkeypatch.setattr(slurm_job, "ask_slurm", self.answer)
+        monkeypatch.setattr(slurm_job, "read_job_fields", self.read)
+        monkeypatch.setattr(slurm_job.time, "sleep", lambda _seconds: None)
+
+    def answer(self, *words: str, given: bytes = b"") -> ChildResult:
+        self.asked.append(words[0])
+        match words[0]:
+            case "sinfo":
+                return ChildResult(0, LINES)
+            case "sbatch":
+                assert b"RAILWRIGHT_SUBMITTED=1 exec " in given
+                self.signal("sbatch")
+                return ChildResult(0, ["7"])
+        assert words == ("scancel", "7")
+        if self.asked.count("scancel") == 1 and self.during == "a controller that is restarted":
+            raise CannotJudge("scancel: Unable to contact slurm controller")
+        self.state = "COMPLETING"
+        return ChildResult(0, [])
+
+    def read(self, number: str) -> dict[str, str]:
+        self.asked.append("scontrol")
+        before = self.state
+        if before == "COMPLETING":
+            self.signal("the end")
+            self.state = "CANCELLED"
+        if self.asked.count("scontrol") == 2 and self.during != "sbatch":
+            raise KeyboardInterrupt("SIGHUP")
+        return {"JobId": number, "JobState": before}
+
+    def signal(self, at: str) -> None:
+        if self.during == at:
+            signal.raise_signal(signal.SIGQUIT)
+
+
+@pytest.mark.parametrize("during", ["waiting", "sbatch", "the end", "a controller that is restarted"])
+def test_a_signal_cancels_the_submitted_job_once(answer, monkeypatch, during):
+    for name in ("SLURM_JOB_ID", "RAILWRIGHT_SUBMITTED"):
+        monkeypatch.delenv(name, raising=False)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)}
+    controller = Controller(monkeypatch, during=during)
+    try:
+        main._end_on_signals()
+        done = answer("run", "mpi_all_reduce", "--slurm", "--nodes", "2", "--alone", "-O", "out")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert controller.state == "CANCELLED", done.err
+    assert controller.asked.count("scancel") == 1 + (during == "a controller that is restarted")
+    if during == "sbatch":
+        assert (done.status, done.message()) == (2, "railwright: interrupted by SIGQUIT")
+    else:
+        assert done.status == 3
+        assert done.message().startswith("railwright: job 7 was interrupted by SIGHUP and cancelled\nhint: see its log")
 
 
 def test_jobs_that_are_not_measured_as_a_whole_are_refused_by_name():

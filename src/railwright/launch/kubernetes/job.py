@@ -17,7 +17,7 @@ from railwright.launch.kubernetes.kubectl import ask_kubectl, ask_objects, kubec
 from railwright.launch.kubernetes.manifests import LABEL, NamedJob
 from railwright.launch.kubernetes.pods import Events, Pod, Pods, sort_pods
 from railwright.launch.scratch import scratch_folder
-from railwright.process import Child, run
+from railwright.process import Child, hold_signals, run
 from railwright.system_packages import install_command
 from railwright.terminal import escape
 
@@ -181,33 +181,27 @@ class KubernetesJob:
         return ""
 
     def _remove(self) -> None:
-        """Delete the job and wait until its pods are gone; its other objects follow. Ctrl-C does not interrupt this."""
-        interrupted: BaseException | None = None
+        """Delete the job and wait until its pods are gone; its other objects follow. Signals wait as long."""
         until = time.monotonic() + _GONE_WITHIN_S
         left, requested = "", False
-        while time.monotonic() < until:
-            try:
-                if not requested:
-                    options = ("--cascade=foreground", "--ignore-not-found", "--wait=false")
-                    ask_kubectl("delete", self._kind, self.named.name, *options, namespace=self.namespace)
-                    requested = True
-                words = ("get", f"pods,{self._kind}", self._selector, "--output=name")
-                left = ask_kubectl(*words, namespace=self.namespace).strip()
-                if not left:
-                    break
+        with hold_signals():
+            while time.monotonic() < until:
+                try:
+                    if not requested:
+                        options = ("--cascade=foreground", "--ignore-not-found", "--wait=false")
+                        ask_kubectl("delete", self._kind, self.named.name, *options, namespace=self.namespace)
+                        requested = True
+                    words = ("get", f"pods,{self._kind}", self._selector, "--output=name")
+                    left = ask_kubectl(*words, namespace=self.namespace).strip()
+                    if not left:
+                        return
+                except CannotJudge as error:
+                    left = error.message
                 time.sleep(_ASK_EVERY_S)
-            except KeyboardInterrupt as error:
-                interrupted = error
-            except CannotJudge as error:
-                left = error.message
-                time.sleep(_ASK_EVERY_S)
-        if left:
             remaining = ", ".join(left.split("\n"))[:200]
             limit = f"the job ends at its time limit of {self.named.limit_s / 60:.0f} min"
             delete = f"kubectl --namespace {self.namespace} delete {self._kind} {self.named.name}"
             self.tell(f"not removed yet: {remaining}; {limit}; to remove it now, run: {delete}")
-        if interrupted is not None:
-            raise interrupted
 
 
 def _key_pair() -> tuple[bytes, bytes]:

@@ -1,6 +1,6 @@
 """A Slurm job that runs this command on its nodes: cost, submission, and end.
 
-`sbatch` starts the job independently: it continues when the login shell is gone, and writes its results itself.
+`sbatch` starts the job independently: it continues if our process is killed, and writes its results itself.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from typing import NamedTuple
 from railwright.errors import CannotJudge, RailwrightError, UsageError
 from railwright.launch.followed import FollowedFile
 from railwright.launch.slurm.allocation import ask_slurm, read_job_fields
+from railwright.process import hold_signals
 from railwright.units import format_count, format_duration
 
 SUBMITTED = "RAILWRIGHT_SUBMITTED"
 """Set in the environment of a job that we submitted, so that its command line is run instead of submitted again."""
 _MIN_LIMIT_S, _PLAN_FACTOR = 600.0, 3.0
 _POLL_S = (0.2, 5.0)
+_GONE_WITHIN_S = 60.0
+"""The time that a cancelled job has to end. Slurm kills its processes after KillWait, 30 s by default."""
 _LIMIT = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _GPUS = re.compile(r"gpu(?::[^:,()]+)?:(\d+)")
 _WORD = re.compile(r"[A-Za-z0-9_.,+-]{1,200}")
@@ -216,6 +219,24 @@ class SlurmJob:
             time.sleep(pause_s)
             pause_s = min(1.5 * pause_s, _POLL_S[1])
 
+    def cancel(self) -> None:
+        """Cancel the job and wait until its processes have ended, for at most 60 s. Signals wait as long."""
+        trouble, is_asked, until = "", False, time.monotonic() + _GONE_WITHIN_S
+        with hold_signals():
+            while time.monotonic() < until:
+                try:
+                    self._read_state()
+                    if self.state not in _LIVE_STATES:
+                        return
+                    trouble = f"it is still {self.state.lower()}"
+                    if not is_asked:  # a second SIGTERM would cut its orderly end short
+                        ask_slurm("scancel", self.number)
+                        is_asked = True
+                except CannotJudge as error:
+                    trouble = error.message
+                time.sleep(_POLL_S[0])
+            self.tell(f"job {self.number} has not ended: {trouble}; to end it, run: scancel {self.number}")
+
     def _read_state(self) -> dict[str, str]:
         """Read the fields of `scontrol show job`, and update `state`. Empty for a job that Slurm has purged."""
         try:
@@ -256,10 +277,21 @@ class SlurmJob:
 def submit(
     wanted: SlurmRequest, command: Sequence[str], folder: Path, limit_s: float, tell: Callable[[str], None]
 ) -> SlurmJob:
-    """Submit a job that runs a command. Raises as `ask_slurm`, and CannotJudge if sbatch does not print a job id."""
+    """Submit a job that runs a command. A signal that arrives meanwhile cancels it.
+
+    Raises as `ask_slurm`, and CannotJudge if sbatch does not print a job id.
+    """
     script = f"#!/bin/sh\n{SUBMITTED}=1 exec {shlex.join(command)}\n"
-    output = ask_slurm(*wanted.sbatch_command(limit_s, folder), given=script.encode()).output
-    number = next((line.strip().partition(";")[0] for line in reversed(output) if line.strip()), "")
-    if not number.isdecimal():
-        raise CannotJudge(f"sbatch must print a job id, got {number[:80]!r}")
-    return SlurmJob(number, folder / f"slurm-{number}.log", limit_s, tell)
+    job: SlurmJob | None = None
+    try:
+        with hold_signals():
+            output = ask_slurm(*wanted.sbatch_command(limit_s, folder), given=script.encode()).output
+            number = next((line.strip().partition(";")[0] for line in reversed(output) if line.strip()), "")
+            if not number.isdecimal():
+                raise CannotJudge(f"sbatch must print a job id, got {number[:80]!r}")
+            job = SlurmJob(number, folder / f"slurm-{number}.log", limit_s, tell)
+    except KeyboardInterrupt:
+        if job is not None:
+            job.cancel()
+        raise
+    return job

@@ -334,7 +334,7 @@ _MAX_LINE = 300
 
 def find_known_lines(text: str) -> tuple[KnownLines, ...]:
     """Return the unsupported tools in a text, the one with the most lines first."""
-    lines = [line[:_MAX_LINE] for line in text.split("\n")[:_MAX_LINES]]
+    lines = [line[:_MAX_LINE] for line in text.split("\n")[:_MAX_LINES] if "NCCL INFO " not in line]
     counts = [
         KnownLines(known.tool, sum(mark.search(line) is not None for line in lines), known.is_about, known.settles)
         for known, mark in _KNOWN

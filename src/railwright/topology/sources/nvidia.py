@@ -9,7 +9,7 @@ import json
 
 import msgspec
 
-from railwright.errors import UsageError
+from railwright.errors import RailwrightError
 from railwright.installation import PYTHON
 from railwright.process import run
 from railwright.reading import InvalidContent, decode_json
@@ -27,7 +27,7 @@ def ask_nvidia() -> bytes | Unreadable:
     """
     try:
         finished = run(_PROGRAM, timeout_s=TIMEOUT_S)
-    except UsageError as error:
+    except RailwrightError as error:
         return Unreadable(PROBE, error.message[:200])
     answers = _parse_answers("".join(finished.output))
     ended = f"ended the process that asked it ({finished.describe()})"

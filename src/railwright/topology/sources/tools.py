@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from railwright.errors import UsageError
+from railwright.errors import RailwrightError
 from railwright.process import query
 from railwright.reading import InvalidContent, decode_json
 from railwright.topology.devices import Scalar
@@ -58,7 +58,7 @@ def _run_tool(problems: dict[str, str], name: str, program: str, *words: str) ->
         return None
     try:
         finished = query((path, *words), timeout_s=TIMEOUT_S, most_lines=_MAX_LINES)
-    except UsageError as error:
+    except RailwrightError as error:
         problems[name] = error.message[:200]
         return None
     if finished.timed_out or finished.returncode != 0:

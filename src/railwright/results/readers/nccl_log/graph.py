@@ -21,6 +21,8 @@ _BEGIN = re.compile(r"=== System : max(?:Bw|Width) ([\d.]{1,12}) total(?:Bw|Widt
 _CPU = re.compile(r"CPU/[0-9A-Fa-f-]{1,40}")
 _BRANCH = re.compile(r"( *)\+ (\w{2,4})\[([\d.]{1,12})\] - (\w{3}/[0-9A-Fa-f-]{1,60})")
 _ROW = re.compile(r"((?:GPU|NET)/[0-9A-Fa-f-]{1,40}) :")
+_BEGINNINGS = ("CPU/", "+ ", "GPU/", "NET/")
+"""The beginnings of the lines above, without spaces. Most lines of a log have none of them."""
 _CELL = re.compile(r"(\w{3}/[0-9A-Fa-f-]{1,40}) \(\d{1,4}/([\d.]{1,16})/(\w{2,4})\)")
 _ESTIMATE = re.compile(r" *([\d.]{1,12})/ *([\d.]{1,12}) *")
 _OPERATIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
@@ -43,7 +45,9 @@ class SystemTable:
     def take(self, message: Message) -> bool:
         """Read a message. Reports whether it was a line of this table."""
         text = message.text.lstrip()
-        if writing_thread(message) != self._owner or len(self._nodes) + len(self._paths) > MAX_ROWS:
+        if not text.startswith(_BEGINNINGS) or writing_thread(message) != self._owner:
+            return False
+        if len(self._nodes) + len(self._paths) > MAX_ROWS:
             return False
         if _CPU.match(text) and " :" not in text:
             self._indents = []

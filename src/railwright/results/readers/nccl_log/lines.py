@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 _MAX_MESSAGE = 4096
@@ -21,8 +20,6 @@ _MARK = re.compile(r"NCCL (?:INFO|WARN) ")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\][ \t](?:\S{1,120}:\d{1,6} (?:\(\S{1,80}\) )?)?$")
 # A launcher's prefix may precede the name without a space: `[1,0]<stdout>:node0:25:25`.
 _WRITER = re.compile(r"(?:.*:)?(<[\w.-]{1,64}>|[\w.-]{1,255}):([0-9]+):([0-9]+)")
-# Matches nearly every line of a log without prefixes in one step, because a log may have millions.
-_USUAL = re.compile(r"([\w.-]{1,255}):([0-9]{1,10}):([0-9]{1,10}) \[(-?[0-9]{1,4})\] NCCL INFO ")
 # The only line without a prefix, printed by rank 0 of NCCL up to 2.22.
 _BARE_VERSION = re.compile(r"(?:^|[\s:>])(NCCL version \d\S{0,60})\s*$")
 
@@ -65,15 +62,20 @@ def split(text: str) -> Iterator[Message]:
 def read_messages(lines: Iterable[tuple[int, str]]) -> Iterator[Message]:
     """Yield all messages of numbered lines, in order."""
     hosts: set[str] = set()
+    known: dict[str, tuple[int, Message]] = {}  # a thread writes many lines with the same text before them
     for number, line in lines:
-        if "NCCL " not in line:
+        mark = line.find("NCCL ")
+        if mark < 0:
             continue
-        usual = _USUAL.match(line)
-        if usual is not None and line.find("NCCL ", usual.end()) < 0:
-            host, pid, thread, device = usual.groups()
-            hosts.add(host)
-            if text := line[usual.end() : usual.end() + _MAX_MESSAGE].rstrip():
-                yield Message(number, host, int(pid), int(thread), int(device), False, text)
+        if line.startswith("INFO ", mark + 5) and line.find("NCCL ", mark + 10) < 0:  # nearly every line
+            if text := line[mark + 10 : mark + 10 + _MAX_MESSAGE].rstrip():
+                before = line[:mark]
+                count, message = known.get(before, (-1, None))
+                if message is None or count != len(hosts):
+                    message = _message(number, _Piece(before[-_MAX_PREFIX:], warn=False, text=text), hosts)
+                    if len(known) < _MAX_KNOWN:
+                        known[before] = len(hosts), message
+                yield Message(number, message.host, message.pid, message.thread, message.device, False, text)
             continue
         pieces = _pieces(line)
         if not pieces and (bare := _BARE_VERSION.search(line[:200])):
@@ -85,10 +87,6 @@ def read_messages(lines: Iterable[tuple[int, str]]) -> Iterator[Message]:
 
 def _pieces(line: str) -> list[_Piece]:
     """Split a line into its messages. It has several if two processes wrote at the same time."""
-    only = line.find("NCCL ")
-    if line.startswith("INFO ", only + 5) and line.find("NCCL ", only + 5) < 0:  # nearly every line
-        before, start = line[max(0, only - _MAX_PREFIX) : only], only + len("NCCL INFO ")
-        return [_Piece(before, warn=False, text=line[start : start + _MAX_MESSAGE].rstrip())]
     marks = list(itertools.islice(_MARK.finditer(line), _MAX_ON_LINE + 1))
     pieces: list[_Piece] = []
     for place, mark in enumerate(marks[:_MAX_ON_LINE]):
@@ -117,11 +115,8 @@ def _prefix(before: str) -> _Prefix | None:
     return _Prefix(first + writer.start(1), writer[1], int(writer[2][:10]), int(writer[3][:10]), device)
 
 
-_known_prefix = lru_cache(maxsize=_MAX_KNOWN)(_prefix)  # a thread writes many lines with the same prefix
-
-
 def _message(number: int, piece: _Piece, hosts: set[str]) -> Message:
-    found = _known_prefix(piece.before)
+    found = _prefix(piece.before)
     if found is None:
         return Message(number, "", 0, 0, None, piece.warn, piece.text)
     host = found.host

@@ -6,7 +6,6 @@ sources; `docs/explain-formats.md` lists the messages that are read and those th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import Any
@@ -26,8 +25,6 @@ MAX_EXCERPTS = 20_000
 _MAX_EXCERPT = 300
 _MAX_TORN = 100
 _COMPLETE = "Init COMPLETE"
-_ENDS = re.compile("atchdog|imed out|imeout|[Aa]bort")
-"""Words of lines by which a program or NCCL ends a run that does not progress."""
 _HINT = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,NET,COLL and give its output"
 _SAME: dict[type, tuple[str, Callable[[Any], object]]] = {
     model.Version: ("versions", attrgetter("nccl", "cuda", "host")),
@@ -86,7 +83,7 @@ class _Reader:
         for self.lines, line in lines:
             if _COMPLETE in line:
                 self.completes += line.count(_COMPLETE)
-            elif not self.ended_at and _ENDS.search(line):
+            elif not self.ended_at and _tells_an_end(line):
                 self.ended_at = self.lines
             yield self.lines, line
 
@@ -160,3 +157,8 @@ class _Reader:
             return True
         system = self.systems.get(message.host)
         return (system is not None and system.take(message)) or self.tuning.take(message)
+
+
+def _tells_an_end(line: str) -> bool:
+    """Report whether by this line a program or NCCL ends a run that does not progress."""
+    return "bort" in line or "imeout" in line or "imed out" in line or "atchdog" in line

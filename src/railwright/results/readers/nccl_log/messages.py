@@ -225,7 +225,6 @@ def parse_method(text: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if found else None
 
 
-_types = cache(get_type_hints)
 _MADE_BY: dict[Any, Callable[[str], object]] = {
     int: int,
     int | None: int,
@@ -240,16 +239,38 @@ def _fact(kind: Callable[..., Kind], message: Message, *found: re.Match[str], **
 
     Host, process and line come from the message if the fact has such fields.
     """
-    types = _types(kind)
-    origin = {"host": message.host, "pid": message.pid, "line": message.line}
-    values: dict[str, object] = {name: value for name, value in origin.items() if name in types}
+    values = {name: getattr(message, name) for name in _find_origins(kind)}
     for match in found:
-        for name, text in match.groupdict().items():
-            if types.get(name) is bool:
+        groups = match.groups()
+        for place, name, make in _find_fields(kind, match.re):
+            text = groups[place]
+            if make is None:
                 values[name] = text is not None
-            elif text is not None and name in types:
-                values[name] = _MADE_BY.get(types[name], str.strip)(text)
+            elif text is not None:
+                values[name] = make(text)
     return kind(**{**values, **known})
+
+
+@cache
+def _find_origins(kind: Callable[..., object]) -> tuple[str, ...]:
+    """Return the fields of a fact that the message around it fills."""
+    return tuple(name for name in ("host", "pid", "line") if name in get_type_hints(kind))
+
+
+@cache
+def _find_fields(
+    kind: Callable[..., object], pattern: re.Pattern[str]
+) -> tuple[tuple[int, str, Callable[[str], object] | None], ...]:
+    """Return the groups of a pattern that are fields of a fact: the place, the name and the conversion.
+
+    None in place of the conversion stands for whether the group matched.
+    """
+    types = get_type_hints(kind)
+    return tuple(
+        (group - 1, name, None if types[name] is bool else _MADE_BY.get(types[name], str.strip))
+        for name, group in pattern.groupindex.items()
+        if name in types
+    )
 
 
 def _read_one(kind: Callable[..., Fact], **known: object) -> _Reading:

@@ -78,6 +78,8 @@ class _Kept:
         self._characters = 0
         self._last = 0
         self._threads: set[bytes] = set()
+        self._cut: set[bytes] = set()
+        """The heads among `_threads` that cut a row of a table."""
         self._settings: set[bytes] = set()
         self._ranks = 0
 
@@ -89,7 +91,7 @@ class _Kept:
         for number, line in enumerate(_lines(pieces), 1):
             self.lines = number
             mark = line.find(b"NCCL ")
-            if mark >= 0 and any(word in line for word in _MARKS):
+            if mark >= 0 and (line.startswith(_MARKS, mark) or any(word in line for word in _MARKS)):
                 self.has_messages = True
                 if self._is_needed(line, mark):
                     self._keep(number, line, name)
@@ -102,8 +104,11 @@ class _Kept:
 
     def _is_needed(self, line: bytes, mark: int) -> bool:
         head, says = line[:mark], line[mark:]
-        if len(self._threads) < _MOST_OF_NCCL and head not in self._threads:
+        is_known = head in self._threads
+        if len(self._threads) < _MOST_OF_NCCL and not is_known:
             self._threads.add(head)
+            if _CUT_ROW.search(head[:_MOST_OF_A_ROW]):
+                self._cut.add(head)
             return True
         if b"NCCL_" in says and len(self._settings) < _MOST_OF_NCCL and says not in self._settings:
             self._settings.add(says)
@@ -111,7 +116,7 @@ class _Kept:
         if b" nranks " in says and self._ranks < _MOST_OF_NCCL:
             self._ranks += 1
             return True
-        return _CUT_ROW.search(head[:_MOST_OF_A_ROW]) is not None
+        return head in self._cut if is_known else _CUT_ROW.search(head[:_MOST_OF_A_ROW]) is not None
 
     def _keep(self, number: int, line: bytes, name: str) -> None:
         words = line.decode("utf-8", errors="replace").rstrip("\r").replace(LEFT_OUT, "")
