@@ -123,7 +123,7 @@ def _suggest_usage(error: click.ClickException) -> str:
     return words if named in known else f"see {context.command_path} --help"
 
 
-_STDERR = 2
+_STDOUT, _STDERR = 1, 2
 _COMPLETION = "_RAILWRIGHT_COMPLETE"
 """Set by the script of `railwright completion` when it asks for completions."""
 
@@ -242,13 +242,15 @@ def _end_on_signals() -> None:
 
 
 def _fill_closed_streams() -> None:
-    """Open /dev/null in place of standard streams that the caller closed (`2>&-`), and print errors there.
+    """Open /dev/null in place of standard streams that the caller closed (`2>&-`), and print there.
 
     Otherwise the next file, perhaps that of the results, would get the number of standard error.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(_STDOUT, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(_STDERR, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
 

@@ -36,10 +36,8 @@ def test_without_a_known_cause_the_first_errors_are_shown():
     assert said == "exit status 1, its output: 'open of /x failed: first; then this could not start'"
 
 
-def observed(monkeypatch, tmp_path: Path, *, flags="0x9", free=2**30, limit=1024, kills=0) -> str:
-    loopback = tmp_path / "flags"
-    loopback.write_text(flags)
-    monkeypatch.setattr(causes, "_LOOPBACK", loopback)
+def observed(monkeypatch, tmp_path: Path, *, up=True, free=2**30, limit=1024, kills=0) -> str:
+    monkeypatch.setattr(causes, "_is_loopback_up", lambda: up)
     monkeypatch.setattr(causes, "_SHARED_MEMORY", tmp_path)
     monkeypatch.setattr(causes.tempfile, "gettempdir", lambda: str(tmp_path))
     found = SimpleNamespace(f_bavail=free // 4096, f_frsize=4096, f_flag=0)
@@ -78,7 +76,7 @@ def test_the_limits_of_either_version_of_cgroups_are_read(monkeypatch, tmp_path)
 
 def test_what_this_machine_lacks_is_observed(monkeypatch, tmp_path):
     assert not observed(monkeypatch, tmp_path)
-    assert "lo is down" in observed(monkeypatch, tmp_path, flags="0x8")
+    assert "lo is down" in observed(monkeypatch, tmp_path, up=False)
     assert "has only 64 KiB free" in observed(monkeypatch, tmp_path, free=65536)
     assert "20 open files (ulimit -n) and the limit is 20 processes" in observed(monkeypatch, tmp_path, limit=20)
     assert "the memory limit of its cgroup ended 2 of its processes" in observed(monkeypatch, tmp_path, kills=2)

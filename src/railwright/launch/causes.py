@@ -7,9 +7,12 @@ systems under which it ran are inspected as well.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import resource
+import socket
+import struct
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,9 +37,8 @@ _FEW = 256
 """The limit of files and processes below which MPI is known to fail."""
 _SMALL_BYTES = 16 * 2**20
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only inspected
-_LOOPBACK = Path("/sys/class/net/lo/flags")
 _CGROUPS = Path("/sys/fs/cgroup")
-_IFF_UP = 1
+_SIOCGIFFLAGS, _IFF_UP = 0x8913, 1
 
 
 def find_cause(output: Sequence[str]) -> str:
@@ -63,9 +65,16 @@ def observe(kills_before: int = 0) -> Iterator[str]:
     yield from _observe_folder(_SHARED_MEMORY)
     with contextlib.suppress(OSError):  # FileNotFoundError: no folder for temporary files is usable
         yield from _observe_folder(Path(tempfile.gettempdir()))
-    with contextlib.suppress(OSError, ValueError):
-        if not int(_LOOPBACK.read_text("ascii"), 16) & _IFF_UP:
-            yield "the interface lo is down"
+    if not _is_loopback_up():
+        yield "the interface lo is down"
+
+
+def _is_loopback_up() -> bool:
+    """Report whether lo of our network namespace is up, or unknown. /sys may be that of another namespace."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        answer = fcntl.ioctl(asked, _SIOCGIFFLAGS, struct.pack("16s24x", b"lo"))
+        return bool(struct.unpack_from("H", answer, 16)[0] & _IFF_UP)
+    return True
 
 
 def _observe_folder(folder: Path) -> Iterator[str]:
