@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import resource
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -173,7 +173,7 @@ def mutate(raw: bytes, chance: random.Random) -> bytes:
     return bytes(text)
 
 
-@contextmanager
+@contextlib.contextmanager
 def within(seconds: int, name: str) -> Iterator[None]:
     """Limit the time on a CPU, and ten times as much on the clock: other tests run beside this one."""
 
@@ -222,3 +222,13 @@ def test_the_valid_files_are_read(kind, tmp_path):
         path = tmp_path / kind
         path.write_bytes(raw)
         READERS[kind](path)
+
+
+def test_no_part_of_a_recording_that_is_missing_ends_the_process(tmp_path):
+    """nanoarrow crashes at a null in a message: each byte of the metadata is one here."""
+    (raw,) = seeds()["watched.arrows"]
+    path = tmp_path / "a.arrows"
+    for at in range(1000):
+        path.write_bytes(raw[:at] + b"\0" + raw[at + 1 :])
+        with contextlib.suppress(RailwrightError):
+            read_recording(path)

@@ -24,7 +24,7 @@ from railwright.launch.scratch import scratch_folder
 from railwright.launch.stream import Asked, Bye, Emitted, Failure, Hello, Listener, Lost, Meet, Message, Step
 from railwright.process import Child, ChildResult
 from railwright.results.records import Outcome, Result
-from railwright.units import format_duration
+from railwright.units import format_count, format_duration
 from railwright.writing import write_file
 
 _TICK_S = 0.2
@@ -160,8 +160,12 @@ class Session:
         if not hung and self._unreachable < _FAILED_PROBES:
             return ""
         waiting = [(n, state) for n, state in sorted(self._ranks.items()) if not state.said_bye]
-        self.blamed |= self._placement.find_named(why) or self._find_stopped() or self._find_late()
+        missing = sorted(set(range(self.planned.job.ranks)) - self._ranks.keys()) if self._ranks else []
+        self.blamed |= self._placement.find_named(why) or self._find_stopped() or set(missing) or self._find_late()
         stuck = [state.describe(n) + state.describe_activity() for n, state in waiting]
+        stuck += [f"{format_count(len(missing), 'rank')} sent no message: {', '.join(map(str, missing[:8]))}"] * bool(
+            missing
+        )
         names = "; ".join(stuck) or "no rank had started"
         return f"hung: silent for {format_duration(silent_s)}, ended by us: {names}{why}"
 

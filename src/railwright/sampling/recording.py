@@ -24,6 +24,7 @@ from nanoarrow.ipc import StreamWriter
 from railwright.errors import UsageError
 from railwright.native.sampler import Row
 from railwright.reading import UnsuitableFile, open_given
+from railwright.sampling.arrow_messages import check_messages
 from railwright.sampling.offset import Offset
 from railwright.sampling.sources import Source
 from railwright.writing import open_growing, record_mode
@@ -207,10 +208,13 @@ def read_recording(file: Path) -> Recorded:
     """Read a recording, even without its end. Raises UsageError for another file, OSError."""
     try:
         with open_given(file, most_bytes=_MAX_BYTES) as stream:
+            check_messages(stream)
             arrays, about = open_recording(stream, str(file))
             return _read(arrays, about, file)
     except UnsuitableFile as error:
         raise UsageError(f"{file} is {error.reason}", hint="give a recording of railwright watch") from error
+    except ValueError as error:
+        raise UsageError(f"{file} is not a recording of railwright watch: {error}") from error
 
 
 def open_recording(stream: IO[bytes], name: str) -> tuple[Any, RecordingMetadata]:
@@ -260,7 +264,7 @@ def _read(arrays: Any, about: RecordingMetadata, file: Path) -> Recorded:  # noq
             times.extend(more)
             for column, values in zip(moved, columns, strict=True):
                 column.extend(values)
-    except (ValueError, RuntimeError, TypeError) as error:
+    except (ValueError, RuntimeError, TypeError, IndexError) as error:
         cut = f"it ends in the middle of a batch: {str(error).strip().rpartition(chr(10))[2][:100]}"
     if not all(map(math.isfinite, times)) or any(after < before for before, after in pairwise(times)):
         raise UsageError(f"the times in {file} must be finite and must not decrease", hint="record it again")
