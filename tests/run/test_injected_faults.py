@@ -1,6 +1,7 @@
-"""68 faults, of kinds and at moments: none loses a record, hangs, or leaves a process or a file; 65 are named.
+"""68 faults, of kinds and at moments: none loses a record, hangs, or leaves a process or a file.
 
-The faults strike a run on one host, a run on two hosts, a search of hosts, and a watched command.
+`UNNAMED` lists the causes that no record names. The faults strike a run on one host, a run on two hosts, a search of
+hosts, and a watched command.
 """
 
 from __future__ import annotations
@@ -167,6 +168,7 @@ def test_a_killed_command_is_judged_as_cut_off(railwright):
     process = railwright.start(*HERE)
     railwright.wait_until(railwright.results, "a first result")
     process.kill()
+    process.wait()
     railwright.wait_until(lambda: not railwright.processes(), "the end of all ranks")
     assert "cut off" in railwright("judge", str(railwright.output)).out
     railwright(
