@@ -134,6 +134,23 @@ def test_counters_of_loss_are_told_and_those_of_traffic_are_not(tmp_path):
     assert counters.judge({"a": {}, "b": None}).value == "unknown"
 
 
+def test_pauses_of_the_interfaces_of_a_bond_are_told(tmp_path):
+    files = {
+        "sys/class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/0": "bond0",
+        "sys/devices/virtual/net/bond0/bonding/mode": "802.3ad 4",
+        "sys/devices/virtual/net/bond0/bonding/slaves": "eth0 eth1",
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{content}\n")
+    counts = {"eth0": {"rx_prio3_pause": 1, "rx_packets": 5}, "eth1": {"rx_prio3_pause": 0}}
+    meter = counters.PortMeter(["mlx5_bond_0:1"], DirectoryRoot(tmp_path, "a"), counts.__getitem__)
+    counts["eth1"] = {"rx_prio3_pause": 7, "rx_packets": 9}
+    counts["eth0"] = {"rx_prio3_pause": 1, "rx_packets": 90}
+    told = counters.judge({"a": meter.moved()})
+    assert (told.value, told.seen) == ("moved", "a mlx5_bond_0:1 eth1 rx_prio3_pause +7")
+
+
 def test_bonds_vfs_trust_and_cnps_are_told_from_sysfs(tmp_path):
     bond = "sys/devices/virtual/net/bond0"
     files = {

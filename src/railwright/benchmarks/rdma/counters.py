@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 
 from railwright.results.evidence import RDMA_COUNTERS
 from railwright.results.records import Evidence
 from railwright.topology.sources.counters import find_port_counters, read_directories, subtract_counters
+from railwright.topology.sources.interface_statistics import read_statistics
+from railwright.topology.sources.rdma_port import find_netdevs
 from railwright.topology.sources.root import DirectoryRoot, live_root
 from railwright.units import format_size
 
 _TROUBLE = (
     "retrans", "retry", "retries", "out_of_seq", "seq_err", "timeout", "duplicate", "rnr", "cnp", "ecn_marked", "pause",
-    "discard", "drop", "error", "err", "slow_restart", "link_downed", "xmit_wait", "icrc",
+    "discard", "drop", "error", "err", "slow_restart", "link_downed", "xmit_wait", "icrc", "pfc", "xoff",
 )  # fmt: skip
 """Parts of the names of counters that tell of loss, congestion or damage, in mlx5, bnxt_re, irdma, efa and rxe."""
+_OF_INTERFACE = re.compile(r"pause|pfc|xoff|discard|symbol_err|crc_err")
+"""Statistics of a port's interface, which all its traffic shares: only those of the link and its priorities count."""
 _SENT_WORDS = "port_xmit_data"
 _WORD_BYTES = 4
 """PortXmitData counts 32-bit words (InfiniBand Architecture Specification, PortCounters)."""
@@ -24,9 +29,15 @@ _MOST_SHOWN = 6
 class PortMeter:
     """Reads the counters of ports like `mlx5_0:1` before and after a measurement."""
 
-    def __init__(self, names: Iterable[str], root: DirectoryRoot | None = None) -> None:
-        self._root = root or live_root()
+    def __init__(
+        self,
+        names: Iterable[str],
+        root: DirectoryRoot | None = None,
+        statistics: Callable[[str], Mapping[str, int]] = read_statistics,
+    ) -> None:
+        self._root, self._statistics = root or live_root(), statistics
         self._directories = find_port_counters(self._root, names)
+        self._netdevs = {name: find_netdevs(self._root, name) for name in self._directories}
         self._before = self._read()
 
     def moved(self) -> dict[str, int] | None:
@@ -35,7 +46,12 @@ class PortMeter:
         return subtract_counters(self._before, after) if after else None
 
     def _read(self) -> dict[str, int]:
-        return read_directories(self._root, self._directories)
+        found = read_directories(self._root, self._directories)
+        for port, netdevs in self._netdevs.items():
+            for netdev in netdevs:
+                counts = self._statistics(netdev).items()
+                found |= {f"{port} {netdev}.{name}": count for name, count in counts if _OF_INTERFACE.search(name)}
+        return found
 
 
 def judge(moved: Mapping[str, Mapping[str, int] | None]) -> Evidence:

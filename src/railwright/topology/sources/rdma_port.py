@@ -14,7 +14,7 @@ from railwright.topology.settings import NONE
 from railwright.topology.sources import text
 from railwright.topology.sources.network import IWARP, NicPort
 from railwright.topology.sources.notes import Notes
-from railwright.topology.sources.root import Root, Unreadable
+from railwright.topology.sources.root import DirectoryRoot, Root, Unreadable
 
 ROCE_GIDS, ECN, ERRORS = "roce_gids", "roce_ecn", "port_errors"
 BOND, BOND_MODE, BOND_PORTS = "bond", "bond_mode", "bond_ports"
@@ -73,6 +73,13 @@ def read_bond(root: Root, name: str) -> dict[str, str]:
         port for port in text.word(root.read(f"{_BONDS}/{name}/bonding/slaves")).split() if _NETDEV.fullmatch(port)
     ]
     return {BOND: name, BOND_MODE: mode, BOND_PORTS: " ".join(ports)} if _WORD.fullmatch(mode) and ports else {}
+
+
+def find_netdevs(root: DirectoryRoot, name: str) -> list[str]:
+    """Return the network interfaces of a RoCE port like `mlx5_0:1`: its netdev, or all ports of its bond."""
+    device, _, port = name.partition(":")
+    netdev = text.word(root.read(f"{root.follow(f'sys/class/infiniband/{device}')}/ports/{port}/gid_attrs/ndevs/0"))
+    return read_bond(root, netdev).get(BOND_PORTS, netdev).split() if _NETDEV.fullmatch(netdev) else []
 
 
 def _find_bond(root: Root, gids: str) -> dict[str, str]:
