@@ -11,7 +11,7 @@ import pytest
 
 from railwright.results.records import Disturbed
 from railwright.run import other_work
-from railwright.run.other_work import OtherWork
+from railwright.run.other_work import IdleCpus, OtherWork
 
 TICKS_A_S = os.sysconf("SC_CLK_TCK")
 
@@ -64,6 +64,26 @@ def test_what_cannot_be_told_is_not_told(clock):
     assert OtherWork().share() is None
     clock((ticks(0, 0, 0), 0.0, 100.0), (ticks(1, 0, 0), 0.0, 100.1))
     assert OtherWork().share() is None, "a tenth of a second is ten ticks"
+
+
+def test_idle_cpus_are_those_of_this_process_without_a_quota(monkeypatch):
+    lines = iter(([0, 0, 0], [60, 90, 100]))
+    monkeypatch.setattr(other_work.os, "sched_getaffinity", lambda _: {0, 2})
+    monkeypatch.setattr(time, "monotonic", iter((0.0, 10.0)).__next__)
+    monkeypatch.setattr(other_work, "_has_quota", lambda: False)
+
+    def stat(*_):
+        text = "".join(
+            f"cpu{number} 1 0 1 {TICKS_A_S * idle // 10} 0 0 0 0\n" for number, idle in enumerate(next(lines))
+        )
+        return f"cpu 9 9 9 9 9 9 9 9\n{text}intr 3\n"
+
+    monkeypatch.setattr(other_work.Path, "read_text", stat)
+    assert IdleCpus().count() == pytest.approx(1.6)
+    lines, times = iter(([0], [100])), iter((0.0, 10.0))
+    monkeypatch.setattr(time, "monotonic", times.__next__)
+    monkeypatch.setattr(other_work, "_has_quota", lambda: True)
+    assert IdleCpus().count() is None
 
 
 @pytest.mark.machine

@@ -23,8 +23,8 @@ _COPY_SHARE = 0.8
 memory at 23.9 to 26.4 GB/s, and six A6000 each other's at 21.8 to 26.4 (NVIDIA nvbandwidth issues 15 and 50).
 """
 WHY_COPIES = (
-    "healthy hosts differ as much in their copies over PCIe, and the shape only assumes which GPUs share a"
-    " switch unless nvidia-smi topo -m is given"
+    "healthy hosts differ as much in their copies over PCIe, because their GPUs may share a switch (nvidia-smi topo -m"
+    " shows it)"
 )
 _WHY_BOTH_WAYS = "healthy machines differ with both directions busy"
 _PAIRS_BOTH_WAYS = ("PIX", "PXB", "PHB")

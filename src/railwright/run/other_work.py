@@ -1,4 +1,4 @@
-"""The CPU time that other work takes during a launch, which can make a healthy path slow."""
+"""The CPU time that other work takes or leaves idle during a measurement. Too little makes a healthy path slow."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import resource
 import time
 from pathlib import Path
+
+from railwright.topology.sources.cgroup import cpu_quota
+from railwright.topology.sources.root import live_root
 
 _MIN_INTERVAL_S = 0.5
 """The minimum interval. The kernel's ticks of 10 ms are too coarse for a shorter one."""
@@ -26,6 +29,35 @@ def cpu_ticks() -> tuple[int, ...]:
 def idle_ticks(ticks: tuple[int, ...]) -> int:
     """Return the ticks in which CPUs were idle or waited for disks."""
     return sum(ticks[field] for field in _IDLE)
+
+
+class IdleCpus:
+    """A meter of the CPUs that this process may use and that are idle from now on."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._ticks = _own_idle_ticks()
+
+    def count(self) -> float | None:
+        """Return how many CPUs were idle on average. None if that is unknown or a quota applies."""
+        seconds, now = time.monotonic() - self._began, _own_idle_ticks()
+        if self._ticks is None or now is None or seconds < _MIN_INTERVAL_S or _has_quota():
+            return None
+        return (now - self._ticks) / os.sysconf("SC_CLK_TCK") / seconds
+
+
+def _own_idle_ticks() -> int | None:
+    """Return the idle ticks of the CPUs that this process may use."""
+    names = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    try:
+        lines = [line.split() for line in Path("/proc/stat").read_text("ascii").splitlines()]
+        return sum(idle_ticks(tuple(int(field) for field in line[1:9])) for line in lines if line and line[0] in names)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _has_quota() -> bool:
+    return isinstance(cpu_quota(live_root()), (int, float))
 
 
 class OtherWork:

@@ -141,9 +141,9 @@ def test_suspects_by_rate_are_doubted_where_hosts_share_cpus():
     kept, said = filter_suspects([slow, dead], compare=False)
     assert kept == (dead,)
     assert said[0].startswith("host a was at 50% of its rate")
-    assert filter_suspects([slow, dead], compare=False, limited_by_links=True) == ((slow, dead), ())
+    assert filter_suspects([slow, dead], compare=False, cpus_suffice=True) == ((slow, dead), ())
     nearly = Suspect(id="a", verdict="slow", **common | {"capacity": 0.7})
-    assert filter_suspects([nearly], compare=False, limited_by_links=True)[0] == ()
+    assert filter_suspects([nearly], compare=False, cpus_suffice=True)[0] == ()
 
 
 def test_links_limited_the_flows_if_those_of_others_than_the_suspect_agree():

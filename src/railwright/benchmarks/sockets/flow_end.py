@@ -39,6 +39,7 @@ _RTT_AT = 68  # tcpi_rtt in struct tcp_info, in microseconds (linux/tcp.h)
 _TRACE_WAIT_S = 0.15
 _TRACE_TRIES = 5  # so that a lossy link is named as well
 _SILENT_HOPS = 2
+_REFUSED_TRIES = 3
 
 Settings = dict[str, Any]
 Record = dict[str, Any]
@@ -228,6 +229,16 @@ def send_tcp(settings: Settings) -> list[Record]:
 
 
 def _connect(settings: Settings, port: int) -> socket.socket:
+    """Connect from a port. Repeats a refused connection, because a SYN that overtakes the last packets of the port's
+    connection before it makes Linux reset both (tcp_check_req); without a listener every attempt is refused.
+    """
+    for _ in range(_REFUSED_TRIES - 1):
+        with contextlib.suppress(ConnectionRefusedError):
+            return _try_connect(settings, port)
+    return _try_connect(settings, port)
+
+
+def _try_connect(settings: Settings, port: int) -> socket.socket:
     sock = socket.socket(_family(settings), socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # Reset at close: queued data must neither delay the next probe nor leave TIME_WAIT on its ports.

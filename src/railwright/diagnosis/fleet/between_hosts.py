@@ -195,11 +195,11 @@ _BY_RATE = ("slow", "slow or occupied", "occupied", "lossy", "stalls", "flapping
 
 
 def filter_suspects(
-    suspects: Iterable[Suspect], *, compare: bool, limited_by_links: bool = False
+    suspects: Iterable[Suspect], *, compare: bool, cpus_suffice: bool = False
 ) -> tuple[tuple[Suspect, ...], tuple[str, ...]]:
     """Split suspects into valid ones and notes on those that shared CPUs may explain.
 
-    On hosts that share CPUs a clearly slow suspect is valid if links limited the other flows.
+    On hosts that share CPUs a clearly slow suspect is valid if the CPUs did not limit the flows.
     """
     all_suspects = tuple(suspects)
     if compare:
@@ -207,7 +207,7 @@ def filter_suspects(
     doubted = [
         suspect
         for suspect in all_suspects
-        if suspect.verdict in _BY_RATE and not (limited_by_links and suspect.capacity < _CLEARLY_SLOW)
+        if suspect.verdict in _BY_RATE and not (cpus_suffice and suspect.capacity < _CLEARLY_SLOW)
     ]
     notes = tuple(
         f"{suspect.kind} {suspect.id} was at {suspect.capacity:.0%} of its rate: {SHARED}" for suspect in doubted

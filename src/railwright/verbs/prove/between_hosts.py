@@ -34,6 +34,7 @@ from railwright.locate.ways import ProbeKind, nccl_probes, rdma_probes
 from railwright.report.text.between_hosts import BetweenHostsResult
 from railwright.results.records import Fabric, ResultFile
 from railwright.results.store import load
+from railwright.run.other_work import IdleCpus
 from railwright.run.proof import Proof
 from railwright.topology.devices import Topology
 from railwright.units import format_count
@@ -124,18 +125,22 @@ class Between(PlannedBetween):
             journal.unlink(missing_ok=True)
         hosts = dataclasses.replace(self.hosts.part(tuple(names)), ranks_per_host=ends.count)
         # Many ranks on few CPUs decide the rates themselves, so that no round could confirm a suspect.
-        is_crowded = len(names) * ends.count > _RANKS_PER_CPU * len(os.sched_getaffinity(0))
+        ranks = len(names) * ends.count
+        is_crowded = ranks > _RANKS_PER_CPU * len(os.sched_getaffinity(0))
         wanted = Rounds(load=self.load, confirm=0) if is_crowded and not joined.compare else Rounds(load=self.load)
         try:
             place = make_hosts_place(hosts, gpus=ends.gpus, rdma=ends.ports)
             way = ends.make_probes(hosts, self.arguments.mpirun)
             tell = functools.partial(self._tell, "rails")
+            idle = IdleCpus()
             located = search(place, wanted, seed=0, cover=None, way=way, tell=tell, journal=str(journal))
         except RailwrightError as error:
             return _mark_unmeasured(found, "rails", error.message)
         ratios = [(one.source, one.destination, one.ratio) for one in located.pairs if one.ratio is not None]
-        by_links = not is_crowded and are_limited_by_links(ratios, located.suspects)
-        suspects, doubted = filter_suspects(located.suspects, compare=joined.compare, limited_by_links=by_links)
+        cpus_suffice = (idle.count() or 0.0) >= ranks
+        if not cpus_suffice and not is_crowded:
+            cpus_suffice = are_limited_by_links(ratios, located.suspects)
+        suspects, doubted = filter_suspects(located.suspects, compare=joined.compare, cpus_suffice=cpus_suffice)
         said = replace(
             found.said,
             rounds=found.said.rounds + located.rounds,
