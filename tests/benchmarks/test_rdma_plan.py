@@ -14,6 +14,7 @@ from railwright.benchmarks.rdma.options import list_points, list_setups, parse_n
 from railwright.benchmarks.registry import find
 from railwright.errors import CannotJudge, UsageError
 from railwright.native.verbs import Gid
+from railwright.topology.changes import add_rdma_names
 from railwright.topology.devices import Topology
 from railwright.topology.expand import expand
 from railwright.topology.sources.root import DirectoryRoot
@@ -85,6 +86,9 @@ def test_near_ports_alone_and_together_are_those_of_the_topology():
 def test_a_machine_without_rdma_is_told():
     assert WRITE.plan(job_of(WRITE, expand("laptop", {}))).waived == "no RDMA port is up: check with `rdma link`"
     assert not WRITE.plan(job_of(WRITE, machine())).waived
+    shape = expand("hgx-h100", {})
+    assert WRITE.plan(job_of(WRITE, shape)).waived, "its devices have no names"
+    assert not WRITE.plan(job_of(WRITE, add_rdma_names(shape))).waived
 
 
 @pytest.mark.parametrize("text", ["mlx5_0:0", "mlx5 0", "a+", "", "near+each", "mlx5_0:1:2"])
