@@ -38,7 +38,7 @@ from railwright.run.other_work import IdleCpus
 from railwright.run.proof import Proof
 from railwright.topology.devices import Topology
 from railwright.units import format_count
-from railwright.verbs.prove.between_plan import MIN_HOSTS, PlannedBetween
+from railwright.verbs.prove.between_plan import MIN_HOSTS, ROUNDS_PER_LAUNCH, PlannedBetween
 from railwright.verbs.prove.kept import KeptBetween, group_flows, group_rails
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.time_left import TimeLeft
@@ -158,9 +158,9 @@ class Between(PlannedBetween):
         journal = self.folder / PAIRS_FILE
         if not resume:
             journal.unlink(missing_ok=True)
-        wanted = Rounds(load=self.load, cover_at_once=1)
+        wanted = Rounds(load=self.load, cover_at_once=ROUNDS_PER_LAUNCH)
         if not joined.compare:
-            wanted = Rounds(load=self.load, cover_at_once=1, confirm=0, again=0)
+            wanted = Rounds(load=self.load, cover_at_once=ROUNDS_PER_LAUNCH, confirm=0, again=0)
         try:
             place = self._make_place(hosts)
             tell = functools.partial(self._tell, "pairs")

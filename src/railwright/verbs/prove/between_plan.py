@@ -29,6 +29,8 @@ _RAIL_ROUND_S = STREAM_S + 2.0
 _START_S, _RANK_START_S = 2.0, 0.25
 """The time to start a launch, and the additional time per rank if the hosts share CPUs (docs/measured/lab)."""
 MIN_HOSTS = 2
+ROUNDS_PER_LAUNCH = 8
+"""The rounds of pairs in a launch: a host that dies or an interruption loses at most these."""
 
 
 @dataclass
@@ -64,9 +66,9 @@ class PlannedBetween:
             port = self._port_bytes_per_s()
             most = f"at most {format_size(int(flows * COVER_STREAM_S * port))}" if port else "as much as the ports take"
             rate = f" of {format_line_rate(8 * port)} of payload" if port else ""
-            counted = format_count(rounds, "round")
+            counted = f"{format_count(rounds, 'round')} of disjoint pairs, up to {ROUNDS_PER_LAUNCH} in a launch"
             lines += [
-                f"pairs: {counted} of disjoint pairs, one launch a round, and before them the search of `locate`",
+                f"pairs: {counted}, and before them the search of `locate`",
                 f"  about {format_duration(last_s)}; each flow is TCP for {COVER_STREAM_S:g} s: {most} in all",
                 f"  load: {at_once} of {names} hosts at once, each fills one port{rate} both ways",
             ]
@@ -149,7 +151,8 @@ class PlannedBetween:
 
     def pair_round_s(self) -> float:
         """Return the planned duration of a round of pairs."""
-        return _START_S + _RANK_START_S * len(self.hosts.names) * self._shares_cpus() + COVER_STREAM_S
+        start_s = _START_S + _RANK_START_S * len(self.hosts.names) * self._shares_cpus()
+        return start_s / ROUNDS_PER_LAUNCH + COVER_STREAM_S
 
     def find_machine(self, machines: Mapping[str, Topology]) -> Topology:
         """Return the machine for the collectives and RDMA: the cluster file's, the first host's with GPUs or else with
