@@ -64,9 +64,9 @@ class PlannedBetween:
             port = self._port_bytes_per_s()
             most = f"at most {format_size(int(flows * COVER_STREAM_S * port))}" if port else "as much as the ports take"
             rate = f" of {format_line_rate(8 * port)} of payload" if port else ""
-            counted = format_count(rounds, "round")
+            counted = f"{format_count(rounds, 'round')} of disjoint pairs, up to {ROUNDS_PER_LAUNCH} in a launch"
             lines += [
-                f"pairs: {counted} of disjoint pairs, up to {ROUNDS_PER_LAUNCH} in a launch, and before them the search of `locate`",
+                f"pairs: {counted}, and before them the search of `locate`",
                 f"  about {format_duration(last_s)}; each flow is TCP for {COVER_STREAM_S:g} s: {most} in all",
                 f"  load: {at_once} of {names} hosts at once, each fills one port{rate} both ways",
             ]
