@@ -19,6 +19,7 @@ from tests.benchmarks.jobs import jobs_of
 from railwright.benchmarks.rdma import measurement
 from railwright.benchmarks.registry import find
 from railwright.errors import RailwrightError
+from railwright.topology.changes import add_gpu_addresses
 from railwright.topology.expand import expand
 
 _GONE_S = 5.0
@@ -56,7 +57,7 @@ def run(case: dict[str, Any], library: ctypes.CDLL) -> dict[str, Any]:
         os.environ[name] = value
     library.standin_reset()
     benchmark = find(case["benchmark"])
-    topology = expand("hgx-h100", {})
+    topology = add_gpu_addresses(expand("hgx-h100", {}))
     (job,) = jobs_of(benchmark, topology, given={"nics": "fake0:1", "sizes": "8", **case.get("options", {})})
     threads, results, errors = Threads(), [], ["", ""]
 

@@ -1,8 +1,10 @@
-"""RDMA by verbs over a stand-in for libibverbs: modes, data checks, faults, and a peer that dies."""
+"""RDMA by verbs over stand-ins for libibverbs and CUDA: modes, data checks, GPU memory, faults, a peer that dies."""
+# ruff: noqa: F811 - a fixture of another module is imported, and is an argument
 
 from __future__ import annotations
 
 import errno
+import functools
 import itertools
 import json
 import os
@@ -18,7 +20,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import wait_until
-from tests.stand_ins import build
+from tests.stand_ins import build, environment, stand_ins  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).parents[2]
 FAULTS = 1000 if os.environ.get("RAILWRIGHT_TEST_LONG") else 48
@@ -44,24 +46,30 @@ def verbs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def run_cases(variables: dict[str, str], cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Run cases in a child, and return their answers."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.rdma_pair"],
+        input="".join(f"{json.dumps(case)}\n" for case in cases),
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | variables,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 @pytest.fixture
 def pair(verbs: Path) -> Pair:
-    """Runs cases in a child, and returns their answers."""
+    return functools.partial(run_cases, {"LD_LIBRARY_PATH": str(verbs)})
 
-    def run(cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.benchmarks.rdma_pair"],
-            input="".join(f"{json.dumps(case)}\n" for case in cases),
-            env=os.environ | {"LD_LIBRARY_PATH": str(verbs), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        return [json.loads(line) for line in done.stdout.splitlines()]
 
-    return run
+@pytest.fixture
+def gpu_pair(verbs: Path, stand_ins: Path) -> Pair:
+    gpus = environment(stand_ins, *(f"0000:{place:02x}:00.0" for place in range(1, 9)))
+    return functools.partial(run_cases, gpus | {"LD_LIBRARY_PATH": f"{verbs}:{gpus['LD_LIBRARY_PATH']}"})
 
 
 def test_every_mode_is_measured_and_every_byte_is_checked(pair: Pair) -> None:
@@ -125,6 +133,49 @@ def test_settings_reach_the_queue_pairs_and_odd_fabrics_are_told(pair: Pair) -> 
     assert pair([{"benchmark": "rdma_write", **cases[0][0]}])[0]["results"][0]["settings"]["inline"] is False
 
 
+def test_gpu_memory_is_registered_by_dma_buf_and_by_peer_memory(gpu_pair: Pair) -> None:
+    peermem, no_export, no_dmabuf = (
+        {"STANDIN_VERBS_PEERMEM": "1"}, {"STANDIN_CUDA_NO_DMABUF": "1"}, {"STANDIN_VERBS_NO_DMABUF": "1"}
+    )  # fmt: skip
+    told = [
+        ("rdma_write", "dmabuf", {}, "", "dma-buf"),
+        ("rdma_read", "dmabuf", {}, "", "dma-buf"),
+        ("rdma_send", "dmabuf", peermem, "", "dma-buf and peermem"),
+        ("rdma_write", "peermem", peermem, "", "dma-buf and peermem"),
+        ("rdma_send", "peermem", peermem | no_export, "", "peermem"),
+        ("rdma_write", "peermem", {}, "ibv_reg_mr: Bad address", "dma-buf"),
+        ("rdma_write", "dmabuf", peermem | no_dmabuf, "ibv_reg_dmabuf_mr: Operation not supported", "peermem"),
+        ("rdma_write", "dmabuf", no_export, "DMA buffer of ", "none"),
+    ]
+    options = {"memory": "gpu", "sizes": "1,64K", "queue-pairs": "2", "directions": "both", "iterations": "40"}
+    cases = [
+        {"benchmark": name, "set": given, "options": options | {"registration": way}} for name, way, given, *_ in told
+    ]
+    for (name, way, _, reason, ways), done in zip(told, gpu_pair(cases), strict=True):
+        assert (done["errors"], done["hung"], done["regions"]) == (["", ""], False, 0), (name, way, done)
+        assert {one["evidence"]["gpu_registration"] for one in done["results"]} == {ways}
+        assert {one["outcome"] for one in done["results"]} == {"waived" if reason else "measured"}
+        for one in done["results"]:
+            assert reason in one["reason"], one
+            assert one["parameters"]["registration"] == way
+            assert reason or (one["checked"] > 0, one["wrong"], one["settings"]["inline"]) == (True, 0, False)
+    alone = options | {"registration": "dmabuf", "queue-pairs": "1", "directions": "one"}
+    write, read = gpu_pair({"benchmark": name, "options": alone} for name in ("rdma_write", "rdma_read"))
+    assert {one["quantity"] for one in write["results"]} == {"bandwidth_bytes_per_s"}, "no CPU waits for a byte there"
+    assert {one["quantity"] for one in read["results"]} == {"bandwidth_bytes_per_s", "latency_s"}
+
+
+def test_wrong_bytes_in_gpu_memory_are_counted_and_its_regions_released(gpu_pair: Pair) -> None:
+    options = {"memory": "gpu", "registration": "dmabuf", "sizes": "64K", "iterations": "40"}
+    faults = ("corrupt:1", "short:1", "reg_dmabuf_mr:4:12", "post_send:9:5", "wc:2:10")
+    for fault, done in zip(
+        faults, gpu_pair({"benchmark": "rdma_write", "fault": one, "options": options} for one in faults), strict=True
+    ):
+        assert (done["hung"], done["regions"], done["fired"]) == (False, 0, True), (fault, done)
+        unmeasured = any(one["outcome"] != "measured" for one in done["results"])
+        assert unmeasured or any(done["errors"]) or any(one["wrong"] for one in done["results"]), (fault, done)
+
+
 def _draw_fault(chance: random.Random) -> dict[str, Any]:
     kind = chance.choice((*CALLS, *DATA, "wc", "wc", "lost", "twice", "vanish"))
     often = kind in ("post_send", "post_recv", "poll_cq", "wc", "lost", "twice", "vanish", *DATA)
@@ -164,8 +215,24 @@ def test_no_fault_hangs_passes_for_a_result_or_leaves_a_region(pair: Pair) -> No
     assert shown > FAULTS / 3
 
 
+@pytest.mark.parametrize(("victim", "call"), [(1, "reg_mr"), (0, "modify_qp")])
+def test_a_peer_that_dies_while_both_connect_is_named(
+    railwright: Any, verbs: Path, tmp_path: Path, victim: int, call: str
+) -> None:
+    environment = {
+        "LD_LIBRARY_PATH": str(verbs), "STANDIN_VERBS": str(tmp_path / "verbs"),
+        "STANDIN_VERBS_KILL": f"{victim}:{call}",
+    }  # fmt: skip
+    options = ("-o", "nics=fake0:1", "-o", "sizes=8:8M:x2", "-o", "directions=both")
+    railwright("run", "rdma_write", *options, "--force", environment=environment)
+    railwright.expect_nothing_left()
+    last = railwright.results()[-1]
+    assert last.outcome == "failed"
+    assert last.reason.startswith(f"rank {victim} ") or f"rank {victim} does not answer" in last.reason
+
+
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_peer_that_dies_is_named_within_ten_seconds(
+def test_a_peer_that_dies_in_a_stream_is_named_within_ten_seconds(
     railwright: Any, verbs: Path, tmp_path: Path, victim: int
 ) -> None:
     environment = {"LD_LIBRARY_PATH": str(verbs), "STANDIN_VERBS": str(tmp_path / "verbs")}

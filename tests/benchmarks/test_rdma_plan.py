@@ -10,12 +10,14 @@ from tests.benchmarks.jobs import job_of
 
 from railwright.benchmarks.rdma import counters, surroundings
 from railwright.benchmarks.rdma.gids import choose_gids
-from railwright.benchmarks.rdma.options import list_points, list_setups, parse_nics
+from railwright.benchmarks.rdma.options import list_points, list_setups, parse_nics, parse_ports
 from railwright.benchmarks.registry import find
 from railwright.errors import CannotJudge, UsageError
 from railwright.native.verbs import Gid
+from railwright.topology.changes import add_rdma_names
 from railwright.topology.devices import Topology
 from railwright.topology.expand import expand
+from railwright.topology.sources.root import DirectoryRoot
 
 WRITE = find("rdma_write")
 
@@ -84,12 +86,23 @@ def test_near_ports_alone_and_together_are_those_of_the_topology():
 def test_a_machine_without_rdma_is_told():
     assert WRITE.plan(job_of(WRITE, expand("laptop", {}))).waived == "no RDMA port is up: check with `rdma link`"
     assert not WRITE.plan(job_of(WRITE, machine())).waived
+    shape = expand("hgx-h100", {})
+    assert WRITE.plan(job_of(WRITE, shape)).waived, "its devices have no names"
+    assert not WRITE.plan(job_of(WRITE, add_rdma_names(shape))).waived
 
 
 @pytest.mark.parametrize("text", ["mlx5_0:0", "mlx5 0", "a+", "", "near+each", "mlx5_0:1:2"])
 def test_a_wrong_port_is_refused(text):
     with pytest.raises(UsageError, match="not an RDMA port"):
         parse_nics(text)
+
+
+def test_ports_of_a_search_have_no_colon_which_separates_them_from_the_host():
+    assert parse_ports("mlx5_0,mlx5_1:2,mlx5_0:1") == ("mlx5_0", "mlx5_1/2")
+    with pytest.raises(UsageError, match="not an RDMA port: 'near'"):
+        parse_ports("mlx5_0,near")
+    with pytest.raises(UsageError, match="there must be at most 16 RDMA ports, got 17"):
+        parse_ports(",".join(f"mlx5_{number}" for number in range(17)))
 
 
 @pytest.mark.parametrize(
@@ -105,17 +118,18 @@ def test_wrong_options_are_refused(given, message):
         WRITE.parse(given)
 
 
-def test_counters_of_loss_are_told_and_those_of_traffic_are_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(counters, "DEVICES", tmp_path)
-    port = tmp_path / "mlx5_0/ports/1"
+def test_counters_of_loss_are_told_and_those_of_traffic_are_not(tmp_path):
+    port = tmp_path / "sys/devices/pci/infiniband/mlx5_0/ports/1"
+    (tmp_path / "sys/class/infiniband").mkdir(parents=True)
+    (tmp_path / "sys/class/infiniband/mlx5_0").symlink_to("../../devices/pci/infiniband/mlx5_0")
     files = {"counters/port_xmit_data": 7, "hw_counters/out_of_sequence": 3, "hw_counters/lifespan": 1}
     for name, value in files.items():
         (port / name).parent.mkdir(parents=True, exist_ok=True)
         (port / name).write_text(f"{value}\n")
-    meter = counters.PortMeter(["mlx5_0:1"])
+    meter = counters.PortMeter(["mlx5_0:1"], DirectoryRoot(tmp_path, "a"))
     (port / "counters/port_xmit_data").write_text("1024007\n")
     moved = meter.moved()
-    assert moved == {"mlx5_0:1 port_xmit_data": 1024000}
+    assert moved == {"mlx5_0:1.port_xmit_data": 1024000}
     assert counters.judge({"a": moved, "b": {}}).value == "clean"
     assert "port_xmit_data counted 3.9 MiB" in counters.transport_evidence("mlx5_0:1", 4096000, moved).seen
     (port / "hw_counters/out_of_sequence").write_text("12\n")
@@ -124,16 +138,32 @@ def test_counters_of_loss_are_told_and_those_of_traffic_are_not(tmp_path, monkey
     assert counters.judge({"a": {}, "b": None}).value == "unknown"
 
 
-def test_bonds_vfs_trust_and_cnps_are_told_from_sysfs(tmp_path, monkeypatch):
-    monkeypatch.setattr(surroundings, "SYS", tmp_path / "sys")
-    monkeypatch.setattr(surroundings, "PROC", tmp_path / "proc")
+def test_pauses_of_the_interfaces_of_a_bond_are_told(tmp_path):
+    files = {
+        "sys/class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/0": "bond0",
+        "sys/devices/virtual/net/bond0/bonding/mode": "802.3ad 4",
+        "sys/devices/virtual/net/bond0/bonding/slaves": "eth0 eth1",
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{content}\n")
+    counts = {"eth0": {"rx_prio3_pause": 1, "rx_packets": 5}, "eth1": {"rx_prio3_pause": 0}}
+    meter = counters.PortMeter(["mlx5_bond_0:1"], DirectoryRoot(tmp_path, "a"), counts.__getitem__)
+    counts["eth1"] = {"rx_prio3_pause": 7, "rx_packets": 9}
+    counts["eth0"] = {"rx_prio3_pause": 1, "rx_packets": 90}
+    told = counters.judge({"a": meter.moved()})
+    assert (told.value, told.seen) == ("moved", "a mlx5_bond_0:1 eth1 rx_prio3_pause +7")
+
+
+def test_bonds_vfs_trust_and_cnps_are_told_from_sysfs(tmp_path):
+    bond = "sys/devices/virtual/net/bond0"
     files = {
         "sys/class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/3": "bond0",
         "sys/class/infiniband/mlx5_bond_0/device/physfn/vendor": "0x15b3",
-        "sys/class/net/bond0/bonding/mode": "802.3ad 4",
-        "sys/class/net/bond0/bonding/slaves": "eth0 eth1",
-        "sys/class/net/bond0/qos/trust": "dscp",
-        "sys/class/net/bond0/ecn/roce_np/cnp_dscp": "48",
+        f"{bond}/bonding/mode": "802.3ad 4",
+        f"{bond}/bonding/slaves": "eth0 eth1",
+        f"{bond}/qos/trust": "dscp",
+        f"{bond}/ecn/roce_np/cnp_dscp": "48",
         "sys/module/ib_core/parameters/netns_mode": "N",
         "sys/fs/cgroup/job/rdma.max": "mlx5_bond_0 hca_handle=2 hca_object=max",
         "proc/self/cgroup": "0::/job/step",
@@ -142,12 +172,15 @@ def test_bonds_vfs_trust_and_cnps_are_told_from_sysfs(tmp_path, monkeypatch):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{content}\n")
-    assert surroundings.describe_port("mlx5_bond_0:1", 3) == {
-        "function": "VF", "netdev": "bond0", "bond_mode": "802.3ad 4", "bond_ports": "eth0 eth1", "trust_mode": "dscp",
-        "cnp_dscp": "48",
+    (tmp_path / "sys/class/net").mkdir()
+    (tmp_path / "sys/class/net/bond0").symlink_to("../../devices/virtual/net/bond0")
+    root = DirectoryRoot(tmp_path, "a")
+    assert surroundings.describe_port("mlx5_bond_0:1", 3, root) == {
+        "function": "VF", "netdev": "bond0", "bond": "bond0", "bond_mode": "802.3ad", "bond_ports": "eth0 eth1",
+        "trust_mode": "dscp", "cnp_dscp": "48",
     }  # fmt: skip
-    assert surroundings.describe_port("mlx5_9:1", None) == {}
-    assert surroundings.describe_process() == {
+    assert surroundings.describe_port("mlx5_9:1", None, root) == {}
+    assert surroundings.describe_process(root) == {
         "rdma_netns": "exclusive",
-        "rdma_cgroup": "mlx5_bond_0 hca_handle=2 hca_object=max",
+        "rdma_cgroup": "mlx5_bond_0 hca_handle=2",
     }

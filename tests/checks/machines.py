@@ -25,6 +25,8 @@ HOST = {
     "may_lock_memory": False,
     "dev_shm_bytes": 2**40,
     "verbs_devices": 8,
+    "rdma_netns": "shared",
+    "rdma_limit": "unlimited",
     "ovs_hw_offload": "none",
     "nvme_multipath": "N",
     "static_bar1": True,
@@ -87,6 +89,9 @@ def tuned_roce():
         lossless_priorities="3",
         dscp_priorities="26:3",
         pause="none",
+        trust_mode="dscp",
+        cnp_dscp="48",
+        cnp_priority="6",
     )
     for number, _ in enumerate(machine.of_kind("nic")):
         machine = with_facts(machine, "nic", number, rdma_device=f"mlx5_{number}")

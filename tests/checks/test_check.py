@@ -28,6 +28,8 @@ OF_ROCE = (
     "roce_pause_unlike",
     "roce_pfc_unlike",
     "roce_dscp_unlike",
+    "roce_trust_unlike",
+    "roce_cnp_unlike",
 )
 
 
@@ -81,6 +83,7 @@ def test_a_machine_without_gpus_has_no_fault_of_gpus():
         "huge_pages_off",
         "memlock_low",
         "rdma_devices_missing",
+        "rdma_limit_set",
         "cpus_withheld",
         "cpus_isolated",
         "iommu_translates",
@@ -150,7 +153,7 @@ def test_the_status_is_3_where_nothing_applies_or_nobody_could_look_and_0_where_
     status, text = audited(machine(), tmp_path, capsys)
     assert (status, text.splitlines()[0].partition(": ")[2]) == (
         0,
-        f"all {len(OF_MACHINES) - 11} settings that apply are right, 11 do not apply here",
+        f"all {len(OF_MACHINES) - 13} settings that apply are right, 13 do not apply here",
     )
     assert "  io_uring_off: io_uring is available\n" in text
     assert not [check for check in OF_MACHINES if f"{check.name}: {check.summary}\n" in text]

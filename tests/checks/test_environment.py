@@ -141,6 +141,24 @@ def test_an_index_of_the_wrong_gid(index, says):
     assert [one.says.startswith(says) for one in findings] == ([True] if says else [])
 
 
+@pytest.mark.parametrize(
+    ("given", "facts", "says"),
+    [
+        ("0", {}, "NCCL_IB_TC=0 is DSCP 0, to which nic0-7 give priority 0, but priority 3 is lossless"),
+        ("106", {}, ""),
+        ("0", {"trust_mode": "pcp"}, ""),
+        ("0", {"lossless_priorities": "none"}, ""),
+        ("48", {}, ""),
+        ("999", {}, ""),
+    ],
+)
+def test_a_traffic_class_without_pfc(given, facts, says):
+    (check,) = [check for check in EVERY_CHECK if check.name == "traffic_class_lossy"]
+    machine = with_facts(tuned_roce(), "nic", **{"dscp_priorities": "0:0 26:3"} | facts)
+    findings = check.look(Facts(topology=machine, environment={"NCCL_IB_TC": given}))
+    assert [one.says for one in findings] == ([says] if says else [])
+
+
 def test_tools_that_are_told_of_ipv6_find_it():
     (check,) = [check for check in EVERY_CHECK if check.name == "fabric_ipv6_only"]
     six = with_facts(tuned_roce(), "nic", roce_gids="3:v2/IPv6/eth2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 from tests.benchmarks.test_rdma_plan import machine
+from tests.checks.machines import with_facts
 
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
@@ -31,6 +32,21 @@ def test_a_port_has_its_own_limit_and_several_have_their_sum():
     assert wide.low / band.low == pytest.approx(both.value / near.value)
     assert both.because.startswith("2 ports at once, each: ")
     assert bounds("mlx5_0:1", both_ways=True)[0].value == pytest.approx(2 * near.value)
+
+
+def test_a_bonded_port_may_reach_the_rate_of_as_many_ports_as_it_has_queue_pairs():
+    bonded = with_facts(machine(), "nic", 0, bond="bond0", bond_mode="802.3ad", bond_ports="eth0 eth1")
+
+    def bounds_of(host, pairs, nics="mlx5_0:1"):
+        more = {"path": "memory0@0>memory0@1", "size_bytes": 8 * MIB, "hosts": 2, "queue_pairs": pairs}
+        return expect(Message(by="verbs", one_sided=True, nics=nics, **more), Machine(cluster=build_cluster(host, 1)))
+
+    (plain, band), (wide, wider) = bounds_of(machine(), 4), bounds_of(bonded, 4)
+    assert bounds_of(bonded, 1) == (plain, band)
+    assert (wide.value, wider.low, wider.high) == pytest.approx((2 * plain.value, band.low, 2 * band.high))
+    assert wide.because.endswith("on 2 ports of a bond")
+    other = bounds_of(bonded, 4, "mlx5_1:1")[0].value
+    assert bounds_of(bonded, 4, "mlx5_0:1+mlx5_1:1")[0].value == pytest.approx(wide.value + other)
 
 
 def test_a_far_port_is_judged_by_its_own_way():

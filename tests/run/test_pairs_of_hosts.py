@@ -78,4 +78,7 @@ def test_rdma_is_planned_where_hosts_have_its_ports():
     told = PlannedBetween(hosts(4), arguments, parts, None, chosen, with_rdma()).plan()[0]
     assert told[0] == "rdma: rdma_write, rdma_read, rdma_send between hosts in pairs, 1 launch each"
     assert PlannedBetween(hosts(4), arguments, parts, None, chosen, load("laptop")).plan() == ([], 0.0)
+    searched = PlannedBetween(hosts(4), arguments, frozenset({"rails"}), None, [], with_rdma()).plan()[0]
+    assert searched[0] == "rails: a search by RDMA between 8 RDMA ports of each host"
+    assert "each of 192 flows is RDMA's for 1.5 s" in searched[1]
     assert split_options(("rdma_write.depth=16",), ()) == ((), ("rdma_write.depth=16",))

@@ -3,18 +3,52 @@
  * STANDIN_VERBS is a file that all processes map; without it a process reaches only itself. STANDIN_VERBS_DEVICES
  * (fake0) names the devices. STANDIN_VERBS_DOWN lists ports that are down, like fake0:2. STANDIN_VERBS_LINK=InfiniBand
  * has LIDs and no RoCE. STANDIN_VERBS_GIDS lists GIDs as INDEX:TYPE/ADDRESS, where TYPE is that of enum ibv_gid_type.
+ * STANDIN_VERBS_NETDEVS lists devices with their interface, like fake0=net1: their ports are up while the interface of
+ * this namespace is, and their GIDs are its IPv4 addresses. STANDIN_VERBS_RATE is the rate of each queue pair in bytes/s,
+ * and STANDIN_VERBS_SLOW=HOST=RATE that of a host's.
  * STANDIN_VERBS_PEERMEM=1 registers GPU memory by its address, STANDIN_VERBS_NO_DMABUF=1 refuses DMA buffers.
  *
  * STANDIN_VERBS_FAULT lists faults as KIND:N[:VALUE], where N counts from 1: a call's name (post_send:3:12) fails with
  * that errno, `wc` completes with that status, `lost` loses a completion, `twice` reports it twice, `corrupt` changes a
  * byte of each transfer from then on, `short` moves nothing from then on, `vanish` makes the device fail from that call
- * on. */
+ * on. STANDIN_VERBS_KILL=WHO:CALL kills that rank of MPI, or the ranks of that host, in a call. */
 #define _GNU_SOURCE
 #include "verbs_work.h"
 
 static const char *const DEFAULT_GIDS = "0:1/fe80::1 1:2/fe80::1 2:1/::ffff:10.0.0.1 3:2/::ffff:10.0.0.1";
 
 static struct rwv_device *devices[MOST_DEVICES + 1];
+
+/* Returns the interface of a device, or an empty string. */
+static const char *netdev_of(const struct rwv_context *context) {
+  static __thread char found[16];
+  const char *list = getenv("STANDIN_VERBS_NETDEVS");
+  char *copy = strdup(list ? list : ""), *rest = copy;
+  found[0] = 0;
+  for (char *word, *name; (word = strtok_r(rest, " ", &rest)) && (name = strchr(word, '='));) {
+    *name++ = 0;
+    if (!strcmp(word, context->device->name)) snprintf(found, sizeof found, "%s", name);
+  }
+  free(copy);
+  return found;
+}
+
+/* Returns the number of IPv4 addresses of an interface that is up, or -1 without one. Stores the GID of an address. */
+static int read_addresses(const char *netdev, uint32_t index, struct rwv_gid *gid) {
+  struct ifaddrs *list = NULL;
+  int count = 0, is_up = 0;
+  if (getifaddrs(&list)) return -1;
+  for (struct ifaddrs *one = list; one; one = one->ifa_next) {
+    if (strcmp(one->ifa_name, netdev) || !(one->ifa_flags & IFF_UP)) continue;
+    is_up = 1;
+    if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET || (uint32_t)count++ != index || !gid) continue;
+    memset(gid->raw, 0, 10);
+    memset(gid->raw + 10, 0xff, 2);
+    memcpy(gid->raw + 12, &((struct sockaddr_in *)(void *)one->ifa_addr)->sin_addr, 4);
+  }
+  freeifaddrs(list);
+  return is_up ? count : -1;
+}
 
 static int is_listed(const char *variable, const char *word) {
   const char *list = getenv(variable);
@@ -74,7 +108,9 @@ int ibv_query_port(struct rwv_context *context, uint8_t port, struct rwv_port_at
   char name[96];
   if (port < 1 || port > 2) return EINVAL;
   snprintf(name, sizeof name, "%s:%d", context->device->name, port);
-  attr->state = is_listed("STANDIN_VERBS_DOWN", name) ? 1 : RWV_PORT_ACTIVE;
+  const char *netdev = netdev_of(context);
+  int is_down = is_listed("STANDIN_VERBS_DOWN", name) || (*netdev && read_addresses(netdev, 0, NULL) < 0);
+  attr->state = is_down ? 1 : RWV_PORT_ACTIVE;
   attr->active_mtu = 5;
   attr->gid_tbl_len = 32;
   attr->max_msg_sz = 1u << 30;
@@ -85,10 +121,14 @@ int ibv_query_port(struct rwv_context *context, uint8_t port, struct rwv_port_at
 
 int _ibv_query_gid_ex(struct rwv_context *context, uint32_t port, uint32_t index, struct rwv_gid_entry *entry,
                       uint32_t flags, size_t bytes) {
-  (void)context;
   if (bytes != sizeof *entry || flags) return EINVAL;
   int error = fails("query_gid_ex");
   if (error) return error;
+  const char *netdev = netdev_of(context);
+  if (*netdev) {
+    *entry = (struct rwv_gid_entry){.gid_index = index, .port_num = port, .gid_type = RWV_GID_ROCE_V2};
+    return (int)index < read_addresses(netdev, index, &entry->gid) ? 0 : ENODATA;
+  }
   const char *link = getenv("STANDIN_VERBS_LINK"), *list = getenv("STANDIN_VERBS_GIDS");
   if (!list) list = link && !strcmp(link, "InfiniBand") ? "0:0/fe80::2" : DEFAULT_GIDS;
   char *copy = strdup(list), *rest = copy, text[64];

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +13,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../src/railwright/native/verbs.h"
@@ -81,6 +84,7 @@ struct pair {
   struct pair *next;
   uint64_t head, tail, size;
   struct request *requests;
+  double due; /* the time from which the next request may end */
 };
 
 static struct pair *pairs; /* those of this process */
@@ -152,8 +156,20 @@ static struct fault *take_fault(const char *kind) {
   return NULL;
 }
 
+static void kill_self(const char *call) {
+  const char *wanted = getenv("STANDIN_VERBS_KILL"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+  char own[512], host[256] = "";
+  if (!wanted) return;
+  gethostname(host, sizeof host - 1);
+  for (int i = 0; i < 2; i++) {
+    snprintf(own, sizeof own, "%s:%s", i ? host : rank ? rank : getenv("PMI_RANK"), call);
+    if (!strcmp(own, wanted)) raise(SIGKILL);
+  }
+}
+
 /* Returns the errno with which a call fails, or 0. A device that has vanished still lets go of what it held. */
 static int fails(const char *call) {
+  kill_self(call);
   struct fault *fault = take_fault(call);
   if (fault) return fault->value;
   if (take_fault("vanish")) has_vanished = 1;
@@ -235,10 +251,37 @@ static int transfer(const struct endpoint *end, const struct request *request) {
   return copy(peer->pid, from, request->wr.rdma.remote_addr, part->length, request->wr.opcode == RWV_WR_RDMA_READ);
 }
 
+/* Returns the rate of this host's queue pairs in bytes/s, or 0 without a limit. */
+static double own_rate(void) {
+  char host[256] = "";
+  const char *usual = getenv("STANDIN_VERBS_RATE"), *slow = getenv("STANDIN_VERBS_SLOW");
+  gethostname(host, sizeof host - 1);
+  size_t length = strlen(host);
+  if (slow && !strncmp(slow, host, length) && slow[length] == '=') return atof(slow + length + 1);
+  return usual ? atof(usual) : 0;
+}
+
+enum { LATE_MS = 50 };
+
+/* Whether the rate forbids the next request. A process that had no CPU for a moment catches up. */
+static int is_early(struct pair *pair, uint32_t bytes) {
+  static double rate = -1;
+  struct timespec now;
+  if (rate < 0) rate = own_rate();
+  if (!rate) return 0;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  double time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+  if (pair->due > time) return 1;
+  if (pair->due < time - 1e-3 * LATE_MS) pair->due = time;
+  pair->due += bytes / rate;
+  return 0;
+}
+
 static void progress(struct pair *pair) {
   struct endpoint *end = endpoint_of(pair->base.qp_num);
   while (pair->head < pair->tail && end->state == RWV_QPS_RTS) {
     struct request *request = &pair->requests[pair->head % pair->size];
+    if (is_early(pair, request->part.length)) return;
     int status = transfer(end, request);
     if (status == NOT_READY) return;
     pair->head++;

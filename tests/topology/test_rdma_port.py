@@ -69,12 +69,26 @@ def test_an_empty_table_differs_from_a_missing_one(tmp_path):
     assert "roce_gids" not in other.facts
 
 
-def test_ecn_is_on_if_both_directions_are(tmp_path):
-    first = ports()[0]
-    netdev = next(
+def netdev_of_first():
+    return next(
         path.rpartition("/")[0] for path in files_of(MACHINE)
-        if path.startswith(first.partition("/infiniband/")[0]) and path.endswith("/mtu")
+        if path.startswith(ports()[0].partition("/infiniband/")[0]) and path.endswith("/mtu")
     )  # fmt: skip
+
+
+def test_trust_mode_cnps_and_the_bond_of_the_gids_are_facts(tmp_path):
+    netdev, bond = netdev_of_first(), "sys/devices/virtual/net/eth2/bonding"
+    told = {"trust_mode": "dscp", "cnp_dscp": "48", "bond": "eth2", "bond_mode": "802.3ad", "bond_ports": "p0 p1"}
+    files = {f"{netdev}/qos/trust": b"dscp\n", f"{netdev}/ecn/roce_np/cnp_dscp": b"48\n",
+             f"{bond}/mode": b"802.3ad 4\n", f"{bond}/slaves": b"p0 p1\n"}  # fmt: skip
+    entry = (FOUR, b"RoCE v2\n")
+    assert nic(tmp_path, **roce(entry, **files))[0].facts.items() >= told.items()
+    assert not told.keys() & nic(tmp_path, **roce(entry))[0].facts.keys()
+    assert "bond" not in nic(tmp_path, **roce(entry, **files | {f"{bond}/slaves": b"\n"}))[0].facts
+
+
+def test_ecn_is_on_if_both_directions_are(tmp_path):
+    netdev = netdev_of_first()
     ways = {f"{netdev}/ecn/roce_{way}/enable/{number}": b"1\n" for way in ("np", "rp") for number in range(8)}
     assert nic(tmp_path, **roce(), **ways)[0].facts["roce_ecn"] == "on"
     off = ways | {path: b"0\n" for path in ways if "roce_rp" in path}

@@ -38,6 +38,8 @@ SETTINGS = {
     "proc/sys/kernel/yama/ptrace_scope": b"1\n",
     "proc/sys/kernel/io_uring_disabled": b"2\n",
     "sys/fs/cgroup/cpu.max": b"150000 100000\n",
+    "sys/fs/cgroup/rdma.max": b"mlx5_0 hca_handle=2 hca_object=max\nmlx5_1 hca_handle=max hca_object=max\n",
+    "sys/module/ib_core/parameters/netns_mode": b"N\n",
     "proc/self/mounts": b"nfs-home:/secret /home nfs rw 0 0\nshm /dev/shm tmpfs rw,nosuid,size=65536k,inode64 0 0\n",
     "proc/meminfo": b"MemTotal:       2147483648 kB\nHugetlb:         2097152 kB\n",
     "dev/infiniband/uverbs0": b"",
@@ -78,6 +80,8 @@ TOLD = {
     "ptrace_scope": 1,
     "io_uring_disabled": 2,
     "cpu_quota": 1.5,
+    "rdma_netns": "exclusive",
+    "rdma_limit": "mlx5_0 hca_handle=2",
 }
 
 

@@ -106,18 +106,23 @@ def make_subnet_place(hosts: Hosts, subnet: Subnet, routing: str = "unknown", ad
 
 
 def make_hosts_place(
-    hosts: Hosts, routing: str = "unknown", tree: SwitchTree | None = None, oversubscription: float = 1.0, gpus: int = 0
+    hosts: Hosts,
+    routing: str = "unknown",
+    tree: SwitchTree | None = None,
+    oversubscription: float = 1.0,
+    gpus: int = 0,
+    rdma: Sequence[str] = (),
 ) -> Place:
-    """Return the place that consists of one port, or `gpus` GPUs, of each host, on one switch or below known leaves.
+    """Return the place of a port, `gpus` GPUs or the `rdma` ports of each host, on one switch or below known leaves.
 
     The network above the leaves counts as a single switch; a leaf's uplink has the rate of all its hosts over the
     oversubscription. Raises CannotJudge, UsageError.
     """
     reach = hosts.reach
-    if isinstance(reach, LabReach) and not gpus:
+    if isinstance(reach, LabReach) and not gpus and not rdma:
         raise UsageError("--hosts must not name hosts of a lab", hint="search the lab: railwright locate --lab NAME")
     port = hosts.used_interfaces[0] if hosts.used_interfaces else "port"
-    ports = tuple(f"gpu{number}" for number in range(gpus)) or (port,)
+    ports = tuple(f"gpu{number}" for number in range(gpus)) or tuple(rdma) or (port,)
     fabric = build_host_fabric(hosts.names, ports, tree, oversubscription)
     if not reach.shares_files:
         reach.check()
@@ -128,10 +133,11 @@ def make_hosts_place(
     return Place(
         fabric=fabric,
         described=f"{len(hosts.names)} hosts by {reach.name}, {known}"
-        + (f", {format_count(gpus, 'GPU')} of each" if gpus else ""),
+        + (f", {format_count(gpus, 'GPU')} of each" if gpus else "")
+        + (f", {format_count(len(rdma), 'RDMA port')} of each" if rdma else ""),
         routing=routing,
         reach=reach,
-        addresses=_name_hosts(fabric) if gpus else reach.find_addresses(hosts.used_interfaces),
+        addresses=_name_hosts(fabric) if gpus or rdma else reach.find_addresses(hosts.used_interfaces),
         names={},
         rate_bits_per_s=None,
         mtu_bytes=None,
@@ -141,7 +147,7 @@ def make_hosts_place(
 
 
 def _name_hosts(fabric: Fabric) -> tuple[str, ...]:
-    """Return names in place of addresses: GPUs are found by their ranks and have no address."""
+    """Return names in place of addresses, like `node1:gpu0`: GPUs and ports are found by their ranks."""
     return tuple(fabric.node_name(nic) for nic in range(fabric.nics))
 
 

@@ -76,16 +76,22 @@ def mpi_probes(hosts: Hosts, mpirun: str | None) -> ProbeKind:
     return _probes_by_mpirun("mpi", mpi_flows.BENCHMARK, hosts, mpirun, one_way=True)
 
 
-def rdma_probes(hosts: Hosts, mpirun: str | None) -> ProbeKind:
-    """Return probes with RDMA writes between hosts, whose ranks mpirun starts and connects over TCP.
+def rdma_probes(hosts: Hosts, mpirun: str | None, ports: int = 1) -> ProbeKind:
+    """Return probes with RDMA writes between `ports` ports of each host, whose ranks mpirun starts and connects by TCP.
 
     Raises CannotJudge without mpirun, UsageError for a wrong one.
     """
-    return _probes_by_mpirun("rdma", rdma_flows.BENCHMARK, hosts, mpirun)
+    return _probes_by_mpirun("rdma", rdma_flows.BENCHMARK, hosts, mpirun, ranks_per_host=ports)
 
 
 def _probes_by_mpirun(
-    name: str, benchmark: AnyBenchmark, hosts: Hosts, mpirun: str | None, *, one_way: bool = False
+    name: str,
+    benchmark: AnyBenchmark,
+    hosts: Hosts,
+    mpirun: str | None,
+    *,
+    one_way: bool = False,
+    ranks_per_host: int = 1,
 ) -> ProbeKind:
     mpi = MpiLauncher(mpirun)
 
@@ -94,7 +100,10 @@ def _probes_by_mpirun(
         case = FlowRounds(rounds=rounds, stream_s=_choose_stream_s(purpose))
         return Launch(case=case, ranks=ranks, environment=_unless_set(over_tcp.environment))
 
-    return ProbeKind(name, benchmark, launch, lambda names: HostsLauncher(mpi, hosts.part(names)), one_way=one_way)
+    def launcher(names: tuple[str, ...]) -> LocalLauncher:
+        return HostsLauncher(mpi, hosts.part(names))
+
+    return ProbeKind(name, benchmark, launch, launcher, ranks_per_host, one_way)
 
 
 def nccl_probes(hosts: Hosts, mpirun: str | None, gpus: int) -> ProbeKind:

@@ -118,7 +118,7 @@ class Message(Workload, frozen=True):
 
     recorded: ClassVar[tuple[str, ...]] = (
         *Workload.recorded, "threads", "pairs", "batch", "block_bytes", "layers", "until", "nics",
-        "connection",
+        "queue_pairs", "connection",
     )  # fmt: skip
     held: ClassVar[tuple[str, ...]] = (*Workload.held, "mtu_bytes")
 
@@ -148,6 +148,8 @@ class Message(Workload, frozen=True):
     """`first layer` if a latency ends when the first layer has arrived."""
     nics: str = ""
     """The RDMA ports of each host that send at once, joined by `+`, such as `mlx5_0:1`; empty for the nearest."""
+    queue_pairs: int = 1
+    """The number of queue pairs of each RDMA port."""
     connection: str = ""
     """The type of verbs' queue pairs: RC, UC, UD, DC or XRC; empty if unknown."""
     has_grh: bool = False

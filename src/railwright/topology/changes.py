@@ -31,6 +31,20 @@ def add_gpu_addresses(topology: Topology) -> Topology:
     return replace(topology, devices=devices)
 
 
+def add_rdma_names(topology: Topology) -> Topology:
+    """Return the topology with a name for each RDMA device without one, such as those of a shape.
+
+    A plan needs it, since benchmarks and searches find ports by their names.
+    """
+    rdma = {device.id for device, link in topology.ports_out if isinstance(link.protocol, InfinibandLink)
+            or (isinstance(link.protocol, EthernetLink) and link.protocol.rdma)}  # fmt: skip
+    devices = tuple(
+        replace(device, facts={"rdma_device": device.id, **device.facts}) if device.id in rdma else device
+        for device in topology.devices
+    )
+    return replace(topology, devices=devices)
+
+
 def change_links(topology: Topology, change: Callable[[Link], Link]) -> Topology:
     """Return the topology with `change` applied to every link."""
     return replace(topology, links=tuple(change(link) for link in topology.links))

@@ -94,6 +94,11 @@ class _Locate(Command):
     "--mpirun", metavar="PATH", help="The mpirun for MPI, RDMA and NCCL, with the MPI library that belongs to it."
 )
 @click.option("--gpus", type=click.IntRange(1, 16), help="With --probe nccl: the number of GPUs of each host.  [1]")
+@click.option(
+    "--ports",
+    metavar="NAME,...",
+    help="With --probe rdma: RDMA ports of each host, such as mlx5_0,mlx5_1.  [that of the interface]",
+)
 @click.option("--lab", metavar="NAME", help="Search this lab, by TCP flows on chosen paths.")
 @click.option("--resume", metavar="FILE", help="Store measurements in FILE, and continue from those in it.")
 @click.option("--cabling", metavar="FILE", help="The subnet of the --hosts: the output of ibnetdiscover.")
@@ -136,10 +141,16 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     if (arguments.lab is None) == (arguments.hosts is None):
         raise UsageError("locate requires either --hosts or --lab", hint="give one of --hosts HOST,HOST and --lab NAME")
     gpus = (arguments.gpus or 1) if arguments.probe == "nccl" else 0
+    ports = _parse_ports(arguments)
     reached = {"ssh_config": arguments.ssh_config, "interfaces": arguments.interfaces}
-    hosts = resolve_hosts(arguments.hosts, ranks_per_host=gpus or None, **reached) if arguments.lab is None else None
-    place = _make_place(arguments, hosts, gpus)
-    rounds, way = choose_rounds(arguments, place.fabric), _choose_probe(arguments, place, hosts, gpus)
+    hosts = (
+        resolve_hosts(arguments.hosts, ranks_per_host=gpus or len(ports) or None, **reached)
+        if arguments.lab is None
+        else None
+    )
+    place = _make_place(arguments, hosts, gpus, ports)
+    way = _choose_probe(arguments, place, hosts, gpus or len(ports))
+    rounds = choose_rounds(arguments, place.fabric)
     with measuring_alone(arguments.force):
         found = search(
             place, rounds, seed=arguments.seed, cover=arguments.cover, way=way, latency=arguments.latency,
@@ -151,7 +162,20 @@ def locate(**typed: Any) -> int:  # noqa: ANN401 - the options above
     return search_status(found.suspects, found.tested, found.not_measured + len(found.unjudged))
 
 
-def _make_place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
+def _parse_ports(arguments: Arguments) -> tuple[str, ...]:
+    """Parse --ports. Raises UsageError for other probes, and for text that names no RDMA ports."""
+    if arguments.ports is None:
+        return ()
+    from railwright.benchmarks.rdma.options import parse_ports
+
+    if arguments.probe != "rdma":
+        raise UsageError("--ports requires --probe rdma", hint="add --probe rdma")
+    if arguments.cabling is not None:
+        raise UsageError("--ports and --cabling exclude each other", hint="name the port with --adapter")
+    return parse_ports(arguments.ports)
+
+
+def _make_place(arguments: Arguments, hosts: Hosts | None, gpus: int, ports: tuple[str, ...]) -> Place:
     from pathlib import Path
 
     from railwright.lab import state
@@ -181,11 +205,14 @@ def _make_place(arguments: Arguments, hosts: Hosts | None, gpus: int) -> Place:
         subnet = read_subnet(Path(arguments.cabling), Path(arguments.forwarding))
         return make_subnet_place(hosts, subnet, arguments.routing, arguments.adapter or "")
     tree = _read_switch_tree(arguments.switches, hosts) if arguments.switches else None
-    return make_hosts_place(hosts, arguments.routing, tree, arguments.oversubscription, gpus)
+    return make_hosts_place(hosts, arguments.routing, tree, arguments.oversubscription, gpus, ports)
 
 
-def _choose_probe(arguments: Arguments, place: Place, hosts: Hosts | None, gpus: int) -> ProbeKind:
-    """Choose the kind of probe. Raises UsageError for options that conflict with it."""
+def _choose_probe(arguments: Arguments, place: Place, hosts: Hosts | None, ends: int) -> ProbeKind:
+    """Choose the kind of probe, with `ends` GPUs or RDMA ports of each host.
+
+    Raises UsageError for options that conflict with it.
+    """
     from railwright.locate.ways import mpi_probes, nccl_probes, rdma_probes, tcp_probes
 
     if arguments.gpus is not None and arguments.probe != "nccl":
@@ -205,8 +232,10 @@ def _choose_probe(arguments: Arguments, place: Place, hosts: Hosts | None, gpus:
     if arguments.latency:
         raise UsageError("--latency requires --probe tcp", hint="leave out --probe")
     if arguments.probe == "nccl":
-        return nccl_probes(hosts, arguments.mpirun, gpus)
-    return (rdma_probes if arguments.probe == "rdma" else mpi_probes)(hosts, arguments.mpirun)
+        return nccl_probes(hosts, arguments.mpirun, ends)
+    if arguments.probe == "rdma":
+        return rdma_probes(hosts, arguments.mpirun, ends or 1)
+    return mpi_probes(hosts, arguments.mpirun)
 
 
 def _read_switch_tree(path: str, hosts: Hosts) -> SwitchTree:

@@ -26,7 +26,7 @@ from railwright.results.records import ResultFile
 from railwright.run.discovered import discover
 from railwright.run.plan import PlannedProof, SortKey
 from railwright.run.proof import Proof
-from railwright.topology.changes import add_gpu_addresses
+from railwright.topology.changes import add_gpu_addresses, add_rdma_names
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Topology
 from railwright.topology.gpus import usable_gpus
@@ -166,7 +166,7 @@ def find_machine(
     """
     if cluster is not None and hosts is not None:
         is_planned = isinstance(hosts, PendingJob) or describe_unasked(hosts)
-        return add_gpu_addresses(cluster.host) if is_planned else cluster.host
+        return add_rdma_names(add_gpu_addresses(cluster.host)) if is_planned else cluster.host
     here = load(None)
     needs_gpus = any(benchmark.rank_for_each_gpu for benchmark in benchmarks)
     if not isinstance(hosts, Hosts) or not needs_gpus or usable_gpus(here) or hosts.reach.shares_files:

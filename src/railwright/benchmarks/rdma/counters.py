@@ -2,73 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+import re
+from collections.abc import Callable, Iterable, Mapping
 
 from railwright.results.evidence import RDMA_COUNTERS
 from railwright.results.records import Evidence
-from railwright.topology.sources.counters import subtract_counters
+from railwright.topology.sources.counters import find_port_counters, read_directories, subtract_counters
+from railwright.topology.sources.interface_statistics import read_statistics
+from railwright.topology.sources.rdma_port import find_netdevs
+from railwright.topology.sources.root import DirectoryRoot, live_root
 from railwright.units import format_size
 
-DEVICES = Path("/sys/class/infiniband")
-_FOLDERS = ("counters", "hw_counters")
 _TROUBLE = (
     "retrans", "retry", "retries", "out_of_seq", "seq_err", "timeout", "duplicate", "rnr", "cnp", "ecn_marked", "pause",
-    "discard", "drop", "error", "err", "slow_restart", "link_downed", "xmit_wait", "icrc",
+    "discard", "drop", "error", "err", "slow_restart", "link_downed", "xmit_wait", "icrc", "pfc", "xoff",
 )  # fmt: skip
 """Parts of the names of counters that tell of loss, congestion or damage, in mlx5, bnxt_re, irdma, efa and rxe."""
+_OF_INTERFACE = re.compile(r"pause|pfc|xoff|discard|symbol_err|crc_err")
+"""Statistics of a port's interface, which all its traffic shares: only those of the link and its priorities count."""
 _SENT_WORDS = "port_xmit_data"
 _WORD_BYTES = 4
 """PortXmitData counts 32-bit words (InfiniBand Architecture Specification, PortCounters)."""
 _MOST_SHOWN = 6
 
 
-def read_ports(names: Iterable[str]) -> dict[str, int]:
-    """Return the counters of ports like `mlx5_0:1`, by names like `mlx5_0:1 out_of_sequence`."""
-    found = {}
-    for name in names:
-        device, _, port = name.partition(":")
-        for folder in (DEVICES / device / "ports" / port / one for one in _FOLDERS):
-            try:
-                files = sorted(folder.iterdir())
-            except OSError:
-                continue
-            for file in files:
-                value = _read(file)
-                if value is not None and file.name != "lifespan":
-                    found[f"{name} {file.name}"] = value
-    return found
-
-
-def _read(file: Path) -> int | None:
-    try:
-        text = file.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return None
-    return int(text) if text.isdecimal() and len(text) <= 20 else None
-
-
 class PortMeter:
-    """Reads the counters of ports before and after a measurement."""
+    """Reads the counters of ports like `mlx5_0:1` before and after a measurement."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = tuple(names)
-        self._before = read_ports(self._names)
+    def __init__(
+        self,
+        names: Iterable[str],
+        root: DirectoryRoot | None = None,
+        statistics: Callable[[str], Mapping[str, int]] = read_statistics,
+    ) -> None:
+        self._root, self._statistics = root or live_root(), statistics
+        self._directories = find_port_counters(self._root, names)
+        self._netdevs = {name: find_netdevs(self._root, name) for name in self._directories}
+        self._before = self._read()
 
     def moved(self) -> dict[str, int] | None:
-        """Return the counters that moved since the start; None if the ports show none."""
-        after = read_ports(self._names)
+        """Return the counters that moved since the start, like `mlx5_0:1.out_of_sequence`; None if there are none."""
+        after = self._read()
         return subtract_counters(self._before, after) if after else None
+
+    def _read(self) -> dict[str, int]:
+        found = read_directories(self._root, self._directories)
+        for port, netdevs in self._netdevs.items():
+            for netdev in netdevs:
+                counts = self._statistics(netdev).items()
+                found |= {f"{port} {netdev}.{name}": count for name, count in counts if _OF_INTERFACE.search(name)}
+        return found
 
 
 def judge(moved: Mapping[str, Mapping[str, int] | None]) -> Evidence:
     """Return the evidence of the counters that tell of trouble, by host: `clean`, `moved`, or `unknown`."""
     unread = [host for host, counts in moved.items() if counts is None]
     told = [
-        f"{host} {name} +{count}"
+        f"{host} {port} {counter} +{count}"
         for host, counts in moved.items()
         for name, count in sorted((counts or {}).items(), key=lambda pair: -pair[1])
-        if any(part in name.partition(" ")[2] for part in _TROUBLE)
+        for port, _, counter in (name.rpartition("."),)
+        if any(part in counter for part in _TROUBLE)
     ]
     if told:
         more = f" and {len(told) - _MOST_SHOWN} more" if len(told) > _MOST_SHOWN else ""
@@ -84,7 +78,7 @@ def judge(moved: Mapping[str, Mapping[str, int] | None]) -> Evidence:
 
 def transport_evidence(ports: str, sent_bytes: int, moved: Mapping[str, int] | None) -> Evidence:
     """Return the transport: queue pairs are RDMA by definition, and the port's own byte counter may confirm it."""
-    words = [count for name, count in (moved or {}).items() if name.endswith(f" {_SENT_WORDS}")]
+    words = [count for name, count in (moved or {}).items() if name.endswith(f".{_SENT_WORDS}")]
     counted = f"; {_SENT_WORDS} counted {format_size(_WORD_BYTES * sum(words))}" if words else ""
     seen = f"queue pairs of {ports} sent {format_size(sent_bytes)}, and every completion was a success{counted}"
     return Evidence(claim="transport", value="rdma", seen=seen)

@@ -1,13 +1,14 @@
 """Rounds of RDMA writes between pairs of many hosts, for `railwright locate --probe rdma`.
 
-In a round a rank sends and receives at the same time, over the first port of its host that is active. The sender has
-the clock, because a write does not involve the receiver's CPU. Ranks without a flow wait asleep on the stream to the
-parent.
+In a round a rank sends and receives at the same time, over the port that the search names. A search of addresses takes
+the port that has the address as a GID, or else the first that is active. The sender has the clock, because a write does
+not involve the receiver's CPU. Ranks without a flow wait asleep on the stream to the parent.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -31,7 +32,8 @@ from railwright.results.records import Result
 from railwright.units import KIB
 
 _MESSAGE_BYTES = 256 * KIB
-_DEPTH, _CHUNK = 32, 64
+_DEPTH, _FIRST_CHUNK, _MOST_CHUNK, _CHUNKS = 32, 4, 64, 10
+"""Requests in flight, and requests of a chunk. Chunks grow as long as at least 10 of them fit in the time."""
 _PATIENCE_S = 5.0
 _MOST_PORTS = 2
 
@@ -57,33 +59,68 @@ class _Offer(NamedTuple):
 def _run(rank: FlowsRank) -> Iterator[Result]:
     rank.step("libibverbs")
     bind()
+    device, place = _choose_port(_find_address(rank))
     for number, flows in enumerate(rank.job.case.rounds):
         rank.step(f"round {number + 1}: RDMA writes")
         with contextlib.ExitStack() as stack:
-            yield from _run_round(rank, number, flows, stack)
+            yield from _run_round(rank, number, flows, stack, Port(device, place))
 
 
-def _open_port(stack: contextlib.ExitStack) -> Port:
-    """Open the first port that is active. Raises CannotJudge if none is."""
+def _find_address(rank: FlowsRank) -> str:
+    """Return the address of this rank in the search, or an empty string if it has no flow."""
+    flows = [flow for one in rank.job.case.rounds for flow in one]
+    sources = (flow.source_address for flow in flows if flow.source == rank.index)
+    targets = (flow.destination_address for flow in flows if flow.destination == rank.index)
+    return next(sources, "") or next(targets, "")
+
+
+def _choose_port(address: str) -> tuple[str, int]:
+    """Return device and number of the port in `node1:mlx5_0` or `node1:mlx5_0/2`.
+
+    For an address it is the active port that has it as a GID, or else the first active port. Raises CannotJudge if no
+    port is active.
+    """
+    gid = _make_gid(address)
+    if not gid and ":" in address:
+        named, _, place = address.rpartition(":")[2].partition("/")
+        return named, int(place or 1)
+    active, trouble = [], "check with `rdma link`"
     for device in list_devices():
         for number in range(1, _MOST_PORTS + 1):
             try:
-                port = Port(device, number)
-            except NativeError:
-                break  # the device has no such port
-            if port.facts.is_active:
-                return stack.enter_context(port)
-            port.close()
-    raise CannotJudge("no RDMA port is active: check with `rdma link`")
+                with Port(device, number) as port:
+                    if not port.facts.is_active:
+                        continue
+                    active.append((device, number))
+                    if gid in [entry.raw for entry in port.list_gids()]:
+                        return device, number
+            except NativeError as error:
+                if number == 1:
+                    trouble = error.message
+                break  # the device has no such port, or none at all
+    if not active:
+        raise CannotJudge(f"no RDMA port is active: {trouble}")
+    return active[0]
+
+
+def _make_gid(address: str) -> bytes:
+    """Return the GID that RoCE makes of an address, or nothing for a host's name."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return b""
+    return found.packed if found.version == 6 else bytes(10) + b"\xff\xff" + found.packed
 
 
 def _run_round(
-    rank: FlowsRank, number: int, flows: tuple[FlowRequest, ...], stack: contextlib.ExitStack
+    rank: FlowsRank, number: int, flows: tuple[FlowRequest, ...], stack: contextlib.ExitStack, port: Port
 ) -> Iterator[Result]:
     out = [flow for flow in flows if flow.source == rank.index]
     into = [flow for flow in flows if flow.destination == rank.index]
     buffers = [stack.enter_context(Buffer(_MESSAGE_BYTES)) for _ in (*out, *into)]
-    port = _open_port(stack)
+    stack.enter_context(port)
+    if not port.facts.is_active:
+        raise CannotJudge(f"RDMA port {port.name} is not active: check with `rdma link`")
     port.create_completions(max(1, len(buffers)) * (_DEPTH + 1))
     ends = [_create_end(port, buffer) for buffer in buffers]
     sources = dict(zip((flow.number for flow in out), ends, strict=False))
@@ -153,13 +190,17 @@ def _connect(port: Port, end: _End, number: int, both: tuple[_Offer, _Offer], *,
 
 def _stream(streams: list[Flow], seconds: float) -> list[float]:
     """Return the rate of each flow in bytes/s."""
-    spent, chunks, ends_at = [0.0] * len(streams), 0, time.monotonic() + seconds
-    while streams and (time.monotonic() < ends_at or not chunks):
-        chunks += 1
+    sent, spent, count = 0, [0.0] * len(streams), _FIRST_CHUNK
+    ends_at = time.monotonic() + seconds
+    while streams and (time.monotonic() < ends_at or not sent):
+        begun = time.monotonic()
         for place, stream in enumerate(streams):
             stream.prepare(0)
-            spent[place] += stream.stream(_CHUNK)
-    return [chunks * _CHUNK * _MESSAGE_BYTES / one for one in spent]
+            spent[place] += stream.stream(count)
+        sent += count
+        if time.monotonic() - begun < seconds / _CHUNKS:
+            count = min(2 * count, _MOST_CHUNK)
+    return [sent * _MESSAGE_BYTES / one for one in spent]
 
 
 def _seed(number: int, flow: FlowRequest) -> int:

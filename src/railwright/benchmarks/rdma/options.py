@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from railwright.benchmarks.benchmark import AnyJob
@@ -39,6 +39,21 @@ def parse_nics(text: str) -> tuple[str, ...]:
             part = "+".join(name if ":" in name else f"{name}:1" for name in names)
         found.append(part)
     return tuple(dict.fromkeys(found))
+
+
+def parse_ports(text: str) -> tuple[str, ...]:
+    """Parse ports like `mlx5_0,mlx5_1:2` to the names of a search, `mlx5_0` and `mlx5_1/2`. Raises UsageError."""
+    found = [name for part in parse_nics(text) for name in part.split("+")]
+    if words := {NEAR, EACH, TOGETHER} & {*found}:
+        raise UsageError(f"not an RDMA port: {min(words)!r}", hint="write RDMA ports like mlx5_0,mlx5_1")
+    if len(found) > _MOST_PORTS:
+        raise UsageError(f"there must be at most {_MOST_PORTS} RDMA ports, got {len(found)}")
+    return name_ends(found)
+
+
+def name_ends(ports: Iterable[str]) -> tuple[str, ...]:
+    """Return ports like `mlx5_0:1` as a search names them, `mlx5_0`, since a colon separates them from the host."""
+    return tuple(dict.fromkeys(name.removesuffix(":1").replace(":", "/") for name in ports))
 
 
 def _parse_message_sizes(text: str) -> tuple[int, ...]:
@@ -139,6 +154,12 @@ def launch_memories(options: RdmaOptions, machine: Machine) -> tuple[Launch[Memo
         cases = [MemoryCase(memory=GPU, registration=way, between=between) for way in options.registration]
         found += [Launch(case=case, ranks=2, gpus=own) for case in cases]
     return tuple(found)
+
+
+def list_ports(topology: Topology) -> list[str]:
+    """Return the names of all RDMA ports that are up, without those of EFA and iWARP."""
+    nics = {nic.id: nic for nic, _ in topology.ports_out if nic.facts.get("state") != "down"}
+    return [name_nic(nic) for nic in nics.values() if _can_connect(topology, nic.id)][:_MOST_PORTS]
 
 
 def list_near(topology: Topology, device: str) -> list[str]:

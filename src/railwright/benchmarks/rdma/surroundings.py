@@ -1,69 +1,37 @@
 """Settings around an RDMA port that decide its rate or its errors, as this process's sysfs shows them.
 
-Trust mode, and the DSCP and priority of CNPs, are files of the drivers of MLNX_OFED and DOCA-OFED. `netns_mode` is Y
-where all namespaces share the RDMA devices (rdma-system(8)). `rdma.max` limits the handles and objects of a control
-group (Linux admin-guide/cgroup-v2.rst).
+`rdma_netns` tells whether all namespaces share the RDMA devices, and `rdma_cgroup` is the limit of this process's
+control group.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from railwright.topology.devices import Scalar
+from railwright.topology.settings import UNLIMITED
+from railwright.topology.sources.rdma_port import read_bond, read_qos
+from railwright.topology.sources.root import DirectoryRoot, Unreadable, live_root
+from railwright.topology.sources.settings import read_setting
 
-SYS, PROC = Path("/sys"), Path("/proc")
-_MOST_CHARACTERS = 200
-_NETNS_MODES = {"Y": "shared", "N": "exclusive"}
+_SETTINGS = {"rdma_netns": "rdma_netns", "rdma_limit": "rdma_cgroup"}
+"""Settings of the host, with their names in a record."""
 
 
-def describe_port(name: str, gid_index: int | None) -> dict[str, Scalar]:
+def describe_port(name: str, gid_index: int | None, root: DirectoryRoot | None = None) -> dict[str, Scalar]:
     """Return the settings of a port like `mlx5_0:1` that can be read: its netdev, bond, PF or VF, trust and CNPs."""
+    root = root or live_root()
     device, _, number = name.partition(":")
-    folder = SYS / "class/infiniband" / device
-    found: dict[str, str] = {}
-    if (folder / "device/physfn").exists():
-        found["function"] = "VF"
-    port = folder / "ports" / number
-    netdev = _read(port / f"gid_attrs/ndevs/{gid_index or 0}")
-    if netdev and "/" not in netdev:
-        interface = SYS / "class/net" / netdev
-        found |= {
-            "netdev": netdev,
-            "bond_mode": _read(interface / "bonding/mode"),
-            "bond_ports": _read(interface / "bonding/slaves"),
-            "trust_mode": _read(interface / "qos/trust"),
-            "cnp_dscp": _read(interface / "ecn/roce_np/cnp_dscp"),
-            "cnp_priority": _read(interface / "ecn/roce_np/cnp_802p_prio"),
-        }
-    return {key: value for key, value in found.items() if value}
+    folder = root.follow(f"sys/class/infiniband/{device}")
+    function = root.follow(f"{folder}/device")
+    found: dict[str, Scalar] = {"function": "VF"} if "physfn" in root.names(function) else {}
+    netdev = root.text(f"{folder}/ports/{number}/gid_attrs/ndevs/{gid_index or 0}").strip()
+    if not netdev or "/" in netdev:
+        return found
+    qos = read_qos(root, root.follow(f"sys/class/net/{netdev}"))
+    return found | {"netdev": netdev} | read_bond(root, netdev) | qos
 
 
-def describe_process() -> dict[str, Scalar]:
+def describe_process(root: DirectoryRoot | None = None) -> dict[str, Scalar]:
     """Return whether namespaces share the RDMA devices, and the limit of this process's control group."""
-    found = {
-        "rdma_netns": _NETNS_MODES.get(_read(SYS / "module/ib_core/parameters/netns_mode"), ""),
-        "rdma_cgroup": _read_limit(),
-    }
-    return {key: value for key, value in found.items() if value}
-
-
-def _read_limit() -> str:
-    """Return `rdma.max` of the nearest control group that has a limit; empty if none is known."""
-    groups = [line.partition("::")[2] for line in _read(PROC / "self/cgroup", many=True).splitlines() if "::" in line]
-    for group in groups[:1]:
-        path = SYS / "fs/cgroup" / group.lstrip("/")
-        for folder in (path, *path.parents):
-            limit = _read(folder / "rdma.max")
-            if any("=" in word and not word.endswith("=max") for word in limit.split()):
-                return limit
-            if folder == SYS / "fs/cgroup":
-                break
-    return ""
-
-
-def _read(path: Path, *, many: bool = False) -> str:
-    try:
-        text = path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
-    return text if many else " ".join(text.split())[:_MOST_CHARACTERS]
+    root = root or live_root()
+    found = {key: read_setting(root, name) for name, key in _SETTINGS.items()}
+    return {key: value for key, value in found.items() if not isinstance(value, Unreadable) and value != UNLIMITED}

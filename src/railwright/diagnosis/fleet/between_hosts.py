@@ -45,7 +45,10 @@ class PairTried(msgspec.Struct, frozen=True):
 
 
 class RailTried(msgspec.Struct, frozen=True):
-    """The best rate from a GPU of one host to the GPU of another, `node1:gpu0` to `node2:gpu0`, by NCCL."""
+    """The best rate from a GPU of one host to the GPU of another, `node1:gpu0` to `node2:gpu0`, by NCCL.
+
+    Or from an RDMA port to another, `node1:mlx5_0` to `node2:mlx5_0`, by RDMA.
+    """
 
     source: str
     destination: str
@@ -265,19 +268,19 @@ def summarize_hosts(pairs: Sequence[PairJudged]) -> dict[str, tuple[JudgedPath, 
 
 
 def summarize_rails(rails: Sequence[RailTried]) -> dict[str, tuple[JudgedPath, ...]]:
-    """Summarize the flows of each host's GPUs as paths: each GPU to the others of its rail, and from them.
+    """Summarize the flows of each host's GPUs and RDMA ports as paths: each to the others of its rail, and from them.
 
     Only the comparison of hosts judges them.
     """
     found: dict[str, tuple[JudgedPath, ...]] = {}
-    why = "each GPU is compared with the others of its rail"
     for name, path in (("source", "{}>others"), ("destination", "others>{}")):
-        by_gpu: dict[str, list[float]] = {}
+        by_end: dict[str, list[float]] = {}
         for flow in rails:
-            by_gpu.setdefault(getattr(flow, name), []).append(flow.value)
-        for end, values in sorted(by_gpu.items()):
-            host, _, gpu = end.rpartition(":")
-            summary = _summarize(RAILS, path.format(gpu), values, Verdict(state="reference", why=why), why)
+            by_end.setdefault(getattr(flow, name), []).append(flow.value)
+        for end, values in sorted(by_end.items()):
+            host, _, part = end.rpartition(":")
+            why = f"each {'GPU' if part.startswith('gpu') else 'port'} is compared with the others of its rail"
+            summary = _summarize(RAILS, path.format(part), values, Verdict(state="reference", why=why), why)
             found[host] = (*found.get(host, ()), summary)
     return found
 

@@ -32,7 +32,7 @@ class BetweenHostsResult(NamedTuple):
     located: Located | None = None
     """The search, which has the matrix of pairs."""
     rails: tuple[RailTried, ...] = ()
-    """The flows between GPUs."""
+    """The flows between GPUs, and between RDMA ports."""
     collectives: Diagnosis | None = None
     """The judged collectives over all hosts."""
 

@@ -6,6 +6,7 @@ Names: `net.eth0.rx_dropped`, `rdma.mlx5_0.1.port_xmit_wait`, `pcie.0000:1b:00.0
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -13,7 +14,7 @@ from railwright.topology.sources import text
 from railwright.topology.sources.network import NicPort, find_ports
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.pci import scan_pci
-from railwright.topology.sources.root import Root
+from railwright.topology.sources.root import DirectoryRoot, Root
 from railwright.topology.sources.virtual_buses import scan_virtual_buses
 
 _SANE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -63,17 +64,36 @@ def find_counters(root: Root) -> CounterPaths:
     return CounterPaths(directories, functions)
 
 
-def read_counters(root: Root, paths: CounterPaths | None = None) -> dict[str, int]:
-    """Return all counters by name, as the kernel counts them, without unreadable ones."""
-    paths = paths or find_counters(root)
+def find_port_counters(root: DirectoryRoot, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the directories of the counters of RDMA ports like `mlx5_0:1`.
+
+    VFs and devices in software, which `find_counters` leaves out, are found too.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        device, _, port = name.partition(":")
+        folder = f"{root.follow(f'sys/class/infiniband/{device}')}/ports/{port}"
+        found[name] = (f"{folder}/counters", f"{folder}/hw_counters")
+    return found
+
+
+def read_directories(root: Root, directories: Mapping[str, Iterable[str]]) -> dict[str, int]:
+    """Return the counters in the directories of each prefix as `PREFIX.NAME`, without unreadable ones."""
     counters: dict[str, int] = {}
-    for prefix, directories in paths.directories.items():
-        for file in (f"{directory}/{name}" for directory in directories for name in root.names(directory)):
+    for prefix, folders in directories.items():
+        for file in (f"{folder}/{name}" for folder in folders for name in root.names(folder)):
             name = file.rpartition("/")[2]
             value = text.number(root.read(file)) if _SANE_NAME.fullmatch(name) else None
             # `lifespan` is a setting of hw_counters: the milliseconds for which the kernel caches them.
             if value is not None and value >= 0 and name != "lifespan":
                 counters[f"{prefix}.{name}"] = value
+    return counters
+
+
+def read_counters(root: Root, paths: CounterPaths | None = None) -> dict[str, int]:
+    """Return all counters by name, as the kernel counts them, without unreadable ones."""
+    paths = paths or find_counters(root)
+    counters = read_directories(root, paths.directories)
     for address, directory in paths.functions.items():
         for kind in ("correctable", "nonfatal", "fatal"):
             if match := _AER_TOTAL.search(root.text(f"{directory}/aer_dev_{kind}")):

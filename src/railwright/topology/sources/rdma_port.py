@@ -1,7 +1,7 @@
-"""State of an RDMA port beyond its rate: the GIDs of RoCE, ECN, and errors since its start.
+"""State of an RDMA port beyond its rate: the GIDs of RoCE, ECN, trust mode, bond, and errors since its start.
 
 Only the kind of each address is reported. Linux Documentation/ABI/stable/sysfs-class-infiniband has the files;
-`ecn` below a netdev is created only by the drivers of MLNX_OFED and DOCA-OFED.
+`ecn` and `qos` below a netdev are created only by the drivers of MLNX_OFED and DOCA-OFED.
 """
 
 from __future__ import annotations
@@ -14,9 +14,18 @@ from railwright.topology.settings import NONE
 from railwright.topology.sources import text
 from railwright.topology.sources.network import IWARP, NicPort
 from railwright.topology.sources.notes import Notes
-from railwright.topology.sources.root import Root, Unreadable
+from railwright.topology.sources.root import DirectoryRoot, Root, Unreadable
 
 ROCE_GIDS, ECN, ERRORS = "roce_gids", "roce_ecn", "port_errors"
+BOND, BOND_MODE, BOND_PORTS = "bond", "bond_mode", "bond_ports"
+_QOS = {
+    "trust_mode": "qos/trust",
+    "cnp_dscp": "ecn/roce_np/cnp_dscp",
+    "cnp_priority": "ecn/roce_np/cnp_802p_prio",
+}
+"""Files below a netdev: the field of a packet that gives its priority, and the DSCP and priority of CNPs."""
+_BONDS = "sys/devices/virtual/net"
+_WORD = re.compile(r"[A-Za-z0-9_.+-]{1,32}")
 _MAX_GIDS = 256
 _MAX_EMPTY_RUN = 32
 """The number of empty entries in a row that ends the table of up to 256. Deleted pods left up to 14
@@ -42,8 +51,41 @@ def read_port(root: Root, port: NicPort, notes: Notes) -> dict[str, Scalar | Non
         return {}
     facts: dict[str, Scalar | None] = {ERRORS: _read_errors(root, port)}
     if isinstance(port.link, EthernetLink) and port.rdma_transport != IWARP:
-        facts |= {ROCE_GIDS: _read_gids(root, port, notes), ECN: _read_ecn(root, port)}
+        gids = _read_gids(root, port, notes)
+        facts |= {ROCE_GIDS: gids, ECN: _read_ecn(root, port)}
+        facts |= read_qos(root, port.netdev_path) | _find_bond(root, gids or "")
     return facts
+
+
+def read_qos(root: Root, netdev_path: str) -> dict[str, str]:
+    """Return trust mode, and DSCP and priority of congestion notifications (CNP), as far as the driver shows them."""
+    words = {name: text.word(root.read(f"{netdev_path}/{file}")) for name, file in _QOS.items()} if netdev_path else {}
+    return {name: word for name, word in words.items() if _WORD.fullmatch(word)}
+
+
+def read_bond(root: Root, name: str) -> dict[str, str]:
+    """Return name, mode and ports of a bond; empty for a netdev that is none.
+
+    With RoCE LAG the RDMA device of the first port serves the whole bond.
+    """
+    mode = text.word(root.read(f"{_BONDS}/{name}/bonding/mode")).partition(" ")[0]
+    ports = [
+        port for port in text.word(root.read(f"{_BONDS}/{name}/bonding/slaves")).split() if _NETDEV.fullmatch(port)
+    ]
+    return {BOND: name, BOND_MODE: mode, BOND_PORTS: " ".join(ports)} if _WORD.fullmatch(mode) and ports else {}
+
+
+def find_netdevs(root: DirectoryRoot, name: str) -> list[str]:
+    """Return the network interfaces of a RoCE port like `mlx5_0:1`: its netdev, or all ports of its bond."""
+    device, _, port = name.partition(":")
+    netdev = text.word(root.read(f"{root.follow(f'sys/class/infiniband/{device}')}/ports/{port}/gid_attrs/ndevs/0"))
+    return read_bond(root, netdev).get(BOND_PORTS, netdev).split() if _NETDEV.fullmatch(netdev) else []
+
+
+def _find_bond(root: Root, gids: str) -> dict[str, str]:
+    """Return the bond whose addresses a GID table has: it or a VLAN above it, `bond0.7`, is the netdev of an entry."""
+    names = dict.fromkeys(entry.rpartition("/")[2].partition(".")[0] for entry in gids.split())
+    return next(filter(None, (read_bond(root, name) for name in names if _NETDEV.fullmatch(name))), {})
 
 
 def gid_kind(gid: str) -> str:

@@ -147,6 +147,10 @@ class DirectoryRoot(Root):
         """Return the names in a directory, sorted; refused beyond 20,000."""
         return self._call_in_directory(path, _list_names)
 
+    def follow(self, path: str) -> str:
+        """Return the path without symbolic links, such as those of /sys/class. Only a live machine's are trusted."""
+        return str((self._base / path).resolve().relative_to(self._base.resolve()))
+
     def _call_in_directory(self, path: str, operation: Callable[[int, str], Answer]) -> Answer | Unreadable:
         """Call `operation` with the directory of `path`, opened without following links, and the last name."""
         parts = components(self._resolve_self(path))

@@ -15,7 +15,7 @@ from functools import partial
 from railwright.topology.devices import Scalar
 from railwright.topology.settings import NONE, SETTING, UNLIMITED
 from railwright.topology.sources import text
-from railwright.topology.sources.cgroup import cpu_quota
+from railwright.topology.sources.cgroup import cpu_quota, rdma_limit
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.openvswitch import hw_offload
 from railwright.topology.sources.root import ABSENT, Root, Unreadable
@@ -57,6 +57,11 @@ def read_settings(root: Root, notes: Notes) -> dict[str, Scalar]:
         else:
             notes.missing(SETTING, NOT_HELD if value.is_absent else f"/{value.path} {value.reason}", name)
     return found
+
+
+def read_setting(root: Root, name: str) -> SettingValue:
+    """Return a setting by its name."""
+    return _READERS[name](root)
 
 
 def _file_reader(path: str, parse: Callable[[str], Scalar | None], otherwise: str) -> Callable[[Root], SettingValue]:
@@ -200,6 +205,11 @@ def _nvidia_module(content: str) -> str | None:
     return "open" if "Open Kernel Module" in line else "proprietary"
 
 
+def _netns_mode(content: str) -> str | None:
+    """Return whether all network namespaces share the RDMA devices, or each has its own (rdma-system(8))."""
+    return {"Y": "shared", "N": "exclusive"}.get(text.word(content))
+
+
 def _yes_or_no(content: str) -> str | None:
     """Return the kernel's form of a boolean parameter."""
     return word if (word := text.word(content)) in ("Y", "N") else None
@@ -276,4 +286,6 @@ _READERS: dict[str, Callable[[Root], SettingValue]] = {
     "seccomp": _file_reader(_STATUS, _seccomp, "has no Seccomp"),
     "ptrace_scope": _integer_reader("proc/sys/kernel/yama/ptrace_scope"),
     "io_uring_disabled": _integer_reader("proc/sys/kernel/io_uring_disabled"),
+    "rdma_netns": _file_reader("sys/module/ib_core/parameters/netns_mode", _netns_mode, "is neither Y nor N"),
+    "rdma_limit": rdma_limit,
 }

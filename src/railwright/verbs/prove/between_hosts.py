@@ -1,4 +1,4 @@
-"""The measurements of `prove --hosts` between hosts: pairs in disjoint rounds, rails of GPUs, collectives, and NIXL."""
+"""The measurements of `prove --hosts` between hosts: pairs in disjoint rounds, rails, collectives, NIXL, and RDMA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
-from railwright.checks.parts import rdma_ports
 from railwright.diagnosis.fleet.between_hosts import (
     BetweenHosts,
     HostNetwork,
@@ -31,7 +30,7 @@ from railwright.launch.session import PlannedLaunch
 from railwright.locate.host_fabric import read_cluster_tree
 from railwright.locate.place import Place, make_hosts_place, make_lab_place
 from railwright.locate.search import search
-from railwright.locate.ways import nccl_probes
+from railwright.locate.ways import ProbeKind, nccl_probes, rdma_probes
 from railwright.report.text.between_hosts import BetweenHostsResult
 from railwright.results.records import Fabric, ResultFile
 from railwright.results.store import load
@@ -39,15 +38,32 @@ from railwright.run.other_work import IdleCpus
 from railwright.run.proof import Proof
 from railwright.topology.devices import Topology
 from railwright.units import format_count
-from railwright.verbs.prove.between_plan import MIN_HOSTS, PlannedBetween
+from railwright.verbs.prove.between_plan import MIN_HOSTS, ROUNDS_PER_LAUNCH, PlannedBetween
 from railwright.verbs.prove.kept import KeptBetween, group_flows, group_rails
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.time_left import TimeLeft
 
-FOLDER, PAIRS_FILE, RAILS_FILE = "between", "pairs.jsonl", "rails.jsonl"
+FOLDER, PAIRS_FILE, RAILS_FILE, PORTS_FILE = "between", "pairs.jsonl", "rails.jsonl", "ports.jsonl"
 _REPORT_EVERY = 8
 _RANKS_PER_CPU = 8
 _STREAMS = re.compile(r"round (\d+).*: streams")
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """The ends of a host that a search of rails compares: GPUs by NCCL, or RDMA ports by RDMA."""
+
+    gpus: int = 0
+    ports: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """The number of ends of a host."""
+        return self.gpus or len(self.ports)
+
+    def make_probes(self, hosts: Hosts, mpirun: str | None) -> ProbeKind:
+        """Return the probes between these ends. Raises CannotJudge without mpirun, UsageError for a wrong one."""
+        return nccl_probes(hosts, mpirun, self.gpus) if self.gpus else rdma_probes(hosts, mpirun, len(self.ports))
 
 
 @dataclass
@@ -74,6 +90,7 @@ class Between(PlannedBetween):
         self.folder.mkdir(parents=True, exist_ok=True)
         hosts = self.hosts.part(names)
         compare = not hosts.reach.shares_cpus
+        self.seen = machines if compare else {}
         if self.cluster is not None:
             machines = dict.fromkeys(names, self.cluster.host)
         elif not compare:
@@ -84,10 +101,11 @@ class Between(PlannedBetween):
             found = self._measure_pairs(found, hosts, joined, resume=resume)
         machine = self.find_machine(machines)
         names = tuple(name for name in names if name not in found.said.left_out)
-        gpus = self.count_gpus(machine, len(names))
-        if "rails" in self.parts and gpus and len(names) >= MIN_HOSTS:
-            found = self._search_rails(found, names, gpus, joined, resume=resume)
-            names = tuple(name for name in names if name not in found.said.left_out)
+        gpus, ports = self.count_gpus(machine, len(names)), self.list_ports(machine)
+        for ends in (_Ends(gpus=gpus), _Ends(ports=ports)):
+            if "rails" in self.parts and ends.count and len(names) >= MIN_HOSTS:
+                found = self._search_rails(found, names, ends, joined, resume=resume)
+                names = tuple(name for name in names if name not in found.said.left_out)
         if self.list_chosen(machine):
             found = self._run_benchmarks(found, names, joined, machine, resume=resume)
         return found
@@ -99,20 +117,20 @@ class Between(PlannedBetween):
                            interfaces=self.hosts.interfaces, fabric=self.hosts.fabric)  # fmt: skip
 
     def _search_rails(
-        self, found: BetweenHostsResult, names: Sequence[str], gpus: int, joined: HostNetwork, *, resume: bool
+        self, found: BetweenHostsResult, names: Sequence[str], ends: _Ends, joined: HostNetwork, *, resume: bool
     ) -> BetweenHostsResult:
-        """Search for slow GPUs and NICs by NCCL, which takes paths that TCP cannot see."""
-        journal = self.folder / RAILS_FILE
+        """Search for slow GPUs by NCCL, or slow RDMA ports, over paths that TCP cannot see."""
+        journal = self.folder / (RAILS_FILE if ends.gpus else PORTS_FILE)
         if not resume:
             journal.unlink(missing_ok=True)
-        hosts = dataclasses.replace(self.hosts.part(tuple(names)), ranks_per_host=gpus)
+        hosts = dataclasses.replace(self.hosts.part(tuple(names)), ranks_per_host=ends.count)
         # Many ranks on few CPUs decide the rates themselves, so that no round could confirm a suspect.
-        ranks = len(names) * gpus
+        ranks = len(names) * ends.count
         is_crowded = ranks > _RANKS_PER_CPU * len(os.sched_getaffinity(0))
         wanted = Rounds(load=self.load, confirm=0) if is_crowded and not joined.compare else Rounds(load=self.load)
         try:
-            place = make_hosts_place(hosts, gpus=gpus)
-            way = nccl_probes(hosts, self.arguments.mpirun, gpus)
+            place = make_hosts_place(hosts, gpus=ends.gpus, rdma=ends.ports)
+            way = ends.make_probes(hosts, self.arguments.mpirun)
             tell = functools.partial(self._tell, "rails")
             idle = IdleCpus()
             located = search(place, wanted, seed=0, cover=None, way=way, tell=tell, journal=str(journal))
@@ -132,7 +150,7 @@ class Between(PlannedBetween):
             unjudged=(*found.said.unjudged, *located.unjudged, *doubted),
             left_out=found.said.left_out | located.set_aside,
         )
-        return found._replace(said=said, rails=tuple(group_rails(located)))
+        return found._replace(said=said, rails=(*found.rails, *group_rails(located)))
 
     def _measure_pairs(
         self, found: BetweenHostsResult, hosts: Hosts, joined: HostNetwork, *, resume: bool
@@ -140,9 +158,9 @@ class Between(PlannedBetween):
         journal = self.folder / PAIRS_FILE
         if not resume:
             journal.unlink(missing_ok=True)
-        wanted = Rounds(load=self.load, cover_at_once=1)
+        wanted = Rounds(load=self.load, cover_at_once=ROUNDS_PER_LAUNCH)
         if not joined.compare:
-            wanted = Rounds(load=self.load, cover_at_once=1, confirm=0, again=0)
+            wanted = Rounds(load=self.load, cover_at_once=ROUNDS_PER_LAUNCH, confirm=0, again=0)
         try:
             place = self._make_place(hosts)
             tell = functools.partial(self._tell, "pairs")
@@ -197,7 +215,7 @@ class Between(PlannedBetween):
             found = _mark_unmeasured(found, "collectives", why)
             self.chosen = [one for one in self.chosen if one[0].in_pairs]
         if len(names) < MIN_HOSTS:
-            able = {"collectives", "kv", *(["rdma"] if rdma_ports(machine) else [])}
+            able = {"collectives", "kv", *(["rdma"] if self.list_ports(machine) else [])}
             parts = [part for part in ("collectives", "kv", "rdma") if part in self.parts & able]
             why = f"{format_count(len(names), 'host')} left to measure"
             return functools.reduce(lambda one, part: _mark_unmeasured(one, part, why), parts, found)

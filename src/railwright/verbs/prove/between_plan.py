@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.options import Options
-from railwright.checks.parts import rdma_ports
+from railwright.benchmarks.rdma.options import list_ports, name_ends
 from railwright.diagnosis.fleet.between_hosts import HostNetwork, PairTried
 from railwright.diagnosis.localise.pairs import max_hosts
 from railwright.diagnosis.localise.procedure import Rounds
@@ -24,11 +24,13 @@ from railwright.topology.gpus import usable_gpus
 from railwright.units import format_count, format_duration, format_line_rate, format_size
 from railwright.verbs.prove.between_benchmarks import OF_RDMA
 
-_NCCL_ROUND_S = STREAM_S + 2.0
-"""The time of a round of NCCL's flows, with connections and the transfers that determine their number."""
+_RAIL_ROUND_S = STREAM_S + 2.0
+"""The time of a round of NCCL's or RDMA's flows, with connections and the transfers that determine their number."""
 _START_S, _RANK_START_S = 2.0, 0.25
 """The time to start a launch, and the additional time per rank if the hosts share CPUs (docs/measured/lab)."""
 MIN_HOSTS = 2
+ROUNDS_PER_LAUNCH = 8
+"""The rounds of pairs in a launch: a host that dies or an interruption loses at most these."""
 
 
 @dataclass
@@ -44,6 +46,8 @@ class PlannedBetween:
     """The benchmarks of the parts `rails`, `collectives`, `kv` and `rdma`, with their options."""
     here: Topology
     """This host's topology, assumed for the others in the plan."""
+    seen: Mapping[str, Topology] = field(default_factory=dict)
+    """The topologies that the hosts themselves have sent."""
 
     def __post_init__(self) -> None:
         self.load: float = self.arguments.max_load
@@ -62,9 +66,9 @@ class PlannedBetween:
             port = self._port_bytes_per_s()
             most = f"at most {format_size(int(flows * COVER_STREAM_S * port))}" if port else "as much as the ports take"
             rate = f" of {format_line_rate(8 * port)} of payload" if port else ""
-            counted = format_count(rounds, "round")
+            counted = f"{format_count(rounds, 'round')} of disjoint pairs, up to {ROUNDS_PER_LAUNCH} in a launch"
             lines += [
-                f"pairs: {counted} of disjoint pairs, one launch a round, and before them the search of `locate`",
+                f"pairs: {counted}, and before them the search of `locate`",
                 f"  about {format_duration(last_s)}; each flow is TCP for {COVER_STREAM_S:g} s: {most} in all",
                 f"  load: {at_once} of {names} hosts at once, each fills one port{rate} both ways",
             ]
@@ -75,21 +79,30 @@ class PlannedBetween:
         return lines, seconds
 
     def _plan_rails(self) -> tuple[list[str], float]:
-        """Return the lines and the duration of the search between GPUs."""
-        names = len(self.hosts.names)
-        gpus = self.count_gpus(self.find_machine({}), names)
-        if "rails" not in self.parts or not gpus:
-            return [], 0.0
-        rounds = Rounds(load=self.load)
-        start_s = _START_S + _RANK_START_S * names * gpus * self._shares_cpus()
+        """Return the lines and the duration of the searches between GPUs and between RDMA ports."""
+        machine = self.find_machine({})
+        gpus, ports = self.count_gpus(machine, len(self.hosts.names)), len(self.list_ports(machine))
+        lines, seconds = list[str](), 0.0
+        for count, by, ends in (
+            (gpus, "NCCL", f"{format_count(gpus, 'GPU')} of each host, then one GPU of each together"),
+            (ports, "RDMA", f"{format_count(ports, 'RDMA port')} of each host"),
+        ):
+            if count and "rails" in self.parts:
+                told, more_s = self._plan_search(count, by)
+                lines += [f"rails: a search by {by} between {ends}", told]
+                seconds += more_s
+        return lines, seconds
+
+    def _plan_search(self, ends: int, by: str) -> tuple[str, float]:
+        """Return the cost in words, and the duration, of a search between a number of ends of each host."""
+        names, rounds = len(self.hosts.names), Rounds(load=self.load)
+        start_s = _START_S + _RANK_START_S * names * ends * self._shares_cpus()
         count = rounds.screen + rounds.confirm
-        seconds, port = 3 * start_s + count * _NCCL_ROUND_S, self._port_bytes_per_s()
-        flows = f"each of {format_count(count * names * gpus, 'flow')} is NCCL's for {STREAM_S:g} s"
-        most = format_size(int(count * names * gpus * STREAM_S * port)) if port else "as much as the ports take"
-        return [
-            f"rails: a search by NCCL between {format_count(gpus, 'GPU')} of each host, then one GPU of each together",
-            f"  about {format_duration(seconds)} for the search; {flows}: {'at most ' * bool(port)}{most} in all",
-        ], seconds
+        seconds, port = 3 * start_s + count * _RAIL_ROUND_S, self._port_bytes_per_s()
+        flows = f"each of {format_count(count * names * ends, 'flow')} is {by}'s for {STREAM_S:g} s"
+        most = format_size(int(count * names * ends * STREAM_S * port)) if port else "as much as the ports take"
+        told = f"  about {format_duration(seconds)} for the search; {flows}: {'at most ' * bool(port)}{most} in all"
+        return told, seconds
 
     def _plan_benchmarks(self) -> tuple[list[str], float]:
         """Return the lines and the duration of the collectives, of the rails too, of NIXL's transfers and of RDMA."""
@@ -138,7 +151,8 @@ class PlannedBetween:
 
     def pair_round_s(self) -> float:
         """Return the planned duration of a round of pairs."""
-        return _START_S + _RANK_START_S * len(self.hosts.names) * self._shares_cpus() + COVER_STREAM_S
+        start_s = _START_S + _RANK_START_S * len(self.hosts.names) * self._shares_cpus()
+        return start_s / ROUNDS_PER_LAUNCH + COVER_STREAM_S
 
     def find_machine(self, machines: Mapping[str, Topology]) -> Topology:
         """Return the machine for the collectives and RDMA: the cluster file's, the first host's with GPUs or else with
@@ -147,12 +161,20 @@ class PlannedBetween:
         if self.cluster is not None:
             return self.cluster.host
         found = [machine for machine in machines.values() if usable_gpus(machine)]
-        found += [machine for machine in machines.values() if rdma_ports(machine)]
+        found += [machine for machine in machines.values() if list_ports(machine)]
         return found[0] if found else self.here
 
+    def list_ports(self, machine: Topology) -> tuple[str, ...]:
+        """Return the RDMA ports of each host that are up, as a search names them."""
+        return name_ends(list_ports(self.find_topology(machine)))
+
     def find_topology(self, machine: Topology) -> Topology:
-        """Return the topology of the launches: that machine, or this host if it has neither GPUs nor RDMA ports."""
-        return machine if usable_gpus(machine) or rdma_ports(machine) else self.here
+        """Return the topology of the launches: that machine if it has GPUs or RDMA devices, as a shape without
+        addresses and names does not, else a host's with RDMA devices, or this host's.
+        """
+        if usable_gpus(machine):
+            return machine
+        return next((one for one in (machine, *self.seen.values()) if list_ports(one)), self.here)
 
     def count_gpus(self, machine: Topology, hosts: int) -> int:
         """Return the number of GPUs of each host. Namespaces of one machine share its GPUs out."""
@@ -164,7 +186,7 @@ class PlannedBetween:
         without RDMA ports none of RDMA.
         """
         able = [one for one in self.chosen if usable_gpus(machine) or not one[0].rank_for_each_gpu]
-        return [one for one in able if rdma_ports(machine) or one[0].name not in OF_RDMA]
+        return [one for one in able if self.list_ports(machine) or one[0].name not in OF_RDMA]
 
     def count_rounds(self) -> tuple[int, int]:
         """Return the number of rounds of pairs, and the maximum number of hosts that a round loads."""

@@ -34,7 +34,7 @@ from railwright.run.exclusive import measuring_alone
 from railwright.run.host_screen import HostScreen
 from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
-from railwright.topology.changes import add_gpu_addresses
+from railwright.topology.changes import add_gpu_addresses, add_rdma_names
 from railwright.topology.devices import Topology
 from railwright.topology.sources.load import load as load_machine
 from railwright.units import format_duration, format_size
@@ -80,7 +80,7 @@ def prove_hosts(hosts: Hosts, arguments: Arguments) -> int:
     cluster = load_planned_cluster(arguments.cluster) if arguments.cluster is not None else None
     machine = load_machine(None)
     if arguments.dry_run and cluster is not None:
-        machine = add_gpu_addresses(cluster.host)
+        machine = add_rdma_names(add_gpu_addresses(cluster.host))
         cluster = replace(cluster, host=machine)
         hosts = assume_ports(hosts, machine)
     proof = PlannedProof(machine, parse_benchmarks(names, given), arguments.launches)

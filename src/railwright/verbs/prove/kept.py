@@ -120,7 +120,7 @@ def group_flows(located: Located) -> Iterator[PairTried]:
 
 
 def group_rails(located: Located) -> Iterator[RailTried]:
-    """Yield the flows between GPUs, each with its best rate."""
+    """Yield the flows between GPUs or RDMA ports, each with its best rate."""
     best: dict[tuple[str, str], float] = {}
     for flow in located.pairs:
         ends = flow.source, flow.destination
