@@ -198,7 +198,7 @@ def of_hosts(hosts: Bridged) -> dict[str, tuple[Callable[[int], object], str]]:
         "a host loses power": (lambda _command: hosts.kill(name), rf"{name}|rank 1"),
         "a rank afar dies": (
             lambda _command: os.kill(hosts.ranks(name)[0], signal.SIGKILL),
-            rf"rank 1 .*{name}.*signal 9",
+            rf"(?:rank 1 .*{name}|{BEFORE}).*signal 9",
         ),
         "a link is cut": (lambda _command: unplug(name), rf"{name}"),
     }
