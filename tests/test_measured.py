@@ -110,6 +110,7 @@ def test_the_subjects_are_those_of_the_map():
     assert [path.name for path in SUBJECTS] == [
         "1xh100",
         "2xh200",
+        "4xh100",
         "4xh200",
         "8xh200",
         "host-paths",
@@ -164,7 +165,9 @@ def test_the_records_open_and_hold_no_report_page(subject):
 def test_the_records_of_every_prove_are_kept():
     with tarfile.open(MEASURED / "2xh200" / "records.tar.xz") as archive:
         kept = [name for name in archive.getnames() if "/prove-0/" in name]
-    assert [name.split("/")[0] for name in kept] == ["fifth", "second", "third"]
+    assert [name.split("/")[0] for name in kept] == ["fifth"]
+    with tarfile.open(ROOT / "testdata" / "measured" / "proofs-2xh200.tar.xz") as archive:
+        assert [name.split("/")[0] for name in archive.getnames() if name.endswith(".jsonl")] == ["second", "third"]
 
 
 def test_the_docs_are_small():

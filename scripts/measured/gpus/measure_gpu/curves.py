@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,17 @@ def draw_collective(path: Path, every: Sequence[Curve]) -> None:
             sizes = sorted(curve.limits)
             bound = [curve.limits[size] / _GIGA for size in sizes]
             rate.plot(sizes, bound, ":", color=colour, label=f"limit, {curve.gpus} GPUs")
+    _finish(picture, rate, time, path)
+
+
+def draw_settings(path: Path, title: str, curves: Mapping[str, tuple[list[int], list[float]]]) -> None:
+    """Draw the busbw in GB/s over the size of each setting."""
+    picture, (rate, time) = _panels(title)
+    for colour, (setting, (sizes, rates)) in zip(_COLOURS, curves.items(), strict=False):
+        for axes, most in ((rate, sizes[-1]), (time, MIB)):
+            shown = [(size, one) for size, one in zip(sizes, rates, strict=True) if size <= most]
+            values = [one if axes is rate else size / one / 1e3 for size, one in shown]
+            axes.plot([size for size, _ in shown], values, color=colour, label=setting)
     _finish(picture, rate, time, path)
 
 
