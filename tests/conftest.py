@@ -26,8 +26,11 @@ from railwright.main import run_command
 from railwright.results.records import End, Record, Result, Run
 from railwright.run.context import NOISE_SWITCH
 
-# Started in the background by a shell without job control, we ignore Ctrl-C, and so would all that the tests start.
+# Started in the background by a shell without job control, or by nohup, we ignore signals, and so would all that the
+# tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
 # Workers of pytest-xdist are told 80 columns: what is printed would depend on who runs the tests.
 os.environ.pop("COLUMNS", None)
 

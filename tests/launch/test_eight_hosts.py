@@ -54,13 +54,13 @@ def in_rounds(railwright: Driver, eight: Bridged, number: int, act: Callable[[],
 
 
 def test_pairs_go_on_without_hosts_that_die_and_what_was_measured_before_is_kept(railwright, eight):
-    """The first host dies in the search before the pairs, another in the third round of pairs."""
+    """The first host dies in the search before the pairs, another in the launch of the pairs."""
     first, other = eight.names[0], eight.names[5]
     process = railwright.start("prove", "--hosts", eight.words, *PAIRS)
     killers = [in_rounds(railwright, eight, 1, lambda: eight.kill(first))]
     killers[0].join()
     left = Bridged(tuple(name for name in eight.names if name != first))
-    killers.append(in_rounds(railwright, left, 4, lambda: left.kill(other)))
+    killers.append(in_rounds(railwright, left, 2, lambda: left.kill(other)))
     done = railwright.finish(process)
     killers[1].join()
     assert done.status == 1, done.err  # two suspects
