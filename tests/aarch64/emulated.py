@@ -59,7 +59,15 @@ def test_a_proof_verifies_its_data_and_names_what_emulation_lacks(run, tmp_path)
         "file_read.pages=small",
     )
     words = [word for option in small for word in ("-o", option)]
-    chosen = ("--benchmarks", "memory_copy,core_latency,mpi_latency,file_read", "--launches", "1", "--force")
+    chosen = (
+        "--benchmarks",
+        "memory_copy,core_latency,mpi_latency,file_read",
+        "--launches",
+        "1",
+        "--silence",
+        "600",
+        "--force",
+    )
     text = run("prove", *chosen, *words, "--output", "out", status=(0, 1, 3))
     found = results(tmp_path / "out")
     measured = {one["benchmark"] for one in found if one["outcome"] == "measured"}
