@@ -50,7 +50,7 @@ class Fault(NamedTuple):
     strike: Callable[[Driver, int], object]
     words: str
     measures_on: bool = True
-    """Whether the launches after it are measured."""
+    """True if the launches after it are measured."""
 
     def __str__(self) -> str:
         return self.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from railwright.topology.sources.cgroup import cpu_quota
@@ -18,10 +19,14 @@ _INTERRUPTS = (5, 6)
 """The fields `irq` and `softirq`, which our own measurements cause too."""
 
 
-def cpu_ticks() -> tuple[int, ...]:
-    """Read the eight counters `user` to `steal`, summed over all CPUs. Empty if /proc/stat cannot be read."""
+def cpu_ticks(names: Collection[str] = ("cpu",)) -> tuple[int, ...]:
+    """Read the eight counters `user` to `steal`, summed over all CPUs, or over those with names like `cpu3`.
+
+    Empty if /proc/stat cannot be read.
+    """
     try:
-        return tuple(int(field) for field in Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()[1:9])
+        lines = [line.split() for line in Path("/proc/stat").read_text("ascii").splitlines()]
+        return tuple(map(sum, zip(*(map(int, line[1:9]) for line in lines if line and line[0] in names), strict=True)))
     except (OSError, ValueError):
         return ()
 
@@ -36,24 +41,15 @@ class IdleCpus:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._ticks = _own_idle_ticks()
+        self._names = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        self._ticks = cpu_ticks(self._names)
 
     def count(self) -> float | None:
         """Return how many CPUs were idle on average. None if that is unknown or a quota applies."""
-        seconds, now = time.monotonic() - self._began, _own_idle_ticks()
-        if self._ticks is None or now is None or seconds < _MIN_INTERVAL_S or _has_quota():
+        seconds, now = time.monotonic() - self._began, cpu_ticks(self._names)
+        if not self._ticks or not now or seconds < _MIN_INTERVAL_S or _has_quota():
             return None
-        return (now - self._ticks) / os.sysconf("SC_CLK_TCK") / seconds
-
-
-def _own_idle_ticks() -> int | None:
-    """Return the idle ticks of the CPUs that this process may use."""
-    names = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-    try:
-        lines = [line.split() for line in Path("/proc/stat").read_text("ascii").splitlines()]
-        return sum(idle_ticks(tuple(int(field) for field in line[1:9])) for line in lines if line and line[0] in names)
-    except (OSError, ValueError, IndexError):
-        return None
+        return (idle_ticks(now) - idle_ticks(self._ticks)) / os.sysconf("SC_CLK_TCK") / seconds
 
 
 def _has_quota() -> bool:

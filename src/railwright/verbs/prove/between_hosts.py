@@ -137,9 +137,8 @@ class Between(PlannedBetween):
         except RailwrightError as error:
             return _mark_unmeasured(found, "rails", error.message)
         ratios = [(one.source, one.destination, one.ratio) for one in located.pairs if one.ratio is not None]
-        cpus_suffice = (idle.count() or 0.0) >= ranks
-        if not cpus_suffice and not is_crowded:
-            cpus_suffice = are_limited_by_links(ratios, located.suspects)
+        are_idle = (idle.count() or 0.0) >= ranks
+        cpus_suffice = are_idle or (not is_crowded and are_limited_by_links(ratios, located.suspects))
         suspects, doubted = filter_suspects(located.suspects, compare=joined.compare, cpus_suffice=cpus_suffice)
         said = replace(
             found.said,
