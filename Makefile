@@ -10,7 +10,7 @@ PIP := -m pip --disable-pip-version-check --quiet install --require-hashes --no-
 NATIVE := $(wildcard src/railwright/native/*.c src/railwright/native/*.h)
 DEBIAN_PACKAGES := g++ libibverbs-dev fio chromium chromium-driver etcd-server \
 	frr openvswitch-switch ethtool iperf3 nftables iproute2 iputils-ping procps openssh-server qemu-user-static \
-	slurmctld slurmd slurm-client munge libpmix-dev \
+	slurmctld slurmd slurm-client munge libpmix-dev openmpi-bin \
 	protobuf-compiler busybox-static cpio debootstrap e2fsprogs kmod xz-utils zstd
 # Tests start thousands of interpreters: what one compiled, the others read, also where the environment keeps them from it.
 unexport PYTHONDONTWRITEBYTECODE

@@ -37,3 +37,26 @@ def test_a_host_of_which_nothing_comes_is_blamed_once_the_others_were_asked():
     silent, asked, done = RankState(), RankState(was_asked=True, is_lost=True), RankState(said_bye=True)
     assert PLACED.find_silent({0: asked, 1: done, 2: silent, 3: silent}) == {2, 3}
     assert PLACED.find_silent({0: done, 1: done, 2: silent, 3: silent}) == set()
+
+
+def test_a_sentence_that_a_launcher_wrapped_is_read_whole():
+    output = [
+        "---",
+        "mpirun noticed that process rank 3 with PID 0 on node b exited on",
+        "signal 9 (Killed).",
+        "---",
+        "\0",
+    ]
+    assert PLACED.find_first_ended(output) == {3}
+    said = summarize_end(ChildResult(returncode=137, output=output))
+    assert said.endswith("'mpirun noticed that process rank 3 with PID 0 on node b exited on signal 9 (Killed).'")
+
+
+@pytest.mark.parametrize("line", ["node1: cannot open", "[node1:31] error", "A further sentence", "", "Local host: a"])
+def test_a_further_message_is_not_the_end_of_the_one_before(line):
+    assert (
+        PLACED.find_first_ended(
+            ["mpirun noticed that process rank 1 with PID 41 on node a has", line, "exited on signal 9"]
+        )
+        == set()
+    )

@@ -19,12 +19,13 @@ class Unavailable(CannotJudge):
 
 def open_on_all_ranks(rank: AnyRank, opener: Callable[[], Opened]) -> Opened:
     """Run `opener` on every rank and return its result. Raises Unavailable on all ranks if any fails. Collective."""
+    comm = rank.comm  # MPI starts first, because an opener may ask its library
     opened, reason = None, ""
     try:
         opened = opener()
     except CannotJudge as error:
         reason = error.message
-    reasons = [(index, text) for index, text in enumerate(rank.comm.allgather(reason)) if text]
+    reasons = [(index, text) for index, text in enumerate(comm.allgather(reason)) if text]
     if opened is None or reasons:
         index, first = reasons[0]
         raise Unavailable(first if len(reasons) == rank.size else f"{first} (rank {index})")

@@ -25,6 +25,10 @@ _ERROR_PATTERN = re.compile(
     r"\b(?:errors?|fail(?:ed|s|ure)?|cannot|could not|unable|not found|denied|refused|no such|invalid|exceeded)\b",
     re.IGNORECASE,
 )
+_CONTINUES_PATTERN = re.compile(r"[a-z]+[ ,.]")
+"""The beginning of a line that continues a sentence: a word in lower case, not a name as in `node1: no answer`."""
+_WRAPPED_CHARACTERS = 50
+"""The length below which a launcher does not wrap a line."""
 _SIGNAL_PATTERN = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
 
 
@@ -92,7 +96,7 @@ class Placement:
 
     def find_first_ended(self, output: Iterable[str]) -> set[int]:
         """Find the ranks that ended first according to the launcher's output. Empty if it names none."""
-        for line in output:
+        for line in _join_wrapped(output):
             if found := _RANK_PATTERN.search(line):
                 return {int(found[1])}
             if (found := _HOST_PATTERN.search(line)) and (ranks := self.find_ranks(found[1])):
@@ -105,12 +109,26 @@ class Placement:
         return {n for n, state in states.items() if any_asked and not state.was_asked and not state.said_bye}
 
 
+def _join_wrapped(output: Iterable[str]) -> list[str]:
+    """Return the lines of a launcher without ornaments, and each sentence that it wrapped in a single line."""
+    lines: list[str] = []
+    wraps = False
+    for raw in output:
+        line = raw.strip(" -*=\t\0")
+        if wraps and _CONTINUES_PATTERN.match(line):
+            lines[-1] = f"{lines[-1]} {line}"
+        elif line:
+            lines.append(line)
+        wraps = len(line) >= _WRAPPED_CHARACTERS and line[-1] not in ".:;!?"
+    return lines
+
+
 def summarize_end(finished: ChildResult, observed: Iterable[str] = ()) -> str:
     """Return a launcher's status, the cause that its output or this machine tells, and the lines that say most.
 
     These are the line that names a signal or a host, or else the first errors, or else the last line.
     """
-    lines = [line for line in (line.strip(" -*=\t\0") for line in finished.output) if line]
+    lines = _join_wrapped(finished.output)
     patterns = (_SIGNAL_PATTERN, _HOST_PATTERN)
     matches = (next((line for line in reversed(lines) if pattern.search(line)), "") for pattern in patterns)
     errors = "; ".join([line for line in lines if _ERROR_PATTERN.search(line)][:_SHOWN_ERRORS])

@@ -40,6 +40,10 @@ class LocalLauncher:
         """Return additions to the ranks' environment."""
         return {}
 
+    def translate(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the whole environment of a launch in the words of the launcher's MPI."""
+        return dict(environment)
+
     def clean_up(self, started: float) -> None:
         """Remove leftovers of ranks that died in a launch begun at `started` (epoch seconds)."""
 

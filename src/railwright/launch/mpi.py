@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ _NO_SCHEDULER = "^slurm,pbs,tm,lsf,gridengine,flux,loadleveler,alps"
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where MPICH keeps its segments
 _SEGMENTS = ("mpich_sh*_*", "ucx_shm_posix_*")
 _VERSION_TIMEOUT_S = 20.0
+_OPEN_MPI_RELEASE = re.compile(r"\((?:Open MPI|OpenRTE)\) (\d+)\.")
+_OLDEST_WITH_PRRTE = 5
 _LIBRARY_NAMES = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
 
 
@@ -37,6 +40,12 @@ class MpiLauncher(LocalLauncher):
     def __init__(self, mpirun: str | None = None) -> None:
         self.mpirun = _find_mpirun(mpirun)
         self.flavour, self.version = _identify(str(self.mpirun))
+
+    @property
+    def starts_by_orte(self) -> bool:
+        """Whether this is Open MPI 4 or older, whose launcher and shared memory have other names than those of 5."""
+        release = _OPEN_MPI_RELEASE.search(self.version)
+        return release is not None and int(release[1]) < _OLDEST_WITH_PRRTE
 
     def command(self, ranks: int, _scratch: Path, _environment: Mapping[str, str]) -> list[str]:
         """Return the command line that starts `ranks` ranks on this machine. The ranks bind themselves."""
@@ -67,12 +76,19 @@ class MpiLauncher(LocalLauncher):
             "OMPI_MCA_mtl": os.environ.get("OMPI_MCA_mtl", "^ofi"),  # noqa: SIM112 - the names of Open MPI
             "OMPI_MCA_btl": os.environ.get("OMPI_MCA_btl", "^ofi"),  # noqa: SIM112
             # mpirun would add the nodes of a surrounding job, and take its slots for ours: Slurm gives one a node.
-            "OMPI_MCA_ras" if "(Open MPI) 4." in self.version else "PRTE_MCA_ras": _NO_SCHEDULER,
+            "OMPI_MCA_ras" if self.starts_by_orte else "PRTE_MCA_ras": _NO_SCHEDULER,
             "PRTE_MCA_prte_tmpdir_base": str(scratch),
             "PMIX_MCA_gds": "hash",
             "OMPI_MCA_btl_sm_backing_directory": str(scratch),
             "TMPDIR": str(scratch),
         }
+
+    def translate(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment in the words of this release: Open MPI 4 calls shared memory `vader`, 5 `sm`."""
+        if not self.starts_by_orte:
+            return dict(environment)
+        old = {name.replace("_btl_sm_", "_btl_vader_"): value for name, value in environment.items()}
+        return old | {name: re.sub(r"\bsm\b", "vader", value) for name, value in old.items() if name == "OMPI_MCA_btl"}
 
     def clean_up(self, started: float) -> None:
         """Remove shared-memory segments of MPICH and UCX that ranks of a dead launch left behind."""
@@ -83,9 +99,13 @@ class MpiLauncher(LocalLauncher):
                     segment.unlink()
 
     def _find_library(self) -> Path | None:
-        """Find the libmpi next to this mpirun by its versioned name: the wheel's plain libmpi.so is a text file."""
-        folder = self.mpirun.parent.parent / "lib"
-        return next((path for name in _LIBRARY_NAMES if (path := folder / name).exists()), None)
+        """Find the libmpi next to this mpirun by its versioned name: the wheel's plain libmpi.so is a text file.
+
+        Debian and Ubuntu have it in a folder for each architecture, others in lib64 or lib.
+        """
+        root = self.mpirun.parent.parent
+        folders = (*sorted(root.glob(f"lib/{os.uname().machine}-linux-*")), root / "lib64", root / "lib")
+        return next((path for folder in folders for name in _LIBRARY_NAMES if (path := folder / name).exists()), None)
 
 
 def _is_mapped(path: str) -> bool:
@@ -113,7 +133,7 @@ def _identify(mpirun: str) -> tuple[Flavour, str]:
     """Identify the MPI and version of an mpirun by its --version output. Raises CannotJudge for an unknown MPI."""
     finished = run([mpirun, "--version"], timeout_s=_VERSION_TIMEOUT_S)
     text = "\n".join(finished.output)
-    if "Open MPI" in text or "PRTE" in text or "prterun" in text.lower():
+    if any(name in text for name in ("Open MPI", "OpenRTE", "PRTE", "prterun")):
         return "openmpi", finished.output[0].strip()
     if "HYDRA" in text.upper():
         version = next((line.split()[-1] for line in finished.output if "Version" in line), "")

@@ -77,9 +77,10 @@ class HostsLauncher(LocalLauncher):
         write_file(file, "".join(lines))
         agent = " ".join(self._agent(scratch))
         options = ["--hostfile", str(file), "--bind-to", "none", "--map-by", "slot", "--leave-session-attached"]
-        options += ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", agent]
+        option, plm = ("--mca", "rsh") if self.mpi.starts_by_orte else ("--prtemca", "ssh")
+        options += [option, "plm", plm, option, f"plm_{plm}_agent", agent]
         # Only this host has the keys. With a tree, daemons of other hosts would have to start further daemons.
-        options += ["--prtemca", "plm_ssh_no_tree_spawn", "1"]
+        options += [option, f"plm_{plm}_no_tree_spawn", "1"]
         if not self.hosts.reach.shares_files:
             options += ["--wdir", "/"]
         return options + [word for name in passed for word in ("-x", name)]
@@ -111,6 +112,10 @@ class HostsLauncher(LocalLauncher):
         if self.mpi.flavour == "mpich":
             found["HYDRA_LAUNCHER_EXTRA_ARGS"] = " ".join(self._agent(scratch)[1:])
         return found
+
+    def translate(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment in the words of `mpi`."""
+        return self.mpi.translate(environment)
 
     def clean_up(self, started: float) -> None:
         """Clean up on this host. On other hosts, their next launch removes leftovers."""

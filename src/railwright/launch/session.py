@@ -106,7 +106,7 @@ class Session:
             self._are_here, self._release = listener.is_here, listener.release
             write_file(scratch / rank_program.JOB_FILE, job)
             inherited = {k: v for k, v in self.base_environment.items() if k not in rank_program.RANK_VARIABLES}
-            environment = (
+            environment = self.launcher.translate(
                 inherited
                 | self.launcher.environment(scratch)
                 | self.planned.job.launch.environment

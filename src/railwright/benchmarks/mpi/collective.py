@@ -177,7 +177,7 @@ def path(job: CollectiveJob) -> str:
 
 def run(benchmark: CollectiveBenchmark, operation: str, rank: CollectiveRank) -> Iterator[Result]:
     """Run the operation at every size over all ranks, each size with its data check and its evidence."""
-    gpu_memory.write_log(rank)
+    gpu_memory.prepare_ucx(rank)
     blank = benchmark.blank(path(rank.job), rank.job.case, ranks=rank.job.ranks)
     yield from waive_unavailable(rank, blank, _run_sizes(benchmark, operation, rank))
 

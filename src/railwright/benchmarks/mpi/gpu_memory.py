@@ -58,9 +58,14 @@ def name_path(job: AnyJob, first: int, last: int) -> str:
     return f"{job.find_gpu(first).id}{hosts[0]}>{job.find_gpu(last).id}{hosts[1]}"
 
 
-def write_log(rank: AnyRank) -> None:
-    """Make the MPI's UCX write a log of its protocols, if buffers are in GPU memory. Call it before MPI_Init."""
+def prepare_ucx(rank: AnyRank) -> None:
+    """Set up the MPI's UCX for buffers in GPU memory, with a log of its protocols. Call it before MPI_Init.
+
+    The cache of memory types in UCX misses what the driver's cuMemAlloc returns (UCX 1.22, driver 580). UCX takes the
+    buffers for host memory then, and crashes. Without the cache UCX asks the driver for each message.
+    """
     if rank.job.case.memory == GPU:
+        os.environ.setdefault("UCX_MEMTYPE_CACHE", "n")
         os.environ.update({"UCX_PROTO_INFO": "y", "UCX_LOG_FILE": str(_find_log(rank))})
 
 

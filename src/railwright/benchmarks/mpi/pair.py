@@ -160,7 +160,7 @@ def _choose_pages(job: PairJob, size: int) -> tuple[str, ...]:
 
 def run(rank: PairRank, benchmark: PairBenchmark, loop: Loop) -> Iterator[Result]:
     """Run the loop at every size in all pairs, each size with its data check and its evidence."""
-    gpu_memory.write_log(rank)
+    gpu_memory.prepare_ucx(rank)
     blank = benchmark.blank(_path(rank.job), rank.job.case, ranks=rank.job.ranks)
     yield from waive_unavailable(rank, blank, _run_sizes(rank, benchmark, loop))
 
