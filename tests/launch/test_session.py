@@ -46,6 +46,19 @@ sys.exit(1)
 """
 
 
+HANGS = """
+import json, os, socket, time
+ranks = []
+for rank, host in enumerate("abc"):
+    ranks.append(socket.socket(socket.AF_UNIX))
+    ranks[-1].connect("\\0" + os.environ["RAILWRIGHT_STREAM"].partition(":")[2])
+    ranks[-1].sendall(json.dumps({"type": "hello", "rank": rank, "host": host, "pid": os.getpid()}).encode() + b"\\n")
+for rank in MEET:
+    ranks[rank].sendall(b'{"type": "meet"}\\n')
+time.sleep(60)
+"""
+
+
 @dataclass
 class StandIn:
     """A launcher that starts one process for all ranks."""
@@ -69,13 +82,13 @@ class StandIn:
         """Do nothing: the process leaves no files."""
 
 
-def three_hosts(script: str) -> Session:
+def three_hosts(script: str, silence_s: float = 20.0) -> Session:
     topology = Topology(name="t", source="live", devices=(), links=())
     machine = Machine(topology=topology, cpus=(0,), hosts=("a", "b", "c"), reached_by="stand-in")
     launch = Launch(case=pinned_flows.Flows(rounds=()), ranks=3)
     job = Job(benchmark=pinned_flows.BENCHMARK.name, options=Options(), launch=launch, machine=machine)
     return Session(
-        PlannedLaunch(pinned_flows.BENCHMARK, job, Plan(path="fabric")), StandIn(script), dict(os.environ), 20.0
+        PlannedLaunch(pinned_flows.BENCHMARK, job, Plan(path="fabric")), StandIn(script), dict(os.environ), silence_s
     )
 
 
@@ -93,3 +106,11 @@ def test_a_rank_that_was_asked_to_end_is_not_blamed_though_its_socket_closed_fir
     assert result.reason.startswith("rank 1 (host b, ")
     assert "ended without a message" in result.reason
     assert session.blamed == {1}
+
+
+@pytest.mark.parametrize(("meet", "blamed"), [((0, 1), {2}), ((0,), {1, 2})])
+def test_the_cause_of_a_hang_is_open_if_two_hosts_keep_the_others_waiting(meet, blamed):
+    session = three_hosts(HANGS.replace("MEET", str(meet)), silence_s=1.0)
+    (result,) = session.results()
+    assert result.reason.startswith("hung: silent for ")
+    assert (session.blamed, session.is_cause_open) == (blamed, len(blamed) > 1)

@@ -86,6 +86,11 @@ class Placement:
         hosts = self.hosts
         return {n for n in range(self.ranks) if hosts and hosts[n * len(hosts) // self.ranks] == host}
 
+    def find_hosts(self, ranks: Iterable[int]) -> set[str]:
+        """Find the hosts of the ranks. Empty without hosts."""
+        hosts = self.hosts
+        return {hosts[n * len(hosts) // self.ranks] for n in ranks if hosts}
+
     def find_named(self, why: str) -> set[int]:
         """Find the ranks of the hosts in an error like `host3: no answer; host5 cannot be reached from host0`."""
         hosts = set(self.hosts)

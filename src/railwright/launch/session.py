@@ -84,6 +84,8 @@ class Session:
         """Whether a rank ended without a message, because the measured library crashed or the rank was killed."""
         self.blamed: set[int] = set()
         """The ranks that ended too early or kept the others waiting."""
+        self.is_cause_open = False
+        """Whether the blamed ranks of several hosts wait for each other, so that some of them may be healthy."""
         self._waiting: set[int] = set()
         self._memory_kills = count_memory_kills()
         started = time.time()
@@ -161,7 +163,9 @@ class Session:
             return ""
         waiting = [(n, state) for n, state in sorted(self._ranks.items()) if not state.said_bye]
         missing = sorted(set(range(self.planned.job.ranks)) - self._ranks.keys()) if self._ranks else []
-        self.blamed |= self._placement.find_named(why) or self._find_stopped() or set(missing) or self._find_late()
+        known, late = self._placement.find_named(why) or self._find_stopped() or set(missing), self._find_late()
+        self.blamed |= known or late
+        self.is_cause_open = not known and len(self._placement.find_hosts(late)) > 1
         stuck = [state.describe(n) + state.describe_activity() for n, state in waiting]
         stuck += [f"{format_count(len(missing), 'rank')} sent no message: {', '.join(map(str, missing[:8]))}"] * bool(
             missing

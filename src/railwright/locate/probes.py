@@ -1,6 +1,7 @@
 """Measures the phases of a search by ranks on the hosts, with a launch for each phase.
 
-A host whose rank dies or keeps the others waiting is set aside, and the phase is repeated without it.
+A host whose rank dies or keeps the others waiting is set aside, and the phase is repeated without it. If hosts wait for
+each other, it is first repeated with them.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ class PhaseResult(msgspec.Struct, kw_only=True):
     rounds: list[list[FlowResult]]
     set_aside: dict[str, str] = {}
     """The hosts that were silent by the end of the launch, with the reason."""
+    unsure: tuple[str, ...] = ()
+    """Those of them that waited for each other, so that some may be healthy."""
 
 
 def _suppress_repeats(tell: Callable[[str], None]) -> Callable[[str], None]:
@@ -94,16 +97,24 @@ class RankProbes:
     rounds: list[Round] = field(default_factory=list)
     seen: list[list[FlowResult]] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
+    unsure: tuple[str, ...] = ()
+    """The hosts set aside that waited for each other, so that some may be healthy."""
     _rate_bytes_per_s: float | None = None
 
     def measure(self, phase: Phase) -> PhaseResult:
         """Launch until no host is silent. Raises CannotJudge if too many are, or if a launch fails otherwise."""
+        repeated = False
         while True:
-            found, blamed, why = self._launch(phase)
+            found, blamed, why, is_cause_open = self._launch(phase)
             if not why:
-                return PhaseResult(rounds=found, set_aside=self.set_aside)
+                return PhaseResult(rounds=found, set_aside=self.set_aside, unsure=self.unsure)
+            if is_cause_open and not repeated:
+                repeated = True
+                self.tell(f"again: {why}")
+                continue
             before, hosts = len(self.set_aside), self.place.fabric.hosts
             self.set_aside |= dict.fromkeys(blamed, why)
+            self.unsure += blamed if is_cause_open else ()
             if len(self.set_aside) == before or len(self.set_aside) > _MAX_SET_ASIDE * len(hosts):
                 raise CannotJudge(
                     why, hint="check that the hosts reach each other: railwright run tcp_stream --hosts HOST,HOST"
@@ -113,6 +124,7 @@ class RankProbes:
     def take(self, phase: Phase, found: PhaseResult) -> None:
         """Enter the results of a phase: the ratio of each flow, and the flows with other signs."""
         self.set_aside |= found.set_aside
+        self.unsure = found.unsure
         for one, flows in zip(phase, found.rounds, strict=True):
             one.ratio = [self._ratio(flow, seen, found) for flow, seen in zip(one.flows, flows, strict=True)]
             signs = [seen.sign(flow) for flow, seen in zip(one.flows, flows, strict=True)]
@@ -160,8 +172,8 @@ class RankProbes:
         rates = sorted(seen.bandwidth_bytes_per_s or 0.0 for one in phase.rounds for seen in one)
         return max(rates[ceil(_FASTEST * len(rates)) - 1], 1.0) if rates else 1.0
 
-    def _launch(self, phase: Phase) -> tuple[list[list[FlowResult]], tuple[str, ...], str]:
-        """Run a launch. Returns the results, the silent hosts, and the reason if the launch failed."""
+    def _launch(self, phase: Phase) -> tuple[list[list[FlowResult]], tuple[str, ...], str, bool]:
+        """Run a launch. Returns the results, the silent hosts, the reason of a failure, and if its cause is open."""
         fabric = self.place.fabric
         ranks = tuple(host for host in fabric.hosts if host not in self.set_aside)
         place_of = {fabric.hosts.index(host): rank for rank, host in enumerate(ranks)}
@@ -191,7 +203,8 @@ class RankProbes:
             results.append(result)
         if not why:
             self._read(results, rounds, found)
-        return found, tuple(dict.fromkeys(ranks[number // each] for number in sorted(session.blamed))), why
+        silent = tuple(dict.fromkeys(ranks[number // each] for number in sorted(session.blamed)))
+        return found, silent, why, session.is_cause_open
 
     def _number_round(self, step: str, phase: Phase) -> str:
         """Rewrite a rank's `round 1: packets`, counted in its launch, as `round 5 (confirm): packets` of the search."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -139,7 +139,7 @@ def _build_record(place: Place, probes: RankProbes, outcome: Outcome, latency: L
     not_measured = _count_not_measured(place, probes)
     busy = place.busy(one.number for one in outcome.explanation.suspicions)
     delayed = [(place.fabric.class_name(one.number), one.level) for one in find_delayed(outcome)]
-    suspects = find_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside)
+    suspects = find_suspects(outcome, probes.signs(), probes.crossings(), busy, probes.set_aside, probes.unsure)
     load = evaluate_load(outcome.load, outcome.evidence.floor, rate_is_known=place.rate_bits_per_s is not None)
     alike: list[Suspect] = []
     pairs: list[Suspect] = []
@@ -166,7 +166,11 @@ def _build_record(place: Place, probes: RankProbes, outcome: Outcome, latency: L
         load=load,
         set_aside=probes.set_aside,
         cannot_tell=place.cannot_tell,
-        unjudged=(*_unjudged_reasons(alike, pairs, load), *_delayed_reasons(delayed)),
+        unjudged=(
+            *_unjudged_reasons(alike, pairs, load),
+            *_delayed_reasons(delayed),
+            *_unsure_reasons(probes.unsure, probes.set_aside),
+        ),
     )
 
 
@@ -192,6 +196,13 @@ def _delayed_reasons(delayed: Iterable[tuple[str, float]]) -> Iterable[str]:
     for name, level in delayed:
         why = "because the acknowledgements of its flows return over the slow link named above"
         yield f"{name} carried {level:.0%} of its rate, its own or {why}: mend that and search again"
+
+
+def _unsure_reasons(unsure: Sequence[str], set_aside: Mapping[str, str]) -> Iterable[str]:
+    """Describe hosts that waited for each other until they were set aside."""
+    for why in dict.fromkeys(set_aside[host] for host in unsure):
+        names = " and ".join(host for host in unsure if set_aside[host] == why)
+        yield f"{names} waited for each other twice, and each may be healthy; screen each: railwright prove ({why})"
 
 
 def _count_not_measured(place: Place, probes: RankProbes) -> int:

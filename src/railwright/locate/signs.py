@@ -58,16 +58,17 @@ def find_suspects(
     crossings: Sequence[Crossings],
     busy: Mapping[int, float],
     set_aside: Mapping[str, str],
+    unsure: Sequence[str] = (),
 ) -> list[Suspect]:
     """Return the suspects by rate, refined by the other signs, and those that only other signs show.
 
     `busy` maps classes that carry other traffic while no probe runs to its share of their rate. `set_aside` maps hosts
-    whose ranks died or were silent to the reason.
+    whose ranks died or were silent to the reason; the `unsure` among them are no suspects.
     """
     fabric = outcome.evidence.fabric
     gone, flapping = _find_uncrossed(fabric, crossings)
     silent = [
-        *_dead_hosts(set_aside),
+        *_dead_hosts({host: why for host, why in set_aside.items() if host not in unsure}),
         *(one for one in _silent_ports(fabric, signs) if one.id.partition(":")[0] not in set_aside),
     ]
     found = [*silent, *_link_suspects(fabric, gone, "down"), *_link_suspects(fabric, flapping, "flapping")]

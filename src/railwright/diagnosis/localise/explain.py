@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import chain
 from math import exp, log
@@ -24,16 +25,21 @@ _PRIOR = log(0.005)
 _PRIOR_OF_CARD = log(0.5)
 """The same for a class on a line card with many suspects."""
 _PRIOR_OCCUPIED = log(0.00025)
-_SAME_RATE, _SAME_RATE_FLOWS = 0.3, 30
-"""The probability that chance slows a flow to the rate of another, and the number of flows that outweighs it."""
+_BACKGROUND, _NO_FLOWS_OUTWEIGH, _BACKGROUND_FLOWS = 0.05, 1e9, 10
+"""The assumed background, and the number of flows that outweighs it: the first pass knows none, the second a few."""
+_SAME_RATE, _SAME_RATE_FLOWS, _MIN_SAME_RATE = 0.3, 2, 0.05
+"""The assumed probability that chance slows a flow to the rate of another, the number of flows that outweighs it, and
+its minimum."""
+_SHAPE_FLOWS = 60
+"""The number of flows that show which rates chance prefers; fewer only show how slow it is."""
 _WRONG_MAP, _WRONG_NIC = 0.04, 0.01
 """The probabilities that a broken link and a broken NIC port are cleared by mistake."""
-_MIN_BACKGROUND, _MAX_BACKGROUND = 0.02, 0.25
-_WEIGHT_TO_SUSPECT = 2.0
+_MIN_BACKGROUND, _MAX_BACKGROUND = 0.02, 0.5
+_WEIGHT_TO_SUSPECT, _WEIGHT_OF_SWITCH = 2.0, 16.0
 _WEIGHT_TO_RETEST = -4.0
 _NOT_EXCLUDED = 3.0
 """A rival is excluded only if it is at least e^3 = 20 times less likely."""
-_PASSES, _WIDER = 2, 0.1
+_WIDER = 0.1
 _MAX_FLOWS_PER_ROUND = 3
 """The number of flows per round that count against a shared slow link; more add no information."""
 _MIN_LINKS = 4
@@ -87,14 +93,14 @@ class Explanation:
 
 def explain(evidence: Evidence) -> Explanation:
     """Return the suspects of all rounds so far, the highest weight first."""
-    background = 0.05
     found: list[Suspicion] = []
     rest: list[int] = []
-    for _ in range(_PASSES):
-        search = _Search(evidence, background, rest, _find_slow_cards(evidence, found))
+    for assumed_flows in (_NO_FLOWS_OUTWEIGH, _BACKGROUND_FLOWS):
+        chance = _Chance(evidence, rest, assumed_flows)
+        search = _Search(evidence, chance, _find_slow_cards(evidence, found))
         found = search.run()
         rest = [flow for flow in evidence.slow_flows() if not search.explainers.get(flow)]
-        background = min(max(len(rest) / max(len(evidence.flows), 1), _MIN_BACKGROUND), _MAX_BACKGROUND)
+    background = min(max(len(rest) / max(len(evidence.flows), 1), _MIN_BACKGROUND), _MAX_BACKGROUND)
     return Explanation(found, rest, background, search.doubtful(found))
 
 
@@ -119,16 +125,42 @@ def _find_only_links(fabric: Fabric, node: int) -> list[int]:
     return [2 * nic + way for nic in nics for way in (0, 1)] if len(hosts) == 1 and nics[0] < fabric.nics else []
 
 
-class _Search:
-    """A greedy pass with a given background rate."""
+class _Chance:
+    """The probability that a flow over a healthy class is slow, by the slow flows that no suspect explained before.
 
-    def __init__(self, evidence: Evidence, background: float, unexplained: list[int], of_cards: set[int]) -> None:
-        self.evidence, self._of_cards = evidence, of_cards
-        self._weight_at: dict[float, float] = {}
+    A class is compared with the flows of other classes: among few hosts its own would hide its fault. If the class is
+    healthy, chance slowed its own flows too, so each makes the next more probable, as in Polya's urn.
+    """
+
+    def __init__(self, evidence: Evidence, unexplained: list[int], assumed_flows: float) -> None:
+        self._ratio, self._total, self._assumed_flows = evidence.ratio, len(evidence.flows), assumed_flows
+        self._unexplained = set(unexplained)
+        self._rates = sorted(evidence.ratio[flow] for flow in unexplained)
+
+    def weigh(self, own: Collection[int], fresh: int, low: float | None, high: float) -> float:
+        """Return the weight against chance of `fresh` slow flows of a class, at rates of `low` to `high`.
+
+        `own` are all slow flows of the class. Without `low`, the rates vary and repeat none.
+        """
+        rates = [self._ratio[flow] for flow in own if flow in self._unexplained]
+        others = len(self._rates) - len(rates)
+        slow, total = others + _BACKGROUND * self._assumed_flows, self._total - len(own) + self._assumed_flows
+        parts = (min(max((slow + n) / (total + n), _MIN_BACKGROUND), _MAX_BACKGROUND) for n in range(fresh))
+        as_slow = bisect_right(self._rates, high) - sum(rate <= high for rate in rates)
+        least, assumed = (0.0, 1.0) if low is None else (low, _SAME_RATE)
+        same = as_slow - bisect_left(self._rates, least) + sum(rate < least for rate in rates)
+        part = (as_slow + assumed * _SAME_RATE_FLOWS) / (others + _SAME_RATE_FLOWS)
+        part = (same + part * _SHAPE_FLOWS) / (others + _SHAPE_FLOWS)
+        return -sum(map(log, parts)) - max(fresh - 1, 0) * log(max(part, _MIN_SAME_RATE))
+
+
+class _Search:
+    """A greedy pass with a given background."""
+
+    def __init__(self, evidence: Evidence, chance: _Chance, of_cards: set[int]) -> None:
+        self.evidence, self._chance, self._of_cards = evidence, chance, of_cards
         self.explainers: dict[int, int] = {}
         """The number of suspects that explain each slow flow."""
-        self._once, self._again = log(1 / background), log(1 / (background * _SAME_RATE))
-        self._background = background
         self._sharing: dict[int, dict[int, list[int]]] = {}
         """The slow flows over each shared link by round: the fastest accuses the link, which explains all of them."""
         capacity = evidence.fabric.capacity
@@ -136,17 +168,12 @@ class _Search:
             for number in evidence.flows[flow].path:
                 if capacity[number // 2] > 1 + _WIDER:
                     self._sharing.setdefault(number, {}).setdefault(evidence.round_of(flow), []).append(flow)
-        self._by_chance = sorted(evidence.ratio[flow] for flow in unexplained)
-        """The unexplained rates: two flows that collide because of a wrong map get half of their rate."""
 
-    def _repeat_weight(self, level: float) -> float:
-        """Return the weight of another flow at a rate, by the frequency of that rate by chance."""
-        if level not in self._weight_at:
-            low, high = level * (1 - self.evidence.margin), level * (1 + self.evidence.margin / 2)
-            near = bisect_right(self._by_chance, high) - bisect_left(self._by_chance, low)
-            same = (near + _SAME_RATE * _SAME_RATE_FLOWS) / (len(self._by_chance) + _SAME_RATE_FLOWS)
-            self._weight_at[level] = log(1 / (self._background * max(same, _SAME_RATE)))
-        return self._weight_at[level]
+    def _own(self, number: int) -> list[int]:
+        """Return the slow flows that accuse a class."""
+        if number in self._sharing:
+            return list(chain.from_iterable(self._sharing[number].values()))
+        return [one.flow for one in self.evidence.accused.get(number, ())]
 
     def _fresh(self, number: int, accusation: Accusation) -> int:
         """Return the number of unexplained slow flows in an accusation, which may exceed 1 for a shared link."""
@@ -197,7 +224,7 @@ class _Search:
                 flows = [one.flow for one in self.evidence.accused.get(number, ())]
                 own = self.evidence.accused.get(number) or accusations
                 middle = sorted(one.level for one in own)[len(own) // 2]
-                found.append(Suspicion(number, middle, self._again * 4, True, flows, switch=node))
+                found.append(Suspicion(number, middle, _WEIGHT_OF_SWITCH, True, flows, switch=node))
         slow = {one.number for one in found}
         # An accusation names one of the flows that share a slow link; the switch explains all of them.
         for flow in self.evidence.slow_flows() if slow else ():
@@ -225,13 +252,14 @@ class _Search:
         against = log(_WRONG_NIC if number // 2 < self.evidence.fabric.nics else _WRONG_MAP)
         cleared, margin = self.evidence.cleared[number], self.evidence.margin
         best: tuple[float, float, list[Accusation]] = (-1e9, 0.0, [])
+        own = self._own(number)
         for top in {accusation.level for accusation in accusations}:
             same = [one for one in accusations if top * (1 - margin) <= one.level <= top]
             fresh = sum(self._fresh(number, one) for one in same)
             faster = sum(one.level > top for one in accusations)
             weight = (_PRIOR_OF_CARD if number in self._of_cards else _PRIOR) + (cleared + faster) * against
             if fresh:
-                weight += self._once + (fresh - 1) * self._repeat_weight(top)
+                weight += self._chance.weigh(own, fresh, top * (1 - margin), top * (1 + margin / 2))
             if weight > best[0]:
                 best = weight, top, same
         return best
@@ -241,7 +269,9 @@ class _Search:
         accusations = self.evidence.accused[number]
         fresh = [one for one in accusations if self._fresh(number, one)]
         against = log(_WRONG_MAP) * self.evidence.cleared[number] / 2  # a neighbour may be idle for a round
-        occupied = _PRIOR_OCCUPIED + sum(self._fresh(number, one) for one in fresh) * self._once + against
+        count = sum(self._fresh(number, one) for one in fresh)
+        highest = max((one.level for one in fresh), default=1.0)
+        occupied = _PRIOR_OCCUPIED + self._chance.weigh(self._own(number), count, None, highest) + against
         levels = sorted(one.level for one in same)
         shared = list(chain.from_iterable(self._sharing.get(number, {}).values()))
         # Different rates make a constant level unlikely: few flows have it, or too few for a suspect.
@@ -266,8 +296,9 @@ class _Search:
                 seen[number] = seen.get(number, 0) + 1
         rivals = []
         for number, times in seen.items():
-            if number != suspicion.number and 2 * times > len(suspicion.flows):
-                weight = self.weigh(number)[0]
+            accused = number != suspicion.number and number in self.evidence.accused
+            if accused and 2 * times > len(suspicion.flows):
+                weight = self._suspicion(number).weight
                 if weight > suspicion.weight - _NOT_EXCLUDED:
                     rivals.append((number, weight))
         return rivals
