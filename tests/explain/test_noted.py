@@ -31,6 +31,8 @@ from railwright.topology.sources.load import load
             " nThread 1 nGpus 1 minBytes 32 maxBytes 64 step: 2(factor)\n   Rank  0 Pid 7 on a device  0 [0x00] A100\n",
             "nccl-tests",
         ),
+        ("RocmBandwidthTest Version: 2.6.0\n  Device: 1,  AMD Instinct MI210\n", "rocm_bandwidth_test"),
+        ("Starting SPDK v24.1 / DPDK 23.11 initialization...\nEAL: Detected 8 lcore(s)\n", "SPDK's perf"),
         ("\\begin{tabular}{l r} size & 0.83 \\\\ \\hline\n", "LaTeX"),
     ],
 )
@@ -56,6 +58,15 @@ def test_lines_of_a_tool_without_a_reader_are_named_with_a_next_step(text, tool)
         (" GPU0   X   OK  NS\n GPU1   OK  X   OK\n GPU2   NS  OK  X\n", "2 of 6 pairs: 2 NS"),
         ("CA 'mlx5_0'\n  State: Down\n  Rate: 10\nCA 'mlx5_1'\n  State: Active\n  Rate: 400\n", "not up: 1 Down"),
         (
+            "NIC statistics:\n     [0]: rx_discards: 4\n     [1]: rx_discards: 5\n     [1]: rx_bytes: 9\n",
+            "rx_discards 9",
+        ),
+        ("NIC statistics:\n     rx_out_of_buffer: 0\n     rx_bytes_phy: 7\n", "none of the 1 counter of errors"),
+        (
+            " NVMe               : Supported\n NFS                : Unsupported\n properties.use_compat_mode : true\n",
+            "supported: NVMe; not supported: 1 of 2; compatibility mode true",
+        ),
+        (
             "1 1[ ] ==( 4X  25.78125 Gbps Active/ LinkUp)==> 3\n1 2[ ] ==( 2X  25.78125 Gbps Active/ LinkUp)==> 3\n",
             "ports of unlike rates",
         ),
@@ -68,7 +79,7 @@ def test_lines_of_a_tool_without_a_reader_are_named_with_a_next_step(text, tool)
 )
 def test_what_a_tool_without_a_reader_reports_is_told(text: str, fact: str) -> None:
     (noted, *_) = read_paste(text, None).noted
-    assert fact in " ".join(noted.says)
+    assert fact in "; ".join(noted.says)
 
 
 def test_a_refusal_says_what_the_text_has_and_names_the_nearest_tools():
@@ -76,6 +87,13 @@ def test_a_refusal_says_what_the_text_has_and_names_the_nearest_tools():
         read_paste("rank 0 allreduce gpu slow\nmilliseconds 12 ms\n", None)
     assert "the units ms" in refused.value.message
     assert "nearest are nccl-tests" in refused.value.hint
+
+
+def test_words_that_many_texts_have_make_no_tool_the_nearest() -> None:
+    with pytest.raises(UsageError) as refused:
+        read_paste("size, time, tflops\n256, 0.1, 3.5\nthe host has this device and its bandwidth\n", None)
+    assert refused.value.hint is not None
+    assert "nearest are STREAM or HPL" in refused.value.hint
 
 
 def test_a_refusal_names_columns_and_units_of_a_markdown_table_and_the_first_error() -> None:
@@ -99,6 +117,17 @@ def test_a_refusal_names_columns_and_units_of_a_markdown_table_and_the_first_err
         ("NVML: Unable to retrieve NVLink information as all links are inActive", "all NVLinks of a GPU inactive"),
         ("ibrc.cpp:420: non-zero status: 22 ibv_modify_qp failed.", "the NIC could not connect to its peer"),
         ("RuntimeError: NCCL error in: x.cpp:1, unhandled cuda error, NCCL version 2.7.8", "ncclUnhandledCudaError"),
+        ("At least one pair of MPI processes are unable to reach each other for", "Open MPI found no transport"),
+        ("  BTLs attempted: tcp self", "the transports that Open MPI tried between two processes, tcp self,"),
+        ("[n1:7] *** MPI_ERR_TRUNCATE: message truncated", "MPI failed with MPI_ERR_TRUNCATE"),
+        ("Abort(1): Fatal error in PMPI_Init: Other MPI error, error stack:", "MPICH failed in PMPI_Init"),
+        (" 1 0x0000000000020079 uct_ib_mlx5_completion_with_err()  ???:0", "a failed completion of the NIC"),
+        ("There are not enough slots available in the system", "mpirun was asked for more processes"),
+        ("ib_mlx5_log.c:179  Transport retry count exceeded on mlx5_2:1/RoCE (synd 0x15)", "what mlx5_2:1/RoCE sent"),
+        (
+            "file register error: GPUDirect Storage not supported on current file filename :/a",
+            "cuFile cannot use GPUDirect",
+        ),
         (
             "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.",
             "Xid 79 of PCI:0000:3b:00: the GPU fell",
@@ -127,6 +156,41 @@ def test_gpus_with_unlike_numbers_of_nvlinks_are_told():
     matrix = "\n".join([*rows, "GPU2\tSYS\tNV6\t X \t0-31", ""])
     (noted,) = read_paste(matrix, None).noted
     assert any("different numbers of NVLinks" in words for words in noted.says)
+
+
+def test_a_cut_matrix_tells_nothing_of_links_in_its_missing_rows() -> None:
+    matrix = "\tGPU0\tGPU1\tGPU2\tmlx5_0\tCPU Affinity\nGPU0\t X \tNV2\tNV1\tPIX\t0-31\nGPU1\tNV2\t X \n"
+    (noted,) = read_paste(matrix, None).noted
+    assert not any("wrong" in words for words in noted.says)
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        (
+            (
+                "[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\nDevice: 0, A10, pciBusID: 1\n"
+                "Device: 1, A10, pciBusID: 2\n"
+                "Device=0 CAN Access Peer Device=1\nDevice=1 CANNOT Access Peer Device=0\n"
+            ),
+            ("2 A10", "peer access: 1 of 2 pairs and directions, between GPUs 0-1"),
+        ),
+        (
+            (
+                "**** Waiting for client ****\n[pid = 7, dev = 0] device name = [NVIDIA L40S]\nRDMA_Write BW Test\n"
+                " Dual-port : OFF\t\tDevice : mlx5_1\n"
+            ),
+            ("the server side of ib_write_bw", "GPU memory of NVIDIA L40S"),
+        ),
+        (
+            "fio-3.36\nStarting 8 processes\nJobs: 8 (f=8): [W(8)][20.0%][w=2100MiB/s][w=2100 IOPS][eta 10s]\n",
+            ("fio began", "[w=2100MiB/s][w=2100 IOPS]"),
+        ),
+    ],
+)
+def test_the_start_of_a_run_tells_what_it_has(text: str, facts: tuple[str, ...]) -> None:
+    (noted,) = read_paste(text, None).noted
+    assert all(fact in "; ".join(noted.says) for fact in facts)
 
 
 def test_lines_that_were_not_read_end_a_partial_answer():

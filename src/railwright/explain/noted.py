@@ -114,7 +114,8 @@ def refuse(text: str) -> UsageError:
 
 def _describe_matrix(matrix: Matrix) -> Iterator[str]:
     links = {int(word[2:]) for pair, word in matrix.cells.items() if word.startswith("NV")}
-    joined = f", {format_list([str(count) for count in sorted(links)])} NVLinks between them" if links else ""
+    word = "NVLink" if links == {1} else "NVLinks"
+    joined = f", {format_list([str(count) for count in sorted(links)])} {word} between them" if links else ""
     joined = joined or (", no NVLink between them" if len(matrix.gpus) > 1 else "")
     models = f" ({format_list(matrix.models)})" if matrix.models else ""
     yield f"{format_count(len(matrix.gpus), 'GPU')}{joined}{models}"
@@ -135,7 +136,9 @@ def _describe_nic(matrix: Matrix, nic: str) -> str:
 
 
 def _find_unequal_links(matrix: Matrix) -> Iterator[str]:
-    """Yield a sentence if GPUs have different numbers of NVLinks to the others of the host."""
+    """Yield a sentence if GPUs have different numbers of NVLinks to the others of the host, and no cell is missing."""
+    if not all(matrix.between(gpu, other) for gpu in matrix.gpus for other in matrix.gpus if other != gpu):
+        return
     counts: dict[int, list[str]] = {}
     for gpu in matrix.gpus:
         words = [matrix.between(gpu, other) for other in matrix.gpus if other != gpu]

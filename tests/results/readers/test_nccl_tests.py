@@ -312,3 +312,13 @@ def test_the_form_of_mscclpp_has_no_type_and_its_first_half_is_in_place() -> Non
     assert [(one.parameters["placement"], one.samples[0] / 1e9) for one in file.results] == [
         ("in_place", pytest.approx(82.55, rel=1e-3)), ("in_place", pytest.approx(90.93, rel=1e-3)),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "ranks"), [("mpirun.mpich -np 4", 8), ("mpirun -np 3000000", None)])
+def test_the_command_gives_the_ranks_that_the_rates_leave_open(command: str, ranks: int | None) -> None:
+    (file,) = nccl_tests.read(
+        f"$ {command} ./build/all_reduce_perf -b 8 -e 1K -g 2 -n 250\n"
+        "#  size  count  type  redop  time  algbw  busbw  error  time  algbw  busbw  error\n"
+        "    1024  256  float  sum  31.25  0.03  0.06  4e-07  31.30  0.03  0.06  2e-07\n"
+    )
+    assert file.ranks == ranks

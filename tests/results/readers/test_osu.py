@@ -177,3 +177,10 @@ def test_every_test_with_a_table_is_read(title: str, name: str) -> None:
 def test_a_test_without_a_table_is_named() -> None:
     with pytest.raises(UsageError, match="'Hello World' is not supported"):
         osu.read("# OSU MPI Hello World Test v5.7\nThis is a test with 1 processes\n")
+
+
+def test_a_second_run_without_a_row_is_mentioned() -> None:
+    (file,) = osu.read(
+        "# OSU MPI Bandwidth Test v5.1\n# Size  Bandwidth (MB/s)\n8  20.5\n# OSU MPI Bandwidth Test v5.1\n"
+    )
+    assert "another osu_bw began, and no row of it is in the text" in file.notes

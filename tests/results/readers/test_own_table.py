@@ -77,3 +77,22 @@ def test_lines_that_name_a_rate_each_are_read_and_rates_of_links_are_not() -> No
     assert [one.samples[0] for one in file.results] == pytest.approx([171.42 * 2**20, 2.21e9])
     with pytest.raises(UsageError):
         registry.read("Speed: 25000 Mb/s\nMax port bandwidth: 400 Gb/s\n")
+
+
+def test_a_rate_among_properties_of_a_device_is_nominal() -> None:
+    device = "Memory clock rate:   1215 MHz\nMemory bus width:    5120 bits\n"
+    with pytest.raises(UsageError):
+        registry.read(f"{device}Memory bandwidth:    1555.20 GB/sec\n")
+    assert rates("Memory bandwidth:    1400.20 GB/sec\n") == [1400.2e9]
+
+
+def test_a_name_and_a_rate_need_no_closing_bar() -> None:
+    assert rates("n_bytes     | 1000.00 MB\nAverage     | 45.5 GB/s\n----\n000         | 44.0 GB/s\n") == [
+        45.5e9,
+        44.0e9,
+    ]
+
+
+def test_a_size_that_is_whole_in_powers_of_ten_only_is_of_powers_of_ten() -> None:
+    (file,) = registry.read("size (GB), time, bandwidth (GB/s)\n0.004194304, 2.7e-05, 307.5\n2, 0.1, 20\n")
+    assert [result.parameters["size_bytes"] for result in file.results] == [2**22, 2**31]

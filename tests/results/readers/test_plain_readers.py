@@ -230,3 +230,10 @@ def test_of_a_report_of_iperf3_that_was_shortened_and_of_several_the_ends_are_re
     assert len(registry.read(whole + whole)) == 2
     with pytest.raises(UsageError, match="not a whole report"):
         iperf3.read(shortened[: shortened.rindex("sum_received")])
+
+
+def test_the_last_lines_of_iperf_2_and_iperf3_are_two_runs() -> None:
+    old = "[SUM]  0.0-10.0 sec   112 GBytes  96.2 Gbits/sec\n"
+    new = "[SUM]   0.00-10.00  sec  41.0 GBytes  35.2 Gbits/sec    0             sender\n"
+    files = iperf3.read(f"iperf -c HOST -P 16\n{old}\niperf3 -c HOST -P 16\n{new}")
+    assert [result.samples[0] for file in files for result in file.results] == pytest.approx([12.025e9, 4.4e9])

@@ -40,6 +40,7 @@ _START_FIELDS = (
 )
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_DECIMALS = 2
 _ROUNDED = 0.06
 """The relative tolerance. Printed rates and bytes have three digits, and the printed interval is not exact."""
 
@@ -108,9 +109,30 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         )
     runs = split_runs(text, lambda line: line.text.lstrip().startswith(("Connecting to host", "Client conn")))
     hint = "give the output to the end, with the sender and receiver rows"
+    runs = [part for run in runs for part in _split_versions(run)]
     return collect_files(
         map(_read_run, runs), "iperf's output must contain a row ([ ID] Interval ... sec ... bits/sec), got none", hint
     )
+
+
+def _split_versions(lines: list[Line]) -> list[list[Line]]:
+    """Split a text that has rows of both iperf 2 and iperf3: only the latter name the sender and the receiver.
+
+    iperf3 prints two decimals of a second, iperf 2 one or four.
+    """
+    rows = {line.number: row for line in lines if (row := _parse_row(line)) is not None}
+    forms = {number: len(row.interval.rpartition(".")[2]) == _DECIMALS for number, row in rows.items()}
+    named = {forms[number] for number, row in rows.items() if row.end}
+    if named != {True} or all(forms.values()):
+        return [lines]
+    parts: list[list[Line]] = [[]]
+    form: bool | None = None
+    for line in lines:
+        if (of_line := forms.get(line.number, form)) != form and form is not None:
+            parts.append([])
+        form = of_line
+        parts[-1].append(line)
+    return parts
 
 
 def _read_run(lines: list[Line]) -> Draft:
@@ -138,7 +160,9 @@ def _read_run(lines: list[Line]) -> Draft:
         _add(draft, row.line, row.bytes_per_s, row.shown, row.way, settings)
     if draft.hosts == 2:
         draft.notes.append("the ends have two addresses and are assumed to be two hosts")
-    if rows and not any(row.end for row in rows):
+    if rows and all(row.interval.startswith("0.0-") for row in rows):
+        draft.notes.append("the rows have the form of iperf 2")
+    elif rows and not any(row.end for row in rows):
         draft.notes.append("the text lacks the end of the run: these rows are its intervals")
     return draft
 

@@ -108,11 +108,28 @@ _UP = ("Active", "LinkUp")
 _SPEED = re.compile(r"(?m)^\s*Speed: (\d{1,7})Mb/s")
 
 
+_COUNTER = re.compile(r"(?m)^\s{1,16}(?:\[\w{1,6}\]: ?|[rt]xq?\d{1,4}: )?([a-z]\w{2,48}): (\d{1,19})\s*$")
+_OF_LOSS = re.compile(
+    r"(?:^|_)(?:drop|discard|err|crc|pause|lost|miss|timeout|overflow|overrun|underflow|fifo|no_|out_of|retrans|nack|cnp|ecn)"
+    r"|(?:dropped|errors|errs|pause\w*|overflow|pauseframes)(?:$|_)|_drops?(?:$|_)"
+)
+"""Names of counters that a sound port leaves at 0, or lets grow only under congestion."""
+_MOST_COUNTERS = 8
+
+
 def _read_ethtool(text: str) -> Iterator[str]:
     for speed in dict.fromkeys(_SPEED.findall(text)):
         yield f"the link is at {int(speed) / 1000:g} Gb/s"
     if re.search(r"Link detected: no", text):
         yield "no link is detected"
+    counts: Counter[str] = Counter()
+    for name, value in _COUNTER.findall(text):
+        counts[name] += int(value)
+    bad = Counter({name: value for name, value in counts.items() if _OF_LOSS.search(name)})
+    if shown := [f"{name} {value}" for name, value in bad.most_common(_MOST_COUNTERS) if value]:
+        yield f"counters of errors, losses and pauses above 0, since the driver was loaded: {format_list(shown)}"
+    elif bad:
+        yield f"none of the {format_count(len(bad), 'counter')} of errors, losses and pauses in the text is above 0"
 
 
 _IDLE = re.compile(r"(?m)^\s*[0]{1,5}\s{1,8}([\d.]{1,10})\s{1,8}([\d.]{3,12})\s*$")
@@ -124,6 +141,21 @@ def _read_mlc(text: str) -> Iterator[str]:
         yield f"{name}: {float(rate) / 1e3:.1f} GB/s"
     if found := _IDLE.search(text):
         yield f"loaded without a delay: {float(found[2]) / 1e3:.1f} GB/s at {float(found[1]):g} ns"
+
+
+_STORAGE = re.compile(r"(?m)^\s*([A-Z][\w /]{2,24}?)\s*: ?(Supported|Unsupported)\s*$")
+_COMPATIBLE = re.compile(r"properties\.(?:use|allow)_compat_mode\s*: ?(true|false)")
+
+
+def _read_gdscheck(text: str) -> Iterator[str]:
+    found = _STORAGE.findall(text)
+    if found:
+        can = [name for name, word in found if word == "Supported"]
+        rest = f"{len(found) - len(can)} of {len(found)}"
+        yield f"supported: {format_list(can) if can else 'nothing'}; not supported: {rest}"
+    if mode := _COMPATIBLE.search(text):
+        does = "may fall back to host memory without an error" if mode[1] == "true" else "fails instead of falling back"
+        yield f"compatibility mode {mode[1]}: cuFile {does}"
 
 
 _AGENT = re.compile(r"(?m)^\s*(?:Marketing Name|model name|Model name)\s{0,24}:\s{0,40}(\S.{1,60}?)\s*$")
@@ -152,6 +184,7 @@ _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "nvidia-smi nvlink": _read_nvlink,
     "ibstat": _read_ibstat,
     "ethtool": _read_ethtool,
+    "gdscheck": _read_gdscheck,
     "UCX's protocols": _read_protocols,
     "Intel Memory Latency Checker": _read_mlc,
     "a description of the host": _read_agents,

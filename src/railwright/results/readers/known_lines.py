@@ -85,6 +85,13 @@ _TOOLS = (
         "the table that dcgmi diag -r 3 -v prints, or nvbandwidth, whose output is read",
     ),
     _Tool(
+        "a description of a GPU",
+        r"(?i)^\s*(?:memory bus width|(?:memory|gpu max|gpu) clock rate|compute capability"
+        r"|total (?:amount of )?global mem|cuda capability major/minor)",
+        "what a GPU can do at most",
+        "nvbandwidth -t device_local_copy for its memory, railwright run gpu_hpl for its arithmetic",
+    ),
+    _Tool(
         "a description of the host",
         r"^\s*(?:Marketing Name|model name|Model name|VERSION|PRETTY_NAME|NAME)\s{0,24}[:=]|amdgcn-amd-amdhsa",
         "the system, the CPUs and the GPUs",
@@ -110,7 +117,8 @@ _TOOLS = (
     ),
     _Tool(
         "stacks of a program",
-        r"^(?:Current thread|Thread) (?:0x[0-9a-f]+|\d+)\b|^Extension modules: |^frame #\d+: "
+        r"^(?:Current thread|Thread) (?:0x[0-9a-f]+|\d+)\b|^Extension modules: |^frame #\d+: |^==== backtrace"
+        r"|^\s*\d+\s+0x[0-9a-f]{8,16} \w+\(\)|^\[\S{1,60}:\d+\] \[\s?\d+\] "
         r"|^#\d+ +0x[0-9a-f]+ in ",
         "where a program stands or failed",
         "the stacks of all ranks at one moment (py-spy dump --pid PID on each host): the rank that stands elsewhere is"
@@ -121,6 +129,12 @@ _TOOLS = (
         r"\bTTFB\b|Requests considered:|^\s*\* Throughput: .{0,40}obj/s",
         "requests to an object store",
         "elbencho with --s3endpoints, or fio on a mounted file system, whose output is read",
+    ),
+    _Tool(
+        "SPDK's perf",
+        r"Starting SPDK v|DPDK EAL parameters|Associating .{1,90} with lcore|^(?:PCIE|RDMA|TCP) \(.{1,120}from core",
+        "an NVMe drive, or NVMe over a network, driven from user space",
+        "its table of IOPS and MiB/s to the line Total; fio --direct=1 on the drive, whose output is read, to compare",
     ),
     _Tool(
         "vdbench or sysbench",
@@ -235,10 +249,11 @@ _TOOLS = (
     ),
     _Tool(
         "ethtool",
-        r"^\s+(?:Speed: \d+Mb/s|Auto-negotiation: |Link detected: |Supported link modes:)|^\s+(?:rx"
-        r"|tx)_\w+: \d+$",
+        r"^\s+(?:Speed: \d+Mb/s|Auto-negotiation: |Link detected: |Supported link modes:)"
+        r"|^NIC statistics:|^\s+(?:\[\w{1,6}\]: ?|rxq?\d+: |txq?\d+: )?\w*(?:rx|tx|mmc|port)_\w+: \d+\s*$",
         "a port's settings or counters",
-        "iperf3 -c HOST -P 8, or ib_write_bw for RDMA",
+        "the same counters a minute later under load: those that grow are at fault; iperf3 -c HOST -P 8, or ib_write_bw"
+        " for RDMA, gives the rate",
     ),
     _Tool(
         "sar or iostat",
@@ -272,7 +287,9 @@ _TOOLS = (
     ),
     _Tool(
         "gdscheck",
-        r"^\s*(?:NVMe|NVMeOF|WekaFS|Lustre|BeeGFS|GPFS)\s+: (?:Supported|Unsupported)",
+        r"^\s*(?:NVMe|NVMe P2PDMA|NVMeOF|SCSI|NVMesh|DDN EXAScaler|IBM Spectrum Scale|NFS|WekaFS|Lustre|BeeGFS|GPFS"
+        r"|Userspace RDMA)\s+: ?(?:Supported|Unsupported)"
+        r"|^\s*(?:GDS release version|nvidia_fs version|properties\.\w+)\s*:",
         "GPUDirect Storage",
         "gdsio with -x 0 and -x 1 on that file system, whose output is read",
     ),

@@ -144,8 +144,10 @@ def read(text: str) -> tuple[ForeignFile, ...]:
         above = part
     if unknown and not any(test.results for test in tests):
         raise unknown[0]
+    begun = [test.test for test in tests if not test.results]
     for test in tests:
         test.notes += [error.message for error in unknown]
+        test.notes += [f"another {name} began, and no row of it is in the text" for name in dict.fromkeys(begun)]
     return collect_files(
         tests,
         "OSU's output must contain a row of a table, got none",

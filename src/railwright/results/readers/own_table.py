@@ -32,21 +32,31 @@ _MARKS = re.compile(
     r"(?:bus ?_?(?:bw|bandwidth)|alg(?:o)?_?bw|bandwidth|throughput|" + _UNIT_WORDS + r")"
 )
 _LABELLED = re.compile(
-    r"(?m)^\s{0,8}\|?\s{0,8}[A-Za-z][^|\n]{1,60}\|[^\n]{0,120}?\d[\d.,]{0,16}\s?" + _UNIT_WORDS + r"\s{0,40}\|"
+    r"(?m)^\s{0,8}\|?\s{0,8}[A-Za-z][^|\n]{1,60}\|[^\n]{0,120}?\d[\d.,]{0,16}\s?" + _UNIT_WORDS + r"\s{0,40}(?:\||$)"
 )
-"""A row between bars that begins with a name and has a rate with its unit."""
+"""A row with bars that begins with a name and has a rate with its unit."""
 _SENTENCE = re.compile(
     r"(?m)^[ \t>*#-]{0,16}([A-Za-z][^:=|\n]{1,80}?)\s{0,40}[:=]\s{0,40}(\d[\d.,]{0,20}(?:e[+-]?\d{1,3})?)\s{0,8}\[?("
     + _UNIT_WORDS
     + r")\b\]?\s*$"
 )
 """A line that names one rate: `Bandwidth   : 171.420 MiB/s`."""
-_OF_A_LINK = re.compile(r"(?i)\b(?:speed|link|port|width|max|capacity|limit|theoretical|expected)\b")
+_OF_A_LINK = re.compile(r"(?i)\b(?:speed|link|port|width|max|capacity|limit|theoretical|nominal|expected)\b")
 """Names of rates that nobody measured."""
+_DESCRIBES_A_DEVICE = re.compile(
+    r"(?i)\b(?:memory bus width|(?:memory|gpu|core) clock(?: rate)?\b.{0,24}\d ?[MG]Hz|clock rate\s*:"
+    r"|compute capability|total global mem)"
+)
+"""Lines of a device's properties, whose rates are nominal."""
+_NEAR = 8
+"""The number of lines before and after a rate that are searched for properties of a device."""
 _SIZE = re.compile(r"(\d[\d.,_]{0,20})\s?([KMGT]?)(i?)(?:B(?:ytes)?)?", re.IGNORECASE)
 _VALUE = re.compile(r"(\d[\d.,]{0,20}(?:e[+-]?\d{1,3})?)\s?(" + _UNIT_WORDS + r")?")
 _BETWEEN = re.compile(r"\s{2,}|\t|(?<=\d)\s(?=\d)")
 _STEPS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_DECIMAL_STEPS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_ROUNDING = 1e-3
+"""The part of a byte by which a computed size may differ from a whole one."""
 _MIN_CELLS = 2
 _MOST_RANKS = 100_000
 _COLLECTIVES = re.compile(
@@ -85,7 +95,7 @@ def recognises(text: str) -> bool:
     """Report whether a line names a size and a rate, or begins with the name of one, and a unit stands in the text."""
     if _UNIT.search(text) is None:
         return False
-    if any(_is_measured(found) for found in _SENTENCE.finditer(text)):
+    if _SENTENCE.search(text) and _read_sentences(split_lines(text)).results:
         return True
     return _MARKS.search(text) is not None or ("|" in text and _LABELLED.search(text) is not None)
 
@@ -116,16 +126,19 @@ def _begin_rates() -> Draft:
     return draft
 
 
-def _is_measured(found: re.Match[str]) -> bool:
-    return _OF_A_LINK.search(found[1]) is None
+def _is_measured(name: str, near: str) -> bool:
+    """Report whether neither the rate's name nor the lines around it make it nominal."""
+    return _OF_A_LINK.search(name) is None and _DESCRIBES_A_DEVICE.search(near) is None
 
 
 def _read_sentences(lines: Sequence[Line]) -> Draft:
     """Return the rates of lines that name one each."""
     draft = _begin_rates()
-    for line in lines:
+    for place, line in enumerate(lines):
         found = _SENTENCE.match(line.text)
-        if found and _is_measured(found):
+        if found and _is_measured(
+            found[1], "\n".join(near.text for near in lines[max(0, place - _NEAR) : place + _NEAR])
+        ):
             rate = number(found[2].replace(",", ""), found[1][:40], line.number)
             draft.add(line.number, [bandwidth(rate, _bytes_per_s(found[3]), found[3])], {"row": found[1].strip()[:60]})
     return draft
@@ -136,7 +149,7 @@ def _read_named_rows(lines: Sequence[Line]) -> Draft:
     draft = _begin_rates()
     for line in lines:
         cells = _split_cells(line.text) if "|" in line.text else []
-        if not cells or not cells[0][:1].isalpha():
+        if not cells or not (cells[0][:1].isalpha() or (len(cells) == _MIN_CELLS and cells[0].isdigit())):
             continue
         for place, cell in enumerate(cells[1:], 1):
             found = _VALUE.fullmatch(cell)
@@ -202,7 +215,10 @@ def _read_row(columns: Sequence[_Column], cells: Sequence[str], line: int) -> _R
 
 
 def _parse_size(cell: str, header: str) -> int | None:
-    """Return the bytes of a size such as `1MiB`, `4.0GB` or `1048576`; its unit may stand in the header."""
+    """Return the bytes of a size such as `1MiB`, `4.0GB` or `1048576`; its unit may stand in the header.
+
+    Scripts print MB for 2^20 bytes or for 10^6: the second is taken only if the first is no whole number of bytes.
+    """
     found = _SIZE.fullmatch(cell.strip())
     if found is None:
         return None
@@ -210,9 +226,13 @@ def _parse_size(cell: str, header: str) -> int | None:
     if not unit and (of_header := re.search(r"\(([KMG])i?B\)", header)):
         unit = of_header[1]
     try:
-        return int(float(found[1].replace(",", "").replace("_", "")) * _STEPS[unit])
+        count = float(found[1].replace(",", "").replace("_", ""))
     except ValueError:
         return None
+    binary, decimal = count * _STEPS[unit], count * _DECIMAL_STEPS[unit]
+    if not found[3] and binary != round(binary) and abs(decimal - round(decimal)) < _ROUNDING:
+        return round(decimal)
+    return int(binary)
 
 
 def _bytes_per_s(unit: str) -> float:

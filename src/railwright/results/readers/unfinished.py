@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -54,6 +55,7 @@ _PERFTEST_TITLE = re.compile(
     r" (BW|Latency)\b.{0,24} Test"
 )
 _PERFTEST_VERB = {"Send": "send", "RDMA_Write": "write", "RDMA_Read": "read", "Atomic": "atomic"}
+_PERFTEST_GPU = re.compile(r"device name = \[(.{1,60}?)\]|--use_(?:cuda|rocm)\b|\bcuMemAlloc\(\)")
 _PERFTEST_SETTING = re.compile(r"(Device|Number of qps|Mtu|Link type)\s{0,16}: ?(\w{1,32})")
 
 
@@ -72,6 +74,8 @@ def _describe_perftest(text: str, _lines: list[Line]) -> Iterator[Unfinished]:
     facts += [links.get(settings.get("Link type", ""), "")]
     facts += [f"MTU {settings['Mtu']}"] if "Mtu" in settings else []
     facts += [format_count(int(settings["Number of qps"]), "QP")] if settings.get("Number of qps", "").isdigit() else []
+    gpu = _PERFTEST_GPU.search(text)
+    facts += [f"GPU memory{f' of {gpu[1]}' if gpu[1] else ''}"] if gpu else []
     says += [", ".join(filter(None, facts))] if any(facts) else []
     one_way = title[1] != "Atomic" and title[2] == "BW"
     side = "perftest prints the result of a one-way test on the client: " if one_way and is_server else ""
@@ -105,16 +109,40 @@ def _describe_osu(_text: str, lines: list[Line]) -> Iterator[Unfinished]:
         )
 
 
+_PEER_DEVICE = re.compile(r"(?m)^Device: (\d{1,3}), (\S.{0,50}?), pciBusID")
+_PEER_ACCESS = re.compile(r"(?m)^Device=(\d{1,3}) (CAN|CANNOT) Access Peer Device=(\d{1,3})[ \t]*$")
+
+
+def _describe_peer_test(text: str, _lines: list[Line]) -> Iterator[Unfinished]:
+    models = Counter(model for _, model in _PEER_DEVICE.findall(text))
+    pairs = _PEER_ACCESS.findall(text)
+    says = [f"p2pBandwidthLatencyTest began, and no result is in the text: {_ENDED}"]
+    says += [format_list([f"{count} {model}" for model, count in models.most_common(_MOST_FACTS)])] if models else []
+    can = sorted({tuple(sorted((int(first), int(second)))) for first, word, second in pairs if word == "CAN"})
+    without = sum(word == "CANNOT" for _, word, _ in pairs)
+    if pairs and not without:
+        says.append(f"peer access: all {len(pairs)} pairs and directions in the text")
+    elif pairs:
+        shown = format_list([f"{first}-{second}" for first, second in can[:_MOST_FACTS]]) if can else "none"
+        says.append(f"peer access: {len(pairs) - without} of {len(pairs)} pairs and directions, between GPUs {shown}")
+    yield Unfinished("p2pBandwidthLatencyTest", tuple(says), "give it with its matrices")
+
+
 _TOOLS: tuple[tuple[re.Pattern[str], Callable[[str, list[Line]], Iterator[Unfinished]]], ...] = (
     (re.compile(r"\bRank +\d+ .{0,60}Pid|\bnThread \d|_perf\b.{0,200}\n#"), _describe_nccl_tests),
     (re.compile(r"(?:BW|Latency)\b.{0,24} Test"), _describe_perftest),
     (re.compile(r"\| Test: "), _describe_ucx_perftest),
     (re.compile(r"# ?OSU "), _describe_osu),
+    (re.compile(r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]"), _describe_peer_test),
 )
 _STARTS = (
     ("iperf3", r"Server listening on (?:TCP )?(?:port )?\d+|Connecting to host \S+, port", "give the client's output"),
     ("nvbandwidth", r"^nvbandwidth Version", "give the output with its matrices"),
-    ("p2pBandwidthLatencyTest", r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]", "give it with its matrices"),
+    (
+        "rocm_bandwidth_test",
+        r"RocmBandwidthTest Version",
+        "give it to its matrices of copy peak bandwidth, for which -a is enough",
+    ),
     ("bandwidthTest", r"\[CUDA Bandwidth Test\]", "give it with its transfers"),
     ("fio", r"^fio-\d|: \(g=\d+\): rw=", "give the output to 'Run status group'"),
     (
@@ -134,7 +162,7 @@ _STARTS = (
 
 _FACTS = {
     "HPL": r"^(N|NB|P|Q) {1,8}: {1,8}(\d[\d ]{0,60}?) *$",
-    "p2pBandwidthLatencyTest": r"^(Device: \d+), (\S.{0,50}?), pciBusID",
+    "fio": r"^(Jobs: \d+) .{0,60}?\]((?:\[[rwt]=[^\]\n]{1,40}\]){1,6})",
     "nixlbench": r"(backend|initiator_seg_type|target_seg_type|op_type)(?:[= ]|=\[.{1,90}?\]\) {0,60}: )"
     r"([A-Z]\w{1,20})\b",
     "STREAM": r"(Array size|Number of Threads requested) = (\d+)",

@@ -62,16 +62,17 @@ class Table(Draft, kw_only=True):
         may_repeat = divided or not row.size_bytes
         return row.size_bytes > previous.size_bytes or (same and may_repeat)
 
-    def finish(self, logged_ranks: int | None = None) -> None:
+    def finish(self, logged_ranks: int | None = None, launched_ranks: int | None = None) -> None:
         """Settle operation and ranks, check the rows and convert them to results.
 
         Raises UsageError for a contradiction.
 
-        `logged_ranks` is the number of ranks of the communicators in NCCL's own log.
+        `logged_ranks` is the number of ranks of the communicators in NCCL's own log, `launched_ranks` that of the
+        command above the table, which counts if the rates allow it.
         """
         _settle_operation(self)
         self.workload = Collective(operation=self.test)
-        _settle_ranks(self, logged_ranks)
+        _settle_ranks(self, logged_ranks, launched_ranks)
         for row in self.rows:
             _check_row(self, row)
         self.notes.extend(_closing_notes(self))
@@ -127,8 +128,8 @@ def _settle_operation(table: Table) -> None:
     table.notes.append(f"the text does not name the test; {table.test} has the same columns")
 
 
-def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
-    """Take the ranks from the device lines, or derive them from size and count, NCCL's log, or busbw / algbw.
+def _settle_ranks(table: Table, logged_ranks: int | None, launched_ranks: int | None) -> None:
+    """Take the ranks from the device lines, or derive them from size and count, NCCL's log, rates or the command.
 
     Raises UsageError if they contradict each other.
     """
@@ -149,7 +150,7 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
         table.ranks = logged_ranks
         table.notes.append(f"no device lines: NCCL's log has {logged_ranks} ranks")
     if table.ranks is None:
-        _solve_ranks(table, data)
+        _solve_ranks(table, data, launched_ranks)
     named, table.named_ranks = table.named_ranks, None
     if named is None or table.ranks == named:
         return
@@ -162,7 +163,7 @@ def _settle_ranks(table: Table, logged_ranks: int | None) -> None:
         table.notes.append(f"{differ}: they are not from the same run")
 
 
-def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
+def _solve_ranks(table: Table, data: Sequence[Row], launched_ranks: int | None) -> None:
     minimum, maximum, line = 1, busbw.MAX_RANKS, 0
     timed = [(row, timing) for row in data for timing in row.timings if timing.algbw.low > 0]
     for row, timing in timed:
@@ -178,6 +179,9 @@ def _solve_ranks(table: Table, data: Sequence[Row]) -> None:
     if minimum == maximum:
         table.ranks = minimum
         table.notes.append(f"no device lines: busbw / algbw implies {minimum} ranks")
+    elif launched_ranks is not None and minimum <= launched_ranks <= maximum:
+        table.ranks = launched_ranks
+        table.notes.append(f"no device lines: the command above the table starts {launched_ranks} ranks")
     else:
         table.notes.append(f"no device lines: busbw / algbw allows {minimum} to {maximum} ranks")
 

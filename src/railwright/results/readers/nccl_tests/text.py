@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import prod
 
 from msgspec import field
 from msgspec.structs import replace
@@ -33,6 +34,7 @@ from railwright.results.readers.nccl_tests.rows import (
 )
 from railwright.results.readers.nccl_tests.table import Table
 from railwright.results.readers.nccl_tests.torn import TornRow, extract_output, find_writers
+from railwright.results.readers.pasted.command_line import parse_launch_command
 from railwright.results.readers.pasted.log_lines import (
     Line,
     describe_truncation,
@@ -59,6 +61,8 @@ RANK_LINE = re.compile(
 )
 _VARIABLE = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60})(?:=| set by environment to | set to )([^\s\\;\"']{1,200})")
 _LOGGED_RANKS = re.compile(r"NCCL INFO (?:ncclCommInit\w{1,20} )?comm \S{1,20} rank \d{1,7} nranks (\d{1,7})\b")
+_PROGRAM_OPTIONS = re.compile(r"(?<=_perf)\s.*")
+_GPUS_OR_THREADS = re.compile(r"\s(?:-g|--ngpus|-t|--nthreads)[ =]?(\d{1,3})\b")
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values +: +(\d{1,18})\b")
 _AVERAGE = re.compile(r"# Avg bus bandwidth +: +(\S{1,24})")
 _BEGINNINGS = ("nccl-tests version", "Collective test starting", "# nThread")
@@ -378,7 +382,7 @@ def _finish(section: _Section, around: list[Line]) -> None:
     if section.first_halves:
         halves = section.first_halves
         section.notes.append(f"NCCL's log cut the rows apart: the text lacks the in-place half of {halves}")
-    section.finish(logged_ranks)
+    section.finish(logged_ranks, _launched_ranks(around))
 
 
 def find_operation(lines: Iterable[Line]) -> str:
@@ -405,6 +409,14 @@ def _logged_ranks(lines: Iterable[Line]) -> int | None:
     found = [_LOGGED_RANKS.search(line.text) for line in lines if " nranks " in line.text]
     counts = {int(one[1]) for one in found if one}
     return counts.pop() if len(counts) == 1 else None
+
+
+def _launched_ranks(lines: Iterable[Line]) -> int | None:
+    """Return the ranks that the launcher's last command starts: its processes times the GPUs of each."""
+    texts = [line.text[:1000] for line in lines if "NCCL INFO" not in line.text]
+    processes = parse_launch_command([_PROGRAM_OPTIONS.sub("", text) for text in texts]).ranks
+    options = next((found[0] for text in reversed(texts) if (found := _PROGRAM_OPTIONS.search(text))), "")
+    return processes and processes * prod(int(count) for count in _GPUS_OR_THREADS.findall(options))
 
 
 def _settle_devices(section: _Section, logged_ranks: int | None) -> None:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-_LAUNCHER = re.compile(r"(?:^|[\s/;&|(`])(srun|mpirun|mpiexec(?:\.hydra)?|orterun|prterun|prun)\s(.{1,3000})")
+_LAUNCHER = re.compile(
+    r"(?:^|[\s/;&|(`])(srun|mpirun(?:\.\w{1,12}|_rsh)?|mpiexec(?:\.\w{1,12})?|orterun|prterun|prun)\s(.{1,3000})"
+)
 _RANKS = re.compile(r"(?:^|\s)(?:-np|-n|--np|--n|-c|--ntasks[= ]|--ntasks)(?:\s{0,4}|=)(\d{1,7})(?=\s|$)")
 _HOSTS = re.compile(r"(?:^|\s)(?:-N|--nodes)(?:\s{0,4}|=)(\d{1,6})(?=\s|$)")
 _EACH = re.compile(
