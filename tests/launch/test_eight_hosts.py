@@ -17,6 +17,7 @@ from tests.schemas import fits
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
 
+LAUNCHES = range(3)
 PAIRS = ("--parts", "pairs", "--json", "--force")
 # The first size is measured at once, and the second takes minutes.
 ENDLESS = ("run", "mpi_all_gather", "-o", "sizes=32,64M", "--force")
@@ -80,15 +81,18 @@ def test_pairs_go_on_without_hosts_that_die_and_what_was_measured_before_is_kept
 @pytest.mark.long
 def test_a_host_that_dies_in_the_screen_loses_its_rows_alone(railwright, eight):
     gone = eight.names[5]
-    words = ("--parts", "screen", "--benchmarks", "core_latency", "--launches", "3", "--json", "--force")
+    words = ("--parts", "screen", "--benchmarks", "core_latency", "--launches", str(len(LAUNCHES)), "--json", "--force")
     process = railwright.start("prove", "--hosts", eight.words, *words)
-    wait_until(lambda: eight.pids(gone), "the screen of that host")
+    folder = railwright.output / "hosts" / gone
+    wait_until(
+        lambda: (folder / "results.jsonl").exists() and railwright.results(folder=folder), "a result of that host"
+    )
     eight.kill(gone)
     done = railwright.finish(process)
-    found = records(done.out)
-    measured = {one["name"] for one in found["host"] if one["cells"]}
-    assert measured == set(eight.names) - {gone}, done.err
-    (said,) = [one for one in found["host"] if one["name"] == gone]
+    complete = {name for name in eight.names if len(railwright.results(folder=folder.parent / name)) == len(LAUNCHES)}
+    assert complete == set(eight.names) - {gone}, done.err
+    (said,) = [one for one in records(done.out)["host"] if one["name"] == gone]
+    assert said["cells"], "what was measured before is kept"
     assert "SIGKILL" in json.dumps(said), done.err
     assert all(not eight.pids(name) for name in eight.names)
     railwright.expect_nothing_left()
