@@ -20,6 +20,8 @@ from railwright.units import format_list
 
 CLAIM = "warning"
 """The claim of the evidence of these findings."""
+QUOTED = "nccl_warning"
+"""The fault of a warning whose text is not known: it may have ended the run or not."""
 _MAX_HOSTS = 3
 _MAX_QUOTED = 300
 _INTERFACE = re.compile(r" (?:eth|en[op]|bond|ib\d|wl|lo)")
@@ -68,7 +70,7 @@ def _merge(log: NcclLog, items: Sequence[_Known]) -> Iterator[Finding]:
 def _quote(log: NcclLog, items: Sequence[_Known]) -> Iterator[Finding]:
     for says, alike in group_by_key(items, lambda item: item.warning.says[:_MAX_QUOTED]):
         remedy = "the lines around it, with NCCL_DEBUG=INFO, name the operation that failed"
-        yield _build_finding(log, alike, "nccl_warning", f"NCCL warns: {says}", remedy, "possible")
+        yield _build_finding(log, alike, QUOTED, f"NCCL warns: {says}", remedy, "possible")
 
 
 def _build_finding(
