@@ -176,6 +176,36 @@ def _read_protocols(text: str) -> Iterator[str]:
         yield f"{sizes} bytes: {protocol.strip()}, {transport}"
 
 
+_METRIC = re.compile(
+    r"((?:Training )?(?:Accelerator Utilization \[AU\]|I/O Throughput|Throughput) \([^)\n]{1,20}\)): ?([\d.]{1,16})"
+)
+_EXPECTED = re.compile(r"_meet_expectation: (\w{2,12})")
+_REJECTED = re.compile(r"\|ERROR: (.{1,300})")
+
+
+def _read_mlperf_storage(text: str) -> Iterator[str]:
+    for reason in dict.fromkeys(_REJECTED.findall(text)):
+        yield f"error: {reason.strip()}"
+    if found := dict(_METRIC.findall(text)):
+        yield format_list([f"{name} {value}" for name, value in found.items()][:_MOST])
+    for verdict in dict.fromkeys(_EXPECTED.findall(text)):
+        yield f"it says whether the utilization is enough: {verdict}"
+
+
+_POOL_LINE = re.compile(
+    r"(?m)^\s{0,16}(\S{1,90})\s{1,90}(ONLINE|DEGRADED|FAULTED|UNAVAIL|OFFLINE)\s{1,9}(\d\S{0,9})\s{1,9}(\d\S{0,9})"
+    r"\s{1,9}(\d\S{0,9})"
+)
+
+
+def _read_zpool(text: str) -> Iterator[str]:
+    found = _POOL_LINE.findall(text)
+    bad = [f"{name} {state}, errors {' '.join(counts)}" for name, state, *counts in found
+           if state != "ONLINE" or set(counts) != {"0"}]  # fmt: skip
+    if found:
+        yield format_list(bad[:_MOST]) if bad else f"all {len(found)} entries are ONLINE, without errors"
+
+
 _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "dcgmi": _read_dcgm,
     "iblinkinfo": _read_iblinkinfo,
@@ -188,4 +218,6 @@ _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "UCX's protocols": _read_protocols,
     "Intel Memory Latency Checker": _read_mlc,
     "a description of the host": _read_agents,
+    "MLPerf Storage": _read_mlperf_storage,
+    "zpool": _read_zpool,
 }
