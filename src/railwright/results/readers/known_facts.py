@@ -206,6 +206,19 @@ def _read_zpool(text: str) -> Iterator[str]:
         yield format_list(bad[:_MOST]) if bad else f"all {len(found)} entries are ONLINE, without errors"
 
 
+_GID = re.compile(r"(?m)^\s*(\S{2,32})\s+(\d{1,2})\s+(\d{1,4})\s+[0-9a-f:]{39}\s+(?:[\d.]{7,15}\s+)?(v[12])\b")
+_GID_CHOSEN = re.compile(r"NCCL_IB_GID_INDEX=(\d{1,4})\b")
+
+
+def _read_gids(text: str) -> Iterator[str]:
+    entries = _GID.findall(text)
+    for index in dict.fromkeys(_GID_CHOSEN.findall(text)):
+        for version in dict.fromkeys(version for *_, at, version in entries if at == index):
+            nics = dict.fromkeys(nic for nic, _, at, found in entries if (at, found) == (index, version))
+            warns = ", which stays inside one Ethernet segment" if version == "v1" else ""
+            yield f"NCCL_IB_GID_INDEX={index} is RoCE {version} on {format_list(list(nics)[:_MOST])}{warns}"
+
+
 _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "dcgmi": _read_dcgm,
     "iblinkinfo": _read_iblinkinfo,
@@ -218,6 +231,7 @@ _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "UCX's protocols": _read_protocols,
     "Intel Memory Latency Checker": _read_mlc,
     "a description of the host": _read_agents,
+    "show_gids": _read_gids,
     "MLPerf Storage": _read_mlperf_storage,
     "zpool": _read_zpool,
 }

@@ -176,7 +176,7 @@ _TOOLS = (
         "show_gids",
         r"^\s*DEV\s+PORT\s+INDEX\s+GID|^\S+\s+\d\s+\d+\s+[0-9a-f:]{39}\s",
         "GID tables",
-        "NCCL_IB_GID_INDEX and the log of a run with NCCL_DEBUG=INFO",
+        "the log of a run with NCCL_DEBUG=INFO, beside its NCCL_IB_GID_INDEX, which should be an entry of RoCE v2",
     ),
     _Tool(
         "mlxlink",
