@@ -4,6 +4,7 @@ completely, and no process or file is left. All hosts are network namespaces of 
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -72,6 +73,23 @@ def test_pairs_go_on_without_hosts_that_die_and_what_was_measured_before_is_kept
     measured = {(one["source"], one["destination"]) for one in found["pair"] if one["value"]}
     assert measured == {(one, two) for one in seven for two in seven if one != two}
     assert not any(one["verdict"]["state"] == "slow" for one in found["pair"])  # they share CPUs
+    assert all(not eight.pids(name) for name in eight.names)
+    railwright.expect_nothing_left()
+
+
+@pytest.mark.long
+def test_a_host_that_dies_in_the_screen_loses_its_rows_alone(railwright, eight):
+    gone = eight.names[5]
+    words = ("--parts", "screen", "--benchmarks", "core_latency", "--launches", "3", "--json", "--force")
+    process = railwright.start("prove", "--hosts", eight.words, *words)
+    wait_until(lambda: eight.pids(gone), "the screen of that host")
+    eight.kill(gone)
+    done = railwright.finish(process)
+    found = records(done.out)
+    measured = {one["name"] for one in found["host"] if one["cells"]}
+    assert measured == set(eight.names) - {gone}, done.err
+    (said,) = [one for one in found["host"] if one["name"] == gone]
+    assert "SIGKILL" in json.dumps(said), done.err
     assert all(not eight.pids(name) for name in eight.names)
     railwright.expect_nothing_left()
 

@@ -14,7 +14,7 @@ from railwright.benchmarks.benchmark import Plan
 from railwright.benchmarks.job import Job, Launch, Machine
 from railwright.benchmarks.options import Options
 from railwright.benchmarks.sockets import pinned_flows
-from railwright.launch.doors import Endpoint, open_local_endpoint
+from railwright.launch.local import LocalLauncher
 from railwright.launch.session import PlannedLaunch, Session
 from railwright.topology.devices import Topology
 
@@ -60,26 +60,14 @@ time.sleep(60)
 
 
 @dataclass
-class StandIn:
+class StandIn(LocalLauncher):
     """A launcher that starts one process for all ranks."""
 
     script: str
-    name, runs_on = "stand-in", ""
-
-    def check(self) -> None:
-        """Do nothing: the host can be reached."""
-
-    def door(self, _scratch: Path, _job: bytes) -> Endpoint:
-        return open_local_endpoint()
+    name = "stand-in"
 
     def command(self, _ranks: int, _scratch: Path, _environment: Mapping[str, str]) -> list[str]:
         return [sys.executable, "-c", self.script]
-
-    def environment(self, _scratch: Path) -> dict[str, str]:
-        return {}
-
-    def clean_up(self, _started: float) -> None:
-        """Do nothing: the process leaves no files."""
 
 
 def three_hosts(script: str, silence_s: float = 20.0) -> Session:
