@@ -34,6 +34,9 @@ from railwright.topology.sources.load import load
         ("RocmBandwidthTest Version: 2.6.0\n  Device: 1,  AMD Instinct MI210\n", "rocm_bandwidth_test"),
         ("Starting SPDK v24.1 / DPDK 23.11 initialization...\nEAL: Detected 8 lcore(s)\n", "SPDK's perf"),
         ("\\begin{tabular}{l r} size & 0.83 \\\\ \\hline\n", "LaTeX"),
+        ("[METRIC] Training Throughput (samples/second): 10.9 (0.1)\n", "MLPerf Storage"),
+        ("config:\n\tNAME STATE READ WRITE CKSUM\n\tt DEGRADED 0 0 0\n", "zpool"),
+        ("Index, Name:\n\tDescription\n0, host_to_device_memcpy_ce:\n\tHost to device\n", "nvbandwidth -l"),
     ],
 )
 def test_lines_of_a_tool_without_a_reader_are_named_with_a_next_step(text, tool):
@@ -136,6 +139,8 @@ def test_a_refusal_names_columns_and_units_of_a_markdown_table_and_the_first_err
             "NET/IB: Got completion from peer 10.0.0.9<1> with status=12 opcode=0 len=0 vendor err 129",
             "10.0.0.9 did not",
         ),
+        ("Failed status 4: wr_id 0 syndrom 0x51", "may not access the buffer of its own side"),
+        ("[0] failed to open CUDA IPC handle : 217 peer access is not supported", "could not map the memory"),
     ],
 )
 def test_error_lines_of_a_job_are_told_first(line, words):

@@ -9,7 +9,7 @@ from railwright.explain.job_errors import ERROR_LINE
 from railwright.units import format_count
 
 _UNITS = re.compile(
-    r"\b(?:[KMGT]i?B/s(?:ec)?|[KMGT]i?Bps|[KMGT]bps|[KMGT]b(?:it)?s?/s(?:ec)?|IOPS|[KMGT]FLOPS?|usec|[uµμ]s|ms|Mpps|GB/sec|(?:tokens|samples|requests|objects?|files)/s(?:ec)?)\b",
+    r"\b(?:[KMGT]i?B/s(?:ec)?|[KMGT]i?Bytes/s(?:ec)?|[KMGT]i?Bps|[KMGT]bps|[KMGT]b(?:it)?s?/s(?:ec)?|IOPS|[KMGT]FLOPS?|usec|[uµμ]s|ms|Mpps|GB/sec|(?:tokens|samples|requests|objects?|files)/s(?:ec)?)\b",
     re.IGNORECASE,
 )
 _TOOLS: tuple[tuple[str, str, str], ...] = (
@@ -19,6 +19,8 @@ _TOOLS: tuple[tuple[str, str, str], ...] = (
      "NCCL_DEBUG=INFO on every rank settles it: give the log"),
     ("perftest", r"ib_|rdma|mlx5|roce|infiniband|qp\b|gid|verbs|mtu|port|link",
      "ib_write_bw -d DEVICE --report_gbits between two hosts settles it: give the client's whole output"),
+    ("IMB", r"\bimb\b|imb-\w+|ping(?:pong|ping)|sendrecv|mbytes/sec|#repetitions|t_(?:min|max|avg)\[",
+     "mpirun -np 2 IMB-MPI1 PingPong Sendrecv between the two processes settles it: give its own output"),
     ("OSU Micro-Benchmarks", r"\bmpi\w*|osu_|latency|ucx|open ?mpi|mpich|slurm|srun|mpirun",
      "osu_bw and osu_latency between two hosts settle it: give their whole output"),
     ("iperf3", r"tcp|udp|iperf|bits/sec|mbps|gbps|retr|socket|ethernet|\bpod",
@@ -35,10 +37,12 @@ _TOOLS: tuple[tuple[str, str, str], ...] = (
 _MARKS = tuple((tool, re.compile(mark, re.IGNORECASE), settles) for tool, mark, settles in _TOOLS)
 _NAMES = re.compile(
     r"(?i)\b(?:[nr]ccl(?:-tests)?|\w{2,20}_perf|ib_(?:read|write|send|atomic)_(?:bw|lat)|osu_\w{2,20}|ucx|ucx_perftest"
-    r"|libfabric|iperf3?|netperf|fio|gdsio|elbencho|ior|mdtest|nvbandwidth|nixl(?:bench)?|deepep|nvshmem|dcgmi?|mpirun|srun"
-    r"|vllm|sglang|mlx5_\d{1,2}|lustre|nvlink|infiniband|roce|efa|gpudirect|pytorch|deepspeed|megatron)\b"
+    r"|libfabric|iperf3?|netperf|fio|gdsio|elbencho|ior|mdtest|imb-\w{2,6}|nvbandwidth|nixl(?:bench)?|deepep|nvshmem|dcgmi?"
+    r"|mpirun|srun|vllm|sglang|mlx5_\d{1,2}|lustre|nvlink|infiniband|roce|efa|gpudirect|pytorch|deepspeed|megatron)\b"
 )
 """Names of tools, libraries and networks that a text mentions."""
+_ADDRESS = re.compile(r"https?://[^\s)>]{1,500}")
+"""Addresses, whose parts are no units and no names."""
 _MAX_NAMES = 6
 _SEARCHED = 200_000
 _MAX_UNITS = 4
@@ -47,7 +51,7 @@ _NEAREST = 3
 
 def describe_text(text: str) -> str:
     """Return the number of lines, the names of tools, the units and the column names that the text has."""
-    begin = text[:_SEARCHED]
+    begin = _ADDRESS.sub(" ", text[:_SEARCHED])
     units = list(dict.fromkeys(found[0] for found in _UNITS.finditer(begin)))[:_MAX_UNITS]
     parts = [format_count(len(text.splitlines()), "line")]
     if names := list(dict.fromkeys(found[0].lower() for found in _NAMES.finditer(begin)))[:_MAX_NAMES]:
@@ -67,7 +71,7 @@ def _find_columns(text: str) -> list[str]:
     for above, below in pairwise(lines):
         numbers = sum(word[:1].isdigit() for word in below)
         if len(above) == len(below) > 1 and numbers * 2 > len(below) and not any(word[:1].isdigit() for word in above):
-            return [word[:20] for word in above[:6]]
+            return [word[:32] for word in above[:6]]
     return []
 
 
@@ -83,7 +87,7 @@ def find_nearest(text: str) -> tuple[tuple[str, str], ...]:
 
     Nothing is near a text without any of their words.
     """
-    begin = text[:_SEARCHED]
+    begin = _ADDRESS.sub(" ", text[:_SEARCHED])
     scores = [
         (len({found[0].lower() for found in mark.finditer(begin)}), tool, settles) for tool, mark, settles in _MARKS
     ]

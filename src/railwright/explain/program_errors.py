@@ -1,4 +1,4 @@
-"""The meaning of error lines that MPI, UCX and cuFile print."""
+"""The meaning of error lines that MPI, UCX, perftest and cuFile print."""
 
 from __future__ import annotations
 
@@ -86,6 +86,39 @@ _ERRORS = (
             "port_errors",
             "a stack of UCX that ended in a failed completion of the NIC: the path or the peer process is gone",
             "the line 'Transport retry count exceeded' or 'Local QP operation error' above the stack; the peer's log",
+        ),
+    ),
+    (
+        r"Failed status 4: wr_id",
+        ProgramError(
+            "nic_memory",
+            "perftest's NIC may not access the buffer of its own side (status 4, local protection error)",
+            "for GPU memory lsmod | grep nvidia_peermem or --use_cuda_dmabuf, and lspci -vvv | grep ACSCtl; the same"
+            " command without --use_cuda for a comparison",
+        ),
+    ),
+    (
+        r"Failed status (?P<what>12|13): wr_id",
+        ProgramError(
+            "port_errors",
+            "perftest's peer did not answer (status {what}, retries exceeded): the path or the peer process is gone",
+            "the peer's own output first; then ibstat or show_gids (-x INDEX), and the counters of both ports",
+        ),
+    ),
+    (
+        r"Failed status (?P<what>\d{1,2}): wr_id",
+        ProgramError(
+            "verbs_error",
+            "a request of perftest failed with status {what} of ibv_wc_status",
+            "the output of the other side, and dmesg on both hosts",
+        ),
+    ),
+    (
+        r"Couldn't read remote address|Failed to exchange data between server and clients",
+        ProgramError(
+            "peer_ended",
+            "perftest's other side ended, or could not be reached, before both had exchanged their addresses",
+            "the output of the other side to its end; nc -zv SERVER 18515",
         ),
     ),
     (

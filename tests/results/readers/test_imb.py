@@ -111,3 +111,11 @@ def test_groups_that_run_at_once_are_told_from_one_pair():
     )
     assert (file.test, file.ranks, type(file.workload)) == ("PingPong", 4, Unlimited)
     assert rates(file) == {1024: 16.68e6}
+
+
+def test_a_name_alone_above_the_rows_tells_the_benchmark():
+    (file,) = imb.read(
+        "Exchange:\n#bytes #repetitions t_min[usec] t_max[usec] t_avg[usec] Mbytes/sec\n"
+        "1024 1000 1.90 2.00 1.95 2048.00 * drops\n"
+    )
+    assert (file.test, rates(file)) == ("Exchange", {1024: 2048e6})

@@ -96,3 +96,9 @@ def test_a_name_and_a_rate_need_no_closing_bar() -> None:
 def test_a_size_that_is_whole_in_powers_of_ten_only_is_of_powers_of_ten() -> None:
     (file,) = registry.read("size (GB), time, bandwidth (GB/s)\n0.004194304, 2.7e-05, 307.5\n2, 0.1, 20\n")
     assert [result.parameters["size_bytes"] for result in file.results] == [2**22, 2**31]
+
+
+def test_the_time_of_a_line_tells_the_power_of_its_unit() -> None:
+    assert rates("Size (B): 8, Time (s): 0.000008000, Bandwidth (GB/s): 0.000931323\n") == [
+        pytest.approx(1e6, rel=1e-5)
+    ]

@@ -201,6 +201,13 @@ _TEXTS = (
         "fi_info -p efa on both hosts; the security group and the placement of the hosts; FI_LOG_LEVEL=warn",
     ),
     _text(
+        r"failed to (?:open CUDA IPC handle|peer with device [^:\n]{1,40}?) ?: ?\d{1,5} (?P<why>[^\n]{1,120})",
+        "nccl_no_peer_access",
+        "a GPU could not map the memory of another GPU of the host: {why}",
+        "nvidia-smi topo -p2p r: the pair must be OK; all processes of the host must see both GPUs"
+        " (CUDA_VISIBLE_DEVICES, one container with --gpus all); NCCL_P2P_DISABLE=1 goes around it",
+    ),
+    _text(
         r"Cuda failure (?:\d{1,5} )?'?(?P<why>[^'\n]{1,120}?)'?(?:$|\.$)",
         "nccl_cuda_error",
         "a CUDA call failed: {why}",

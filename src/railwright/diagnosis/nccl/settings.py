@@ -105,7 +105,7 @@ def costly_settings(log: NcclLog) -> Iterator[Finding]:
 
 def differing_settings(log: NcclLog) -> Iterator[Finding]:
     """Report settings that differ between processes, and those that only some hosts logged."""
-    hosts = {setting.host for setting in log.settings}
+    hosts = {setting.host for setting in log.settings} - {""}  # the command's settings have no host
     for name, found in group_by_key(log.settings, lambda setting: setting.name):
         if name in _MAY_DIFFER:
             continue
@@ -116,7 +116,7 @@ def differing_settings(log: NcclLog) -> Iterator[Finding]:
                 f"{value} on {setting.host or 'the log'}" for value, setting in sorted(values.items())[:6]
             )
             yield _build_difference(found, "seen", f"{name} differs between processes: {listed}", list(values.values()))
-        elif missing and any(setting.host for setting in found):  # the command's settings have no host
+        elif missing and any(setting.host for setting in found):
             says = f"{name}={found[0].value} is not logged by {', '.join(missing[:6])}"
             yield _build_difference(found, "possible", says, found[:1])
 

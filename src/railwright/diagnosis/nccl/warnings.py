@@ -20,6 +20,8 @@ from railwright.units import format_list
 
 CLAIM = "warning"
 """The claim of the evidence of these findings."""
+QUOTED = "nccl_warning"
+"""The fault of a warning whose text is not known: it may have ended the run or not."""
 _MAX_HOSTS = 3
 _MAX_QUOTED = 300
 _INTERFACE = re.compile(r" (?:eth|en[op]|bond|ib\d|wl|lo)")
@@ -44,6 +46,7 @@ def explain_warnings(log: NcclLog) -> tuple[Finding, ...]:
     return (
         *_merge(log, causes),
         *_find_disabled_gpudirect(log),
+        *_find_far_gpus(log),
         *_merge(log, following),
         *_merge(log, hints),
         *_quote(log, unknown),
@@ -68,7 +71,7 @@ def _merge(log: NcclLog, items: Sequence[_Known]) -> Iterator[Finding]:
 def _quote(log: NcclLog, items: Sequence[_Known]) -> Iterator[Finding]:
     for says, alike in group_by_key(items, lambda item: item.warning.says[:_MAX_QUOTED]):
         remedy = "the lines around it, with NCCL_DEBUG=INFO, name the operation that failed"
-        yield _build_finding(log, alike, "nccl_warning", f"NCCL warns: {says}", remedy, "possible")
+        yield _build_finding(log, alike, QUOTED, f"NCCL warns: {says}", remedy, "possible")
 
 
 def _build_finding(
@@ -148,4 +151,33 @@ def _find_disabled_gpudirect(log: NcclLog) -> Iterator[Finding]:
                     claim=CLAIM, value=log.excerpts.get(alike[0].line, ""), seen=f"line {alike[0].line} of the log"
                 ),
             ),
+        )
+
+
+def _find_far_gpus(log: NcclLog) -> Iterator[Finding]:
+    """Report GPUs that, by every line of the log about them, have GPUDirect RDMA with no NIC; the path is too long."""
+    if any(connection.gdr for communicator in log.communicators for connection in communicator.connections):
+        return
+    pairs = [check for check in log.gdr if check.gpu]
+    for host, checks in group_by_key(pairs, lambda check: check.host):
+        near = {check.gpu for check in checks if check.enabled}
+        far = [check for check in checks if check.gpu not in near]
+        if not far:
+            continue
+        first = log.excerpts.get(far[0].line, "")
+        gpus = list(dict.fromkeys(check.gpu for check in far))
+        noun = f"{'rank' if ' for rank ' in first else 'GPU'}{'s' if len(gpus) > 1 else ''}"
+        reasons = [reason for reason in dict.fromkeys(check.why.strip(" ()") for check in far) if reason]
+        why = f" ({format_list(reasons[:4])})" if reasons else ""
+        others = f"; {format_list(sorted(near))} {'have' if len(near) > 1 else 'has'} it" if near else ""
+        yield Finding(
+            fault="nccl_gpudirect_disabled",
+            where=(LogPlace(host or "log"),),
+            certainty="seen",
+            says=f"GPUDirect RDMA is off{f' on {host}' if host else ''} for {noun} {format_list(gpus)} with every NIC"
+            f" in the log{why}{others}",
+            costs="their data between hosts goes through host memory",
+            remedy="a NIC under the PCIe switch or at least the socket of those GPUs (nvidia-smi topo -m);"
+            " NCCL_NET_GDR_LEVEL=SYS for a comparison",
+            evidence=(Evidence(claim=CLAIM, value=first, seen=f"line {far[0].line} of the log"),),
         )

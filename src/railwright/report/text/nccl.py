@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from railwright.checks.finding import Finding
-from railwright.diagnosis.nccl.warnings import is_warning
+from railwright.diagnosis.nccl.warnings import QUOTED, is_warning
 from railwright.groups import group_by_key
 from railwright.report.text.findings import finding_lines
 from railwright.report.text.wording import ABSENT, escape, join_first
@@ -32,7 +32,9 @@ def render_nccl_log(log: NcclLog, findings: Sequence[Finding], topology: Topolog
     hints = [finding for finding in warnings if finding not in failures]
     lines = [*failure_lines(failures), "NCCL log", "", *_head(log)]
     if hints:
-        lines += ("Warnings that did not end the run", *(f"  {line}".rstrip() for line in failure_lines(hints)))
+        undecided = any(finding.fault == QUOTED for finding in hints)
+        title = "Other warnings" if undecided else "Warnings that did not end the run"
+        lines += (title, *(f"  {line}".rstrip() for line in failure_lines(hints)))
     if log.communicators:
         lines += (*_built_lines(log.main), *_connection_lines(log.main))
     others = [finding for finding in findings if finding not in warnings]

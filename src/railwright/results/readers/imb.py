@@ -39,11 +39,17 @@ from railwright.results.workload import Message, Workload
 from railwright.topology.devices import Scalar
 
 _VERSION = re.compile(r"Intel ?\(R\) MPI Benchmark(?:s| Suite) V?(\d[\w. ]{0,20}?),")
-_BENCHMARK = re.compile(r"Benchmarking (?:Multi-)?(\w{2,40})\s*$")
+_BENCHMARK = re.compile(
+    r"Benchmarking (?:Multi-)?(\w{2,40})\s*$|^\W{0,8}(PingPong|PingPing|Sendrecv|Exchange|Uniband|Biband|Bcast|Barrier"
+    r"|All(?:reduce|gatherv?|toallv?)|Reduce(?:_scatter)?|Gatherv?|Scatterv?)\W{0,4}$"
+)
+"""The line that names a benchmark: IMB's own, or the name alone, which people write above rows that they cut out."""
 _PROCESSES = re.compile(r"#processes = (\d{1,7})\b")
 _GROUPS = re.compile(r"\(\s?(\d{1,7}) groups of (\d{1,7}) processes each running simultaneous")
 _COLUMN = re.compile(r"#bytes|#repetitions|t(?:_min|_max|_avg)?\[usec\]|Mbytes/sec|Msg/sec|defects")
 _ROW = re.compile(r"\d{1,19}(?:\s{1,40}\d{1,19}(?:\.\d{1,9})?){2,6}")
+_REMARK = re.compile(r"(?<=\d)\s{1,40}[^\d\s.+-].*$")
+"""The words that people write behind a row."""
 _MESSAGES = {"PingPong": 1, "PingPing": 1, "Sendrecv": 2, "Exchange": 4}
 """The number of messages that the rate counts per operation."""
 _BETWEEN_TWO = ("PingPong", "PingPing", "PingPongSpecificSource", "PingPingSpecificSource", "PingPongAnySource",
@@ -101,13 +107,15 @@ def _read_tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
         elif text.startswith(("#bytes", "#repetitions")):
             yield _add_rows(table, rows)
             columns = parse_columns(text, _COLUMN, line.number, min_columns=2)
-            table = Draft(tool="IMB", test=named[1] if named else _guess_test(columns), columns=columns, ranks=ranks)
+            test = named[1] or named[2] if named else _guess_test(columns)
+            table = Draft(tool="IMB", test=test, columns=columns, ranks=ranks)
             table.ranks = table.ranks or (2 if "t[usec]" in columns else None)  # only single transfers have this column
             table.hosts = command.hosts if command.ranks == table.ranks else None
             table.environment, table.last_line = parse_environment(above[-_ABOVE:]), last_row(part)
             rows = []
-        elif table.columns and _ROW.fullmatch(text) and (row := _parse_row(table, text.split(), line.number)):
-            rows.append(row)
+        elif table.columns and _ROW.fullmatch(numbers := _REMARK.sub("", text)):
+            if row := _parse_row(table, numbers.split(), line.number):
+                rows.append(row)
     yield _add_rows(table, rows)
 
 

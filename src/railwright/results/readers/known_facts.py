@@ -176,6 +176,49 @@ def _read_protocols(text: str) -> Iterator[str]:
         yield f"{sizes} bytes: {protocol.strip()}, {transport}"
 
 
+_METRIC = re.compile(
+    r"((?:Training )?(?:Accelerator Utilization \[AU\]|I/O Throughput|Throughput) \([^)\n]{1,20}\)): ?([\d.]{1,16})"
+)
+_EXPECTED = re.compile(r"_meet_expectation: (\w{2,12})")
+_REJECTED = re.compile(r"\|ERROR: (.{1,300})")
+
+
+def _read_mlperf_storage(text: str) -> Iterator[str]:
+    for reason in dict.fromkeys(_REJECTED.findall(text)):
+        yield f"error: {reason.strip()}"
+    if found := dict(_METRIC.findall(text)):
+        yield format_list([f"{name} {value}" for name, value in found.items()][:_MOST])
+    for verdict in dict.fromkeys(_EXPECTED.findall(text)):
+        yield f"it says whether the utilization is enough: {verdict}"
+
+
+_POOL_LINE = re.compile(
+    r"(?m)^\s{0,16}(\S{1,90})\s{1,90}(ONLINE|DEGRADED|FAULTED|UNAVAIL|OFFLINE)\s{1,9}(\d\S{0,9})\s{1,9}(\d\S{0,9})"
+    r"\s{1,9}(\d\S{0,9})"
+)
+
+
+def _read_zpool(text: str) -> Iterator[str]:
+    found = _POOL_LINE.findall(text)
+    bad = [f"{name} {state}, errors {' '.join(counts)}" for name, state, *counts in found
+           if state != "ONLINE" or set(counts) != {"0"}]  # fmt: skip
+    if found:
+        yield format_list(bad[:_MOST]) if bad else f"all {len(found)} entries are ONLINE, without errors"
+
+
+_GID = re.compile(r"(?m)^\s*(\S{2,32})\s+(\d{1,2})\s+(\d{1,4})\s+[0-9a-f:]{39}\s+(?:[\d.]{7,15}\s+)?(v[12])\b")
+_GID_CHOSEN = re.compile(r"NCCL_IB_GID_INDEX=(\d{1,4})\b")
+
+
+def _read_gids(text: str) -> Iterator[str]:
+    entries = _GID.findall(text)
+    for index in dict.fromkeys(_GID_CHOSEN.findall(text)):
+        for version in dict.fromkeys(version for *_, at, version in entries if at == index):
+            nics = dict.fromkeys(nic for nic, _, at, found in entries if (at, found) == (index, version))
+            warns = ", which stays inside one Ethernet segment" if version == "v1" else ""
+            yield f"NCCL_IB_GID_INDEX={index} is RoCE {version} on {format_list(list(nics)[:_MOST])}{warns}"
+
+
 _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "dcgmi": _read_dcgm,
     "iblinkinfo": _read_iblinkinfo,
@@ -188,4 +231,7 @@ _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "UCX's protocols": _read_protocols,
     "Intel Memory Latency Checker": _read_mlc,
     "a description of the host": _read_agents,
+    "show_gids": _read_gids,
+    "MLPerf Storage": _read_mlperf_storage,
+    "zpool": _read_zpool,
 }

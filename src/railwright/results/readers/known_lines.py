@@ -176,7 +176,7 @@ _TOOLS = (
         "show_gids",
         r"^\s*DEV\s+PORT\s+INDEX\s+GID|^\S+\s+\d\s+\d+\s+[0-9a-f:]{39}\s",
         "GID tables",
-        "NCCL_IB_GID_INDEX and the log of a run with NCCL_DEBUG=INFO",
+        "the log of a run with NCCL_DEBUG=INFO, beside its NCCL_IB_GID_INDEX, which should be an entry of RoCE v2",
     ),
     _Tool(
         "mlxlink",
@@ -243,7 +243,7 @@ _TOOLS = (
     ),
     _Tool(
         "qperf",
-        r"^(?:tcp|rc|ud|uc|conf|quit)_?\w*:\s*$",
+        r"^(?:(?:tcp|udp|rc|uc|ud|xrc|sctp|rds|ver)_\w+|conf|quit):\s*$",
         "RDMA or TCP between two hosts",
         "ib_write_bw or iperf3, which are read",
     ),
@@ -254,6 +254,20 @@ _TOOLS = (
         "a port's settings or counters",
         "the same counters a minute later under load: those that grow are at fault; iperf3 -c HOST -P 8, or ib_write_bw"
         " for RDMA, gives the rate",
+    ),
+    _Tool(
+        "MLPerf Storage",
+        r"\bmlpstorage\b|^\[(?:OUTPUT|METRIC)\] |\bdlio_benchmark\b|\d\|(?:RESULT|STATUS): ",
+        "a storage benchmark that reads like a training job",
+        "its lines [METRIC], which have the utilization and the I/O throughput; IOR or fio with direct=1 on the data"
+        " directory, whose output is read, gives what the storage can do",
+    ),
+    _Tool(
+        "zpool",
+        r"^\s*(?:pool: \S|scan: \S|NAME\s+STATE\s+READ\s+WRITE\s+CKSUM)"
+        r"|\s(?:ONLINE|DEGRADED|FAULTED|UNAVAIL)\s+\d+\s+\d+\s",
+        "the drives of a ZFS pool and their errors",
+        "fio with direct=1 on the pool and on one of its drives, whose output is read; zpool iostat -v 1 meanwhile",
     ),
     _Tool(
         "sar or iostat",
@@ -320,8 +334,9 @@ _TOOLS = (
     ),
     _Tool(
         "a training log",
-        r"(?<!\[)(?i:samples|tokens|it)(?:/s\b|/sec|/second)|(?:iter(?:ation)?|step)\s*[=:]?\s*\d+.{0,80}(?:loss"
-        r"|elapsed time)|samples per second|TFLOPs?/GPU|elapsed time per iteration",
+        r"^(?!\[(?:OUTPUT|METRIC)\]).*(?:(?<!\[)(?i:samples|tokens|it)(?:/s\b|/sec|/second)"
+        r"|(?:iter(?:ation)?|step)\s*[=:]?\s*\d+.{0,80}(?:loss|elapsed time)|samples per second|TFLOPs?/GPU"
+        r"|elapsed time per iteration)",
         "iterations of a training job",
         "railwright watch beside the job, or nccl-tests on the same hosts",
     ),

@@ -6,6 +6,8 @@
     Size (Bytes)   Duration    Throughput (Gbps)   BusBW (Gbps)
     1048576        120.5 us    69.60               130.50
 
+    Size (B):   8, Time (s): 0.000014462, Bandwidth (GB/s): 0.000515191
+
 The ratio of busbw to algbw is 2(n-1)/n for an all_reduce and (n-1)/n for the collectives that are divided, which gives
 the number of ranks.
 """
@@ -18,7 +20,7 @@ from typing import NamedTuple
 
 from railwright.results.readers.foreign_file import Draft, ForeignFile, bandwidth, collect_files
 from railwright.results.readers.pasted.log_lines import Line, split_lines
-from railwright.results.readers.pasted.printed_numbers import Number, number
+from railwright.results.readers.pasted.printed_numbers import Number, number, overlap
 from railwright.results.workload import Collective, Unlimited, Workload
 
 _UNIT_WORDS = r"(?:[KMGT]i?(?:B/s(?:ec)?|Bps|bps|bit/s|bits/s(?:ec)?|b/s(?:ec)?))"
@@ -41,6 +43,12 @@ _SENTENCE = re.compile(
     + r")\b\]?\s*$"
 )
 """A line that names one rate: `Bandwidth   : 171.420 MiB/s`."""
+_LABELLED_VALUE = re.compile(
+    r"([A-Za-z][\w /-]{0,40}?)\s{0,4}\(([^()\n]{1,16})\)\s{0,4}[:=]\s{0,20}(\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)"
+)
+"""A value behind its name and its unit: `Bandwidth (GB/s): 12.5`."""
+_OF_BYTES = re.compile(r"[KMG]?i?B|bytes", re.IGNORECASE)
+_SECONDS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "usec": 1e-6, "\u00b5s": 1e-6}
 _OF_A_LINK = re.compile(r"(?i)\b(?:speed|link|port|width|max|capacity|limit|theoretical|nominal|expected)\b")
 """Names of rates that nobody measured."""
 _DESCRIBES_A_DEVICE = re.compile(
@@ -82,6 +90,15 @@ class _Row(NamedTuple):
     """The rates with their units by column: `busbw`, `algbw`, or the column's own name."""
 
 
+class _Labelled(NamedTuple):
+    line: int
+    size_bytes: int
+    rate: Number
+    unit: str
+    seconds: tuple[float, float] | None
+    """The least and the longest time that prints like this, if the line has a time."""
+
+
 class Ratio(NamedTuple):
     """The ratio of busbw to algbw, with the collective and the range of ranks that have it."""
 
@@ -111,7 +128,8 @@ def read(text: str) -> tuple[ForeignFile, ...]:
             above = " ".join(other.text for other in lines[max(0, place - 30) : place + 1])
             drafts.append(_build_draft(rows, above))
     if not drafts:
-        drafts += [named for named in (_read_named_rows(lines), _read_sentences(lines)) if named.results][:1]
+        others = (_read_named_rows(lines), _read_labelled_lines(lines), _read_sentences(lines))
+        drafts += [named for named in others if named.results][:1]
     return collect_files(
         drafts,
         "a table of sizes and rates must name the unit of its rates (GB/s, Gbps, GiB/s), got none",
@@ -158,6 +176,48 @@ def _read_named_rows(lines: Sequence[Line]) -> Draft:
                 value = bandwidth(rate, _bytes_per_s(found[2]), found[2])
                 draft.add(line.number, [value], {"row": cells[0][:60], "column": place})
     return draft
+
+
+def _read_labelled_lines(lines: Sequence[Line]) -> Draft:
+    """Return the rates of lines that name a size and a rate, each with its unit.
+
+    Scripts print GB/s for 2^30 bytes/s too: the time in the lines decides, if they have one.
+    """
+    draft = _begin_rates()
+    rows = [row for line in lines if (row := _parse_labelled_line(line)) is not None]
+    timed = [row for row in rows if row.seconds is not None and row.seconds[0] and row.size_bytes]
+    is_binary = bool(timed) and not all(map(_fits, timed)) and all(_fits(row, _binary(row.unit)) for row in timed)
+    for row in rows:
+        unit = _binary(row.unit) if is_binary else row.unit
+        draft.add(row.line, [bandwidth(row.rate, _bytes_per_s(unit), row.unit)], {"size_bytes": row.size_bytes})
+    if is_binary:
+        unit = rows[0].unit
+        draft.notes.append(f"by the times in its lines, {unit} is {_bytes_per_s(_binary(unit)):.4g} bytes/s")
+    return draft
+
+
+def _parse_labelled_line(line: Line) -> _Labelled | None:
+    size, rate, unit, seconds = None, None, "", None
+    for name, of, value in _LABELLED_VALUE.findall(line.text):
+        if _OF_BYTES.fullmatch(of) and _SIZE_COLUMN.search(name):
+            size = _parse_size(value, f"({of})")
+        elif _UNIT.fullmatch(of) and _RATE_COLUMN.search(name):
+            rate, unit = number(value, name[:40], line.number), of
+        elif of in _SECONDS:
+            seconds = number(value, name[:40], line.number).range(_SECONDS[of])
+    return None if size is None or rate is None else _Labelled(line.number, size, rate, unit, seconds)
+
+
+def _binary(unit: str) -> str:
+    """Return the unit with the powers of 1024: GiB/s for GB/s."""
+    return unit if unit[1] == "i" else f"{unit[0]}i{unit[1:]}"
+
+
+def _fits(row: _Labelled, unit: str = "") -> bool:
+    """Report whether the rate in this unit, by default the printed one, is the size over the time of its line."""
+    assert row.seconds is not None
+    low, high = row.seconds
+    return overlap(row.rate.range(_bytes_per_s(unit or row.unit)), (row.size_bytes / high, row.size_bytes / low))
 
 
 def _parse_header(text: str) -> list[_Column]:

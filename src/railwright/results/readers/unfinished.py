@@ -128,12 +128,23 @@ def _describe_peer_test(text: str, _lines: list[Line]) -> Iterator[Unfinished]:
     yield Unfinished("p2pBandwidthLatencyTest", tuple(says), "give it with its matrices")
 
 
+_LISTED_TEST = re.compile(r"(?m)^\s{0,8}\d{1,3}, (\w{3,60}):\s*$")
+
+
+def _describe_nvbandwidth_list(text: str, _lines: list[Line]) -> Iterator[Unfinished]:
+    names = _LISTED_TEST.findall(text)
+    says = (f"the list of {format_count(len(names), 'test')} that nvbandwidth has, and no run of one",)
+    if names:
+        yield Unfinished("nvbandwidth -l", says, f"nvbandwidth -t {names[0]}: give the output with its matrices")
+
+
 _TOOLS: tuple[tuple[re.Pattern[str], Callable[[str, list[Line]], Iterator[Unfinished]]], ...] = (
     (re.compile(r"\bRank +\d+ .{0,60}Pid|\bnThread \d|_perf\b.{0,200}\n#"), _describe_nccl_tests),
     (re.compile(r"(?:BW|Latency)\b.{0,24} Test"), _describe_perftest),
     (re.compile(r"\| Test: "), _describe_ucx_perftest),
     (re.compile(r"# ?OSU "), _describe_osu),
     (re.compile(r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]"), _describe_peer_test),
+    (re.compile(r"(?m)^\s*Index, Name:"), _describe_nvbandwidth_list),
 )
 _STARTS = (
     ("iperf3", r"Server listening on (?:TCP )?(?:port )?\d+|Connecting to host \S+, port", "give the client's output"),

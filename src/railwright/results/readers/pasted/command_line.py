@@ -17,9 +17,9 @@ _EACH = re.compile(
 )
 _VARIABLE = re.compile(
     r"\b((?:NCCL|UCX|FI|RCCL|HSA|CUDA|MPICH|MPIR_CVAR|OMPI_MCA)_\w{1,60})="
-    r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|([^\s\\;\"']{1,200}))"
+    r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|([^\s\\;\"'`]{1,200}))"
 )
-_MCA = re.compile(r"-{1,2}(?:g|gp)?mca\s{1,4}(\w{1,60})\s{1,4}([^\s\\;\"']{1,200})")
+_MCA = re.compile(r"-{1,2}(?:g|gp)?mca\s{1,4}(\w{1,60})\s{1,4}([^\s\\;\"'`]{1,200})")
 _WORDS = ("NCCL_", "UCX_", "FI_", "HSA_", "CUDA_", "OMPI_", "MPICH_", "MPIR_", "mca ")
 _MOST_LINES = 40
 _MOST_VARIABLES = 64
