@@ -116,6 +116,9 @@ def _set_kernel(lab: Lab, node: Node) -> None:
         # Users examine a lab with traceroute and ping.
         "net.ipv4.icmp_ratelimit": 0,
         "net.ipv6.icmp.ratelimit": 0,
+        # A switch answers 1,000 messages a second otherwise, and searches trace the ports of all hosts at once.
+        "net.ipv4.icmp_msgs_per_sec": 1_000_000,
+        "net.ipv4.icmp_msgs_burst": 10_000,
     }
     folder = lab.node_folder(node.name)
     folder.mkdir(parents=True)

@@ -9,9 +9,11 @@ parent: neither MPI nor the network under test synchronises them.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from random import Random
 
 import msgspec
 
@@ -31,6 +33,8 @@ FIRST_SOURCE_PORT = 40_000
 PACKET_BYTES = 400
 _INTERVAL_S = 0.002
 _MOST_HOPS = 10
+_TRACES, _TRACE_PAUSE_S = 3, 0.5
+"""Traces of ports whose path is not known, and the pause before each, longer every time and different for each flow."""
 _CONNECT_S = 3.0
 _CONNECTIONS_BEFORE = 7
 """Connections whose first packet is timed before the stream: the fastest of 8 met no queue."""
@@ -154,23 +158,29 @@ def _settings(one: _SentFlow, ports: list[int], **more: float) -> Settings:
 
 
 def _choose_port(case: Flows, one: _SentFlow) -> None:
-    """Find a source port that takes the wanted path."""
+    """Find a source port that takes the wanted path. Switches limit their answers, so silent ports are traced again."""
     ports = list(range(FIRST_SOURCE_PORT, FIRST_SOURCE_PORT + case.source_ports))
     if not case.names:
         one.port = ports[one.flow.number % len(ports)]
         return
-    try:
-        records = trace(_settings(one, ports, max_hops=_MOST_HOPS))
-    except OSError as error:
-        one.trouble = error.strerror or str(error)
-        return
-    for record in records:
-        one.ways[record["source_port"]] = tuple(
-            "?" if hop is None else case.names.get(hop, hop) for hop in record["hops"]
-        )
-    end = case.names.get(one.flow.destination_address)
-    there = {port: names[:-1] for port, names in one.ways.items() if names and names[-1] == end}
-    one.port = next((port for port, names in there.items() if not one.flow.over or names == one.flow.over), None)
+    end, unknown, pauses = case.names.get(one.flow.destination_address), ports, Random(one.flow.number)
+    there: dict[int, tuple[str, ...]] = {}
+    for attempt in range(_TRACES):
+        time.sleep(pauses.uniform(0, _TRACE_PAUSE_S * attempt))
+        try:
+            records = trace(_settings(one, unknown, max_hops=_MOST_HOPS))
+        except OSError as error:
+            one.trouble = error.strerror or str(error)
+            return
+        for record in records:
+            one.ways[record["source_port"]] = tuple(
+                "?" if hop is None else case.names.get(hop, hop) for hop in record["hops"]
+            )
+        there = {port: names[:-1] for port, names in one.ways.items() if names and names[-1] == end}
+        one.port = next((port for port, names in there.items() if not one.flow.over or names == one.flow.over), None)
+        unknown = [port for port in ports if "?" in there.get(port, "?")]
+        if one.port is not None or not unknown:
+            break
     if one.port is None:
         one.trouble = "no port takes this path" if there else NO_WAY
 

@@ -114,8 +114,7 @@ def _read_tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
             table.environment, table.last_line = parse_environment(above[-_ABOVE:]), last_row(part)
             rows = []
         elif table.columns and _ROW.fullmatch(numbers := _REMARK.sub("", text)):
-            if row := _parse_row(table, numbers.split(), line.number):
-                rows.append(row)
+            rows += filter(None, (_parse_row(table, numbers.split(), line.number),))
     yield _add_rows(table, rows)
 
 
