@@ -131,8 +131,9 @@ class _HostOutput:
         for line in lines:
             if self._reader.read(line) or not line.strip():
                 continue
-            self.step = parse_step(line) or self.step
-            self._last_line = self._last_line if parse_step(line) else line.strip()
+            step = parse_step(line)
+            self.step = step or self.step
+            self._last_line = line.strip() if step is None else self._last_line
         records = b"".join(record + b"\n" for _, record in self._reader.records())
         if records:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -20,9 +20,9 @@ _BEAT_S = 2.0
 RESULTS = "results.jsonl"
 
 
-def parse_step(line: str) -> str:
-    """Extract the step from a host's line of output. Empty for other lines."""
-    return line.removeprefix(_STEP) if line.startswith(_STEP) else ""
+def parse_step(line: str) -> str | None:
+    """Extract the step from a host's line of output; empty before the first step. None for other lines."""
+    return line.removeprefix(_STEP) if line.startswith(_STEP) else None
 
 
 def main() -> None:
