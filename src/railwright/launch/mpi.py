@@ -26,6 +26,7 @@ _SEGMENTS = ("mpich_sh*_*", "ucx_shm_posix_*")
 _VERSION_TIMEOUT_S = 20.0
 _OPEN_MPI_RELEASE = re.compile(r"\((?:Open MPI|OpenRTE)\) (\d+)\.")
 _OLDEST_WITH_PRRTE = 5
+_SM_PATTERN = re.compile(r"\bsm\b")
 _LIBRARY_NAMES = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
 
 
@@ -43,7 +44,7 @@ class MpiLauncher(LocalLauncher):
 
     @property
     def starts_by_orte(self) -> bool:
-        """Whether this is Open MPI 4 or older, whose launcher and shared memory have other names than those of 5."""
+        """True for Open MPI 4 and older, whose launcher and shared memory have other names than those of 5."""
         release = _OPEN_MPI_RELEASE.search(self.version)
         return release is not None and int(release[1]) < _OLDEST_WITH_PRRTE
 
@@ -87,8 +88,12 @@ class MpiLauncher(LocalLauncher):
         """Return the environment in the words of this release: Open MPI 4 calls shared memory `vader`, 5 `sm`."""
         if not self.starts_by_orte:
             return dict(environment)
-        old = {name.replace("_btl_sm_", "_btl_vader_"): value for name, value in environment.items()}
-        return old | {name: re.sub(r"\bsm\b", "vader", value) for name, value in old.items() if name == "OMPI_MCA_btl"}
+        return {
+            name.replace("_btl_sm_", "_btl_vader_"): _SM_PATTERN.sub("vader", value)
+            if name == "OMPI_MCA_btl"
+            else value
+            for name, value in environment.items()
+        }
 
     def clean_up(self, started: float) -> None:
         """Remove shared-memory segments of MPICH and UCX that ranks of a dead launch left behind."""

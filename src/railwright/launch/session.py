@@ -85,7 +85,7 @@ class Session:
         self.blamed: set[int] = set()
         """The ranks that ended too early or kept the others waiting."""
         self.is_cause_open = False
-        """Whether the blamed ranks of several hosts wait for each other, so that some of them may be healthy."""
+        """True if the blamed ranks of several hosts wait for each other, so that some of them may be healthy."""
         self._waiting: set[int] = set()
         self._memory_kills = count_memory_kills()
         started = time.time()

@@ -13,7 +13,7 @@ from railwright.checks.finding import Certainty, Finding, LogPlace
 from railwright.diagnosis.nccl.evidence import MAX_WHERE
 from railwright.diagnosis.nccl.failure_texts import Failure, explain_failure
 from railwright.groups import group_by_key
-from railwright.results.readers.nccl_log.model import LoggedWarning, NcclLog
+from railwright.results.readers.nccl_log.model import GdrCheck, LoggedWarning, NcclLog
 from railwright.results.records import Evidence
 from railwright.topology.gpus import format_runs
 from railwright.units import format_list
@@ -27,6 +27,10 @@ _MAX_QUOTED = 300
 _INTERFACE = re.compile(r" (?:eth|en[op]|bond|ib\d|wl|lo)")
 """NICs of plugins for sockets, which have no GPUDirect RDMA."""
 _PEERMEM = "lsmod | grep nvidia_peermem on that host (modprobe nvidia_peermem), or a kernel and driver with DMA-BUF"
+_NEARER_NIC = (
+    "a NIC under the PCIe switch or at least the socket of those GPUs (nvidia-smi topo -m);"
+    " NCCL_NET_GDR_LEVEL=SYS for a comparison"
+)
 
 
 class _Known(NamedTuple):
@@ -134,24 +138,12 @@ def _find_disabled_gpudirect(log: NcclLog) -> Iterator[Finding]:
     checks = [check for check in log.gdr if not check.gpu and not _INTERFACE.search(check.nic)]
     off = [] if used else [check for check in checks if not check.enabled]
     silent = sorted({nic.host for nic in log.nics if nic.network == "IB"} - {check.host for check in checks} - {""})
-    for (host, why), alike in group_by_key(off, lambda check: (check.host, check.why.strip(" ()"))):
+    for (_, why), alike in group_by_key(off, lambda check: (check.host, check.why.strip(" ()"))):
         reason = "no peer-memory module" if why == "no module" else why or "NCCL prints no reason"
         nics = format_list([check.nic.partition(" ")[2] or check.nic for check in alike])
-        where = f" on {host}" if host else ""
         unknown = f"; {format_list(silent)} {'is' if len(silent) == 1 else 'are'} not known" if silent else ""
-        yield Finding(
-            fault="nccl_gpudirect_disabled",
-            where=(LogPlace(host or "log"),),
-            certainty="seen",
-            says=f"GPUDirect RDMA is off{where} for {nics}: {reason}{unknown}",
-            costs="all data between hosts goes through host memory",
-            remedy=_PEERMEM,
-            evidence=(
-                Evidence(
-                    claim=CLAIM, value=log.excerpts.get(alike[0].line, ""), seen=f"line {alike[0].line} of the log"
-                ),
-            ),
-        )
+        says = f"{nics}: {reason}{unknown}"
+        yield _gpudirect_is_off(log, alike[0], says, "all data between hosts goes through host memory", _PEERMEM)
 
 
 def _find_far_gpus(log: NcclLog) -> Iterator[Finding]:
@@ -159,7 +151,7 @@ def _find_far_gpus(log: NcclLog) -> Iterator[Finding]:
     if any(connection.gdr for communicator in log.communicators for connection in communicator.connections):
         return
     pairs = [check for check in log.gdr if check.gpu]
-    for host, checks in group_by_key(pairs, lambda check: check.host):
+    for _, checks in group_by_key(pairs, lambda check: check.host):
         near = {check.gpu for check in checks if check.enabled}
         far = [check for check in checks if check.gpu not in near]
         if not far:
@@ -170,14 +162,18 @@ def _find_far_gpus(log: NcclLog) -> Iterator[Finding]:
         reasons = [reason for reason in dict.fromkeys(check.why.strip(" ()") for check in far) if reason]
         why = f" ({format_list(reasons[:4])})" if reasons else ""
         others = f"; {format_list(sorted(near))} {'have' if len(near) > 1 else 'has'} it" if near else ""
-        yield Finding(
-            fault="nccl_gpudirect_disabled",
-            where=(LogPlace(host or "log"),),
-            certainty="seen",
-            says=f"GPUDirect RDMA is off{f' on {host}' if host else ''} for {noun} {format_list(gpus)} with every NIC"
-            f" in the log{why}{others}",
-            costs="their data between hosts goes through host memory",
-            remedy="a NIC under the PCIe switch or at least the socket of those GPUs (nvidia-smi topo -m);"
-            " NCCL_NET_GDR_LEVEL=SYS for a comparison",
-            evidence=(Evidence(claim=CLAIM, value=first, seen=f"line {far[0].line} of the log"),),
-        )
+        says = f"{noun} {format_list(gpus)} with every NIC in the log{why}{others}"
+        yield _gpudirect_is_off(log, far[0], says, "their data between hosts goes through host memory", _NEARER_NIC)
+
+
+def _gpudirect_is_off(log: NcclLog, check: GdrCheck, says: str, costs: str, remedy: str) -> Finding:
+    """Return the finding that GPUDirect RDMA is off on the host of a check, whose line is the evidence."""
+    return Finding(
+        fault="nccl_gpudirect_disabled",
+        where=(LogPlace(check.host or "log"),),
+        certainty="seen",
+        says=f"GPUDirect RDMA is off{f' on {check.host}' if check.host else ''} for {says}",
+        costs=costs,
+        remedy=remedy,
+        evidence=(Evidence(claim=CLAIM, value=log.excerpts.get(check.line, ""), seen=f"line {check.line} of the log"),),
+    )

@@ -113,8 +113,12 @@ def _read_tables(part: list[Line], above: list[str]) -> Iterator[Draft]:
             table.hosts = command.hosts if command.ranks == table.ranks else None
             table.environment, table.last_line = parse_environment(above[-_ABOVE:]), last_row(part)
             rows = []
-        elif table.columns and _ROW.fullmatch(numbers := _REMARK.sub("", text)):
-            rows += filter(None, (_parse_row(table, numbers.split(), line.number),))
+        elif (
+            table.columns
+            and _ROW.fullmatch(numbers := _REMARK.sub("", text))
+            and (row := _parse_row(table, numbers.split(), line.number))
+        ):
+            rows.append(row)
     yield _add_rows(table, rows)
 
 
