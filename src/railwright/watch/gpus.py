@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -19,8 +20,9 @@ from railwright.sampling.sources import Found
 _PROGRAM = (*PYTHON, "-W", "ignore", "-m", "railwright.watch.gpu_program")
 CPU_SHARE = 0.005
 """The share of a core for NVML's calls, which take up to 1.5 ms each; more CPU gives finer readings."""
-_WITHIN_S = 30.0
-"""Drivers without persistence take 1 to 3 s for each GPU when the first program opens them."""
+_WITHIN_S, _EACH_S = 30.0, 20.0
+"""Seconds that NVML has to answer, and more for each GPU, because a driver without persistence starts them in turn."""
+_DRIVER = Path("/proc/driver/nvidia/gpus")
 _POLL_S = 0.02
 
 
@@ -96,7 +98,8 @@ class Gpus:
 
 def _read_answer(child: Child) -> GpusFound:
     """Read the child's first line, or report the reason if it does not answer."""
-    until_s = time.monotonic() + _WITHIN_S
+    within_s = _WITHIN_S + _EACH_S * (len(list(_DRIVER.iterdir())) if _DRIVER.is_dir() else 0)
+    until_s = time.monotonic() + within_s
     while time.monotonic() < until_s:
         ended = child.poll() is not None
         while child.output:
@@ -107,4 +110,4 @@ def _read_answer(child: Child) -> GpusFound:
         if ended:
             return GpusFound(problem=f"the program that reads NVML ended ({child.wait(1.0).describe()})")
         time.sleep(_POLL_S)
-    return GpusFound(problem=f"NVML gave no answer within {_WITHIN_S:.0f} s")
+    return GpusFound(problem=f"NVML gave no answer within {within_s:.0f} s")
