@@ -5,6 +5,7 @@ package k8s
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -104,6 +105,14 @@ func writeCaptured(t *testing.T, folder string) {
 	check(t, lines.Err())
 }
 
+// betweenGPUs are the benchmarks of both networks, with their path and the evidence of the interface: NCCL's log, and
+// else the interface's counter.
+var betweenGPUs = map[string]struct{ path, used string }{
+	"mpi_bandwidth":   {"memory0@0>memory0@1", "%s of railwright-"},
+	"nccl_all_reduce": {"gpu0@0>gpu1@1", ":%s, "},
+	"kv_vram":         {"gpu0@0>gpu0@1", "%s of railwright-"},
+}
+
 // checkGPUs checks that NCCL and NIXL moved data between GPUs of both nodes over an interface of the pods, every byte of
 // it right.
 func (m measured) checkGPUs(t *testing.T, link string) {
@@ -119,18 +128,15 @@ func (m measured) checkGPUs(t *testing.T, link string) {
 		if bytes, _ := checked["bytes_checked"].(float64); bytes == 0 || checked["bytes_wrong"] != 0.0 {
 			t.Errorf("%s: its bytes must be checked and right, got %v", name, checked)
 		}
-		evidence := fmt.Sprint(record["evidence"])
-		// NCCL names the pods in its log, the others the nodes.
-		used := map[bool]string{true: ":" + link + ", ", false: link + " of "}[name == "nccl_all_reduce"]
-		if !strings.Contains(evidence, used) {
+		wanted := betweenGPUs[name]
+		if record["path"] != wanted.path {
+			t.Errorf("%s must measure %s, got %v", name, wanted.path, record["path"])
+		}
+		if evidence := fmt.Sprint(record["evidence"]); !strings.Contains(evidence, fmt.Sprintf(wanted.used, link)) {
 			t.Errorf("%s must use %s, got %s", name, link, evidence)
 		}
-		path := map[string]string{"mpi_bandwidth": "memory0@0>memory0@1", "nccl_all_reduce": "gpu0@0>gpu1@1", "kv_vram": "gpu0@0>gpu0@1"}
-		if record["path"] != path[name] {
-			t.Errorf("%s must measure %s, got %v", name, path[name], record["path"])
-		}
 	}
-	for _, name := range []string{"mpi_bandwidth", "nccl_all_reduce", "kv_vram"} {
+	for name := range betweenGPUs {
 		if count[name] == 0 {
 			t.Errorf("no result of %s: %v\n%s", name, m.Records, m.Said)
 		}
@@ -142,8 +148,8 @@ func (m measured) checkGPUs(t *testing.T, link string) {
 func (c *cluster) gpusOverBothNetworks(t *testing.T) {
 	words := []string{"run", "mpi_bandwidth", "nccl_all_reduce", "kv_vram", "-o", "mpi_bandwidth.sizes=1M",
 		"-o", "nccl_all_reduce.sizes=1M", "-o", "nccl_all_reduce.placements=out of place", "-o", "kv_vram.sizes=1M",
-		"-o", "kv_vram.links=gpu-gpu", "-o", "kv_vram.operations=WRITE", "-o", "kv_vram.pairs=first", "--kubernetes", "--nodes", "2",
-		"--namespace", "tenant1", "--gpus-per-node", "2"}
+		"-o", "kv_vram.links=gpu-gpu", "-o", "kv_vram.operations=WRITE", "-o", "kv_vram.pairs=first",
+		"--kubernetes", "--nodes", "2", "--namespace", "tenant1", "--gpus-per-node", "2"}
 	rail := []string{"--rdma", "nvidia.com/mlnx_sriov_pf1_vf=1", "--network", "sriov-pf1-vf", "--interfaces", "net1"}
 	// Each run moves more than 1 GiB. On the default network it also sends records and logs, and kubelet its reports.
 	const least, most = 512 << 20, 32 << 20
@@ -172,18 +178,22 @@ func (c *cluster) gpusOverBothNetworks(t *testing.T) {
 	}
 	// Status 3: one launch of each decides nothing.
 	output, err := exec.Command(command, "compare", folders["eth0"], folders["net1"]).CombinedOutput()
-	page := string(output)
-	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 3 {
-		t.Errorf("compare: %v\n%s", err, page)
+	page := strings.Join(strings.Fields(string(output)), " ")
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("compare: %v\n%s", err, output)
 	}
-	for _, shown := range []string{"--interfaces eth0", "--interfaces net1", "mpi_bandwidth  memory0@0>memory0@1",
-		"nccl_all_reduce  gpu0@0>gpu1@1", "kv_vram  gpu0@0>gpu0@1"} {
-		if !strings.Contains(strings.Join(strings.Fields(page), " "), strings.Join(strings.Fields(shown), " ")) {
-			t.Errorf("compare must show %q:\n%s", shown, page)
+	shown := []string{"--interfaces eth0", "--interfaces net1"}
+	for name, wanted := range betweenGPUs {
+		shown = append(shown, name+" "+wanted.path)
+	}
+	for _, text := range shown {
+		if !strings.Contains(page, text) {
+			t.Errorf("compare must show %q:\n%s", text, output)
 		}
 	}
 	if strings.Contains(page, "not compared") {
-		t.Errorf("compare left points out:\n%s", page)
+		t.Errorf("compare left points out:\n%s", output)
 	}
 }
 
