@@ -179,10 +179,54 @@ func (c *cluster) nothingLeft(t *testing.T, namespace string) {
 	}
 }
 
-// bytesCrossed returns the number of bytes that the first rail's leaf received from a node.
-func (c *cluster) bytesCrossed(t *testing.T, node *node) int {
+// checkBetween checks that a proof of two pods has pairs, rails and collectives of their GPUs.
+func checkBetween(t *testing.T, folder string, done measured) {
 	t.Helper()
-	return number(t, strings.TrimSpace(c.leaves[0].Namespace.Run(t, "cat", "/sys/class/net/"+node.Name+"/statistics/rx_bytes")))
+	var kept struct {
+		Between struct {
+			Said struct {
+				Left    map[string]string `json:"left_out"`
+				Missing map[string]string `json:"not_measured"`
+			}
+			Located any
+			Rails   []struct{ Source, Destination string }
+		}
+	}
+	content, err := os.ReadFile(filepath.Join(folder, "cluster.json"))
+	check(t, err)
+	check(t, json.Unmarshal(content, &kept))
+	between := kept.Between
+	if between.Located == nil || len(between.Rails) == 0 || len(between.Said.Left)+len(between.Said.Missing) > 0 {
+		t.Errorf("pairs and rails must be complete, got %s\n%s", content, done.Said)
+	}
+	for _, rail := range between.Rails {
+		if !strings.Contains(rail.Source, ":gpu") || !strings.Contains(rail.Destination, ":gpu") {
+			t.Errorf("rails must be between GPUs, got %v", rail)
+		}
+	}
+	records, err := os.ReadFile(filepath.Join(folder, "between/results.jsonl"))
+	check(t, err)
+	among := map[string]int{}
+	for line := range strings.Lines(string(records)) {
+		var record struct {
+			Benchmark, Outcome string
+			Parameters         struct{ Among string }
+			Verification       struct {
+				Wrong *int `json:"bytes_wrong"`
+			}
+		}
+		check(t, json.Unmarshal([]byte(line), &record))
+		if record.Benchmark != "nccl_all_reduce" {
+			continue
+		}
+		if record.Outcome != "" || record.Verification.Wrong == nil || *record.Verification.Wrong != 0 {
+			t.Errorf("NCCL must measure, and its bytes be right: %s", line)
+		}
+		among[record.Parameters.Among]++
+	}
+	if among["rails"] == 0 || len(among) < 2 {
+		t.Errorf("NCCL must run over all GPUs and over each rail, got %v\n%s", among, done.Said)
+	}
 }
 
 // jobs runs benchmarks with a pod on each node, as an Indexed Job and as an MPIJob.
@@ -190,22 +234,17 @@ func (c *cluster) jobs(t *testing.T) {
 	c.apply(t, jobsManifests)
 	c.startNames(t)
 	c.importBenchmarks(t)
+	c.makeGPUs(t)
 	small := []string{"run", "mpi_latency", "-o", "sizes=8:64:x2", "--kubernetes", "--nodes", "2"}
 
-	t.Run("an Indexed Job under the restricted standard", func(t *testing.T) {
-		done := c.measure(t, append(small, "--namespace", "restricted")...).wait(t)
-		done.checkComplete(t, c.nodes)
-		if !strings.Contains(done.Said, "an Indexed Job of 2 pods") {
-			t.Errorf("wrong kind of job: %s", done.Said)
-		}
-		c.nothingLeft(t, "restricted")
-	})
-	t.Run("each node proves itself, and the pods measure between them", func(t *testing.T) {
-		run := c.railwright(t, "prove", "--benchmarks", "core_latency,memory_copy", "-o", "memory_copy.sizes=1M", "--launches", "1",
+	t.Run("each node proves itself under the restricted standard, and the pods measure between them", func(t *testing.T) {
+		run := c.railwright(t, "prove", "--benchmarks", "core_latency,memory_copy,nccl_all_reduce", "-o", "memory_copy.sizes=1M",
+			"-o", "nccl_all_reduce.sizes=64K", "--launches", "1", "--gpus-per-node", "2",
 			"--kubernetes", "--nodes", "2", "--namespace", "restricted", "--force", "--silence", "300")
 		done := run.wait(t)
 		page, err := os.ReadFile(filepath.Join(run.folder, "report.html"))
-		if err != nil || done.Status == 2 || !strings.Contains(done.Said, "2 hosts") {
+		if err != nil || done.Status == 2 || !strings.Contains(done.Said, "2 hosts") ||
+			!strings.Contains(done.Said, "an Indexed Job of 2 pods") {
 			t.Fatalf("status %d, %v: %s", done.Status, err, done.Said)
 		}
 		for _, node := range c.nodes {
@@ -214,22 +253,10 @@ func (c *cluster) jobs(t *testing.T) {
 				t.Errorf("no records of %s: %v\n%s", node.Name, err, done.Said)
 			}
 		}
-		between, err := os.ReadFile(filepath.Join(run.folder, "cluster.json"))
-		if err != nil || !bytes.Contains(between, []byte(`"located"`)) {
-			t.Errorf("no records between the pods: %v\n%s\n%s", err, between, done.Said)
-		}
+		checkBetween(t, run.folder, done)
 		c.nothingLeft(t, "restricted")
 	})
-	t.Run("over a rail of the pods' network", func(t *testing.T) {
-		before := c.bytesCrossed(t, c.nodes[0])
-		done := c.measure(t, "run", "mpi_bandwidth", "-o", "sizes=1M", "--kubernetes", "--nodes", "2", "--namespace", "tenant1",
-			"--rdma", "nvidia.com/mlnx_sriov_pf1_vf=1", "--network", "sriov-pf1-vf", "--interfaces", "net1", "--launches", "1").wait(t)
-		done.checkComplete(t, c.nodes)
-		if crossed := c.bytesCrossed(t, c.nodes[0]) - before; crossed < 1<<20 {
-			t.Errorf("%d bytes crossed the leaf of the rail\n%s", crossed, done.Said)
-		}
-		c.nothingLeft(t, "tenant1")
-	})
+	t.Run("GPUs of two pods over the default network and over a rail of the pods' network", c.gpusOverBothNetworks)
 	t.Run("a job that cannot be scheduled is removed", func(t *testing.T) {
 		done := c.measure(t, append(small, "--namespace", "restricted", "--gpus-per-node", "9", "--start-within", "4")...).wait(t)
 		if done.Status != 3 || !strings.Contains(done.Said, "Insufficient nvidia.com/gpu") {

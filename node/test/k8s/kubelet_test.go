@@ -97,7 +97,7 @@ nodeStatusUpdateFrequency: 1s
 		}
 		return ""
 	})
-	devices := []string{"nvidia.com/gpu=" + numbered("gpu%d", 8)}
+	devices := []string{"nvidia.com/gpu=" + numbered("gpu%d", 8) + "@" + n.cluster.gpuMounts()}
 	for rail := range n.cluster.rails {
 		devices = append(devices, fmt.Sprintf("nvidia.com/mlnx_sriov_pf%d_vf=%s", rail+1,
 			numbered(fmt.Sprintf("0000:%02x:00.%%d", 8+rail), 8)))

@@ -46,7 +46,7 @@ func (n *node) start(t *testing.T, binds map[string]string) {
 	check(t, os.MkdirAll(filepath.Join(n.Folder, "log"), 0o755))
 	ready := filepath.Join(n.Folder, "mounted")
 	description, err := json.Marshal(nodeMounts{
-		Folder: n.Folder, Kept: []string{n.cluster.folder, n.cluster.tools, n.cluster.plugins}, Binds: binds,
+		Folder: n.Folder, Kept: []string{n.cluster.folder, n.cluster.tools, n.cluster.plugins, sitePackages(t)}, Binds: binds,
 		Ready: ready,
 	})
 	check(t, err)

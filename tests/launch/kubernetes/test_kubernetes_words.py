@@ -14,7 +14,7 @@ from railwright.errors import UsageError
 from railwright.launch.followed import FollowedFolder
 from railwright.launch.frames import FrameReader, FrameWriter
 from railwright.launch.kubernetes.manifests import PRIVILEGES, NamedJob
-from railwright.launch.kubernetes.pod import ssh_config
+from railwright.launch.kubernetes.pod import format_settings, ssh_config
 from railwright.launch.kubernetes.pods import Events, Pod, Pods, sort_pods
 from railwright.launch.kubernetes.received import Received
 from railwright.launch.kubernetes.wanted import KubernetesRequest, describe_cost
@@ -270,6 +270,38 @@ def test_ssh_reaches_pods_under_the_names_of_their_nodes(tmp_path):
     text = ssh_config(tmp_path, "railwright", {"gpu-1.cluster": "rw-0.rw"})
     assert text.startswith("Host gpu-1.cluster\n  HostName rw-0.rw\nHost *\n")
     assert "StrictHostKeyChecking yes" in text
+
+
+def test_sessions_of_ssh_get_the_variables_that_choose_libraries_and_gpus():
+    given = {
+        "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64",
+        "RAILWRIGHT_NODE": "gpu-1",
+        "NCCL_IB_HCA": "=mlx5_0:1,mlx5_1",
+        "NVIDIA_VISIBLE_DEVICES": "GPU 1",
+        "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
+        "HOME": "/tmp",
+        "RAILWRIGHT_PODS": "{}",
+        "UCX_TLS": 'a"b',
+        "NCCL_DEBUG": "INFO\nPermitRootLogin yes",
+    }
+    assert format_settings(given) == (
+        '"LD_LIBRARY_PATH=/usr/local/nvidia/lib64" "NCCL_IB_HCA==mlx5_0:1,mlx5_1" "NVIDIA_VISIBLE_DEVICES=GPU 1"'
+        ' "RAILWRIGHT_NODE=gpu-1"'
+    )
+
+
+def test_a_proof_of_gpu_nodes_plans_with_gpus_where_this_machine_has_none(answer):
+    some = ("prove", "--kubernetes", "--nodes", "4", "--namespace", "a", "--job-kind", "job", "--dry-run")
+    plain, gpus = answer(*some), answer(*some, "--gpus-per-node", "8")
+    assert "if the hosts are like hgx-h100 gpus=8 nics=0" in gpus.err
+    assert "rails: a search by NCCL between 8 GPUs of each host" in gpus.err
+    assert "rails: " not in plain.err
+    assert limit_of(gpus.out) > limit_of(plain.out)
+
+
+def limit_of(manifests: str) -> int:
+    """The time limit of the job in the output of a dry run."""
+    return json.loads(manifests.partition("\n---\n")[0])["spec"]["activeDeadlineSeconds"]
 
 
 def test_a_dry_run_shows_the_manifests_and_makes_nothing(answer):

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,10 +40,17 @@ _SSHD = "/usr/sbin/sshd"
 _ALIAS = "railwright"
 _TICK_S, _ASK_EVERY_S, _ASK_WITHIN_S = 0.1, 0.5, 10.0
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
+_SESSION_VARIABLES = (NODE_VARIABLE, "LD_LIBRARY_PATH")
+_SESSION_PREFIXES = ("UCX_", "NIXL_", "NCCL_", "CUDA_", "CUFILE_", "NVIDIA_", "FI_")
+_QUOTABLE = re.compile(r"[^\"'\\\x00-\x1f\x7f]*")
+"""Values that sshd reads as they are between quotation marks."""
 
 
-def prepare(work: Path, keys: Path, node: str) -> None:
-    """Write the keys and the configuration of ssh and sshd. sshd requires files that only their owner can access."""
+def prepare(work: Path, keys: Path, variables: Mapping[str, str]) -> None:
+    """Write the keys and the configuration of ssh and sshd. sshd requires files that only their owner can access.
+
+    Sessions get `variables`, the container's.
+    """
     public = (keys / "id_rsa.pub").read_text()
     user = pwd.getpwuid(os.getuid()).pw_name
     sshd = f"""Port {PORT}
@@ -56,12 +64,23 @@ PermitRootLogin prohibit-password
 AllowUsers {user}
 MaxStartups 512
 LogLevel ERROR
-SetEnv {NODE_VARIABLE}={node}
+SetEnv {format_settings(variables)}
 """
     texts = {"id": (keys / "id_rsa").read_text(), "authorized_keys": public, "known_hosts": f"{_ALIAS} {public}",
              "sshd_config": sshd, "ssh_config": ssh_config(work, user, {})}  # fmt: skip
     for name, text in texts.items():
         write_file(work / name, text)
+
+
+def format_settings(variables: Mapping[str, str]) -> str:
+    """Return the arguments of sshd's SetEnv: the node, and what decides which libraries and GPUs a program uses.
+
+    sshd starts sessions without the container's variables. The launcher's own, such as OMPI_*, are left out: in an
+    MPIJob the operator sets them for its mpirun alone.
+    """
+    chosen = {name: value for name, value in sorted(variables.items())
+              if name in _SESSION_VARIABLES or name.startswith(_SESSION_PREFIXES)}  # fmt: skip
+    return " ".join(f'"{name}={value}"' for name, value in chosen.items() if _QUOTABLE.fullmatch(value))
 
 
 def ssh_config(work: Path, user: str, pod_of: dict[str, str]) -> str:
@@ -163,7 +182,7 @@ def main() -> None:
     if role == "indexed":
         role = "lead" if os.environ.get("JOB_COMPLETION_INDEX") == "0" else "host"
     work = Path(WORK_FOLDER)
-    prepare(work, Path(KEY_FOLDER), os.environ.get(NODE_VARIABLE, ""))
+    prepare(work, Path(KEY_FOLDER), os.environ)
     if not shutil.which("ssh") or not os.access(_SSHD, os.X_OK):
         raise UsageError("the image has no ssh or sshd", hint="build it with scripts/build-image")
     if role == "host":

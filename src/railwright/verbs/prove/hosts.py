@@ -174,7 +174,7 @@ class HostsReport:
         kept = KeptCluster(hosts=hosts, launches=launches, shares_cpus=shares_cpus, between=self.kept)
         write_kept(self.screen.output, kept)
 
-    def show_planned(self, launches: Sequence[PlannedLaunch], between: Between) -> None:
+    def show_planned(self, launches: Sequence[PlannedLaunch], between: PlannedBetween) -> None:
         """Print which planned launches will decide each line of the specification, if there is one."""
         if self.evidence is None:
             return
@@ -312,9 +312,15 @@ def _require_reachable(hosts: Hosts) -> dict[str, str]:
 
 
 def show_plan(
-    screen: HostScreen, proof: PlannedProof, directory: str, between: PlannedBetween, *, is_screened: bool = True
+    screen: HostScreen,
+    proof: PlannedProof,
+    directory: str,
+    between: PlannedBetween,
+    *,
+    is_screened: bool = True,
+    like: str = "this one",
 ) -> float:
-    """Print the plan on standard error: for each host, estimated from this machine, and between the hosts.
+    """Print the plan on standard error: for each host, estimated from the machine called `like`, and between the hosts.
 
     Returns its duration in seconds.
     """
@@ -322,7 +328,7 @@ def show_plan(
     rounds, seconds = -(-count // screen.at_once), 0.0
     note(f"plan: {count} hosts, by {screen.hosts.reach.name}")
     cluster = between.cluster
-    like = "the cluster file's" if cluster else "this one"
+    like = "the cluster file's" if cluster else like
     if assumed := describe_unasked(between.hosts, like):
         note(f"  {assumed}")
     if is_screened:

@@ -16,6 +16,9 @@ from railwright.results.store import PREVIOUS_NAME
 from railwright.run.host_screen import FOLDER, HostScreen
 from railwright.run.plan import PlannedProof
 from railwright.run.screened import RESULTS
+from railwright.topology.changes import add_gpu_addresses, add_rdma_names
+from railwright.topology.devices import Topology
+from railwright.topology.gpus import usable_gpus
 from railwright.topology.sources.load import load as load_machine
 from railwright.verbs.prove.between_benchmarks import parse_between, split_options
 from railwright.verbs.prove.between_hosts import FOLDER as BETWEEN
@@ -34,6 +37,9 @@ from railwright.workflows.judged import note
 from railwright.workflows.kubernetes import make_submitter, plan_hosts, pod_words
 from railwright.workflows.measuring import parse_benchmarks
 
+_MOST_OF_A_SHAPE = 16
+"""The maximum number of GPUs in the shape of a host."""
+
 
 def prove_pods(arguments: Arguments) -> int:
     """Show the plan, create the job, report the records of its pods, and return the exit status.
@@ -46,7 +52,8 @@ def prove_pods(arguments: Arguments) -> int:
     names = alone or tuple(benchmark.name for benchmark in BENCHMARKS)
     host_options, between_options = split_options(arguments.options, names)
     given = host_options if alone else (f"directory={arguments.directory}", *host_options)
-    proof = PlannedProof(load_machine(None), parse_benchmarks(names, given), arguments.launches)
+    machine, like = _assume_nodes(arguments)
+    proof = PlannedProof(machine, parse_benchmarks(names, given), arguments.launches)
     together = parse_between(chosen, between_options, parts)
     between = PlannedBetween(hosts, arguments, parts - {SCREEN}, None, together, proof.topology)
     folder = Path(arguments.output)
@@ -65,8 +72,9 @@ def prove_pods(arguments: Arguments) -> int:
         return judge_hosts(folder, kept, arguments)
 
     screen = HostScreen(hosts, (), folder, arguments.silence, 0.0, note)
-    HostsReport(screen, arguments)  # raises for wrong options before a job is created
-    show_plan(screen, proof, "" if alone else arguments.directory, between, is_screened=SCREEN in parts)
+    report = HostsReport(screen, arguments)  # raises for wrong options before a job is created
+    show_plan(screen, proof, "" if alone else arguments.directory, between, is_screened=SCREEN in parts, like=like)
+    report.show_planned(proof.plan if SCREEN in parts else (), between)
     given_words = {
         "--parts": arguments.parts,
         "--benchmarks": arguments.benchmarks,
@@ -78,6 +86,20 @@ def prove_pods(arguments: Arguments) -> int:
     # Nodes that share CPUs, as in a test, measure themselves one after the other.
     seconds = proof.seconds * (SCREEN in parts) + between.plan()[1]
     return make_submitter(hosts, words, arguments, judged)(seconds)
+
+
+def _assume_nodes(arguments: Arguments) -> tuple[Topology, str]:
+    """Return the machine that the plan assumes for the nodes, and its name.
+
+    It is this machine, or a shape with the requested GPUs and NICs if this machine has no GPU: the plan decides the
+    time limit of the job.
+    """
+    here, gpus = load_machine(None), arguments.gpus_per_node
+    if not gpus or usable_gpus(here):
+        return here, "this one"
+    nics = sum(int(number) for _, _, number in (text.partition("=") for text in arguments.rdma))
+    name = f"hgx-h100 gpus={min(gpus, _MOST_OF_A_SHAPE)} nics={min(nics, _MOST_OF_A_SHAPE)}"
+    return add_rdma_names(add_gpu_addresses(load_machine(name))), name
 
 
 def _keep_screens(received: Received, folder: Path, launches: int, parts: frozenset[str]) -> KeptCluster:

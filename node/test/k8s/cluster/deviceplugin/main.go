@@ -1,11 +1,16 @@
 // Command deviceplugin registers nonexistent devices with kubelet, so that pods that request them can be scheduled:
 // `deviceplugin nvidia.com/gpu=g0,g1 nvidia.com/mlnx_sriov_pf1_vf=0000:08:00.2`. Like the SR-IOV network device plugin
 // it passes the allocated devices to a container in PCIDEVICE_RESOURCE. It registers again whenever kubelet restarts.
+// With RESOURCE=ID,ID@FILE a container also gets the mounts and variables of FILE, a ContainerAllocateResponse in JSON,
+// if the file exists.
 package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -32,6 +37,8 @@ type plugin struct {
 	api.UnimplementedDevicePluginServer
 	resource string
 	ids      []string
+	// more is the file with the mounts and variables, or empty.
+	more string
 }
 
 func (*plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
@@ -55,10 +62,33 @@ func (p *plugin) Allocate(_ context.Context, asked *api.AllocateRequest) (*api.A
 	name := "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(p.resource))
 	answer := &api.AllocateResponse{}
 	for _, container := range asked.ContainerRequests {
-		answer.ContainerResponses = append(answer.ContainerResponses,
-			&api.ContainerAllocateResponse{Envs: map[string]string{name: strings.Join(container.DevicesIds, ",")}})
+		one, err := p.readMore()
+		if err != nil {
+			return nil, err
+		}
+		one.Envs[name] = strings.Join(container.DevicesIds, ",")
+		answer.ContainerResponses = append(answer.ContainerResponses, one)
 	}
 	return answer, nil
+}
+
+// readMore returns the mounts and variables of the file. It is read each time, because tests write it later.
+func (p *plugin) readMore() (*api.ContainerAllocateResponse, error) {
+	found := &api.ContainerAllocateResponse{Envs: map[string]string{}}
+	if p.more == "" {
+		return found, nil
+	}
+	content, err := os.ReadFile(p.more)
+	if errors.Is(err, fs.ErrNotExist) {
+		return found, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(content, found); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.more, err)
+	}
+	return found, nil
 }
 
 // serve serves a resource on its socket and registers it. The caller must stop the returned server.
@@ -152,11 +182,12 @@ func main() {
 	var plugins []*plugin
 	for _, argument := range os.Args[1:] {
 		resource, ids, found := strings.Cut(argument, "=")
+		ids, more, _ := strings.Cut(ids, "@")
 		if !found || ids == "" {
 			fmt.Fprintf(os.Stderr, "%q is not RESOURCE=ID,ID\nhint: nvidia.com/gpu=g0,g1\n", argument)
 			os.Exit(2)
 		}
-		plugins = append(plugins, &plugin{resource: resource, ids: strings.Split(ids, ",")})
+		plugins = append(plugins, &plugin{resource: resource, ids: strings.Split(ids, ","), more: more})
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
