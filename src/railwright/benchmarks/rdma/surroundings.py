@@ -6,6 +6,10 @@ control group.
 
 from __future__ import annotations
 
+import contextlib
+import os
+
+from railwright.topology.cpu_list import parse_cpu_list
 from railwright.topology.devices import Scalar
 from railwright.topology.settings import UNLIMITED
 from railwright.topology.sources.rdma_port import read_bond, read_qos
@@ -28,6 +32,16 @@ def describe_port(name: str, gid_index: int | None, root: DirectoryRoot | None =
         return found
     qos = read_qos(root, root.follow(f"sys/class/net/{netdev}"))
     return found | {"netdev": netdev} | read_bond(root, netdev) | qos
+
+
+def run_near(device: str, root: DirectoryRoot | None = None) -> None:
+    """Run this process on the CPUs beside an RDMA device, so that its memory is there too, if it may use any of them."""
+    root = root or live_root()
+    folder = root.follow(f"sys/class/infiniband/{device}")
+    near = parse_cpu_list(root.text(f"{root.follow(f'{folder}/device')}/local_cpulist").strip())
+    if allowed := near & os.sched_getaffinity(0):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, allowed)
 
 
 def describe_process(root: DirectoryRoot | None = None) -> dict[str, Scalar]:
