@@ -7,7 +7,7 @@ other hosts.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ from railwright.results.workload import WRITE_BYTES, Message
 from railwright.topology.changes import convert_to_tcp
 from railwright.topology.cluster import Cluster
 from railwright.topology.devices import Scalar, Topology
-from railwright.topology.near_nics import pair_ports
+from railwright.topology.near_nics import name_nic, pair_ports
 from railwright.units import format_bandwidth
 
 BENCHMARK, RAILS = "pairs", "rails"
@@ -112,6 +112,8 @@ class HostNetwork:
     """The lab's links, which override the ports."""
     compare: bool = True
     """False if hosts share CPUs: then nothing is reported as slow or behind."""
+    own: Mapping[str, Topology] = field(default_factory=dict)
+    """Each host's topology as it sent it. It knows the names of RDMA ports, as a shape in a cluster file does not."""
 
     def pair_bounds(self, tried: PairTried) -> Bounds:
         """Return the limit of the narrower port, and the expected rate of one TCP flow over it."""
@@ -139,10 +141,12 @@ class HostNetwork:
         joined = pair_ports(*names)
         found = []
         for side, host in enumerate((tried.source, tried.destination)):
-            machine = self.machines.get(host)
-            if machine is None:
-                return no_bandwidth(f"no port of {host} is known"), None
             used = [names[side][places[side]] for places in joined]
+            known = [one for one in (self.machines.get(host), self.own.get(host)) if one is not None]
+            if not known:
+                return no_bandwidth(f"no port of {host} is known"), None
+            wanted = {_name_port(name) for name in used}
+            machine = next((one for one in known if wanted <= {*map(name_nic, one.of_kind("nic"))}), known[0])
             found.append(
                 expect(
                     _describe_writes(used, tried.mtu_bytes), Machine(cluster=Cluster(name=host, host=machine, hosts=2))
@@ -238,10 +242,13 @@ def _judge_pair(pair: PairTried, joined: HostNetwork, part: float | None, standi
 
 def _describe_writes(ports: Sequence[str], mtu_bytes: int) -> Message:
     """Describe the writes of a pair over ports that a search names, like `mlx5_0` and `mlx5_1/2`."""
-    names = (name.replace("/", ":") if "/" in name else f"{name}:1" for name in ports)
     return Message(by="verbs", one_sided=True, quantity="bandwidth_bytes_per_s", size_bytes=WRITE_BYTES,
-                   path="memory0@0>memory0@1", nics="+".join(names), connection="RC",
+                   path="memory0@0>memory0@1", nics="+".join(map(_name_port, ports)), connection="RC",
                    mtu_bytes=mtu_bytes)  # fmt: skip
+
+
+def _name_port(name: str) -> str:
+    return name.replace("/", ":") if "/" in name else f"{name}:1"
 
 
 def judge_by_both(

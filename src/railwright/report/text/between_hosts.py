@@ -75,7 +75,7 @@ def merge_pairs(found: BetweenHostsResult) -> Located | None:
     port_of = {flow.source.rpartition(":")[0]: flow.source for flow in found.located.pairs}
     kept = [flow for flow in found.located.pairs if _hosts(flow) not in by_rdma]
     kept += [
-        replace(flow, source=port_of[source], destination=port_of[destination], over=())
+        replace(flow, source=port_of[source], destination=port_of[destination])
         for flow in found.by_rdma.pairs
         for source, destination in [_hosts(flow)]
         if source in port_of and destination in port_of

@@ -97,7 +97,7 @@ class Between(PlannedBetween):
             machines = dict.fromkeys(names, self.cluster.host)
         elif not compare:
             machines = {}  # the hosts are parts of one machine and are not connected by its ports
-        joined = HostNetwork(machines, hosts.interfaces, hosts.fabric, compare)
+        joined = HostNetwork(machines, hosts.interfaces, hosts.fabric, compare, self.seen)
         found = BetweenHostsResult(BetweenHosts(described=f"{len(names)} hosts", hosts=names, left_out=dict(left_out)))
         if "pairs" in self.parts:
             found = self._measure_pairs(found, hosts, joined, resume=resume)

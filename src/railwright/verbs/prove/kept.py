@@ -104,9 +104,10 @@ def judge_between(
     folder: Path, kept: KeptBetween, machines: Mapping[str, Topology], *, compare: bool
 ) -> BetweenHostsResult:
     """Judge recorded measurements between hosts again, with the collectives in the folder."""
+    own = machines if compare else {}
     if kept.machine is not None:
         machines = dict.fromkeys(kept.said.hosts, kept.machine)
-    joined = HostNetwork(machines if compare else {}, kept.interfaces, kept.fabric, compare)
+    joined = HostNetwork(machines if compare else {}, kept.interfaces, kept.fabric, compare, own)
     pairs = judge_kept_pairs(kept.located, kept.by_rdma, joined) if kept.located is not None else ()
     collectives = None
     if (folder / RESULTS_NAME).exists():
