@@ -1,6 +1,7 @@
 """Runs the ranks of an RDMA benchmark as threads of one process, over the stand-in for libibverbs.
 
-Started by test_rdma.py and test_rdma_flows.py as a child whose loader finds the stand-in. It reads cases as JSON lines and answers each.
+Started by test_rdma.py and test_rdma_flows.py as a child whose loader finds the stand-in. It reads cases as JSON lines
+and answers each.
 """
 
 from __future__ import annotations
@@ -53,12 +54,7 @@ class Threads:
 
 
 def run(case: dict[str, Any], library: ctypes.CDLL) -> dict[str, Any]:
-    """Run a case: `benchmark`, `options`, `fault`, and the variables `set`."""
-    for name, value in {"STANDIN_VERBS_FAULT": case.get("fault", ""), **case.get("set", {})}.items():
-        os.environ[name] = value
-    library.standin_reset()
-    if "rounds" in case:
-        return run_flows(case, library)
+    """Run a case: `benchmark` and `options`."""
     benchmark = find(case["benchmark"])
     topology = add_gpu_addresses(expand("hgx-h100", {}))
     (job,) = jobs_of(benchmark, topology, given={"nics": "fake0:1", "sizes": "8", **case.get("options", {})})
@@ -80,8 +76,6 @@ def run(case: dict[str, Any], library: ctypes.CDLL) -> dict[str, Any]:
         thread.start()
     for thread in both:
         thread.join(_GONE_S * 4)
-    for name in case.get("set", {}):
-        del os.environ[name]
     return {
         "hung": any(thread.is_alive() for thread in both),
         "seconds": time.monotonic() - started,
@@ -103,6 +97,17 @@ def run(case: dict[str, Any], library: ctypes.CDLL) -> dict[str, Any]:
         "fired": bool(library.standin_fired()),
         "regions": library.standin_regions(),
     }
+
+
+def answer(case: dict[str, Any], library: ctypes.CDLL) -> dict[str, Any]:
+    """Run a case of either kind with its `fault` and the variables `set`."""
+    for name, value in {"STANDIN_VERBS_FAULT": case.get("fault", ""), **case.get("set", {})}.items():
+        os.environ[name] = value
+    library.standin_reset()
+    done = run_flows(case, library) if "rounds" in case else run(case, library)
+    for name in case.get("set", {}):
+        del os.environ[name]
+    return done
 
 
 def run_flows(case: dict[str, Any], library: ctypes.CDLL) -> dict[str, Any]:
@@ -137,8 +142,6 @@ def run_flows(case: dict[str, Any], library: ctypes.CDLL) -> dict[str, Any]:
         thread.start()
     for thread in all_ranks:
         thread.join(_GONE_S * 4)
-    for name in case.get("set", {}):
-        del os.environ[name]
     told = [
         {
             "settings": one.settings,
@@ -157,7 +160,7 @@ def main() -> None:
     measurement.PATIENCE_S = flows._PATIENCE_S = 0.5
     measurement.SAMPLE_S, measurement.SAMPLES, measurement.PINGS_S = 0.001, 2, 0.001
     for line in sys.stdin:
-        sys.stdout.write(f"{json.dumps(run(json.loads(line), library))}\n")
+        sys.stdout.write(f"{json.dumps(answer(json.loads(line), library))}\n")
 
 
 if __name__ == "__main__":

@@ -12,13 +12,12 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.fleet.between_hosts import (
     HostNetwork,
     PairTried,
-    are_limited_by_links,
-    filter_suspects,
     judge_by_both,
     judge_pairs,
     summarize_hosts,
 )
 from railwright.diagnosis.fleet.host_table import host_table
+from railwright.diagnosis.fleet.shared_cpus import are_limited_by_links, filter_suspects
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.diagnosis.verdicts.judged import Diagnosis

@@ -16,10 +16,9 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.fleet.between_hosts import (
     BetweenHosts,
     HostNetwork,
-    are_limited_by_links,
     doubt_shared,
-    filter_suspects,
 )
+from railwright.diagnosis.fleet.shared_cpus import are_limited_by_links, filter_suspects
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import RailwrightError
