@@ -283,15 +283,6 @@ void standin_reset(void) {
 /* Whether a fault has been shown since the last reset. */
 int standin_fired(void) { return fired; }
 
-/* The number of regions that processes other than the killed one have not deregistered. */
-int standin_left(int killed) {
-  int count = 0;
-  lock_shared();
-  for (int i = 0; i < MOST_REGIONS; i++) count += shared->regions[i].key && shared->regions[i].pid != killed;
-  unlock_shared();
-  return count;
-}
-
 /* The number of regions that this process has not deregistered. */
 int standin_regions(void) {
   int count = 0;
