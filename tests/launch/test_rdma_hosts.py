@@ -20,6 +20,7 @@ from railwright.topology.sources.saved import encode_topology
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
 
+SUBNETS = Path(__file__).parents[2] / "testdata/external/subnet"
 OPERATIONS = ("write", "read", "send")
 PORTS = ("mlx5_0:1", "mlx5_1:1", "mlx5_0:1+mlx5_1:1")
 FEW = ("sizes=8,64K", "iterations=20")
@@ -139,6 +140,25 @@ def test_locate_names_the_port_that_sends_slowly_by_rdma(railwright, four, nics)
     named = [(one["id"], one["direction"], one["verdict"]) for one in found["suspects"]]
     assert named == [(f"{four.names[2]}:net1", "up", "slow")], done.err
     assert found["probe"] == "rdma"
+
+
+@pytest.mark.long
+def test_locate_below_the_switches_of_a_subnet_sends_over_its_ports(railwright, four, nics, tmp_path):
+    cables = (SUBNETS / "ftree.cables.txt").read_text(encoding="utf-8")
+    for name, recorded in zip(four.names, ("host0", "host4", "host8", "host12"), strict=True):
+        cables = cables.replace(f'"{recorded}"', f'"{name} mlx5_1"')
+    (tmp_path / "fabric.txt").write_text(cables)
+    subnet = ("--cabling", tmp_path / "fabric.txt", "--forwarding", SUBNETS / "ftree.tables.txt")
+    slow = nics | {"STANDIN_VERBS_RATE": "40e6", "STANDIN_VERBS_SLOW": f"{four.names[2]}=10e6"}
+    words = ("locate", "--hosts", four.words, "--probe", "rdma", *subnet, "--json", "--force")
+    for _ in range(3):  # a busy machine slows other hosts as well
+        done = railwright(*words, environment=slow)
+        if done.status == 1:
+            break
+    (found,) = (msgspec.json.decode(line) for line in done.out.splitlines())
+    named = [(one["id"], one["direction"], one["verdict"]) for one in found["suspects"]]
+    assert named == [(f"{four.names[2]}:mlx5_1", "up", "slow")], done.err
+    assert {one["source"].partition(":")[2] for one in found["pairs"]} == {"mlx5_1"}
 
 
 @pytest.mark.long

@@ -210,6 +210,12 @@ def test_rdma_that_brings_nothing_has_failed_whatever_tcp_brings():
     failed = of_pair(judged(by_rdma(ab=why)), "ab")
     assert failed.verdict.state == "failed"
     assert failed.verdict.why == f"no data arrived by RDMA: {why}; TCP moved 3.00 GB/s"
+    (some,) = [
+        replace(one, trouble="retry exceeded") for one in by_rdma() if (one.source, one.destination) == ("a", "b")
+    ]
+    broke = of_pair(judged([some]), "ab")
+    assert (broke.verdict.state, broke.value) == ("failed", some.values[0])
+    assert broke.verdict.why == "no data arrived by RDMA in some tries: retry exceeded; TCP moved 3.00 GB/s"
     untried = judged([replace(one, values=()) for one in by_rdma()], "mpirun is not found")
     assert {one.verdict.state for one in untried if one.by == "rdma"} == {"unknown"}
     assert "mpirun is not found" in of_pair(untried, "ab").verdict.why

@@ -55,7 +55,7 @@ class PairTried(msgspec.Struct, frozen=True):
     mtu_bytes: int = 0
     """The MTU of the connection by RDMA; 0 if unknown."""
     trouble: str = ""
-    """The reason why no data arrived, if it is known."""
+    """The reason why no data arrived in some try, if it is known."""
 
 
 class RailTried(msgspec.Struct, frozen=True):
@@ -219,9 +219,9 @@ def _judge_pair(pair: PairTried, joined: HostNetwork, part: float | None, standi
     limit, expected = joined.rdma_bounds(pair) if is_rdma else joined.pair_bounds(pair)
     reason = "no data arrived by RDMA" if is_rdma else "no data arrived"
     if pair.trouble:
-        reason += f": {pair.trouble}"
-    reason = "" if pair.values else reason
-    verdict = judge("measured" if pair.values else "failed", reason, value, limit, expected, None, must_check=False)
+        reason += f"{' in some tries' if pair.values else ''}: {pair.trouble}"
+    reason = "" if pair.values and not pair.trouble else reason
+    verdict = judge("failed" if reason else "measured", reason, value, limit, expected, None, must_check=False)
     if not joined.compare:
         verdict = _doubt(verdict)
     if verdict.state == "unknown" and isinstance(limit, NoLimit):
@@ -265,7 +265,7 @@ def judge_by_both(
     for pair in judge_pairs(by_rdma, joined):
         ends = pair.source, pair.destination
         verdict = pair.verdict
-        if pair.value is None and beside.get(ends):
+        if verdict.state == "failed" and beside.get(ends):
             verdict = replace(verdict, why=f"{verdict.why}; TCP moved {format_bandwidth(beside[ends] or 0.0)}")
         if not_tried:
             verdict = Verdict(state="unknown", why=f"RDMA was not tried: {not_tried}", needs=_NEEDS_RDMA)

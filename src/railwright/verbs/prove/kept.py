@@ -130,7 +130,7 @@ def judge_kept_pairs(by_tcp: Located, by_rdma: RdmaPairs | None, joined: HostNet
 def list_rdma_pairs(by_rdma: RdmaPairs, gone: Collection[str]) -> Iterator[PairTried]:
     """Yield every pair of hosts that have RDMA, except those `gone` before it.
 
-    A pair without data has the reason.
+    A pair of which a try failed has the reason.
     """
     located = by_rdma.located
     tried = {(one.source, one.destination): one for one in group_flows(located)} if located is not None else {}
@@ -138,13 +138,13 @@ def list_rdma_pairs(by_rdma: RdmaPairs, gone: Collection[str]) -> Iterator[PairT
     troubles: dict[tuple[str, str], str] = {}
     for flow in located.pairs if located is not None else ():
         if flow.trouble and flow.trouble != NOT_ASKED:
-            troubles.setdefault((flow.source.partition(":")[0], flow.destination.partition(":")[0]), flow.trouble)
+            troubles.setdefault((flow.source.rpartition(":")[0], flow.destination.rpartition(":")[0]), flow.trouble)
     for ends in permutations((host for host in by_rdma.ports if host not in gone), 2):
         source, destination = ends
         trouble = lost.get(source) or lost.get(destination) or troubles.get(ends) or by_rdma.trouble
         one = tried.get(ends, PairTried(source, destination, ()))
         ports = by_rdma.ports[source], by_rdma.ports[destination]
-        yield replace(one, ports=ports, trouble="" if one.values else trouble)
+        yield replace(one, ports=ports, trouble=troubles.get(ends, "") if one.values else trouble)
 
 
 def group_flows(located: Located) -> Iterator[PairTried]:
