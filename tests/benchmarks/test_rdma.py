@@ -215,8 +215,22 @@ def test_no_fault_hangs_passes_for_a_result_or_leaves_a_region(pair: Pair) -> No
     assert shown > FAULTS / 3
 
 
-@pytest.mark.parametrize(("victim", "call"), [(1, "reg_mr"), (0, "modify_qp")])
-def test_a_peer_that_dies_while_both_connect_is_named(
+PHASES = (
+    "open_device",
+    "alloc_pd",
+    "reg_mr",
+    "create_cq",
+    "create_qp",
+    "modify_qp",
+    "post_send",
+    "poll_cq",
+    "dereg_mr",
+)
+DEATHS = list(itertools.product((0, 1), PHASES)) if FAULTS == 1000 else [(1, "reg_mr"), (0, "modify_qp")]
+
+
+@pytest.mark.parametrize(("victim", "call"), DEATHS)
+def test_a_peer_that_dies_in_any_phase_is_named_within_ten_seconds(
     railwright: Any, verbs: Path, tmp_path: Path, victim: int, call: str
 ) -> None:
     environment = {
@@ -226,6 +240,8 @@ def test_a_peer_that_dies_while_both_connect_is_named(
     options = ("-o", "nics=fake0:1", "-o", "sizes=8:8M:x2", "-o", "directions=both")
     railwright("run", "rdma_write", *options, "--force", environment=environment)
     railwright.expect_nothing_left()
+    ended = datetime.fromisoformat(railwright.ends()[1].finished_at)
+    assert ended.timestamp() - (tmp_path / "verbs.killed").stat().st_mtime < 10
     last = railwright.results()[-1]
     assert last.outcome == "failed"
     assert last.reason.startswith(f"rank {victim} ") or f"rank {victim} does not answer" in last.reason

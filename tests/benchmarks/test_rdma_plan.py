@@ -159,7 +159,9 @@ def test_bonds_vfs_trust_and_cnps_are_told_from_sysfs(tmp_path):
     bond = "sys/devices/virtual/net/bond0"
     files = {
         "sys/class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/3": "bond0",
-        "sys/class/infiniband/mlx5_bond_0/device/physfn/vendor": "0x15b3",
+        "sys/devices/0000:01:00.0/vendor": "0x15b3",
+        "sys/devices/0000:01:00.0/sriov/4/config": "VF : 4\nMaxTxRate  : 50000",
+        "sys/devices/0000:01:00.6/vendor": "0x15b3",
         f"{bond}/bonding/mode": "802.3ad 4",
         f"{bond}/bonding/slaves": "eth0 eth1",
         f"{bond}/qos/trust": "dscp",
@@ -172,11 +174,15 @@ def test_bonds_vfs_trust_and_cnps_are_told_from_sysfs(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{content}\n")
+    (tmp_path / "sys/class/infiniband/mlx5_bond_0/device").symlink_to("../../../devices/0000:01:00.6")
+    (tmp_path / "sys/devices/0000:01:00.6/physfn").symlink_to("../0000:01:00.0")
+    (tmp_path / "sys/devices/0000:01:00.0/virtfn4").symlink_to("../0000:01:00.6")
     (tmp_path / "sys/class/net").mkdir()
     (tmp_path / "sys/class/net/bond0").symlink_to("../../devices/virtual/net/bond0")
     root = DirectoryRoot(tmp_path, "a")
     assert surroundings.describe_port("mlx5_bond_0:1", 3, root) == {
-        "function": "VF", "netdev": "bond0", "bond": "bond0", "bond_mode": "802.3ad", "bond_ports": "eth0 eth1",
+        "function": "VF", "physical_function": "0000:01:00.0", "vf": 4, "vf_rate_limit_bits_per_s": 50e9,
+        "netdev": "bond0", "bond": "bond0", "bond_mode": "802.3ad", "bond_ports": "eth0 eth1",
         "trust_mode": "dscp", "cnp_dscp": "48",
     }  # fmt: skip
     assert surroundings.describe_port("mlx5_9:1", None, root) == {}

@@ -20,6 +20,7 @@ from railwright.topology.sources.saved import encode_topology
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(os.geteuid() != 0, reason="waived: network namespaces need root")]
 
+SUBNETS = Path(__file__).parents[2] / "testdata/external/subnet"
 OPERATIONS = ("write", "read", "send")
 PORTS = ("mlx5_0:1", "mlx5_1:1", "mlx5_0:1+mlx5_1:1")
 FEW = ("sizes=8,64K", "iterations=20")
@@ -82,6 +83,52 @@ def test_a_proof_measures_hosts_over_each_port_and_over_both(railwright, four, c
     railwright.expect_nothing_left()
 
 
+def prove_pairs(railwright, four, cluster, environment):
+    """Prove the pairs of three hosts, and return the records by kind, with the exit status and the messages."""
+    hosts = ",".join(f"netns:{name}" for name in four.names[:3])
+    words = ("--parts", "pairs", "--cluster", cluster(), "--json", "--force")
+    done = railwright("prove", "--hosts", hosts, *words, environment=environment)
+    records = [msgspec.json.decode(line) for line in done.out.splitlines()]
+    for record in records:
+        fits(record, "hosts")
+    pairs = {(one["source"], one["destination"]): one for one in records if one["record"] == "pair"}
+    (said,) = [one for one in records if one["record"] == "between"]
+    return pairs, said, done
+
+
+def test_pairs_are_measured_by_rdma_over_both_ports_with_tcp_beside(railwright, four, cluster, nics):
+    pairs, said, done = prove_pairs(railwright, four, cluster, nics | {"STANDIN_VERBS_RATE": "100e6"})
+    assert "not_measured" not in said, done.err
+    assert len(pairs) == 6
+    for one in pairs.values():
+        assert one["by"] == "rdma", done.err
+        assert one["value"] > 0
+        assert one["tcp_value"] > 0
+        assert one["limit"] == pytest.approx(2 * 400e9 / 8, rel=0.05)
+    assert done.status == 3, done.out  # hosts that share CPUs are not judged
+    assert (railwright.output / "between" / "rdma-pairs.jsonl").exists()
+    railwright.expect_nothing_left()
+
+
+@pytest.mark.long
+def test_pairs_of_a_host_whose_rdma_dies_have_failed_although_tcp_works(railwright, four, cluster, nics):
+    gone = four.names[1]
+    dies = {"STANDIN_VERBS_RATE": "40e6", "STANDIN_VERBS_KILL": f"{gone}:post_send"}
+    pairs, said, done = prove_pairs(railwright, four, cluster, nics | dies)
+    for ends, one in pairs.items():
+        assert one["by"] == "rdma"
+        assert one["tcp_value"] > 0
+        if gone not in ends:
+            assert one["value"] > 0, done.err
+            continue
+        assert (one["value"], one["verdict"]["state"]) == (None, "failed"), done.err
+        assert one["verdict"]["why"].startswith("no data arrived by RDMA: ")
+        assert "; TCP moved " in one["verdict"]["why"]
+    assert len(pairs) == 6
+    assert gone in [one["id"] for one in said["suspects"]]
+    assert done.status != 0
+
+
 @pytest.mark.long
 def test_locate_names_the_port_that_sends_slowly_by_rdma(railwright, four, nics):
     slow = nics | {"STANDIN_VERBS_RATE": "40e6", "STANDIN_VERBS_SLOW": f"{four.names[2]}=10e6"}
@@ -93,6 +140,25 @@ def test_locate_names_the_port_that_sends_slowly_by_rdma(railwright, four, nics)
     named = [(one["id"], one["direction"], one["verdict"]) for one in found["suspects"]]
     assert named == [(f"{four.names[2]}:net1", "up", "slow")], done.err
     assert found["probe"] == "rdma"
+
+
+@pytest.mark.long
+def test_locate_below_the_switches_of_a_subnet_sends_over_its_ports(railwright, four, nics, tmp_path):
+    cables = (SUBNETS / "ftree.cables.txt").read_text(encoding="utf-8")
+    for name, recorded in zip(four.names, ("host0", "host4", "host8", "host12"), strict=True):
+        cables = cables.replace(f'"{recorded}"', f'"{name} mlx5_1"')
+    (tmp_path / "fabric.txt").write_text(cables)
+    subnet = ("--cabling", tmp_path / "fabric.txt", "--forwarding", SUBNETS / "ftree.tables.txt")
+    slow = nics | {"STANDIN_VERBS_RATE": "40e6", "STANDIN_VERBS_SLOW": f"{four.names[2]}=10e6"}
+    words = ("locate", "--hosts", four.words, "--probe", "rdma", *subnet, "--json", "--force")
+    for _ in range(3):  # a busy machine slows other hosts as well
+        done = railwright(*words, environment=slow)
+        if done.status == 1:
+            break
+    (found,) = (msgspec.json.decode(line) for line in done.out.splitlines())
+    named = [(one["id"], one["direction"], one["verdict"]) for one in found["suspects"]]
+    assert named == [(f"{four.names[2]}:mlx5_1", "up", "slow")], done.err
+    assert {one["source"].partition(":")[2] for one in found["pairs"]} == {"mlx5_1"}
 
 
 @pytest.mark.long

@@ -3,7 +3,9 @@
 import pytest
 
 from railwright.topology.paths import Graph
+from railwright.topology.sources.capture import capture
 from railwright.topology.sources.load import load
+from railwright.topology.sources.look import open_capture
 from railwright.topology.sources.pci_config import (
     CAPABILITY_PCIE,
     ConfigSpace,
@@ -258,3 +260,71 @@ def test_facts_that_need_root_are_none_and_not_false():
 )
 def test_kernel_lists(text, numbers):
     assert id_list(text) == numbers
+
+
+def test_a_vf_in_a_pod_stands_for_its_pf_and_is_judged_by_its_link(tmp_path):
+    def machine(pf_netdev="", **of_vf):
+        found = Machine()
+        port = bridge(found, f"{BUS}/0000:00:01.0")
+        link = {"current_link_speed": "32.0 GT/s PCIe", "current_link_width": "16"}
+        pf = found.function(f"{port}/0000:01:00.0", "0x15b3", "0x1021", "0x020000", sriov_numvfs="2",
+                            sriov_offset="2", sriov_stride="1", **link)  # fmt: skip
+        if pf_netdev:
+            found.put(f"{pf}/net/{pf_netdev}", mtu="9000", speed="400000", operstate="up", type="1", dev_port="0")
+        for number in range(2):  # 01:00.2 and 01:00.3
+            vf = found.function(f"{port}/0000:01:00.{2 + number}", "0x15b3", "0x101e", "0x020000", physfn="",
+                                current_link_speed="Unknown", current_link_width="0")  # fmt: skip
+            if number == 1:
+                found.put(f"{vf}/net/net1", mtu="9000", speed="400000", operstate="up", type="1", dev_port="0")
+                found.put(
+                    f"{vf}/infiniband/mlx5_3/ports/1", link_layer="Ethernet", state="4: ACTIVE", rate="400 Gb/sec"
+                )
+        for name, content in of_vf.items():
+            found.put(f"{pf}/sriov/1", **{name: content})
+        return found.load(tmp_path)
+
+    def port(topology, nic):
+        return next(link.protocol for found, link in topology.ports_out if found.id == nic.id)
+
+    pod = machine()
+    (nic_found,) = pod.of_kind("nic")
+    told = {"function": "VF", "physical_function": "0000:01:00.0", "vf": 1, "netdev": "net1", "rdma_device": "mlx5_3"}
+    assert nic_found.address == "0000:01:00.3"
+    assert nic_found.facts.items() >= told.items()
+    (above,) = [link for link in pod.links if nic_found.id in (link.a, link.b) and hasattr(link.protocol, "gt_per_s")]
+    assert (above.protocol.gt_per_s, above.protocol.width) == (32.0, 16)
+    assert port(pod, nic_found).line_rate_bits_per_s == 400e9
+    for files in ({"config": "VF : 1\nMinTxRate  : 0\nMaxTxRate  : 25000\n"}, {"max_tx_rate": "25000"}):
+        limited = machine(**files)
+        (nic_found,) = limited.of_kind("nic")
+        assert nic_found.facts["vf_rate_limit_bits_per_s"] == 25e9
+        assert port(limited, nic_found).line_rate_bits_per_s == 25e9
+    held = tmp_path / "held.jsonl"
+    machine(config="VF : 1\nMAC : 0c:42:a1:00:11:22\nMaxTxRate  : 25000\n")
+    capture(open_capture(tmp_path / "machine.jsonl"), held, redact=True)
+    assert load(str(held)).of_kind("nic")[0].facts["vf_rate_limit_bits_per_s"] == 25e9
+    assert "0c:42:a1" not in held.read_text()
+    for files in ({"config": "MaxTxRate : 0\n"}, {"max_tx_rate": "usage: write"}, {"max_tx_rate": "99999999999"}):
+        (nic_found,) = machine(**files).of_kind("nic")
+        assert "vf_rate_limit_bits_per_s" not in nic_found.facts
+    (nic_found,) = machine(pf_netdev="ens1f0np0").of_kind("nic")
+    assert nic_found.facts["netdev"] == "ens1f0np0", "the host itself uses the PF"
+    assert "function" not in nic_found.facts
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "x", "99999999"])
+def test_a_pf_with_wrong_numbers_claims_no_function(tmp_path, wrong):
+    machine = Machine()
+    port = bridge(machine, f"{BUS}/0000:00:01.0")
+    machine.function(f"{port}/0000:01:00.0", "0x15b3", "0x1021", "0x020000", sriov_numvfs=wrong,
+                     sriov_offset="2", sriov_stride="1")  # fmt: skip
+    machine.put(nic(machine, f"{port}/0000:01:00.2", "net1"))
+    assert [one.facts.get("function") for one in machine.load(tmp_path).of_kind("nic")] == [None, None]
+
+
+def test_a_vf_whose_pf_is_out_of_sight_is_told_by_its_name(tmp_path):
+    machine = Machine()
+    path = machine.function(f"{BUS}/0000:00:05.0", "0x15b3", "0x101e", "0x020000")
+    machine.put(f"{path}/net/ens5", mtu="1500", speed="100000", operstate="up", type="1", dev_port="0")
+    (found,) = machine.load(tmp_path).of_kind("nic")
+    assert (found.facts["function"], "physical_function" in found.facts) == ("VF", False)

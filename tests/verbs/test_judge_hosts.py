@@ -15,7 +15,7 @@ from tests.schemas import fits
 
 from railwright.diagnosis.fleet.between_hosts import BetweenHosts, RailTried
 from railwright.run.host_screen import FOLDER
-from railwright.verbs.prove.kept import FILE, KeptBetween, KeptCluster, write_kept
+from railwright.verbs.prove.kept import FILE, KeptBetween, KeptCluster, RdmaPairs, list_rdma_pairs, write_kept
 
 HOSTS = ("node1", "node2", "node3")
 
@@ -89,3 +89,40 @@ def test_without_its_record_the_hosts_with_results_are_judged(answer: InProcess,
     assert broken.status == 2
     assert "is not the record of railwright prove --hosts" in broken.err
     assert answer("judge", str(folder), "--output", "elsewhere").status == 2
+
+
+def test_pairs_by_rdma_are_judged_again_and_one_that_failed_is_told(answer: InProcess, folder: Path) -> None:
+    ends = (("node1", "node2"), ("node2", "node1"))
+    tcp = [replace(pair(f"{one}:p", f"{two}:p", 1.0, "switch"), bandwidth_bytes_per_s=11e9) for one, two in ends]
+    rdma = [
+        replace(pair(f"{one}:mlx5_0", f"{two}:mlx5_0", ratio, "switch"), bandwidth_bytes_per_s=rate, trouble=why)
+        for (one, two), rate, ratio, why in zip(ends, (24e9, None), (1.0, None), ("", "retry exceeded"), strict=True)
+    ]
+    between = KeptBetween(
+        said=BetweenHosts(described="2 hosts", hosts=HOSTS[:2], rounds=3),
+        located=located(*tcp),
+        by_rdma=RdmaPairs(ports={"node1": "mlx5_0", "node2": "mlx5_0"}, located=located(*rdma)),
+    )
+    write_kept(folder, KeptCluster(hosts={"node1": "", "node2": ""}, launches=3, between=between))
+    told = answer("judge", str(folder))
+    assert "node2 to node1" in told.out
+    assert "no data arrived by RDMA: retry exceeded; TCP moved 11.0 GB/s" in told.out
+    assert "2 pairs by RDMA over all near ports; TCP beside it has a median of 11.0 GB/s" in told.out
+    done = answer("judge", str(folder), "--json")
+    records = [json.loads(line) for line in done.out.splitlines()]
+    for record in records:
+        fits(record, "hosts")
+    pairs = {one["source"]: one for one in records if one["record"] == "pair"}
+    assert [(pairs[name]["by"], pairs[name]["value"], pairs[name]["tcp_value"]) for name, _ in ends] == [
+        ("rdma", 24e9, 11e9), ("rdma", None, 11e9)
+    ]  # fmt: skip
+    assert "by RDMA where both have it" in (folder / "report.html").read_text()
+    (folder / "between").mkdir(exist_ok=True)
+
+
+def test_a_pair_whose_host_left_the_search_by_rdma_has_its_reason() -> None:
+    kept = RdmaPairs(ports=dict.fromkeys(HOSTS, "mlx5_0"), located=replace(located(), set_aside={"node3": "it died"}))
+    found = {(one.source, one.destination): one.trouble for one in list_rdma_pairs(kept, gone=("node2",))}
+    assert found == {("node1", "node3"): "it died", ("node3", "node1"): "it died"}
+    none = RdmaPairs(ports={"node1": "mlx5_0", "node2": "mlx5_0"}, trouble="no probe ran")
+    assert {one.trouble for one in list_rdma_pairs(none, gone=())} == {"no probe ran"}

@@ -79,9 +79,18 @@ def probe(
     )
 
 
-def record_sent(benchmark: AnyBenchmark, number: int, flow: FlowRequest) -> Result:
-    """Record that a flow was sent by a library that chooses its own route; see `record_received`."""
-    settings: dict[str, Scalar] = {"flow": flow.number, "trouble": "", "packets_sent": 0, "long_refused": 0, "ways": ""}
+def record_sent(
+    benchmark: AnyBenchmark, number: int, flow: FlowRequest, trouble: str = "", *, connected: bool = True
+) -> Result:
+    """Record that a flow was sent by a library that chooses its own route; see `record_received`.
+
+    A flow with a trouble brought nothing; if it was not even connected, it did not run.
+    """
+    settings: dict[str, Scalar] = {
+        "flow": flow.number, "trouble": trouble, "packets_sent": 0, "long_refused": 0, "ways": "",
+        **({"reached": False} if trouble else {}),
+        **({} if connected else {"source_port": -1}),
+    }  # fmt: skip
     return _record(benchmark, number, flow, "sent", settings)
 
 

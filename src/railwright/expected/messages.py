@@ -36,7 +36,7 @@ _BYTES_DECIDE_AT_BYTES_PER_S = 12.5e9
 """The rate of the ports of 100 Gb/s on which that size suffices; a faster port needs a larger one for the same time."""
 RENDEZVOUS_ENDS = 1024 * 1024
 """Up to this size a message over MPI or UCX may pay a handshake that it cannot hide."""
-_BOTH_WAYS_SHARE = 0.95
+BOTH_WAYS_SHARE = 0.95
 """Both ways at once reach a little less than twice: 46.4 of 49.7 GB/s on Slingshot (CSCS documentation)."""
 _SMALL_SHARE = 0.5
 _MPI_SHARE, _MPI_BOTH_WAYS_SHARE, _VERBS_SHARE = 0.85, 0.7, 0.95
@@ -204,7 +204,7 @@ def _expect_way(workload: Message, machine: Machine, path: str) -> Bounds:
     if workload.both_ways:
         limit = replace(limit, value=limit.value * 2, because=f"both ways at once: {limit.because}")
         single = replace(single, value=single.value * 2)
-        band = scale_band(band, 2 * _BOTH_WAYS_SHARE, 2) if band is not None else None
+        band = scale_band(band, 2 * BOTH_WAYS_SHARE, 2) if band is not None else None
     over_efa = any(isinstance(link.protocol, EfaLink) for link in machine.host.links)
     in_one_host = _is_between_gpus_of_a_host(path)
     start = find_start(workload, in_one_host=in_one_host, over_efa=over_efa)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from railwright.diagnosis.localise.fabric import CableSpec, Fabric, build_fabric
 from railwright.diagnosis.localise.records import Suspect
@@ -17,14 +17,20 @@ _UNKNOWN = "network"
 
 
 def build_host_fabric(
-    names: Sequence[str], own: Sequence[str], tree: SwitchTree | None, oversubscription: float = 1.0
+    names: Sequence[str],
+    own: Sequence[str] | Mapping[str, Sequence[str]],
+    tree: SwitchTree | None,
+    oversubscription: float = 1.0,
 ) -> Fabric:
     """Return the fabric of the hosts' ports, each port on its own rail: on a single switch, or below leaves.
 
+    `own` has the ports of every host, or maps each host to as many ports of its own.
     The leaves share a switch above. The rate of a leaf's uplink is that of all its hosts over the oversubscription.
     Raises UsageError for a host without a leaf.
     """
-    ports = [(name, port, rail) for name in names for rail, port in enumerate(own)]
+    ports = [
+        (name, port, rail) for name in names for rail, port in enumerate(own[name] if isinstance(own, Mapping) else own)
+    ]
     leaf_of = dict.fromkeys(names, _UNKNOWN) if tree is None else _leaves(names, tree)
     leaves = tuple(dict.fromkeys(leaf_of.values()))
     cables = [CableSpec(name, port, leaf_of[name], "", 1.0) for name, port, _ in ports]
@@ -32,7 +38,8 @@ def build_host_fabric(
         return build_fabric(ports, leaves, cables)
     above = format_hosts(tree.above) if tree and tree.above else _UNKNOWN
     below = Counter(leaf_of.values())
-    cables += [CableSpec(leaf, "", above, "", len(own) * below[leaf] / oversubscription) for leaf in leaves]
+    each = len(ports) // len(names)
+    cables += [CableSpec(leaf, "", above, "", each * below[leaf] / oversubscription) for leaf in leaves]
     return build_fabric(ports, (*leaves, above), cables)
 
 

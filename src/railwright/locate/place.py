@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from railwright.diagnosis.localise.fabric import Fabric
@@ -82,14 +82,22 @@ def _rails(plan: LabPlan, fabric: Fabric) -> list[int]:
     return [of_port[name, port] for name, port in zip(names, fabric.nic_port, strict=True)]
 
 
-def make_subnet_place(hosts: Hosts, subnet: Subnet, routing: str = "unknown", adapter: str = "") -> Place:
+def make_subnet_place(
+    hosts: Hosts, subnet: Subnet, routing: str = "unknown", adapter: str = "", *, rdma: bool = False
+) -> Place:
     """Return the place that consists of one port of each host in an InfiniBand subnet, reached by IP over InfiniBand.
 
-    Packets follow the subnet's forwarding tables.
+    With `rdma` it is reached by RDMA over that port, whatever addresses the host has. Packets follow the subnet's
+    forwarding tables.
 
     Raises CannotJudge, UsageError.
     """
-    fabric = fabric_of_subnet(subnet, find_ports(subnet, hosts.names, adapter))
+    ports = find_ports(subnet, hosts.names, adapter)
+    unnamed = next((host for host, port in ports if port.isdecimal()), "") if rdma else ""
+    if unnamed:
+        raise UsageError(f"the subnet does not name the RDMA device of {unnamed[:60]}",
+                         hint="name ports with --ports, without --cabling")  # fmt: skip
+    fabric = fabric_of_subnet(subnet, ports)
     if not hosts.reach.shares_files:
         hosts.reach.check()
     return Place(
@@ -97,7 +105,7 @@ def make_subnet_place(hosts: Hosts, subnet: Subnet, routing: str = "unknown", ad
         described=f"{len(hosts.names)} hosts by {hosts.reach.name}, {len(fabric.switches)} switches by their tables",
         routing=routing,
         reach=hosts.reach,
-        addresses=hosts.reach.find_addresses(hosts.used_interfaces),
+        addresses=_name_hosts(fabric) if rdma else hosts.reach.find_addresses(hosts.used_interfaces),
         names={},
         rate_bits_per_s=None,
         mtu_bytes=None,
@@ -111,10 +119,11 @@ def make_hosts_place(
     tree: SwitchTree | None = None,
     oversubscription: float = 1.0,
     gpus: int = 0,
-    rdma: Sequence[str] = (),
+    rdma: Sequence[str] | Mapping[str, Sequence[str]] = (),
 ) -> Place:
     """Return the place of a port, `gpus` GPUs or the `rdma` ports of each host, on one switch or below known leaves.
 
+    `rdma` has ports that all hosts have, or maps each host to its own.
     The network above the leaves counts as a single switch; a leaf's uplink has the rate of all its hosts over the
     oversubscription. Raises CannotJudge, UsageError.
     """
@@ -122,7 +131,7 @@ def make_hosts_place(
     if isinstance(reach, LabReach) and not gpus and not rdma:
         raise UsageError("--hosts must not name hosts of a lab", hint="search the lab: railwright locate --lab NAME")
     port = hosts.used_interfaces[0] if hosts.used_interfaces else "port"
-    ports = tuple(f"gpu{number}" for number in range(gpus)) or tuple(rdma) or (port,)
+    ports = tuple(f"gpu{number}" for number in range(gpus)) or rdma or (port,)
     fabric = build_host_fabric(hosts.names, ports, tree, oversubscription)
     if not reach.shares_files:
         reach.check()
@@ -134,7 +143,8 @@ def make_hosts_place(
         fabric=fabric,
         described=f"{len(hosts.names)} hosts by {reach.name}, {known}"
         + (f", {format_count(gpus, 'GPU')} of each" if gpus else "")
-        + (f", {format_count(len(rdma), 'RDMA port')} of each" if rdma else ""),
+        + (", all near RDMA ports of each" if isinstance(rdma, Mapping) else "")
+        + (f", {format_count(len(rdma), 'RDMA port')} of each" if rdma and not isinstance(rdma, Mapping) else ""),
         routing=routing,
         reach=reach,
         addresses=_name_hosts(fabric) if gpus or rdma else reach.find_addresses(hosts.used_interfaces),

@@ -55,10 +55,16 @@ class FlowResult(msgspec.Struct, kw_only=True):
     round_trip_s: float | None = None
     """The round trip of a packet on the idle path, the fastest of a few."""
     trouble: str = ""
+    reached: bool = True
+    """Whether the destination answered, as far as the probe itself tells."""
+    mtu_bytes: int | None = None
+    """The MTU of a connection by RDMA."""
 
     def sign(self, flow: Flow) -> Sign:
         """Return the signs of the flow besides its rate."""
-        return Sign(flow, self.trouble not in (NO_WAY, NOT_ASKED), self.sent, self.received, self.long_lost)
+        reached = self.reached and self.trouble not in (NO_WAY, NOT_ASKED)
+        why = "" if self.reached else self.trouble
+        return Sign(flow, reached, self.sent, self.received, self.long_lost, why)
 
 
 _ROUND = re.compile(r"round (\d{1,6})")
@@ -270,7 +276,8 @@ class RankProbes:
     def _combine_ends(self, sent: Result, received: Result | None, flow: FlowRequest) -> FlowResult:
         settings = sent.settings
         got = received.settings if received is not None else {}
-        seen = FlowResult(port=int(settings["source_port"]), trouble=str(settings["trouble"]))
+        seen = FlowResult(port=int(settings["source_port"]), trouble=str(settings["trouble"]),
+                          reached=bool(settings.get("reached", True)))  # fmt: skip
         if seen.port == -1:
             seen.port = None
         nics = [self.place.addresses.index(address) for address in (flow.source_address, flow.destination_address)]
@@ -288,6 +295,8 @@ class RankProbes:
             ends = f"{flow.source_address} to {flow.destination_address}"
             raise CannotJudge(f"{received.verification.bytes_wrong} bytes from {ends} arrived wrong",
                               hint="the path between them corrupts data: check its error counters first")  # fmt: skip
+        mtu = got.get("mtu_bytes")
+        seen.mtu_bytes = int(mtu) if mtu else None
         if received is not None and received.samples:
             seen.bandwidth_bytes_per_s = received.samples[0]
         return seen

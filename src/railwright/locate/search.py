@@ -55,6 +55,8 @@ class PairSeen(msgspec.Struct, frozen=True, kw_only=True):
     sent: int
     lost: int
     trouble: str = ""
+    mtu_bytes: int | None = None
+    """The MTU of the connection, by RDMA."""
 
 
 class Located(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="locate"):
@@ -230,6 +232,7 @@ def _pair_records(place: Place, probes: RankProbes) -> Iterable[PairSeen]:
                 sent=seen.sent,
                 lost=seen.sent - seen.received,
                 trouble=seen.trouble,
+                mtu_bytes=seen.mtu_bytes,
             )
 
 

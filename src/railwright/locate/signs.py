@@ -41,6 +41,8 @@ class Sign(NamedTuple):
     received: int
     long_lost: int | None = None
     """The number of lost packets of those at the MTU that left the sender; None if none was sent."""
+    trouble: str = ""
+    """The reason why the destination did not answer, if the probe knows it."""
 
 
 class Crossings(NamedTuple):
@@ -219,11 +221,14 @@ def _silent_ports(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspe
     """Return a suspect for each port whose flows, at least 3, all went unanswered, if other ports were reached."""
     tries: dict[int, int] = {}
     reached: set[int] = set()
+    troubles: dict[int, str] = {}
     for sign in (sign for one in signs for sign in one):
         for nic in (sign.flow.source, sign.flow.destination):
             tries[nic] = tries.get(nic, 0) + 1
             if sign.reached:
                 reached.add(nic)
+            elif sign.trouble:
+                troubles.setdefault(nic, sign.trouble)
     return [
         Suspect(
             kind="nic",
@@ -233,7 +238,8 @@ def _silent_ports(fabric: Fabric, signs: Sequence[Sequence[Sign]]) -> list[Suspe
             verdict="silent",
             confidence=0.99,
             tests=count,
-            evidence=f"none of {count} flows to and from it arrived, and the other hosts reach each other",
+            evidence=f"none of {count} flows to and from it arrived, and the other hosts reach each other"
+            + (f": {troubles[nic]}" if nic in troubles else ""),
             action=f"check that it is up, then its cable to {fabric.node_name(fabric.leaf_of(nic))}",
             verify=_VERIFY,
         )

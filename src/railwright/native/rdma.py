@@ -100,6 +100,7 @@ class Flow:
         patience_s: float,
     ) -> None:
         shape = Shape(size_bytes)
+        self.lanes = len(lanes)
         self._lanes = (_Lane * len(lanes))()
         places: dict[int, int] = {}
         for native, lane in zip(self._lanes, lanes, strict=True):

@@ -16,6 +16,7 @@ import msgspec
 from railwright.limits.limit import Quantity
 from railwright.results.records import Result
 from railwright.topology.devices import Scalar
+from railwright.units import KIB
 
 Baseline = Literal[
     "thread copy",
@@ -111,6 +112,10 @@ class Collective(Workload, frozen=True):
     @property
     def baselines(self) -> tuple[Baseline, ...]:  # noqa: D102 - see Workload
         return ("cache line", "thread copy") if self.by == "mpi" else ()
+
+
+WRITE_BYTES = 256 * KIB
+"""The size of the writes by which searches and pairs of hosts use RDMA."""
 
 
 class Message(Workload, frozen=True):

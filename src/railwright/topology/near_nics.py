@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from railwright.topology.devices import Device, Topology
 from railwright.topology.paths import KIND_ORDER, Graph
 
@@ -19,6 +21,12 @@ def rank_nics(topology: Topology, device: str) -> list[tuple[int, Device]]:
     paths = ((graph.find(nic.id, device), nic) for nic in {nic.id: nic for nic in able}.values())
     found = [(KIND_ORDER.index(path.kind), nic) for path, nic in paths if path is not None]
     return sorted(found, key=lambda pair: pair[0])
+
+
+def pair_ports(first: Sequence[str], second: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the places of the ports of two hosts that belong together: those of one name, or else in order."""
+    named = [(place, second.index(name)) for place, name in enumerate(first) if name in second]
+    return named or [(place, place) for place in range(min(len(first), len(second)))]
 
 
 def name_nic(nic: Device) -> str:

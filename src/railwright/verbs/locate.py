@@ -203,7 +203,8 @@ def _make_place(arguments: Arguments, hosts: Hosts | None, gpus: int, ports: tup
         if arguments.switches:
             raise UsageError("--switches and --cabling exclude each other", hint="give one of them")
         subnet = read_subnet(Path(arguments.cabling), Path(arguments.forwarding))
-        return make_subnet_place(hosts, subnet, arguments.routing, arguments.adapter or "")
+        by_rdma = arguments.probe == "rdma"
+        return make_subnet_place(hosts, subnet, arguments.routing, arguments.adapter or "", rdma=by_rdma)
     tree = _read_switch_tree(arguments.switches, hosts) if arguments.switches else None
     return make_hosts_place(hosts, arguments.routing, tree, arguments.oversubscription, gpus, ports)
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
+from msgspec.structs import replace
+from tests.benchmarks.test_rdma_plan import machine
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.fleet.between_hosts import (
     HostNetwork,
     PairTried,
-    are_limited_by_links,
-    filter_suspects,
+    judge_by_both,
     judge_pairs,
     summarize_hosts,
 )
 from railwright.diagnosis.fleet.host_table import host_table
+from railwright.diagnosis.fleet.shared_cpus import are_limited_by_links, filter_suspects
 from railwright.diagnosis.localise.records import Suspect
 from railwright.diagnosis.runs.own_runs import LimitFinder
 from railwright.diagnosis.verdicts.judged import Diagnosis
@@ -159,3 +161,71 @@ def test_links_limited_the_flows_if_those_of_others_than_the_suspect_agree():
     assert not are_limited_by_links([], [suspect])
     two = [("c:gpu0", "d:gpu0", 0.33), ("d:gpu0", "c:gpu0", 0.97)] * 3
     assert are_limited_by_links(two, [suspect]), "what a slow sender receives still counts"
+
+
+RDMA = machine()
+PORTS = {"a": "mlx5_0+mlx5_1", "b": "mlx5_0+mlx5_1", "c": "mlx5_0"}
+"""The RDMA ports of three of the hosts; the fourth has none."""
+PORT = 400e9 / 8 * 4096 / 4122
+"""The payload of InfiniBand at 400 Gb/s."""
+
+
+def by_rdma(rate: float = 0.98, **other: float | str) -> list[PairTried]:
+    """Build two tries of every pair of the hosts with RDMA, at a share of their ports: `ab=...`, or its trouble."""
+    found = []
+    for one, two in permutations(PORTS, 2):
+        told = other.get(one + two, rate)
+        ports = PORTS[one], PORTS[two]
+        lanes = min(port.count("+") + 1 for port in ports)
+        is_rate = not isinstance(told, str)
+        values = (told * lanes * PORT,) * 2 if is_rate else ()
+        found.append(PairTried(one, two, values, 1.0, ports, 4096, "" if is_rate else told))
+    return found
+
+
+def judged(rdma: list[PairTried], not_tried: str = "", **other: float):
+    machines = dict.fromkeys(HOSTS, RDMA)
+    return judge_by_both(tried(3e9, **other), rdma, HostNetwork(machines), not_tried)
+
+
+def test_rdma_judges_a_pair_over_all_its_near_ports_with_tcp_beside():
+    pairs = judged(by_rdma())
+    both, one = of_pair(pairs, "ab"), of_pair(pairs, "ac")
+    assert (both.by, both.verdict.state, both.tcp_value) == ("rdma", "ok", 3e9)
+    assert both.limit == pytest.approx(2 * PORT, rel=0.01)
+    assert one.limit == pytest.approx(PORT, rel=0.01), "the other host has one port"
+    assert one.verdict.state == "ok"
+    alone = of_pair(pairs, "ad")
+    assert (alone.by, alone.value, alone.tcp_value) == ("tcp", 3e9, None)
+    assert len(pairs) == 12
+
+
+def test_a_pair_slow_by_rdma_is_slow_however_well_tcp_does():
+    slow = of_pair(judged(by_rdma(ab=0.5)), "ab")
+    assert (slow.verdict.state, slow.tcp_value) == ("slow", 3e9)
+
+
+def test_rdma_that_brings_nothing_has_failed_whatever_tcp_brings():
+    why = "b:mlx5_0: RDMA port mlx5_0:1 is not active"
+    failed = of_pair(judged(by_rdma(ab=why)), "ab")
+    assert failed.verdict.state == "failed"
+    assert failed.verdict.why == f"no data arrived by RDMA: {why}; TCP moved 3.00 GB/s"
+    (some,) = [
+        replace(one, trouble="retry exceeded") for one in by_rdma() if (one.source, one.destination) == ("a", "b")
+    ]
+    broke = of_pair(judged([some]), "ab")
+    assert (broke.verdict.state, broke.value) == ("failed", some.values[0])
+    assert broke.verdict.why == "no data arrived by RDMA in some tries: retry exceeded; TCP moved 3.00 GB/s"
+    untried = judged([replace(one, values=()) for one in by_rdma()], "mpirun is not found")
+    assert {one.verdict.state for one in untried if one.by == "rdma"} == {"unknown"}
+    assert "mpirun is not found" in of_pair(untried, "ab").verdict.why
+
+
+def test_collectives_over_tcp_are_held_against_tcp_and_columns_against_their_like():
+    joined = HostNetwork(dict.fromkeys(HOSTS, RDMA))
+    pairs = judge_by_both(tried(3e9, ab=2e9), by_rdma(), joined)
+    fabric = joined.fabric(HOSTS, pairs)
+    assert fabric is not None
+    assert fabric.flow_bytes_per_s == 2e9
+    columns = {(path.path, path.parameters.get("by")) for path in summarize_hosts(pairs)["a"]}
+    assert columns == {("host>others", "rdma"), ("others>host", "rdma"), ("host>others", None), ("others>host", None)}

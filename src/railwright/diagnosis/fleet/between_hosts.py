@@ -6,8 +6,8 @@ other hosts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 from msgspec.structs import replace
@@ -18,19 +18,27 @@ from railwright.diagnosis.verdicts.judged import Diagnosis, Judged, JudgedPath, 
 from railwright.diagnosis.verdicts.pair import PairJudged, PeerStanding
 from railwright.diagnosis.verdicts.policy import exit_status, required_status
 from railwright.diagnosis.verdicts.verdict import judge
+from railwright.expected.bands import scale_band
+from railwright.expected.expect import expect
 from railwright.expected.lab_links import expect_rate
-from railwright.expected.messages import tcp_band
+from railwright.expected.machine import Machine
+from railwright.expected.messages import BOTH_WAYS_SHARE, tcp_band
 from railwright.limits.limit import Bounds, Expected, Limit, NoLimit, Quantity, no_bandwidth
 from railwright.limits.path import link_limit
 from railwright.results.records import Fabric
 from railwright.results.statistics import quantile, summarise
+from railwright.results.workload import WRITE_BYTES, Message
 from railwright.topology.changes import convert_to_tcp
-from railwright.topology.devices import Topology
+from railwright.topology.cluster import Cluster
+from railwright.topology.devices import Scalar, Topology
+from railwright.topology.near_nics import name_nic, pair_ports
+from railwright.units import format_bandwidth
 
 BENCHMARK, RAILS = "pairs", "rails"
 _NEEDS_PORTS = "the ports of the hosts: --cluster FILE, or --interfaces NAME if hosts have several"
 SHARED = "the hosts share CPUs, which may be the cause"
 _NEEDS_OWN = "hosts on separate machines"
+_NEEDS_RDMA = "a launch of RDMA between the hosts: railwright locate --probe rdma"
 
 
 class PairTried(msgspec.Struct, frozen=True):
@@ -42,6 +50,12 @@ class PairTried(msgspec.Struct, frozen=True):
     """Bytes/s; empty if every try failed."""
     share: float = 1.0
     """The available share of a port's rate on shared links."""
+    ports: tuple[str, str] = ("", "")
+    """The RDMA ports of both hosts, as `mlx5_0+mlx5_1/2`; empty for TCP."""
+    mtu_bytes: int = 0
+    """The MTU of the connection by RDMA; 0 if unknown."""
+    trouble: str = ""
+    """The reason why no data arrived in some try, if it is known."""
 
 
 class RailTried(msgspec.Struct, frozen=True):
@@ -98,6 +112,8 @@ class HostNetwork:
     """The lab's links, which override the ports."""
     compare: bool = True
     """False if hosts share CPUs: then nothing is reported as slow or behind."""
+    own: Mapping[str, Topology] = field(default_factory=dict)
+    """Each host's topology as it sent it. It knows the names of RDMA ports, as a shape in a cluster file does not."""
 
     def pair_bounds(self, tried: PairTried) -> Bounds:
         """Return the limit of the narrower port, and the expected rate of one TCP flow over it."""
@@ -115,6 +131,37 @@ class HostNetwork:
         because = f"{tried.share:.2f} of {limit.because}, by the uplinks"
         shared = replace(limit, value=tried.share * limit.value, because=because)
         return shared, tcp_band(shared) if band is not None else None
+
+    def rdma_bounds(self, tried: PairTried) -> Bounds:
+        """Return the limit and band of writes over all ports of a pair, both ways at once: those of its narrower end.
+
+        Ports of one name belong together, or else those in order.
+        """
+        names = [ports.split("+") for ports in tried.ports]
+        joined = pair_ports(*names)
+        found = []
+        for side, host in enumerate((tried.source, tried.destination)):
+            used = [names[side][places[side]] for places in joined]
+            known = [one for one in (self.machines.get(host), self.own.get(host)) if one is not None]
+            if not known:
+                return no_bandwidth(f"no port of {host} is known"), None
+            wanted = {_name_port(name) for name in used}
+            machine = next((one for one in known if wanted <= {*map(name_nic, one.of_kind("nic"))}), known[0])
+            found.append(
+                expect(
+                    _describe_writes(used, tried.mtu_bytes), Machine(cluster=Cluster(name=host, host=machine, hosts=2))
+                )
+            )
+        missing = next((bounds for bounds in found if isinstance(bounds[0], NoLimit)), None)
+        if missing is not None:
+            return missing
+        limit, band = min(found, key=lambda bounds: getattr(bounds[0], "value", 0.0))
+        assert isinstance(limit, Limit)
+        if tried.share < 1:
+            because = f"{tried.share:.2f} of {limit.because}, by the uplinks"
+            limit = replace(limit, value=tried.share * limit.value, because=because)
+        low = tried.share * BOTH_WAYS_SHARE
+        return limit, scale_band(band, low, tried.share) if band is not None else None
 
     def _port(self, host: str) -> tuple[Limit | NoLimit, Expected | None]:
         """Return limit and band of the port that a host's flow uses; if ports differ, the fastest's limit alone."""
@@ -144,7 +191,7 @@ class HostNetwork:
         """
         if self.lab is not None:
             return self.lab
-        values = [pair.value for pair in pairs]
+        values = [pair.over_tcp for pair in pairs]
         each = [self._ports(host) for host in hosts]
         known = [[limit.value for limit in ports if isinstance(limit, Limit)] for ports in each]
         if not values or any(len(ports) != len(all_of) or not ports for ports, all_of in zip(known, each, strict=True)):
@@ -168,9 +215,13 @@ def judge_pairs(tried: Sequence[PairTried], joined: HostNetwork) -> tuple[PairJu
 
 def _judge_pair(pair: PairTried, joined: HostNetwork, part: float | None, standing: PeerStanding) -> PairJudged:
     value = max(pair.values, default=None)
-    limit, expected = joined.pair_bounds(pair)
-    reason = "" if pair.values else "no data arrived"
-    verdict = judge("measured" if pair.values else "failed", reason, value, limit, expected, None, must_check=False)
+    is_rdma = any(pair.ports)
+    limit, expected = joined.rdma_bounds(pair) if is_rdma else joined.pair_bounds(pair)
+    reason = "no data arrived by RDMA" if is_rdma else "no data arrived"
+    if pair.trouble:
+        reason += f"{' in some tries' if pair.values else ''}: {pair.trouble}"
+    reason = "" if pair.values and not pair.trouble else reason
+    verdict = judge("failed" if reason else "measured", reason, value, limit, expected, None, must_check=False)
     if not joined.compare:
         verdict = _doubt(verdict)
     if verdict.state == "unknown" and isinstance(limit, NoLimit):
@@ -185,51 +236,43 @@ def _judge_pair(pair: PairTried, joined: HostNetwork, part: float | None, standi
         because=limit.because if isinstance(limit, Limit) else limit.why,
         verdict=verdict,
         standing=standing,
+        by="rdma" if is_rdma else "tcp",
     )
 
 
-_CLEARLY_SLOW = 0.6
-"""The share of its rate below which a suspect is slow even beside the noise of shared CPUs."""
-_AGREEING = 0.8
-_BY_RATE = ("slow", "slow or occupied", "occupied", "lossy", "stalls", "flapping")
+def _describe_writes(ports: Sequence[str], mtu_bytes: int) -> Message:
+    """Describe the writes of a pair over ports that a search names, like `mlx5_0` and `mlx5_1/2`."""
+    return Message(by="verbs", one_sided=True, quantity="bandwidth_bytes_per_s", size_bytes=WRITE_BYTES,
+                   path="memory0@0>memory0@1", nics="+".join(map(_name_port, ports)), connection="RC",
+                   mtu_bytes=mtu_bytes)  # fmt: skip
 
 
-def filter_suspects(
-    suspects: Iterable[Suspect], *, compare: bool, cpus_suffice: bool = False
-) -> tuple[tuple[Suspect, ...], tuple[str, ...]]:
-    """Split suspects into valid ones and notes on those that shared CPUs may explain.
+def _name_port(name: str) -> str:
+    return name.replace("/", ":") if "/" in name else f"{name}:1"
 
-    On hosts that share CPUs a clearly slow suspect is valid if the CPUs did not limit the flows.
+
+def judge_by_both(
+    by_tcp: Sequence[PairTried], by_rdma: Sequence[PairTried], joined: HostNetwork, not_tried: str = ""
+) -> tuple[PairJudged, ...]:
+    """Judge every pair: by RDMA if it was tried, with TCP beside it, or else by TCP.
+
+    RDMA that brought nothing has failed, whatever TCP brought. `not_tried` is the reason why RDMA could not be tried
+    at all, which leaves its pairs unknown.
     """
-    all_suspects = tuple(suspects)
-    if compare:
-        return all_suspects, ()
-    doubted = [
-        suspect
-        for suspect in all_suspects
-        if suspect.verdict in _BY_RATE and not (cpus_suffice and suspect.capacity < _CLEARLY_SLOW)
-    ]
-    notes = tuple(
-        f"{suspect.kind} {suspect.id} was at {suspect.capacity:.0%} of its rate: {SHARED}" for suspect in doubted
-    )
-    return tuple(suspect for suspect in all_suspects if suspect not in doubted), notes
-
-
-def are_limited_by_links(flows: Iterable[tuple[str, str, float]], suspects: Collection[Suspect]) -> bool:
-    """Report whether flows, as (source, destination, ratio), agree so closely that links and not CPUs limited them.
-
-    Flows that a suspect slows do not count.
-    """
-    sends = [one.id for one in suspects if one.direction != "down"]
-    receives = [one.id for one in suspects if one.direction != "up"]
-
-    def is_of(end: str, named: list[str]) -> bool:
-        return any(end == name or end.startswith(f"{name}:") for name in named)
-
-    ratios = sorted(
-        ratio for source, destination, ratio in flows if not is_of(source, sends) and not is_of(destination, receives)
-    )
-    return len(ratios) > 1 and quantile(ratios, 0.1) >= _AGREEING * quantile(ratios, 0.9)
+    tcp = judge_pairs(by_tcp, joined)
+    beside = {(pair.source, pair.destination): pair.value for pair in tcp}
+    found = []
+    for pair in judge_pairs(by_rdma, joined):
+        ends = pair.source, pair.destination
+        verdict = pair.verdict
+        if verdict.state == "failed" and beside.get(ends):
+            verdict = replace(verdict, why=f"{verdict.why}; TCP moved {format_bandwidth(beside[ends] or 0.0)}")
+        if not_tried:
+            verdict = Verdict(state="unknown", why=f"RDMA was not tried: {not_tried}", needs=_NEEDS_RDMA)
+        found.append(replace(pair, verdict=verdict, tcp_value=beside.get(ends)))
+    done = {(pair.source, pair.destination) for pair in found}
+    found += [pair for pair in tcp if (pair.source, pair.destination) not in done]
+    return tuple(sorted(found, key=lambda pair: (pair.part or 0.0, pair.source, pair.destination)))
 
 
 def doubt_shared(diagnosis: Diagnosis, *, compare: bool) -> Diagnosis:
@@ -255,14 +298,14 @@ def summarize_hosts(pairs: Sequence[PairJudged]) -> dict[str, tuple[JudgedPath, 
     """Summarize each host's pairs as two paths: sent to the others, and received from them."""
     found: dict[str, tuple[JudgedPath, ...]] = {}
     for name, path in (("source", "host>others"), ("destination", "others>host")):
-        by_host: dict[str, list[PairJudged]] = {}
+        by_host: dict[tuple[str, str], list[PairJudged]] = {}
         for pair in pairs:
-            by_host.setdefault(getattr(pair, name), []).append(pair)
-        for host, host_pairs in by_host.items():
+            by_host.setdefault((getattr(pair, name), pair.by), []).append(pair)
+        for (host, by), host_pairs in by_host.items():
             ran = sorted((pair for pair in host_pairs if pair.value is not None), key=lambda pair: pair.value or 0.0)
             verdict = (ran[len(ran) // 2] if ran else host_pairs[0]).verdict
             values = [pair.value or 0.0 for pair in host_pairs]
-            summary = _summarize(BENCHMARK, path, values, verdict, "each pair has its own limit")
+            summary = _summarize(BENCHMARK, path, values, verdict, "each pair has its own limit", by=by)
             found[host] = (*found.get(host, ()), summary)
     return found
 
@@ -285,18 +328,21 @@ def summarize_rails(rails: Sequence[RailTried]) -> dict[str, tuple[JudgedPath, .
     return found
 
 
-def _summarize(benchmark: str, path: str, flows: Sequence[float], verdict: Verdict, why: str) -> JudgedPath:
-    """Summarize flows by their median; 0 is a flow that failed.
+def _summarize(
+    benchmark: str, path: str, flows: Sequence[float], verdict: Verdict, why: str, by: str = "tcp"
+) -> JudgedPath:
+    """Summarize flows by their median; 0 is a flow that failed. RDMA's have columns of their own.
 
     Each flow counts as a launch, so that one bad flow accuses no host.
     """
     quantity: Quantity = "bandwidth_bytes_per_s"
+    parameters: dict[str, Scalar] = {"by": by} if by != "tcp" else {}
     values = sorted(value for value in flows if value)
     head = Judged(
         benchmark=benchmark,
         quantity=quantity,
         path=path,
-        parameters={},
+        parameters=parameters,
         outcome="measured" if values else "failed",
         value=quantile(values, 0.5) if values else None,
         launches=tuple(summarise([value]) for value in values),
@@ -308,7 +354,7 @@ def _summarize(benchmark: str, path: str, flows: Sequence[float], verdict: Verdi
         benchmark=benchmark,
         quantity=quantity,
         path=path,
-        parameters={},
+        parameters=parameters,
         headline=head,
         verdict=verdict,
         points=len(flows),

@@ -29,6 +29,15 @@ class PairJudged(msgspec.Struct, frozen=True, kw_only=True, tag="pair", tag_fiel
     """The reason for the limit, or why there is none."""
     verdict: Verdict
     standing: PeerStanding
+    by: Literal["tcp", "rdma"] = "tcp"
+    """The transport that the verdict is about: RDMA if both hosts have RDMA ports."""
+    tcp_value: float | None = None
+    """The rate of TCP beside RDMA, in bytes/s."""
+
+    @property
+    def over_tcp(self) -> float | None:
+        """The rate of TCP, in bytes/s."""
+        return self.value if self.by == "tcp" else self.tcp_value
 
     @property
     def is_slow(self) -> bool:

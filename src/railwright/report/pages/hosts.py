@@ -15,7 +15,7 @@ from railwright.report.pages.offline_page import mark_safe, render_page
 from railwright.report.pictures.locate import matrix_svg
 from railwright.report.text import between_hosts as between_words
 from railwright.report.text import wording
-from railwright.report.text.between_hosts import BetweenHostsResult, find_notable_pairs, format_pair
+from railwright.report.text.between_hosts import BetweenHostsResult, find_notable_pairs, format_pair, merge_pairs
 from railwright.report.text.host_words import column_name, describe_host, describe_lag, summarize
 from railwright.report.text.locate import capacity_words, confidence_words, suspect_words
 
@@ -66,7 +66,7 @@ def _describe_network(found: BetweenHostsResult, link: str) -> dict[str, Any]:
         "suspects": [(suspect, suspect_words(suspect)) for suspect in found.said.suspects[:_MAX_SUSPECTS]],
         "pairs": [format_pair(suspect) for suspect in notable[:_MAX_PAIRS]],
         "pairs_left_out": max(0, len(notable) - _MAX_PAIRS),
-        "matrix": mark_safe(matrix_svg(found.located)) if found.located is not None else "",
+        "matrix": mark_safe(matrix_svg(shown)) if (shown := merge_pairs(found)) is not None else "",
         "collectives": between_words.list_collectives(found),
         "scaling": tuple(scaling_tables(found.collectives.points if found.collectives is not None else ())),
         "scaling_titles": TITLES,

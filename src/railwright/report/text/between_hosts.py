@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from railwright.diagnosis.fleet.between_hosts import BetweenHosts, RailTried
 from railwright.diagnosis.verdicts.judged import Diagnosis, JudgedPath, State
 from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.diagnosis.verdicts.verdict import WORST_FIRST
 from railwright.groups import group_by_key
-from railwright.locate.search import Located
+from railwright.locate.search import Located, PairSeen
 from railwright.report.nccl_scaling import scaling_lines
 from railwright.report.text import wording
 from railwright.report.text.locate import suspect_lines
@@ -31,6 +33,8 @@ class BetweenHostsResult(NamedTuple):
     """All pairs, the slowest first."""
     located: Located | None = None
     """The search, which has the matrix of pairs."""
+    by_rdma: Located | None = None
+    """The search by RDMA over all near ports, if hosts have RDMA."""
     rails: tuple[RailTried, ...] = ()
     """The flows between GPUs, and between RDMA ports."""
     collectives: Diagnosis | None = None
@@ -60,6 +64,29 @@ def find_notable_pairs(found: BetweenHostsResult) -> list[PairJudged]:
     ]
 
 
+def merge_pairs(found: BetweenHostsResult) -> Located | None:
+    """Return the search whose rates the matrix shows: by RDMA where both hosts have it, else by TCP.
+
+    Ports have the names of TCP's search, so that each host has one row. A pair whose RDMA failed shows no rate of TCP.
+    """
+    if found.located is None or found.by_rdma is None:
+        return found.located
+    by_rdma = {(pair.source, pair.destination) for pair in found.pairs if pair.by == "rdma"}
+    port_of = {flow.source.rpartition(":")[0]: flow.source for flow in found.located.pairs}
+    kept = [flow for flow in found.located.pairs if _hosts(flow) not in by_rdma]
+    kept += [
+        replace(flow, source=port_of[source], destination=port_of[destination])
+        for flow in found.by_rdma.pairs
+        for source, destination in [_hosts(flow)]
+        if source in port_of and destination in port_of
+    ]
+    return replace(found.located, pairs=tuple(kept), fabric=f"{found.located.fabric}, by RDMA where both have it")
+
+
+def _hosts(flow: PairSeen) -> tuple[str, str]:
+    return flow.source.rpartition(":")[0], flow.destination.rpartition(":")[0]
+
+
 def format_pair(pair: PairJudged) -> str:
     """Format a pair with its verdict and the reason."""
     value = wording.ABSENT if pair.value is None else format_bandwidth(pair.value)
@@ -70,7 +97,8 @@ def format_pair(pair: PairJudged) -> str:
     )
     behind = ", behind them" if pair.standing == "behind" else ""
     state, ends = wording.state_word(pair.verdict.state), f"{pair.source} to {pair.destination}"
-    return f"{state}: {ends}: {value}{part}{behind}; {pair.verdict.why}"
+    by = " by RDMA" * (pair.by == "rdma")
+    return f"{state}: {ends}: {value}{by}{part}{behind}; {pair.verdict.why}"
 
 
 def format_limits(found: BetweenHostsResult) -> list[str]:
@@ -136,6 +164,12 @@ def rows(found: BetweenHostsResult) -> Iterator[tuple[str, str]]:
                 f"{summary.sent_bytes / 1e9:.3g} GB"
             ),
         )
+    beside = sorted(pair.tcp_value for pair in found.pairs if pair.tcp_value)
+    by_rdma = sum(pair.by == "rdma" for pair in found.pairs)
+    if by_rdma:
+        told = f"{format_count(by_rdma, 'pair')} by RDMA over all near ports"
+        middle = f"; TCP beside it has a median of {format_bandwidth(quantile(beside, 0.5))}" if beside else ""
+        yield "transport", told + middle
     for text in format_limits(found):
         yield "limit", text
     for host, reason in summary.left_out.items():

@@ -33,6 +33,7 @@ _FUNCTION = rf"sys/devices/.*/{_ADDRESS}"
 _PATTERNS = (
     rf"{_FUNCTION}/(vendor|device|class|numa_node|config|resource|uevent|physfn)",
     rf"{_FUNCTION}/(current|max)_link_(speed|width)",
+    rf"{_FUNCTION}/sriov(_numvfs|_offset|_stride|/\d+/(config|max_tx_rate))",
     rf"{_FUNCTION}/aer_dev_(correctable|nonfatal|fatal)",
     r"sys/devices/.*/net/[^/]+/(speed|mtu|operstate|type|dev_port|phys_port_name|statistics/\w+)",
     r"sys/devices/.*/infiniband/[^/]+/(fw_ver|node_type)",

@@ -16,6 +16,7 @@ from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.pci import scan_pci
 from railwright.topology.sources.root import DirectoryRoot, Root
 from railwright.topology.sources.virtual_buses import scan_virtual_buses
+from railwright.topology.sources.virtual_functions import select_functions
 
 _SANE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Of the hundred fields of TcpExt, those that count lost, late or reordered packets.
@@ -46,13 +47,10 @@ def find_counters(root: Root) -> CounterPaths:
     directories: dict[str, tuple[str, ...]] = {"net.lo": ("sys/devices/virtual/net/lo/statistics",)}
     functions: dict[str, str] = {}
     ports: list[NicPort] = []
-    for address, function in scan_pci(root, Notes()).items():
-        if function.is_virtual_function:
-            continue
-        found = find_ports(root, function.path, function.entries)
-        ports += found
-        if found and "aer_dev_correctable" in function.entries:
-            functions[address] = function.path
+    for used in select_functions(root, scan_pci(root, Notes())):
+        ports += used.ports
+        if used.ports and "aer_dev_correctable" in used.function.entries:
+            functions[used.function.address] = used.function.path
     for path, entries in scan_virtual_buses(root).items():
         ports += find_ports(root, path, entries)
     for port in ports:

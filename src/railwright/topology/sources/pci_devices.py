@@ -15,11 +15,12 @@ from railwright.topology.devices import DeviceKind, InternalLink, PcieLink, Prot
 from railwright.topology.parts import Parts
 from railwright.topology.sources import pci_names
 from railwright.topology.sources.block import Drive, find_drives
-from railwright.topology.sources.network import NicPort, find_ports
+from railwright.topology.sources.network import NicPort
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.pci import PciFunction
 from railwright.topology.sources.pci_config import STANDARD_HEADER_BYTES
 from railwright.topology.sources.root import Root
+from railwright.topology.sources.virtual_functions import select_functions
 
 _CLASS_NVME = 0x0108
 _CLASS_NETWORK = 0x02
@@ -32,22 +33,22 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     function: PciFunction
     port: NicPort | None = None
     drive: Drive | None = None
+    facts: Mapping[str, Scalar] = {}
+    """The facts of an SR-IOV virtual function."""
 
 
 def find_units(root: Root, functions: Mapping[str, PciFunction]) -> list[Unit]:
-    """Return the GPUs, NVSwitches, NIC ports and drives, in address order, without virtual functions."""
+    """Return the GPUs, NVSwitches, NIC ports and drives, in address order, without VFs of other processes."""
     units: list[Unit] = []
-    for function in functions.values():
-        ports = find_ports(root, function.path, function.entries)
+    for used in select_functions(root, functions):
+        function, ports = used.function, used.ports
         drives = find_drives(root, function.path, function.entries)
-        if function.is_virtual_function:
-            continue
         if function.accelerator:
             units.append(Unit(kind=function.accelerator, function=function))
-        units += [Unit(kind="nic", function=function, port=port) for port in ports]
+        units += [Unit(kind="nic", function=function, port=port, facts=used.facts) for port in ports]
         units += [Unit(kind="drive", function=function, drive=drive) for drive in drives]
         if not ports and function.class_code >> 16 == _CLASS_NETWORK:
-            units.append(Unit(kind="nic", function=function))
+            units.append(Unit(kind="nic", function=function, facts=used.facts))
         if not drives and function.class_code >> 8 == _CLASS_NVME:
             units.append(Unit(kind="drive", function=function))
     return units
@@ -152,7 +153,8 @@ class PciDevices:
 
     def _add_unit(self, unit: Unit) -> str:
         function = unit.function
-        facts = {**_pci_facts(function), "driver": function.driver, **self.settings.get(function.address, {})}
+        facts = {**_pci_facts(function), "driver": function.driver, **unit.facts}
+        facts |= self.settings.get(function.address, {})
         name, device_id = function.name, ""
         if unit.kind == "gpu":
             facts["compute_capability"] = pci_names.compute_capability(function.vendor, function.device)

@@ -45,6 +45,8 @@ class Redactor:
         """Return the content of a file without data that identify the machine."""
         if path == SMBIOS_TABLE:
             return self._redact_smbios(content)
+        if _VF_CONFIG.fullmatch(path):
+            return _keep_lines("MaxTxRate")(content.decode("utf-8", errors="replace")).encode()
         if path.endswith("/config"):
             return self._redact_config_space(content)
         if path.startswith("sys/firmware/acpi/tables/"):
@@ -146,6 +148,7 @@ class Redactor:
         return bytes(clean[: len(config)])
 
 
+_VF_CONFIG = re.compile(r".*/sriov/\d+/config")
 _GID_FILE = re.compile(r".*/infiniband/[^/]+/ports/\d+/gids/\d+")
 _GIDS = {
     "empty": "0000:0000:0000:0000:0000:0000:0000:0000",

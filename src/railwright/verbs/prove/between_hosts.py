@@ -16,11 +16,9 @@ from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.fleet.between_hosts import (
     BetweenHosts,
     HostNetwork,
-    are_limited_by_links,
     doubt_shared,
-    filter_suspects,
-    judge_pairs,
 )
+from railwright.diagnosis.fleet.shared_cpus import are_limited_by_links, filter_suspects
 from railwright.diagnosis.localise.procedure import Rounds
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import RailwrightError
@@ -39,11 +37,12 @@ from railwright.run.proof import Proof
 from railwright.topology.devices import Topology
 from railwright.units import format_count
 from railwright.verbs.prove.between_plan import MIN_HOSTS, ROUNDS_PER_LAUNCH, PlannedBetween
-from railwright.verbs.prove.kept import KeptBetween, group_flows, group_rails
+from railwright.verbs.prove.kept import KeptBetween, RdmaPairs, group_rails, judge_kept_pairs
 from railwright.workflows.judged import note, write_page
 from railwright.workflows.time_left import TimeLeft
 
 FOLDER, PAIRS_FILE, RAILS_FILE, PORTS_FILE = "between", "pairs.jsonl", "rails.jsonl", "ports.jsonl"
+RDMA_PAIRS_FILE = "rdma-pairs.jsonl"
 _REPORT_EVERY = 8
 _RANKS_PER_CPU = 8
 _STREAMS = re.compile(r"round (\d+).*: streams")
@@ -73,6 +72,8 @@ class Between(PlannedBetween):
     hosts: Hosts
     left: TimeLeft = field(default_factory=lambda: TimeLeft(0.0))
     """The time that all parts still need."""
+    by_rdma: RdmaPairs | None = None
+    """The measurements of pairs by RDMA, if hosts have RDMA ports."""
 
     @property
     def folder(self) -> Path:
@@ -95,10 +96,14 @@ class Between(PlannedBetween):
             machines = dict.fromkeys(names, self.cluster.host)
         elif not compare:
             machines = {}  # the hosts are parts of one machine and are not connected by its ports
-        joined = HostNetwork(machines, hosts.interfaces, hosts.fabric, compare)
+        joined = HostNetwork(machines, hosts.interfaces, hosts.fabric, compare, self.seen)
         found = BetweenHostsResult(BetweenHosts(described=f"{len(names)} hosts", hosts=names, left_out=dict(left_out)))
         if "pairs" in self.parts:
             found = self._measure_pairs(found, hosts, joined, resume=resume)
+        if found.located is not None:
+            near = self.list_near_ports(names, machines, found.said.left_out)
+            if len(near) >= MIN_HOSTS and not isinstance(hosts.reach, LabReach):
+                found = self._measure_rdma_pairs(found, near, joined, resume=resume)
         machine = self.find_machine(machines)
         names = tuple(name for name in names if name not in found.said.left_out)
         gpus, ports = self.count_gpus(machine, len(names)), self.list_ports(machine)
@@ -113,7 +118,8 @@ class Between(PlannedBetween):
     def keep(self, found: BetweenHostsResult) -> KeptBetween:
         """Return the record of the measurements, without verdicts."""
         machine = self.cluster.host if self.cluster is not None else None
-        return KeptBetween(said=found.said, located=found.located, rails=found.rails, machine=machine,
+        return KeptBetween(said=found.said, located=found.located, by_rdma=self.by_rdma, rails=found.rails,
+                           machine=machine,
                            interfaces=self.hosts.interfaces, fabric=self.hosts.fabric)  # fmt: skip
 
     def _search_rails(
@@ -157,9 +163,7 @@ class Between(PlannedBetween):
         journal = self.folder / PAIRS_FILE
         if not resume:
             journal.unlink(missing_ok=True)
-        wanted = Rounds(load=self.load, cover_at_once=ROUNDS_PER_LAUNCH)
-        if not joined.compare:
-            wanted = Rounds(load=self.load, cover_at_once=ROUNDS_PER_LAUNCH, confirm=0, again=0)
+        wanted = self._plan_rounds(joined)
         try:
             place = self._make_place(hosts)
             tell = functools.partial(self._tell, "pairs")
@@ -167,7 +171,7 @@ class Between(PlannedBetween):
         except RailwrightError as error:
             return _mark_unmeasured(found, "pairs", error.message)
         suspects, doubted = filter_suspects(located.suspects, compare=joined.compare)
-        pairs = judge_pairs(list(group_flows(located)), joined)
+        pairs = judge_kept_pairs(located, None, joined)
         said = replace(
             found.said,
             described=located.fabric,
@@ -181,21 +185,65 @@ class Between(PlannedBetween):
         )
         return found._replace(said=said, pairs=pairs, located=located)
 
-    def _make_place(self, hosts: Hosts) -> Place:
+    def _measure_rdma_pairs(
+        self, found: BetweenHostsResult, ports: Mapping[str, str], joined: HostNetwork, *, resume: bool
+    ) -> BetweenHostsResult:
+        """Measure the pairs of the hosts that have RDMA ports by writes over all near ports at once."""
+        journal = self.folder / RDMA_PAIRS_FILE
+        if not resume:
+            journal.unlink(missing_ok=True)
+        hosts = dataclasses.replace(self.hosts.part(tuple(ports)), ranks_per_host=1)
+        wanted = self._plan_rounds(joined)
+        self.by_rdma = RdmaPairs(ports=dict(ports), was_tried=False)
+        located = None
+        try:
+            place = self._make_place(hosts, {name: (own,) for name, own in ports.items()})
+            way = rdma_probes(hosts, self.arguments.mpirun)
+            self.by_rdma = replace(self.by_rdma, was_tried=True)
+            tell = functools.partial(self._tell, "pairs by RDMA")
+            located = search(place, wanted, seed=0, cover="hosts", way=way, tell=tell, journal=str(journal))
+            self.by_rdma = replace(self.by_rdma, located=located)
+        except RailwrightError as error:
+            self.by_rdma = replace(self.by_rdma, trouble=error.message)
+            found = _mark_unmeasured(found, "pairs by RDMA", error.message)
+        said = found.said
+        if located is not None:
+            suspects, doubted = filter_suspects(located.suspects, compare=joined.compare)
+            known = {one.id for one in said.suspects}
+            said = replace(
+                said,
+                rounds=said.rounds + located.rounds + located.cover_rounds,
+                seconds=said.seconds + located.seconds,
+                sent_bytes=said.sent_bytes + located.sent_bytes,
+                suspects=(*said.suspects, *(one for one in suspects if one.id not in known)),
+                unjudged=(*said.unjudged, *located.unjudged, *doubted),
+            )
+        assert found.located is not None
+        pairs = judge_kept_pairs(found.located, self.by_rdma, joined)
+        return found._replace(said=said, pairs=pairs, by_rdma=located)
+
+    def _plan_rounds(self, joined: HostNetwork) -> Rounds:
+        """Plan the rounds of pairs. Suspects are confirmed only if the hosts share no CPUs."""
+        if joined.compare:
+            return Rounds(load=self.load, cover_at_once=ROUNDS_PER_LAUNCH)
+        return Rounds(load=self.load, cover_at_once=ROUNDS_PER_LAUNCH, confirm=0, again=0)
+
+    def _make_place(self, hosts: Hosts, rdma: Mapping[str, tuple[str, ...]] | None = None) -> Place:
+        """Return the place of one port of each host, or of its RDMA ports as one."""
         if isinstance(hosts.reach, LabReach):
             return make_lab_place(hosts.reach.lab, hosts.names)
         if self.cluster is None:
-            return make_hosts_place(hosts)
+            return make_hosts_place(hosts, rdma=rdma or ())
         tree = read_cluster_tree(hosts.names, self.cluster)
         above = self.cluster.fabric.tiers[0].oversubscription if tree is not None else 1.0
-        return make_hosts_place(hosts, tree=tree, oversubscription=max(1.0, above))
+        return make_hosts_place(hosts, tree=tree, oversubscription=max(1.0, above), rdma=rdma or ())
 
     def _tell(self, part: str, text: str) -> None:
         """Print messages of a part, and every eighth round of the pairs."""
         if not text.startswith("round "):
             note(f"{part}: {text}")
         elif found := _STREAMS.fullmatch(text):
-            number, of_pairs = int(found[1]), part == "pairs"
+            number, of_pairs = int(found[1]), part.startswith("pairs")
             if of_pairs and number <= self.count_rounds()[0]:
                 self.left.advance(self.pair_round_s())
             if number % _REPORT_EVERY == 1:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from railwright.benchmarks.benchmark import AnyBenchmark
 from railwright.benchmarks.options import Options
-from railwright.benchmarks.rdma.options import list_ports, name_ends
+from railwright.benchmarks.rdma.options import list_near, list_ports, name_ends
 from railwright.diagnosis.fleet.between_hosts import HostNetwork, PairTried
 from railwright.diagnosis.localise.pairs import max_hosts
 from railwright.diagnosis.localise.procedure import Rounds
@@ -28,6 +28,10 @@ _RAIL_ROUND_S = STREAM_S + 2.0
 """The time of a round of NCCL's or RDMA's flows, with connections and the transfers that determine their number."""
 _START_S, _RANK_START_S = 2.0, 0.25
 """The time to start a launch, and the additional time per rank if the hosts share CPUs (docs/measured/lab)."""
+_RDMA_ROUND_S = 1.0
+"""The time to connect a round of RDMA."""
+MEMORY = "memory0"
+"""The memory whose nearest RDMA ports a pair uses."""
 MIN_HOSTS = 2
 ROUNDS_PER_LAUNCH = 8
 """The rounds of pairs in a launch: a host that dies or an interruption loses at most these."""
@@ -73,6 +77,11 @@ class PlannedBetween:
                 f"  load: {at_once} of {names} hosts at once, each fills one port{rate} both ways",
             ]
             seconds += last_s
+            if ports := list_near(self.find_topology(self.find_machine({})), MEMORY):
+                again_s = last_s + rounds * _RDMA_ROUND_S
+                over = f"{format_count(len(ports), 'near port')} of each host at once"
+                lines.append(f"  then by RDMA over {over}: about {format_duration(again_s)}, as much as the ports take")
+                seconds += again_s
         for said, more_s in (self._plan_rails(), self._plan_benchmarks()):
             lines += said
             seconds += more_s
@@ -167,6 +176,21 @@ class PlannedBetween:
     def list_ports(self, machine: Topology) -> tuple[str, ...]:
         """Return the RDMA ports of each host that are up, as a search names them."""
         return name_ends(list_ports(self.find_topology(machine)))
+
+    def list_near_ports(
+        self, names: Iterable[str], machines: Mapping[str, Topology], gone: Collection[str] = ()
+    ) -> dict[str, str]:
+        """Return the RDMA ports near the memory of each host that has any, as a search names them: `mlx5_0+mlx5_1`.
+
+        A host's own topology counts before that of a cluster file.
+        """
+        found = {}
+        for name in names:
+            known = [one for one in (self.seen.get(name), machines.get(name)) if one is not None]
+            near = next(filter(None, (list_near(one, MEMORY) for one in known)), None)
+            if near and name not in gone:
+                found[name] = "+".join(name_ends(near))
+        return found
 
     def find_topology(self, machine: Topology) -> Topology:
         """Return the topology of the launches: that machine if it has GPUs or RDMA devices, as a shape without

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import permutations
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.diagnosis.fleet.between_hosts import (
@@ -14,10 +16,13 @@ from railwright.diagnosis.fleet.between_hosts import (
     PairTried,
     RailTried,
     doubt_shared,
+    judge_by_both,
     judge_pairs,
 )
 from railwright.diagnosis.runs.diagnose import diagnose
+from railwright.diagnosis.verdicts.pair import PairJudged
 from railwright.errors import UsageError
+from railwright.locate.probes import NOT_ASKED
 from railwright.locate.search import Located
 from railwright.reading import InvalidContent, decode_json, read_bounded
 from railwright.report.text.between_hosts import BetweenHostsResult
@@ -33,11 +38,24 @@ FILE = "cluster.json"
 _MAX_BYTES = 2**28
 
 
+class RdmaPairs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The measurements of pairs of hosts by RDMA."""
+
+    ports: dict[str, str]
+    """The near RDMA ports of each host that has any, as `mlx5_0+mlx5_1`."""
+    located: Located | None = None
+    trouble: str = ""
+    """The reason why no pair was measured."""
+    was_tried: bool = True
+    """Whether RDMA was tried at all."""
+
+
 class KeptBetween(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The measurements between hosts, before any verdict."""
 
     said: BetweenHosts
     located: Located | None = None
+    by_rdma: RdmaPairs | None = None
     rails: tuple[RailTried, ...] = ()
     interfaces: tuple[str, ...] = ()
     fabric: Fabric | None = None
@@ -86,16 +104,47 @@ def judge_between(
     folder: Path, kept: KeptBetween, machines: Mapping[str, Topology], *, compare: bool
 ) -> BetweenHostsResult:
     """Judge recorded measurements between hosts again, with the collectives in the folder."""
+    own = machines if compare else {}
     if kept.machine is not None:
         machines = dict.fromkeys(kept.said.hosts, kept.machine)
-    joined = HostNetwork(machines if compare else {}, kept.interfaces, kept.fabric, compare)
-    pairs = judge_pairs(list(group_flows(kept.located)), joined) if kept.located is not None else ()
+    joined = HostNetwork(machines if compare else {}, kept.interfaces, kept.fabric, compare, own)
+    pairs = judge_kept_pairs(kept.located, kept.by_rdma, joined) if kept.located is not None else ()
     collectives = None
     if (folder / RESULTS_NAME).exists():
         file = load(folder)
         collectives = doubt_shared(diagnose(file, DECLARATIONS), compare=compare)
         write_page(file, collectives, folder)
-    return BetweenHostsResult(kept.said, pairs, kept.located, kept.rails, collectives)
+    by_rdma = kept.by_rdma.located if kept.by_rdma is not None else None
+    return BetweenHostsResult(kept.said, pairs, kept.located, by_rdma, kept.rails, collectives)
+
+
+def judge_kept_pairs(by_tcp: Located, by_rdma: RdmaPairs | None, joined: HostNetwork) -> tuple[PairJudged, ...]:
+    """Judge the pairs of hosts: by RDMA where both hosts have it, else by TCP."""
+    tcp = list(group_flows(by_tcp))
+    if by_rdma is None:
+        return judge_pairs(tcp, joined)
+    not_tried = "" if by_rdma.was_tried else by_rdma.trouble
+    return judge_by_both(tcp, list(list_rdma_pairs(by_rdma, by_tcp.set_aside)), joined, not_tried)
+
+
+def list_rdma_pairs(by_rdma: RdmaPairs, gone: Collection[str]) -> Iterator[PairTried]:
+    """Yield every pair of hosts that have RDMA, except those `gone` before it.
+
+    A pair of which a try failed has the reason.
+    """
+    located = by_rdma.located
+    tried = {(one.source, one.destination): one for one in group_flows(located)} if located is not None else {}
+    lost = located.set_aside if located is not None else {}
+    troubles: dict[tuple[str, str], str] = {}
+    for flow in located.pairs if located is not None else ():
+        if flow.trouble and flow.trouble != NOT_ASKED:
+            troubles.setdefault((flow.source.rpartition(":")[0], flow.destination.rpartition(":")[0]), flow.trouble)
+    for ends in permutations((host for host in by_rdma.ports if host not in gone), 2):
+        source, destination = ends
+        trouble = lost.get(source) or lost.get(destination) or troubles.get(ends) or by_rdma.trouble
+        one = tried.get(ends, PairTried(source, destination, ()))
+        ports = by_rdma.ports[source], by_rdma.ports[destination]
+        yield replace(one, ports=ports, trouble=troubles.get(ends, "") if one.values else trouble)
 
 
 def group_flows(located: Located) -> Iterator[PairTried]:
@@ -104,6 +153,7 @@ def group_flows(located: Located) -> Iterator[PairTried]:
     A pair that was measured with several shares of the hosts keeps the rates of the largest share.
     """
     values: dict[tuple[str, str, float], list[float]] = {}
+    mtus: dict[tuple[str, str], int] = {}
     for flow in located.pairs:
         ends = flow.source.rpartition(":")[0], flow.destination.rpartition(":")[0]
         if set(ends) & set(located.set_aside):
@@ -111,11 +161,13 @@ def group_flows(located: Located) -> Iterator[PairTried]:
         rates = values.setdefault((*ends, flow.share), [])
         if flow.bandwidth_bytes_per_s and flow.ratio is not None:
             rates.append(flow.bandwidth_bytes_per_s)
+            mtus[ends] = flow.mtu_bytes or 0
     best: dict[tuple[str, str], PairTried] = {}
     for (source, destination, share), rates in values.items():
         before = best.get((source, destination))
         if before is None or (share, len(rates)) > (before.share, len(before.values)) or not before.values:
-            best[source, destination] = PairTried(source, destination, tuple(rates), share)
+            mtu = mtus.get((source, destination), 0)
+            best[source, destination] = PairTried(source, destination, tuple(rates), share, mtu_bytes=mtu)
     yield from best.values()
 
 
