@@ -8,7 +8,6 @@ import msgspec
 
 from railwright.checks.finding import Finding
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
-from railwright.expected.machine import Machine
 from railwright.explain.error_words import may_have_errors
 from railwright.explain.table import Explained, explain
 from railwright.explain.topology_matrix import Surroundings, read_surroundings
@@ -20,6 +19,7 @@ from railwright.results.readers.pasted.documents import extract_text
 from railwright.results.readers.pasted.long_text import LongText
 
 if TYPE_CHECKING:
+    from railwright.expected.machine import Machine
     from railwright.explain.noted import Noted
 
 _SOME_LINES = 5
