@@ -12,6 +12,7 @@ from railwright.diagnosis.nccl.failure_texts import explain_failure
 from railwright.diagnosis.nccl.warnings import CLAIM
 from railwright.explain.error_words import may_have_errors
 from railwright.explain.program_errors import explain_program_error
+from railwright.explain.system_errors import explain_system_error
 from railwright.results.records import Evidence
 from railwright.units import format_duration
 
@@ -138,7 +139,7 @@ def _read_system_line(number: int, line: str) -> Iterator[Finding]:
         says = "the container found no peer-memory module of NVIDIA: without DMA-BUF, GPUDirect RDMA is off"
         remedy = "lsmod | grep nvidia_peermem on the host; NCCL_DEBUG=INFO shows whether DMA-BUF is used instead"
         yield replace(_finding("gpudirect_off", says, number, line, remedy), certainty="possible")
-    elif (program := explain_program_error(line)) is not None:
+    elif (program := explain_program_error(line) or explain_system_error(line)) is not None:
         yield _finding(program.fault, program.says, number, line, program.remedy)
     elif ERROR_LINE.search(line) and (known := explain_failure(line)) is not None and known.is_fatal:
         yield _finding(known.fault, known.says, number, line, known.remedy)

@@ -19,7 +19,10 @@ from railwright.topology.matrix import Matrix
 from railwright.units import format_count, format_list
 
 _MAX_NAMED = 3
-_WITH_ERRORS = ("torch.distributed", "dmesg", "a Python traceback")
+_WITH_ERRORS = (
+    "torch.distributed", "dmesg", "a Python traceback", "UCX log", "kubectl describe", "kubectl describe node",
+    "kubectl get pods", "systemctl", "ping", "Slurm or Kubernetes configuration",
+)  # fmt: skip
 _MAX_DEVICES = 16
 
 

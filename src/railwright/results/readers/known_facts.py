@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from railwright.results.readers.known_reports import REPORTS
 from railwright.units import format_count, format_list
 
 _MOST = 4
@@ -132,14 +133,14 @@ def _read_ethtool(text: str) -> Iterator[str]:
         yield f"none of the {format_count(len(bad), 'counter')} of errors, losses and pauses in the text is above 0"
 
 
-_IDLE = re.compile(r"(?m)^\s*[0]{1,5}\s{1,8}([\d.]{1,10})\s{1,8}([\d.]{3,12})\s*$")
+_LOADED = re.compile(r"(?m)^\s*0{3,5}\s{1,8}([\d.]{1,10})\s{1,8}([\d.]{3,12})\s*$")
 _MLC_PEAK = re.compile(r"(?m)^\s*(ALL Reads|Stream-triad like)\s{0,8}:\s{0,8}([\d.]{3,12})")
 
 
 def _read_mlc(text: str) -> Iterator[str]:
     for name, rate in _MLC_PEAK.findall(text)[:2]:
         yield f"{name}: {float(rate) / 1e3:.1f} GB/s"
-    if found := _IDLE.search(text):
+    if found := _LOADED.search(text):
         yield f"loaded without a delay: {float(found[2]) / 1e3:.1f} GB/s at {float(found[1]):g} ns"
 
 
@@ -234,4 +235,5 @@ _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "show_gids": _read_gids,
     "MLPerf Storage": _read_mlperf_storage,
     "zpool": _read_zpool,
+    **{report.tool: report.find for report in REPORTS if report.find is not None},
 }
