@@ -9,7 +9,7 @@ _WORDS = (
     "Unable to", "unable to", "Couldn't read", "BTLs attempted", "MPI_ERR_", "not enough slots", "has lost comm",
     "cannot be selected", "count exceeded", "PML add", "register error",
     "transport to", "unused environment", " error on ", "retry exceeded", "No providers", "OpenFabrics", "Signal",
-    "exitcode", "timed out", "CUDA error", "CUDA out", "OutOfMemory", "Couldn't", "No IB devices", "state is ",
+    "exitcode", "timed out", "CUDA error", "CUDA out", "OutOfMemory", "Couldn't", "No IB devices", "IB device", "state is ",
     "RDMA_CM_EVENT_", "message too long", "available PCIe", "module event", "handling bad", "health compromised",
     "assert_var", "igh temperature", "ink down", "ink is Down", "blocked for more", "DMAR:", "AMD-Vi:", "nvidia_p2p",
     "p2p_free", "Out of memory", "timeout", "interface version", "not yet init", "NOT_READY", "srun: error", "oom",
