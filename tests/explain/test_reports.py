@@ -66,7 +66,14 @@ REPORT_FACTS = [
     ("4294967296 bytes (4.3 GB, 4.0 GiB) copied, 2.1474 s, 2.0 GB/s\n", "dd", "2.0 GB/s over 2.1474 s"),
     ("     Active: inactive (dead) since Mon\n", "systemctl", "inactive (dead)"),
     (
-        "Neighbor        V         AS   MsgRcvd\nswp2            4          0         0         0    0 never Idle        0\n",
+        "Controlled By:  Job/x\nStatus:         Pending\n    Limits:\n      nvidia.com/gpu:  4\n",
+        "kubectl describe",
+        "Status Pending and asks for 4 nvidia.com/gpu",
+    ),
+    ("our GPUs fail with xid 79 once a day\n", "words on an Xid", "Xid 79: the GPU fell off the bus"),
+    ("EnableGpuFirmware: 18\n", "parameters of NVIDIA's driver", "EnableGpuFirmware=18"),
+    (
+        "Neighbor        V         AS   MsgRcvd\nswp2            4          0         0    0   0 never  Idle   0\n",
         "a table of BGP sessions",
         "swp2 Idle",
     ),
@@ -83,6 +90,33 @@ def test_a_report_is_named_with_the_facts_in_it(text: str, tool: str, fact: str)
     noted = {one.tool: one for one in read_paste(text, None).noted}
     assert fact in "; ".join(noted[tool].says)
     assert noted[tool].remedy
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["2026-03-02T11:22:33.123Z ", "[2026-03-02 11:22:33,123] INFO ", "Mar  2 11:22:33 n7 run[812]: ", "[pod/a-0-x7k2p/main] ",
+     "0: ", "n7: ", "run-1  | ", "[1,0]<stdout>:", "> ", "> > ", "    ", "\t", "\x1b[32m", "- ", "# "],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "report",
+    [
+        "Ring parameters for e2:\nRX:\t\t8192\nTX:\t\t8192\nCurrent hardware settings:\nRX:\t\t512\nTX:\t\t1024\n",
+        "Operational Info\nSpeed           : IB-HDR\nLink Down Counter   : 6\n",
+        "node 0 cpus: 0 1\nnode 0 size: 257000 MB\nnode 1 size: 0 MB\n",
+        "PFC configuration:\n\tpriority    0  1  2  3\n\tenabled     0  0  0  1\n",
+        "\tGPU0\tGPU1\tNIC0\nGPU0\t X \tNV4\tPIX\nGPU1\tNV4\t X \tSYS\nNIC0\tPIX\tSYS\t X \n",
+    ],
+)
+def test_a_report_behind_a_prefix_is_read_alike(report: str, prefix: str) -> None:
+    wrapped = "".join(f"{prefix}{line}\n" for line in report.rstrip("\n").split("\n"))
+    assert read_paste(wrapped, None).noted == read_paste(report, None).noted
+
+
+def test_numbers_of_cat_are_removed_from_a_short_table() -> None:
+    rows = ["# OSU MPI Latency Test v5.9", "# Size          Latency (us)", "1                       1.64", "2     1.65"]
+    numbered = "".join(f"{number:6d}\t{row}\n" for number, row in enumerate(rows, 1))
+    (file,) = read_paste(numbered, None).files
+    assert [row.summary.median for row in file.results if row.summary] == [1.64e-6, 1.65e-6]
 
 
 def test_every_report_has_a_line_that_is_no_other_reports() -> None:
@@ -116,6 +150,20 @@ def test_an_inference_server_is_no_training_job() -> None:
         ("WARNING: There was an error initializing an OpenFabrics device.", "left it out"),
         ("[cn12:12345] Signal: Segmentation fault (11)", "Segmentation fault (11)"),
         ("  traceback : Signal 9 (SIGKILL) received by PID 20133", "signal 9 (SIGKILL)"),
+        (
+            (
+                "Received a dump signal due to a collective timeout from  rank 6. Last enqueued NCCL work: 91, "
+                "last completed NCCL work: 88."
+            ),
+            "rank 6 reported a collective that timed out; here 91 were enqueued and 88 completed",
+        ),
+        ("Received a dump signal due to a collective timeout from rank 6", "rank 6 reported a collective"),
+        (
+            "detected by watchdog at work: 4, last enqueued NCCL work: 9, last completed NCCL work: 3.",
+            "9 were enqueued",
+        ),
+        ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, name=x, Ch 1 caused by previous Xid 149", "removed after Xid 149"),
+        ("NVRM: Xid (PCI:0000:01:00): 144, SAW_MVB Nonfatal XC0 i0 Link 0", "(SAW), which was not fatal"),
         ("[Rank 2] Heartbeat monitor timed out! Process will be terminated", "watchdog thread did not move"),
         (
             "The client socket has timed out after 60000ms while trying to connect to (10.4.0.12, 29500).",
@@ -177,3 +225,33 @@ def test_full_shared_memory_is_told() -> None:
         "w3:8:9 [1] NCCL WARN Error: failed to extend /dev/shm/nccl-6Yy to 33 bytes, error: No space left on device\n"
     )
     assert any("/dev/shm is full" in finding.says for finding in read_paste(text, None).findings)
+
+
+def test_a_row_of_k8s_netperf_is_told() -> None:
+    (noted,) = read_paste("| RR Latency Results | netperf | 1024 | 1 | 41.000000 (usec)  |\n", None).noted
+    assert "RR Latency Results: 41.000000 (usec)" in noted.says
+    assert "sockperf" in noted.remedy
+
+
+def test_few_messages_of_nccl_do_not_hide_the_start_of_a_run() -> None:
+    text = (
+        "# nThread 1 nGpus 2 minBytes 8 maxBytes 64 step: 2(factor)\n# Using devices\n"
+        "#   Rank  0 Pid 7 on  n1 device  0 [0xaf] NVIDIA A30\nn1:7:7 [0] NCCL INFO NET/IB : No device fou\n"
+    )
+    (noted,) = read_paste(text, None).noted
+    assert noted.tool == "nccl-tests"
+    assert any("NVIDIA A30" in said for said in noted.says)
+
+
+def test_a_refusal_asks_for_the_output_of_the_test_that_the_text_names() -> None:
+    with pytest.raises(UsageError) as refused:
+        read_paste("osu_gather is slow\nSize | one rail | two rails\n-- | -- | --\n64 | 9.1 | 6.2\n", None)
+    assert "the columns Size, one rail, two rails" in refused.value.message
+    assert refused.value.hint is not None
+    assert "whole output of osu_gather" in refused.value.hint
+
+
+def test_words_inside_other_words_make_no_tool_the_nearest() -> None:
+    with pytest.raises(UsageError) as refused:
+        read_paste("the driver was already loaded, and the roadblock is blocked\n", None)
+    assert "fio" not in (refused.value.hint or "").partition(";")[0]

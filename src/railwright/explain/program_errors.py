@@ -12,7 +12,7 @@ class ProgramError(NamedTuple):
 
     fault: str
     says: str
-    """The meaning, with the names of the pattern's groups in braces."""
+    """The meaning, with the names of the pattern's groups in braces, as in the remedy."""
     remedy: str
 
 
@@ -194,6 +194,34 @@ _ERRORS: tuple[Meaning, ...] = (
         ),
     ),
     (
+        (
+            r"dump signal due to a collective timeout from {1,4}rank (?P<on>\d{1,7}).{0,200}?"
+            r"[Ll]ast enqueued NCCL work: (?P<what>-?\d{1,12}), last completed NCCL work: (?P<done>-?\d{1,12})"
+        ),
+        ProgramError(
+            "watchdog",
+            "rank {on} reported a collective that timed out; here {what} were enqueued and {done} completed",
+            "the lines of rank {on}, and of the rank that completed the fewest: py-spy dump there",
+        ),
+    ),
+    (
+        r"dump signal due to a collective timeout from {1,4}rank (?P<on>\d{1,7})",
+        ProgramError(
+            "watchdog", "rank {on} reported a collective that timed out", "the lines of rank {on}: py-spy dump there"
+        ),
+    ),
+    (
+        (
+            r"detected by watchdog at work: (?P<what>\d{1,12}), last enqueued NCCL work: (?P<on>-?\d{1,12}), "
+            r"last completed NCCL work: (?P<done>-?\d{1,12})"
+        ),
+        ProgramError(
+            "watchdog",
+            "operation {what} did not finish: {on} were enqueued and {done} completed",
+            "the same line of every rank: the one that enqueued or completed the fewest is the one to look at",
+        ),
+    ),
+    (
         r"[Hh]eartbeat monitor timed out",
         ProgramError(
             "watchdog",
@@ -294,7 +322,7 @@ def compile_meanings(errors: Sequence[Meaning]) -> Callable[[str], ProgramError 
         for mark, error in marks:
             if found := mark.search(line):
                 words = {name: (value or "").strip(" .:") for name, value in found.groupdict().items()}
-                return error._replace(says=error.says.format(**words))
+                return error._replace(says=error.says.format(**words), remedy=error.remedy.format(**words))
         return None
 
     return explain

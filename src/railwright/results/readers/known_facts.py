@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from railwright.results.readers.known_reports import REPORTS
+from railwright.results.readers.known_states import find_netperf_rows
 from railwright.units import format_count, format_list
 
 _MOST = 4
@@ -16,7 +17,8 @@ _TEXT = 200_000
 def find_known_facts(tool: str, text: str) -> tuple[str, ...]:
     """Return a sentence for each fact that the lines of a tool tell."""
     find = _FINDERS.get(tool)
-    return tuple(find(text[:_TEXT]))[:_MOST] if find is not None else ()
+    lines = (line.rstrip() for line in text[:_TEXT].split("\n"))
+    return tuple(find("\n".join(lines)))[:_MOST] if find is not None else ()
 
 
 _DCGM_ROW = re.compile(
@@ -235,5 +237,6 @@ _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "show_gids": _read_gids,
     "MLPerf Storage": _read_mlperf_storage,
     "zpool": _read_zpool,
+    "k8s-netperf": find_netperf_rows,
     **{report.tool: report.find for report in REPORTS if report.find is not None},
 }

@@ -190,9 +190,10 @@ _TOOLS = (
     ),
     _Tool(
         "k8s-netperf",
-        r"Stream Benchmark|k8s-netperf|HOST NETWORK\s*\|",
+        r"Stream Benchmark|k8s-netperf|HOST NETWORK\s*\|"
+        r"|\|\s*\w+ (?:Latency|Stream|Throughput) Results\s*\|",
         "TCP between pods",
-        "iperf3 -c POD -P 8 between the same pods, whose output is read",
+        "between the same pods iperf3 -c POD -P 8 for a rate, whose output is read; sockperf ping-pong for a latency",
     ),
     _Tool(
         "qperf",

@@ -158,6 +158,20 @@ REPORTS = (
         states.find_cpus,
     ),
     Report(
+        "words on an Xid",
+        r"\b[Xx][Ii][Dd]s?[ :(]{1,3}\d{1,3}\b",
+        "errors that NVIDIA's driver reports",
+        "the kernel's own lines, with the time and the GPU: dmesg -T | grep -i xid",
+        states.find_xids,
+    ),
+    Report(
+        "parameters of NVIDIA's driver",
+        r"/proc/driver/nvidia|^(?:EnableGpuFirmware\w*|NVreg_\w+|RegistryDwords|EnablePCIERelaxedOrderingMode): ?\S",
+        "how the driver was loaded",
+        "dmesg -T | grep -iE 'nvrm|xid' of that boot; nvidia-smi -q | grep -i gsp",
+        states.find_driver_parameters,
+    ),
+    Report(
         "ulimit -a",
         r"^(?:max locked memory|core file size|max user processes|open files)\s+\(",
         "limits of a process",
@@ -193,18 +207,19 @@ REPORTS = (
     ),
     Report(
         "kubectl describe node",
-        r"^(?:Capacity|Allocatable|Allocated resources):|^\s+(?:nvidia\.com|amd\.com|rdma|intel\.com"
-        r"|mellanox\.com)/\S+:?\s+\d",
+        r"^(?:Capacity|Allocatable|Allocated resources|System Info):",
         "what a node gives to pods",
         "the log of the device plug-in's pod on that node; nvidia-smi -L, ibv_devices and rdma link there",
         states.find_resources,
     ),
     Report(
         "kubectl describe",
-        r"^\s*(?:Type\s+Reason\s+Age\s+From|(?:Normal|Warning)\s+[A-Z]\w+\s+\d+[smhd])|^(?:Events"
+        r"^\s*(?:Controlled By|Node-Selectors|Tolerations|QoS Class|Host Port|Restart Count|Container ID|Image ID):"
+        r"|^\s*(?:Type\s+Reason\s+Age\s+From|(?:Normal|Warning)\s+[A-Z]\w+\s+\d+[smhd])|^(?:Events"
         r"|Containers|Conditions):",
         "a pod and its events",
-        "kubectl logs NAME --previous, and the events of the node: kubectl get events --field-selector type=Warning -A",
+        "its last part, Events, says why it does not run; then kubectl logs NAME --previous",
+        states.find_pod_facts,
     ),
     Report(
         "ping",

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from railwright.results.readers.xids import XIDS
 from railwright.units import format_count, format_list
 
 _MOST = 8
@@ -260,6 +261,57 @@ def find_resources(text: str) -> Iterator[str]:
         left = dict(_RESOURCE.findall(can)).get(name, count)
         if count == "0" or left != count:
             yield f"{name}: {left} allocatable of {count}"
+
+
+_POD_STATUS = re.compile(r"(?m)^\s{0,8}(Status|Reason|Exit Code|Restart Count):\s{1,20}(\w{1,40})\s*$")
+_POD_DEVICE = re.compile(
+    r"(?m)^\s{4,16}((?:nvidia|amd|mellanox|intel)\.com/[\w.-]{1,60}|rdma/[\w.-]{1,60}):\s{1,12}(\d{1,6})"
+)
+
+
+def find_pod_facts(text: str) -> Iterator[str]:
+    """Yield the state of a pod, and the devices that it asks for."""
+    found = [
+        f"{name} {value}"
+        for name, value in dict.fromkeys(_POD_STATUS.findall(text))
+        if (name, value) != ("Restart Count", "0")
+    ]
+    found += [f"asks for {count} {name}" for name, count in dict.fromkeys(_POD_DEVICE.findall(text))]
+    if found:
+        yield format_list(found[:_MOST])
+
+
+_XID = re.compile(r"\b[Xx][Ii][Dd]s?[ :(\n]{1,3}(\d{1,3})\b")
+
+
+def find_xids(text: str) -> Iterator[str]:
+    """Yield the meaning of each Xid that the words name."""
+    for number in dict.fromkeys(int(word) for word in _XID.findall(text)):
+        if number in XIDS:
+            yield f"Xid {number}: {XIDS[number]}"
+
+
+_DRIVER_PARAMETER = re.compile(
+    r"(?m)^(EnableGpuFirmware\w{0,20}|NVreg_\w{3,50}|RegistryDwords|EnablePCIE\w{3,40}): ?(\S{1,60})"
+)
+
+
+def find_driver_parameters(text: str) -> Iterator[str]:
+    """Yield the parameters."""
+    if found := dict(_DRIVER_PARAMETER.findall(text)):
+        yield format_list([f"{name}={value}" for name, value in found.items()][:_MOST])
+
+
+_LATENCY_ROW = re.compile(
+    r"\|\s{0,8}(\w{2,4} (?:Latency|Stream|Throughput) Results)\s{0,8}\|(.{1,600})"
+    r"\|\s{0,8}([\d.]{1,20} \([\w/%]{2,12}\))\s{0,8}\|"
+)
+
+
+def find_netperf_rows(text: str) -> Iterator[str]:
+    """Yield the value of each row of a table of k8s-netperf."""
+    for name, _, value in _LATENCY_ROW.findall(text)[:4]:
+        yield f"{name}: {value}"
 
 
 _LOST = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)% packet loss")

@@ -252,12 +252,12 @@ def _prove_unit(columns: Sequence[_Column], header: str, lines: Sequence[Line]) 
     timed = []
     for line in lines[:_MOST_TIMED]:
         cells = _split_cells(line.text)
-        found = (
-            [_VALUE.fullmatch(cells[place]) for place in (main.place, at)] if len(cells) > max(main.place, at) else []
-        )
-        size = _parse_size(cells[0], columns[0].name) if cells else None
-        if size is not None and found and all(found):
-            rate, seconds = (number(one[1].replace(",", ""), main.name, line.number) for one in found if one)
+        if len(cells) <= max(main.place, at) or (size := _parse_size(cells[0], columns[0].name)) is None:
+            continue
+        matches = [_VALUE.fullmatch(cells[place]) for place in (main.place, at)]
+        values = [number(one[1].replace(",", ""), main.name, line.number) for one in matches if one is not None]
+        if len(values) == len(matches):
+            rate, seconds = values
             timed.append(_Labelled(line.number, size, rate, "GB/s", seconds.range(_SECONDS[of.lower()])))
     timed = [row for row in timed if row.seconds is not None and row.seconds[0] > 0 and row.rate.value > 0]
     fitting = [unit for unit in _LIKELY_UNITS if timed and all(_fits(row, unit) for row in timed)]
