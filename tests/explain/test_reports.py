@@ -94,7 +94,7 @@ def test_a_report_is_named_with_the_facts_in_it(text: str, tool: str, fact: str)
 
 @pytest.mark.parametrize(
     "prefix",
-    ["2026-03-02T11:22:33.123Z ", "[2026-03-02 11:22:33,123] INFO ", "Mar  2 11:22:33 n7 run[812]: ", "[pod/a-0-x7k2p/main] ",
+    ["2026-03-02T11:22:33.123Z ", "[2026-03-02 11:22:33,123] INFO ", "Mar  2 11:22:33 n7 run[812]: ", "[pod/a-0/main] ",
      "0: ", "n7: ", "run-1  | ", "[1,0]<stdout>:", "> ", "> > ", "    ", "\t", "\x1b[32m", "- ", "# "],
 )  # fmt: skip
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def find_rings(text: str) -> Iterator[str]:
         yield format_list([f"{name} {now.get(name, '?')} of at most {most[name]} entries" for name in most])
 
 
-_PFC = re.compile(r"(?m)^\s{1,16}enabled((?:\s{1,8}[01]){4,8})\s*$")
+_PFC = re.compile(r"(?m)^\s{0,16}enabled((?:\s{1,8}[01]){4,8})\s*$")
 _TRUST = re.compile(r"Priority trust state: (\w{3,8})")
 
 
