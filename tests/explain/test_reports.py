@@ -7,6 +7,7 @@ import pytest
 from railwright.errors import UsageError
 from railwright.explain.paste import read_paste
 from railwright.results.readers.known_lines import find_known_lines
+from railwright.results.readers.known_listings import LISTINGS
 from railwright.results.readers.known_reports import REPORTS
 
 REPORT_FACTS = [
@@ -58,7 +59,11 @@ REPORT_FACTS = [
         "kubectl describe node",
         "nvidia.com/gpu: 7 allocatable of 8",
     ),
-    ("10 packets transmitted, 8 received, 20% packet loss, time 9001ms\n", "ping", "20 % of the packets"),
+    (
+        "--- n2 ping statistics ---\n10 packets transmitted, 20% packet loss\n",
+        "ping",
+        "20 % of the packets",
+    ),
     (" 1?: [LOCALHOST]    pmtu 9000\n     Resume: pmtu 1500 hops 2 back 2\n", "tracepath", "1500, less than the 9000"),
     ("sockperf: Summary: Latency is 9.882 usec\n", "sockperf", "mean 9.882 us"),
     ("secs.    10^6bits/sec\n\n131072  16384  16384    10.00    23411.22\n", "netperf", "23.4 Gb/s"),
@@ -85,7 +90,40 @@ REPORT_FACTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "tool", "fact"), REPORT_FACTS)
+LISTING_FACTS = [
+    ("# gpu    pwr  gtemp  mtemp\n    0    312     61     78\n", "nvidia-smi dmon or pmon", ""),
+    ("index, name, clocks.sm\n0, NVIDIA H100, 345 MHz\n", "nvidia-smi --query-gpu", "0, NVIDIA H100, 345 MHz"),
+    ("GPU 0: NVIDIA H200 (UUID: GPU-a)\n", "nvidia-smi -L", "GPU 0: NVIDIA H200"),
+    ("Module   Size  Used by\nnvidia_peermem   16384  0\n", "lsmod", "nvidia_peermem"),
+    ("mlx5_0 port 1 ==> ib0 (Up)\nmlx5_1 port 1 ==> e1 (Down)\n", "ibdev2netdev", "mlx5_1 port 1 ==> e1 (Down)"),
+    ("    device   node GUID\n    mlx5_0   946dae0300aabb01\n", "ibv_devices", "mlx5_0"),
+    ("sminfo: sm lid 1 priority 14 state 3 SMINFO_MASTER\n", "sminfo, ibtracert or ibping", "SMINFO_MASTER"),
+    ('Switch\t41 "S-0002"\t\t# "leaf1" port 0 lid 3 lmc 0\n', "ibnetdiscover", ""),
+    ("pci/0000:5e:00.0:\n  reporter fw\n    state error error 3 recover 0\n", "devlink", "error 3 recover 0"),
+    ("TcpRetransSegs     9912    0.0\n", "counters of TCP and queues", "TcpRetransSegs 9912"),
+    ("    31.20%  app   [kernel.kallsyms]  [k] copy_user\n", "perf", "31.20% app"),
+    (
+        "Filesystem  Size  Used Avail Use% Mounted\nshm  64M   64M   0 100% /dev/shm\n",
+        "mount, df or lfs",
+        "100% /dev/shm",
+    ),
+    ("critical_warning    : 0\nmedia_errors     : 12\n", "nvme or smartctl", "media_errors : 12"),
+    ("md1 : active raid1 nvme3n1[1](F) nvme2n1[0]\n", "mdstat", "nvme3n1[1](F)"),
+    ("    health: HEALTH_WARN\n            2 osds down\n", "ceph or rados", "HEALTH_WARN and 2 osds down"),
+    ("              kB  reclen    write  rewrite\n", "iozone or bonnie++", ""),
+    ("|-- NODE 0 Mem Read (MB/s) :  41023.11 --|\n", "counters of memory controllers", "41023.11"),
+    ("M=8192 fp16: 1.42 ms, 773.1 TFLOPS\n", "a rate of arithmetic", "773.1 TFLOPS"),
+    ("Tested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: FAULTY\n", "gpu-burn", "GPU 1: FAULTY"),
+    ("Total img/sec on 16 GPU(s): 5134.0 +-65.0\n", "Horovod's benchmark", "5134.0"),
+    ("Comm. Op   Message Size   Count\n", "DeepSpeed's log of communication", ""),
+    ("duration 10.01, batch count 2231, throughput 41.21 GB/s\n", "Mooncake's transfer engine", "41.21 GB/s"),
+    ("NodeName=g7\n   State=DOWN*+DRAIN\n   Reason=Low RealMemory\n", "scontrol or sacct", "State=DOWN*+DRAIN"),
+    ("NAME STATUS ROLES AGE\ngpu-2 NotReady <none> 91d\n", "kubectl get nodes", "gpu-2 NotReady"),
+    ("Fan 3            | 0 RPM             | cr\n", "sensors of a server", "Fan 3 | 0 RPM | cr"),
+]
+
+
+@pytest.mark.parametrize(("text", "tool", "fact"), [*REPORT_FACTS, *LISTING_FACTS])
 def test_a_report_is_named_with_the_facts_in_it(text: str, tool: str, fact: str) -> None:
     noted = {one.tool: one for one in read_paste(text, None).noted}
     assert fact in "; ".join(noted[tool].says)
@@ -123,6 +161,7 @@ def test_every_report_has_a_line_that_is_no_other_reports() -> None:
     tried = {tool for _, tool, _ in REPORT_FACTS}
     without_facts = {report.tool for report in REPORTS if report.find is None}
     assert tried | without_facts == {report.tool for report in REPORTS} - {"hdparm"}
+    assert {tool for _, tool, _ in LISTING_FACTS} == {listing.tool for listing in LISTINGS}
 
 
 def test_counters_that_are_zero_accuse_nothing() -> None:
@@ -199,6 +238,21 @@ def test_an_inference_server_is_no_training_job() -> None:
             "Warning FailedCreatePodSandBox 1s kubelet Failed: plugin: failed to allocate VF: no free device",
             "no free dev",
         ),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "reaches no NVIDIA driver"),
+        ("Unable to determine the device handle for GPU0000:9B:00.0: Unknown Error", "lost GPU 0000:9B:00.0"),
+        ("NVRM: GPU 0000:9b:00.0: RmInitAdapter failed! (0x62:0xffff:2477)", "could not start a GPU"),
+        ("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 44", "reported error 20034 Fatal"),
+        ("EDAC MC0: 12 CE memory read error on CPU_SrcID#0_DIMM#0", "12 CE errors on CPU_SrcID#0"),
+        ("CPU12: Core temperature above threshold, cpu clock throttled", "slowed its clock"),
+        ("modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument", "nvidia_peermem: Invalid argument"),
+        ('docker: could not select device driver "" with capabilities: [[gpu]].', "no runtime for GPUs"),
+        ("nvidia-container-cli: initialization error: driver not loaded", "the container got no GPU"),
+        ("./x: error while loading shared libraries: libnccl.so.2: cannot open", "the library libnccl.so.2"),
+        ("mpirun: symbol lookup error: undefined symbol: opal_x201", "it lacks opal_x201"),
+        ("ssh: connect to host n2 port 22: Connection refused", "log in on n2: Connection refused"),
+        ("Host key verification failed.", "log in on a host: Host key"),
+        ("[n1:1] PMIX ERROR: UNREACHABLE in file ptl_tcp_component.c", "lost each other: UNREACHABLE"),
+        ("Caught signal 11 (Segmentation fault: address not mapped)", "signal 11 (Segmentation fault)"),
         ("nccl-launcher-8   0/1   CrashLoopBackOff   7   11m", "CrashLoopBackOff"),
     ],
 )
@@ -255,3 +309,10 @@ def test_words_inside_other_words_make_no_tool_the_nearest() -> None:
     with pytest.raises(UsageError) as refused:
         read_paste("the driver was already loaded, and the roadblock is blocked\n", None)
     assert "fio" not in (refused.value.hint or "").partition(";")[0]
+
+
+def test_an_unknown_error_without_a_rate_asks_for_the_output_of_its_program() -> None:
+    with pytest.raises(UsageError) as refused:
+        read_paste("the port and the GPU\nfrobnicate: Error: the gizmo is missing\n", None)
+    assert refused.value.hint is not None
+    assert refused.value.hint.startswith("the output of frobnicate")

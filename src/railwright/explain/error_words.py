@@ -14,7 +14,9 @@ _WORDS = (
     "ink is Down", "blocked for more", "DMAR:", "AMD-Vi:", "nvidia_p2p", "p2p_free", "Out of memory", "timeout",
     "interface version", "not yet init", "NOT_READY", "srun: error", "oom", "CANCELLED AT", "FailedSch", "FailedCr",
     "BackOff", "ErrImage", "OOMKilled", "ContainerConfig", "FailedMount", "FailedAttach", "_with_err",
-    "handle_failure", "error stack", "No components", "no components",
+    "handle_failure", "error stack", "No components", "no components", "has failed", "Unable to det", "SXid", "EDAC",
+    "throttled", "could not insert", "could not select", "container-cli", "shared libraries", "symbol lookup",
+    "ssh: ", "Host key", "Permission denied", "PMIX", "aught signal",
 )  # fmt: skip
 
 

@@ -48,6 +48,8 @@ _TESTS = re.compile(
     r"|elbencho|mdtest|ucx_perftest|ucc_perftest)\b"
 )
 """Names of tests whose output is read."""
+_PROGRAM = re.compile(r"\s{0,8}(?:\[[^\]\n]{1,60}\] ?)?([\w./+-]{2,40})(?:\[\d{1,9}\])?: \S")
+"""The program that a line of it begins with: `docker: Error ...`."""
 _ADDRESS = re.compile(r"https?://[^\s)>]{1,500}")
 """Addresses, whose parts are no units and no names."""
 _MAX_NAMES = 6
@@ -87,6 +89,16 @@ def _split_cells(line: str) -> list[str]:
     if bars.startswith("|") or bars.count(" | ") > 1:
         return [cell.strip() for cell in bars.strip("|").split("|")]
     return bars.split()
+
+
+def find_error_without_rate(text: str) -> str:
+    """Return the program that printed the first error line of a text without a rate; empty without such a line."""
+    begin = _ADDRESS.sub(" ", text[:_SEARCHED])
+    error = next((line for line in begin.split("\n") if ERROR_LINE.search(line[:300])), "")
+    if not error or _UNITS.search(begin):
+        return ""
+    program = _PROGRAM.match(error)
+    return program[1] if program else "the program that printed this error"
 
 
 def find_named_test(text: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from railwright.checks.finding import Finding
 from railwright.diagnosis.nccl.settings import COSTLY
 from railwright.errors import UsageError
-from railwright.explain.nearest_tools import describe_text, find_named_test, find_nearest
+from railwright.explain.nearest_tools import describe_text, find_error_without_rate, find_named_test, find_nearest
 from railwright.explain.topology_matrix import SOURCE, Surroundings
 from railwright.results.readers.known_facts import find_known_facts
 from railwright.results.readers.known_lines import KnownLines, find_known_lines
@@ -122,6 +122,11 @@ def describe_settings(environment: Mapping[str, str]) -> Iterator[str]:
 def refuse(text: str) -> UsageError:
     """Return the error for a text in which nothing is recognised: what it has, and the nearest tools."""
     nearest = find_nearest(text)
+    if error := find_error_without_rate(text):
+        return UsageError(
+            f"the text matches no known tool; it has {describe_text(text)}",
+            hint=f"the output of {error} from its command on, and dmesg -T of that host and minute, settle it",
+        )
     if test := find_named_test(text):
         return UsageError(
             f"the text matches no known tool; it has {describe_text(text)}",

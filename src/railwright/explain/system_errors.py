@@ -69,6 +69,116 @@ _ERRORS: tuple[Meaning, ...] = (
         ),
     ),
     (
+        r"NVIDIA-SMI has failed because it couldn't communicate",
+        ProgramError(
+            "no_driver",
+            "nvidia-smi reaches no NVIDIA driver: its module is not loaded or failed",
+            "lsmod | grep nvidia; dmesg | grep -iE 'nvrm|nvidia' for why it failed",
+        ),
+    ),
+    (
+        r"Unable to determine the device handle for GPU ?(?P<on>[\da-fA-F:.]{7,20})",
+        ProgramError(
+            "gpu_error", "the driver lost GPU {on}", "dmesg | grep -i xid: often Xid 79; drain and restart the host"
+        ),
+    ),
+    (
+        r"RmInitAdapter failed",
+        ProgramError(
+            "gpu_error", "the driver could not start a GPU", "dmesg | grep -iE 'nvrm|xid'; lspci -vv of that GPU"
+        ),
+    ),
+    (
+        r"SXid \((?P<on>PCI:[\da-f:.]{4,20})\): (?P<what>\d{4,6}), (?P<how>Fatal|Non-fatal)?",
+        ProgramError(
+            "nvswitch_error",
+            "an NVSwitch, {on}, reported error {what} {how}",
+            "NVIDIA's list of SXid errors; journalctl -u nvidia-fabricmanager; the Xids of the GPUs of that minute",
+        ),
+    ),
+    (
+        r"EDAC \S{2,8}: (?P<what>\d{1,9} [CU]E) .{0,60}? on (?P<on>\S{2,60})",
+        ProgramError(
+            "memory_errors",
+            "the memory controller counted {what} errors on {on}",
+            "edac-util -v or the server's event log; a UE needs the module replaced, a CE that grows too",
+        ),
+    ),
+    (
+        r"temperature above threshold, cpu clock throttled",
+        ProgramError(
+            "cpu_hot", "a CPU slowed its clock because it was too hot", "the server's sensors and fans (ipmitool sdr)"
+        ),
+    ),
+    (
+        r"could not insert '(?P<what>\w{2,40})': (?P<how>.{3,60})",
+        ProgramError(
+            "module_missing",
+            "the kernel did not load the module {what}: {how}",
+            "dmesg of that moment names the symbol or the version that does not fit; modinfo NAME",
+        ),
+    ),
+    (
+        r"could not select device driver .{0,40}capabilities: \[\[gpu",
+        ProgramError(
+            "container_failed",
+            "docker has no runtime for GPUs",
+            "install nvidia-container-toolkit, nvidia-ctk runtime configure, and restart docker",
+        ),
+    ),
+    (
+        r"nvidia-container-cli: (?P<what>.{5,120})",
+        ProgramError(
+            "container_failed",
+            "the container got no GPU: {what}",
+            "nvidia-smi on the host itself; nvidia-container-cli -k -d /dev/tty info",
+        ),
+    ),
+    (
+        r"error while loading shared libraries: (?P<what>[\w.+-]{3,60})",
+        ProgramError(
+            "library_missing",
+            "the program did not find the library {what}",
+            "ldd PROGRAM on that host; LD_LIBRARY_PATH must reach every host (mpirun -x LD_LIBRARY_PATH)",
+        ),
+    ),
+    (
+        r"symbol lookup error.{0,80}undefined symbol: (?P<what>\w{2,80})",
+        ProgramError(
+            "library_missing",
+            "a library of another version was loaded: it lacks {what}",
+            "ldd PROGRAM on that host, and the same modules or image on all",
+        ),
+    ),
+    (
+        r"ssh: connect to host (?P<on>\S{1,60}) port \d{1,5}: (?P<what>[A-Z][\w ]{4,40})",
+        ProgramError(
+            "launch_failed",
+            "the launcher could not log in on {on}: {what}",
+            "ssh {on} true from the same host and user, without a question",
+        ),
+    ),
+    (
+        r"(?P<what>Host key verification failed|Permission denied \(publickey)",
+        ProgramError(
+            "launch_failed",
+            "the launcher could not log in on a host: {what}",
+            "ssh HOST true from the same host and user, without a question",
+        ),
+    ),
+    (
+        r"PMIX ERROR: (?P<what>[A-Z_-]{4,40})",
+        ProgramError(
+            "launch_failed",
+            "the processes of the launcher lost each other: {what}",
+            "mpirun --mca oob_tcp_if_include INTERFACE, or PMIX_MCA_ptl_tcp_if_include, with one that all hosts reach",
+        ),
+    ),
+    (
+        r"[Cc]aught signal (?P<what>\d{1,2} \([^:)]{4,40})",
+        ProgramError("process_ended", "a process ended by signal {what})", "the stack below, and the lines above it"),
+    ),
+    (
         r"Out of memory: Killed process (?P<what>\d{1,9} \([^)]{1,32}\))",
         ProgramError(
             "out_of_memory",

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from railwright.results.readers.known_listings import LISTINGS
 from railwright.results.readers.known_reports import REPORTS
 from railwright.results.readers.known_states import find_netperf_rows
 from railwright.units import format_count, format_list
@@ -238,5 +239,5 @@ _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "MLPerf Storage": _read_mlperf_storage,
     "zpool": _read_zpool,
     "k8s-netperf": find_netperf_rows,
-    **{report.tool: report.find for report in REPORTS if report.find is not None},
+    **{report.tool: report.find for report in (*REPORTS, *LISTINGS) if report.find is not None},
 }

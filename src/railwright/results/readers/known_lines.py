@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from railwright.results.readers.known_listings import LISTINGS
 from railwright.results.readers.known_reports import REPORTS
 
 
@@ -63,7 +64,8 @@ _TOOLS = (
     ),
     _Tool(
         "dmesg",
-        r"NVRM: Xid|pcieport .{0,40}AER:|AER: (?:Corrected|Uncorrected|Multiple)|PCIe Bus Error",
+        r"NVRM: |nvidia-nvswitch\d+: |\bmlx5_core [\da-f]{4}:|pcieport .{0,40}AER:"
+        r"|AER: (?:Corrected|Uncorrected|Multiple)|PCIe Bus Error",
         "errors that the kernel logged",
         "all lines with Xid and AER of that boot: dmesg -T | grep -iE 'xid|aer'",
     ),
@@ -289,7 +291,7 @@ _TOOLS = (
         "the output of the job itself",
     ),
 )
-_KNOWN = tuple((known, re.compile(known.mark)) for known in (*_TOOLS, *REPORTS))
+_KNOWN = tuple((known, re.compile(known.mark)) for known in (*_TOOLS, *REPORTS, *LISTINGS))
 _SERVERS = ("vLLM", "SGLang", "MLPerf Storage")
 """Tools whose lines read like those of a training job."""
 _MAX_LINES = 5000

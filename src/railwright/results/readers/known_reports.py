@@ -223,7 +223,7 @@ REPORTS = (
     ),
     Report(
         "ping",
-        r"bytes from .{1,60}icmp_seq=|rtt min/avg/max|% packet loss",
+        r"bytes from .{1,60}icmp_seq=|rtt min/avg/max|^--- (?!.{0,80}ibping).{1,80} ping statistics",
         "round trips of small packets",
         "ping -M do -s 8972 ADDRESS for the MTU; iperf3 for the rate, osu_latency for MPI, whose output is read",
         states.find_rounds,
