@@ -316,3 +316,8 @@ def test_an_unknown_error_without_a_rate_asks_for_the_output_of_its_program() ->
         read_paste("the port and the GPU\nfrobnicate: Error: the gizmo is missing\n", None)
     assert refused.value.hint is not None
     assert refused.value.hint.startswith("the output of frobnicate")
+
+
+def test_a_warning_that_runs_survive_is_no_lost_process() -> None:
+    with pytest.raises(UsageError):
+        read_paste("[n1:1] PMIX ERROR: ERROR in file gds_ds12_lock_pthread.c at line 168\n", None)

@@ -167,7 +167,7 @@ _ERRORS: tuple[Meaning, ...] = (
         ),
     ),
     (
-        r"PMIX ERROR: (?P<what>[A-Z_-]{4,40})",
+        r"PMIX ERROR: (?P<what>UNREACHABLE|LOST[_-]CONNECTION\w{0,20}|COMM[_-]FAILURE)",
         ProgramError(
             "launch_failed",
             "the processes of the launcher lost each other: {what}",

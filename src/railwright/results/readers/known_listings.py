@@ -162,7 +162,7 @@ LISTINGS = (
         r"(?i)\b\d[\d.]* ?T(?:FLOPS?|FLOP/s|flops)\b",
         "arithmetic, which no reader compares with a GPU's",
         "railwright run gpu_hpl, or HPL of NVIDIA, whose output is read, at full memory; nvidia-smi -q -d PERFORMANCE",
-        _quote(r".{0,60}\b\d{1,5}(?:\.\d{1,6})? ?T(?:FLOPS?|FLOP/s|flops)\b"),
+        _quote(r"\b\d{1,5}(?:\.\d{1,6})? ?T(?:FLOPS?|FLOP/s|flops)\b.{0,40}"),
     ),
     Report(
         "gpu-burn",
@@ -207,7 +207,7 @@ LISTINGS = (
     ),
     Report(
         "sensors of a server",
-        r"^\s*[\w #]+\| (?:\d\d/\d\d/\d{4}|[\d.]+ (?:degrees C|RPM|Watts|Volts)|0x[\da-f]+)\s*\|",
+        r"^\s{0,8}\w[\w #]{0,40}\| (?:\d\d/\d\d/\d{4}|[\d.]+ (?:degrees C|RPM|Watts|Volts)|0x[\da-f]+)\s*\|",
         "temperatures, fans and power",
         "nvidia-smi -q -d PERFORMANCE for whether clocks are held back; the server's own event log",
         _quote(r"^\s{0,8}[\w #]{2,30}\|[^\n]{1,80}(?:\| (?:cr|nr|nc)\b|Asserted).{0,4}$"),
