@@ -8,9 +8,10 @@ from tests.expected.finders import Finder
 from tests.topology.machines import archive
 
 from railwright.diagnosis.verdicts.verdict import judge
+from railwright.expected.bands import decides_nothing
 from railwright.expected.links import expect_narrowest
 from railwright.expected.machine import Machine
-from railwright.expected.nccl_collectives import decides_nothing, select_gpus
+from railwright.expected.nccl_collectives import select_gpus
 from railwright.limits.limit import NoLimit
 from railwright.results.records import Result, Verification
 from railwright.results.statistics import summarise

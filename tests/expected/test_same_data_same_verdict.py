@@ -21,7 +21,8 @@ from railwright.diagnosis.verdicts.verdict import judge_result
 from railwright.expected.bands import scale_band
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
-from railwright.explain.rows import busbw_scale, fit_machine, judge_rows
+from railwright.explain.bus_rates import busbw_scale
+from railwright.explain.rows import fit_machine, judge_rows
 from railwright.limits.limit import Limit
 from railwright.results.declarations import find_workload
 from railwright.results.readers import registry

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from railwright.errors import UsageError
 from railwright.expected.machine import Machine
-from railwright.explain.rows import list_shapes
+from railwright.explain.suggested_shapes import list_shapes
 from railwright.explain.table import Explained, explain
 from railwright.limits.limit import Limit
 from railwright.limits.storage import file_limit

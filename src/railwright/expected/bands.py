@@ -10,6 +10,10 @@ from railwright.limits.sources import SAME_RUN
 
 _HALF = 0.5
 _FILE_SHARE = 0.9
+_DECIDES_FROM = 0.01
+"""Our choice: if the bytes alone take less than this share of the shortest expected time, the start decides, and no
+document gives a floor for it.
+"""
 WHY_FILES = "healthy drives and file systems differ too much"
 
 
@@ -74,3 +78,10 @@ def scale_band(band: Expected, low: float, high: float) -> Expected:
         doubtful_to=None if band.doubtful_to is None else band.doubtful_to * low,
         ways=ways,
     )
+
+
+def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
+    """Report whether the limit of a latency is so far below the band that it bounds nothing, as for a few bytes."""
+    if not isinstance(limit, Limit) or expected is None or limit.quantity != "latency_s":
+        return False
+    return limit.value < _DECIDES_FROM * expected.low

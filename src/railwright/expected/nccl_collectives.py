@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from railwright.busbw import busbw_factor
 from railwright.errors import RailwrightError, UsageError
-from railwright.expected.bands import extend_doubt
+from railwright.expected.bands import decides_nothing, extend_doubt
 from railwright.expected.evidence import add_evidence
 from railwright.expected.machine import Machine
 from railwright.limits import nvlink
@@ -32,10 +32,6 @@ from railwright.units import GIB, format_size
 NVLS_VARIABLE = "NCCL_NVLS_ENABLE"
 _NVB_VARIABLE = "NCCL_NVB_DISABLE"
 _MIN_RANKS = 2
-_DECIDES_FROM = 0.01
-"""Our choice: if the bytes alone take less than this share of the shortest expected time, the start decides, and no
-document gives a floor for it.
-"""
 _ONE_LEAF_HOSTS = 32
 """Hosts of one leaf of a non-blocking fabric: half of the 64 ports of 400 Gb/s (NVIDIA QM9700, Spectrum-4 SN5600)."""
 _TAPER = 1 / 3
@@ -127,13 +123,6 @@ def _mark_assumed(limit: Limit, cluster: Cluster) -> Limit:
     known = (link_limit(link) for link in cluster.host.links if link.id == name)
     of_link = next((found for found in known if isinstance(found, Limit)), None)
     return replace(limit, assumed=of_link.assumed, assumed_span=of_link.assumed_span) if of_link else limit
-
-
-def decides_nothing(limit: Limit | NoLimit, expected: Expected | None) -> bool:
-    """Report whether the limit of a latency is so far below the band that it bounds nothing, as for a few bytes."""
-    if not isinstance(limit, Limit) or expected is None or limit.quantity != "latency_s":
-        return False
-    return limit.value < _DECIDES_FROM * expected.low
 
 
 def has_unknown_fabric(cluster: Cluster) -> bool:

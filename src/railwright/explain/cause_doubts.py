@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from railwright.diagnosis.verdicts.judged import Judged, Verdict
 from railwright.expected.machine import Machine
 from railwright.explain.curve_shape import best_rates
-from railwright.explain.hypotheses import Fitted
+from railwright.explain.fitted import ALIKE, Fitted
 from railwright.limits.limit import Constant, Source
 from railwright.results.readers.foreign_file import ForeignFile
 from railwright.results.workload import Collective, Copy, Message
@@ -44,8 +44,6 @@ _STILL_RISES = 1.5
 """A rate that grows by this factor when the size doubles: half of the time is a fixed one."""
 _ENOUGH_SIZES = 3
 _OF_GPU_LINK = "pcie_below_maximum"
-ALIKE = "the curve does not tell"
-"""The beginning of the doubt about several causes; other doubts are about the table's sizes."""
 
 
 def doubt_filling_rows(file: ForeignFile, rows: Sequence[Judged], placed: Cluster) -> tuple[Judged, ...]:

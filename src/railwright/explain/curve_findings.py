@@ -20,9 +20,9 @@ _HCA = "NCCL_IB_HCA"
 _COLLAPSE = 3.0
 
 
-def find_in_curve(file: ForeignFile, machine: Machine | None, rows: Sequence[Judged]) -> tuple[Finding, ...]:
-    """Return all findings; none without a machine."""
-    return () if machine is None else tuple(_find_all(file, machine, rows))
+def find_in_curve(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> tuple[Finding, ...]:
+    """Return all findings."""
+    return tuple(_find_all(file, machine, rows))
 
 
 def _find_all(file: ForeignFile, machine: Machine, rows: Sequence[Judged]) -> Iterator[Finding]:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from railwright.errors import RailwrightError
@@ -20,6 +19,7 @@ from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
 from railwright.expected.messages import BYTES_DECIDE, SINGLE_MESSAGES_FROM
 from railwright.expected.mpi_collectives import total_bytes
+from railwright.explain.fitted import Fitted
 from railwright.explain.next_commands import word_for_tool
 from railwright.explain.rows import can_affect, is_collective, row_workload
 from railwright.faults.fault import EVERY_TRANSPORT, Hypothesis
@@ -50,18 +50,6 @@ _ALL_BYTES = 2**40
 """A size at which only bytes decide the rate."""
 _BYTES_DECIDE = 0.5
 """Share of that rate: a stream of messages that is predicted to stay below it reveals nothing about links."""
-
-
-class Fitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A hypothesis, fitted to the measured curve."""
-
-    fault: str
-    says: str
-    distance: float
-    """The typical factor between measured and predicted: 1.0 means equal, 2.0 twice or half."""
-    predicted: tuple[tuple[int, float], ...]
-    """(size in bytes, algbw or bandwidth in bytes/s); for copies the row number replaces the size."""
-    tell_apart: str = ""
 
 
 class Point(NamedTuple):

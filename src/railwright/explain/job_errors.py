@@ -12,6 +12,8 @@ from railwright.diagnosis.nccl.failure_texts import explain_failure
 from railwright.diagnosis.nccl.warnings import CLAIM
 from railwright.explain.error_words import may_have_errors
 from railwright.explain.program_errors import explain_program_error
+from railwright.explain.system_errors import explain_system_error
+from railwright.results.readers.xids import XIDS
 from railwright.results.records import Evidence
 from railwright.units import format_duration
 
@@ -36,27 +38,10 @@ _RESULT_OF = {
 _NO_PEER_MEMORY = re.compile(r"(?:NVIDIA )?peer memory driver not(?: detected)?")
 _TEST_FAILURE = re.compile(r"Test (NCCL|CUDA|Cuda) failure (\S{1,80}) '?(.{1,200}?)'?\s*$")
 _XID = re.compile(r"NVRM: Xid \((PCI:[0-9a-fA-F:.]{4,20})[^)]{0,40}\): (\d{1,4})\b(.{0,200})")
+_XID_BEFORE = re.compile(r"caused by previous Xid (\d{1,4})")
 _AER = re.compile(r"AER: .{0,40}?(Corrected|Uncorrected|Multiple Corrected|Multiple Uncorrected)\b.{0,40}error.{0,60}")
 _STORE = re.compile(r"(?:Timed out after|Socket Timeout|store.{0,20}timed? ?out|waiting for clients).{0,160}")
 _MPI_ABORT = re.compile(r"MPI_ABORT was invoked on rank (\d{1,7})|exited on signal (\d{1,3}) \(([^)]{1,40})\)")
-_XIDS = {
-    13: "a graphics engine exception: usually a fault of the program",
-    31: "a GPU memory page fault: usually an illegal address of the program",
-    43: "the GPU stopped processing: a fault of the program",
-    45: "work was removed after another error: look for the Xid before it",
-    48: "a double-bit ECC error of GPU memory",
-    61: "an internal error of the GPU's microcontroller",
-    63: "a row of GPU memory was remapped",
-    64: "a row of GPU memory could not be remapped",
-    74: "an NVLink error: the link between GPUs or to the NVSwitch failed",
-    79: "the GPU fell off the bus: power, cooling or its PCIe link",
-    92: "many single-bit ECC errors",
-    94: "a contained ECC error: only the affected program must be restarted",
-    95: "an uncontained ECC error: the GPU must be reset",
-    119: "the GPU's firmware (GSP) did not answer",
-    120: "the GPU's firmware (GSP) failed",
-    149: "an NVLink error",
-}  # fmt: skip
 _RESULTS = {
     "ncclSystemError": "a system call, a socket or the NIC failed",
     "ncclRemoteError": "a remote process exited, or the network to it failed",
@@ -125,8 +110,12 @@ def _read_line(number: int, line: str, following: str) -> Iterator[Finding]:
 def _read_system_line(number: int, line: str) -> Iterator[Finding]:
     """Yield what a line of the kernel, the launcher or the start-up tells."""
     if xid := _XID.search(line):
-        means = _XIDS.get(int(xid[2]), "NVIDIA's list of Xid errors explains it")
+        means = XIDS.get(int(xid[2]), "NVIDIA's list of Xid errors explains it")
+        if before := _XID_BEFORE.search(xid[3]):
+            means = f"work was removed after Xid {before[1]}: {XIDS.get(int(before[1]), 'look for it above')}"
         remedy = "nvidia-smi -q on that host, dcgmi diag -r 3; drain the host"
+        if "Nonfatal" in xid[3]:
+            means, remedy = f"{means}, which was not fatal", "nvidia-smi nvlink -e, and whether a fatal one follows"
         yield _finding("gpu_error", f"Xid {xid[2]} of {xid[1]}: {means}", number, line, remedy)
     elif aer := _AER.search(line):
         remedy = "lspci -vv -s ADDRESS | grep -E 'LnkSta|DevSta'; reseat the card"
@@ -138,7 +127,7 @@ def _read_system_line(number: int, line: str) -> Iterator[Finding]:
         says = "the container found no peer-memory module of NVIDIA: without DMA-BUF, GPUDirect RDMA is off"
         remedy = "lsmod | grep nvidia_peermem on the host; NCCL_DEBUG=INFO shows whether DMA-BUF is used instead"
         yield replace(_finding("gpudirect_off", says, number, line, remedy), certainty="possible")
-    elif (program := explain_program_error(line)) is not None:
+    elif (program := explain_program_error(line) or explain_system_error(line)) is not None:
         yield _finding(program.fault, program.says, number, line, program.remedy)
     elif ERROR_LINE.search(line) and (known := explain_failure(line)) is not None and known.is_fatal:
         yield _finding(known.fault, known.says, number, line, known.remedy)

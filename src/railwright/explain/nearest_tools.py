@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import pairwise
 
 from railwright.explain.job_errors import ERROR_LINE
@@ -25,22 +26,30 @@ _TOOLS: tuple[tuple[str, str, str], ...] = (
      "osu_bw and osu_latency between two hosts settle it: give their whole output"),
     ("iperf3", r"tcp|udp|iperf|bits/sec|mbps|gbps|retr|socket|ethernet|\bpod",
      "iperf3 -c HOST -P 8 settles it: give the client's whole output"),
-    ("fio", r"iops|nvme|disk|read|write|randread|ssd|drive|volume|block|ceph",
+    ("fio", r"iops|nvme|disks?\b|reads?\b|writes?\b|randread|ssd|drives?\b|volumes?\b|blocks?\b|ceph",
      "fio --direct=1 --rw=read --bs=1M --iodepth=32 --name=x --filename=FILE settles it: give its whole output"),
     ("nvbandwidth", r"cuda|memcpy|pcie|h2d|d2h|(?:host|device)[ _]to[ _](?:host|device)|gpu|copy|pinned",
      "nvbandwidth settles it: give its whole output"),
     ("gdsio", r"gds|cufile|gpudirect|storage", "gdsio -x 0 and -x 1 on that file system settle it"),
     ("nixlbench", r"nixl|kv|prefill|decode|vllm|disagg|transfer", "nixlbench between the two hosts settles it"),
     ("ucx_perftest", r"ucx|ucp|uct|rndv|cuda_ipc", "ucx_perftest -t tag_bw HOST settles it: give the client's output"),
-    ("STREAM or HPL", r"stream|hpl|linpack|gflops|triad|flops|numa|memory bandwidth", "stream_c or xhpl settles it"),
+    ("STREAM or HPL", r"stream|hpl|linpack|[kmgt]?flops|triad|numa|memory bandwidth", "stream_c or xhpl settles it"),
 )  # fmt: skip
-_MARKS = tuple((tool, re.compile(mark, re.IGNORECASE), settles) for tool, mark, settles in _TOOLS)
+_MARKS = tuple((tool, re.compile(rf"(?<![a-z])(?:{mark})", re.IGNORECASE), settles) for tool, mark, settles in _TOOLS)
 _NAMES = re.compile(
     r"(?i)\b(?:[nr]ccl(?:-tests)?|\w{2,20}_perf|ib_(?:read|write|send|atomic)_(?:bw|lat)|osu_\w{2,20}|ucx|ucx_perftest"
     r"|libfabric|iperf3?|netperf|fio|gdsio|elbencho|ior|mdtest|imb-\w{2,6}|nvbandwidth|nixl(?:bench)?|deepep|nvshmem|dcgmi?"
     r"|mpirun|srun|vllm|sglang|mlx5_\d{1,2}|lustre|nvlink|infiniband|roce|efa|gpudirect|pytorch|deepspeed|megatron)\b"
 )
 """Names of tools, libraries and networks that a text mentions."""
+_TESTS = re.compile(
+    r"\b(?:(?:all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv|scatter|gather|hypercube)_perf"
+    r"|ib_(?:read|write|send|atomic)_(?:bw|lat)|osu_[a-z]{2,20}|IMB-[A-Z]\w{1,6}|nvbandwidth|nixlbench|gdsio|iperf3"
+    r"|elbencho|mdtest|ucx_perftest|ucc_perftest)\b"
+)
+"""Names of tests whose output is read."""
+_PROGRAM = re.compile(r"\s{0,8}(?:\[[^\]\n]{1,60}\] ?)?([\w./+-]{2,40})(?:\[\d{1,9}\])?: \S")
+"""The program that a line of it begins with: `docker: Error ...`."""
 _ADDRESS = re.compile(r"https?://[^\s)>]{1,500}")
 """Addresses, whose parts are no units and no names."""
 _MAX_NAMES = 6
@@ -71,15 +80,31 @@ def _find_columns(text: str) -> list[str]:
     for above, below in pairwise(lines):
         numbers = sum(word[:1].isdigit() for word in below)
         if len(above) == len(below) > 1 and numbers * 2 > len(below) and not any(word[:1].isdigit() for word in above):
-            return [word[:32] for word in above[:6]]
+            return [word[:32].strip(",") for word in above[:6]]
     return []
 
 
 def _split_cells(line: str) -> list[str]:
     bars = line.strip("# \t")
-    if bars.startswith("|"):
+    if bars.startswith("|") or bars.count(" | ") > 1:
         return [cell.strip() for cell in bars.strip("|").split("|")]
     return bars.split()
+
+
+def find_error_without_rate(text: str) -> str:
+    """Return the program that printed the first error line of a text without a rate; empty without such a line."""
+    begin = _ADDRESS.sub(" ", text[:_SEARCHED])
+    error = next((line for line in begin.split("\n") if ERROR_LINE.search(line[:300])), "")
+    if not error or _UNITS.search(begin):
+        return ""
+    program = _PROGRAM.match(error)
+    return program[1] if program else "the program that printed this error"
+
+
+def find_named_test(text: str) -> str:
+    """Return the test that a text names most often, one whose output is read; empty without one."""
+    named = Counter(found[0] for found in _TESTS.finditer(_ADDRESS.sub(" ", text[:_SEARCHED])))
+    return named.most_common(1)[0][0] if named else ""
 
 
 def find_nearest(text: str) -> tuple[tuple[str, str], ...]:

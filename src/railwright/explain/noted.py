@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -9,18 +10,24 @@ import msgspec
 from railwright.checks.finding import Finding
 from railwright.diagnosis.nccl.settings import COSTLY
 from railwright.errors import UsageError
-from railwright.explain.nearest_tools import describe_text, find_nearest
+from railwright.explain.nearest_tools import describe_text, find_error_without_rate, find_named_test, find_nearest
 from railwright.explain.topology_matrix import SOURCE, Surroundings
 from railwright.results.readers.known_facts import find_known_facts
 from railwright.results.readers.known_lines import KnownLines, find_known_lines
 from railwright.results.readers.pasted.command_line import parse_environment
+from railwright.results.readers.pasted.prefixes import remove_common_prefix
 from railwright.results.readers.unfinished import find_unfinished
-from railwright.topology.matrix import Matrix
+from railwright.topology.matrix import Matrix, parse_matrix
 from railwright.units import format_count, format_list
 
 _MAX_NAMED = 3
-_WITH_ERRORS = ("torch.distributed", "dmesg", "a Python traceback")
+_WITH_ERRORS = (
+    "torch.distributed", "dmesg", "a Python traceback", "UCX log", "kubectl describe", "kubectl describe node",
+    "kubectl get pods", "systemctl", "ping", "words on an Xid", "Slurm or Kubernetes configuration",
+)  # fmt: skip
 _MAX_DEVICES = 16
+_WEIGHT = 100
+"""The number of recognised lines that the start of a run or a matrix counts for."""
 
 
 class Noted(msgspec.Struct, frozen=True, kw_only=True, tag="noted", tag_field="record", omit_defaults=True,
@@ -33,6 +40,17 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True, tag="noted", tag_field="r
     findings: tuple[Finding, ...] = ()
     remedy: str = ""
     """The command or the file that would settle a question."""
+
+
+def unwrap(text: str) -> str:
+    """Return the text without the prefix and the indent that its lines share, if more of it is recognised so."""
+    bare = textwrap.dedent(remove_common_prefix(text))
+    return bare if bare != text and _count_recognised(bare) > _count_recognised(text) else text
+
+
+def _count_recognised(text: str) -> int:
+    parts = len(find_unfinished(text)) + (parse_matrix(text) is not None)
+    return sum(known.lines for known in find_known_lines(text)) + _WEIGHT * parts
 
 
 def note_unfinished(text: str) -> tuple[Noted, ...]:
@@ -104,6 +122,16 @@ def describe_settings(environment: Mapping[str, str]) -> Iterator[str]:
 def refuse(text: str) -> UsageError:
     """Return the error for a text in which nothing is recognised: what it has, and the nearest tools."""
     nearest = find_nearest(text)
+    if error := find_error_without_rate(text):
+        return UsageError(
+            f"the text matches no known tool; it has {describe_text(text)}",
+            hint=f"the output of {error} from its command on, and dmesg -T of that host and minute, settle it",
+        )
+    if test := find_named_test(text):
+        return UsageError(
+            f"the text matches no known tool; it has {describe_text(text)}",
+            hint=f"it names {test}: the whole output of {test}, from its command to its last line, settles it",
+        )
     return UsageError(
         f"the text matches no known tool; it has {describe_text(text)}",
         hint=f"nearest are {format_list([tool for tool, _ in nearest])}; {nearest[0][1]}"

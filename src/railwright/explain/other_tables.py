@@ -8,9 +8,10 @@ import msgspec
 
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
+from railwright.explain.bus_rates import busbw_scale, is_busbw
 from railwright.explain.cause_doubts import doubt_cause
 from railwright.explain.hypotheses import HEALTHY, suppose_case
-from railwright.explain.rows import busbw_scale, can_affect, fit_machine, is_busbw, row_workload
+from railwright.explain.rows import can_affect, fit_machine, row_workload
 from railwright.explain.table import Explained
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case

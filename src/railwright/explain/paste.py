@@ -8,7 +8,6 @@ import msgspec
 
 from railwright.checks.finding import Finding
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
-from railwright.expected.machine import Machine
 from railwright.explain.error_words import may_have_errors
 from railwright.explain.table import Explained, explain
 from railwright.explain.topology_matrix import Surroundings, read_surroundings
@@ -20,6 +19,7 @@ from railwright.results.readers.pasted.documents import extract_text
 from railwright.results.readers.pasted.long_text import LongText
 
 if TYPE_CHECKING:
+    from railwright.expected.machine import Machine
     from railwright.explain.noted import Noted
 
 _SOME_LINES = 5
@@ -67,7 +67,7 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
     A `LongText` may hold several texts of one run; those without a table belong to the log. `collective` and `ranks`
     are those of tables that do not print theirs.
     """
-    given = _without_log(extract_text(given)) if isinstance(given, str) else given
+    given = _without_log(_unwrap_json(extract_text(given))) if isinstance(given, str) else given
     texts = given.texts if isinstance(given, LongText) else (given,)
     tables = tuple(number for number, text in enumerate(texts) if registry.has_table(text))
     whole = "\n".join(texts)
@@ -99,6 +99,15 @@ def read_paste(given: str | LongText, machine: Machine | None, collective: str =
     )
 
 
+def _unwrap_json(text: str) -> str:
+    """Return a container's log of JSON lines as its program wrote it, if NCCL's messages are in it."""
+    if not text.lstrip().startswith("{") or not any(mark in text for mark in MARKS):
+        return text
+    from railwright.results.readers.pasted.prefixes import unwrap_lines
+
+    return unwrap_lines(text)
+
+
 def _without_log(text: str) -> str | LongText:
     """Read a long NCCL log line by line, since every reader of tables would search its lines again."""
     if text.count(MARKS[0]) < _MANY_MESSAGES:
@@ -120,6 +129,7 @@ def _note(found: Paste, text: str, why: UsageError) -> Paste:
     """Return what a text without a readable row has. Raises UsageError if nothing in it is recognised."""
     from railwright.explain import noted
 
+    text = noted.unwrap(text)
     unfinished = noted.note_unfinished(text)
     matrix = noted.note_matrix(read_surroundings(text))
     known = (*unfinished, *matrix)
@@ -151,7 +161,9 @@ def _explain_log(
     try:
         log = _read_log(given)
     except UsageError:
-        if is_needed:  # a few log lines around a table may hold nothing to read
+        from railwright.explain.noted import note_unfinished
+
+        if is_needed and not note_unfinished(text):  # a few log lines around a table may hold nothing to read
             raise
         return None, ()
     if log is None:

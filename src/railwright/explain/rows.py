@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from railwright.busbw import OPERATIONS, bus_bandwidth
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import judge_result
 from railwright.errors import UsageError
 from railwright.expected.bands import scale_band
 from railwright.expected.expect import expect
 from railwright.expected.machine import Machine
+from railwright.explain.bus_rates import busbw_scale, is_nccl
 from railwright.faults.fault import Fault
 from railwright.limits.limit import Limit
 from railwright.limits.traffic import ALGORITHMS
@@ -22,12 +22,7 @@ from railwright.results.records import Result
 from railwright.results.workload import Collective, Copy, Linpack, Workload, describe
 from railwright.topology.changes import remove_devices
 from railwright.topology.cluster import Cluster, build_cluster
-from railwright.topology.gpu_models import is_model
-from railwright.topology.shapes import SHAPES
 from railwright.units import format_count
-
-_MAX_MODELS = 8
-"""The number of GPU names read from a table; a job has one or a few."""
 
 
 def fit_machine(file: ForeignFile, machine: Machine) -> Machine:
@@ -109,18 +104,6 @@ def _list_differences(file: ForeignFile, machine: Machine, placed: Cluster) -> I
         yield (f"{placed.gpus_per_host} of the {given.gpus_per_host} GPUs of each host took part; all NICs are counted")
 
 
-def list_shapes(file: ForeignFile) -> tuple[str, ...]:
-    """Return the names of the shapes with the table's GPU and enough of them per host."""
-    gpus = -(-file.ranks // (file.hosts or 1)) if file.ranks else 1
-    return tuple(
-        name
-        for name, shape in SHAPES.items()
-        if shape.gpu is not None
-        and (gpus <= shape.layout.gpus or not file.hosts)
-        and any(is_model(seen, shape.gpu.name) for seen in file.gpus[:_MAX_MODELS])
-    )
-
-
 def judge_rows(file: ForeignFile, machine: Machine) -> tuple[Judged, ...]:
     """Judge every row. Tools that do not verify their data are judged without verification."""
     with_environment = dataclasses.replace(machine, environment=file.environment)
@@ -136,19 +119,9 @@ def row_workload(result: Result, file: ForeignFile) -> Workload:
     return replace(workload, ranks=ranks, pages=workload.pages or file.workload.pages)
 
 
-def is_busbw(file: ForeignFile) -> bool:
-    """Report whether the rates are judged and shown as busbw, as is usual for the tool; with one rank busbw is 0."""
-    return _is_nccl(file) and file.ranks is not None and file.ranks > 1
-
-
-def busbw_scale(file: ForeignFile) -> float:
-    """Return the factor from the table's algbw to the rates shown."""
-    return bus_bandwidth(file.test, file.ranks, 1.0) if is_busbw(file) and file.ranks is not None else 1.0
-
-
 def is_collective(file: ForeignFile) -> bool:
     """Report whether the table is of a collective with known algorithms."""
-    return _is_nccl(file) and file.test in ALGORITHMS
+    return is_nccl(file) and file.test in ALGORITHMS
 
 
 def collective_name(file: ForeignFile) -> str:
@@ -161,10 +134,6 @@ def can_affect(fault: Fault, file: ForeignFile) -> bool:
     workload = file.workload
     in_host_memory = isinstance(workload, Collective) and workload.in_host_memory
     return fault.can_affect(workload.transport, collective_name(file), in_host_memory=in_host_memory)
-
-
-def _is_nccl(file: ForeignFile) -> bool:
-    return isinstance(file.workload, Collective) and file.workload.by == "nccl" and file.test in OPERATIONS
 
 
 def _judge_row(result: Result, file: ForeignFile, machine: Machine) -> Judged:

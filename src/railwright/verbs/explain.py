@@ -193,7 +193,7 @@ def _suggest_machine(found: ForeignFile, file: str) -> None:
     """Print the next command on standard error, with the shapes that contain the GPU in the table."""
     import shlex
 
-    from railwright.explain.rows import list_shapes
+    from railwright.explain.suggested_shapes import list_shapes
     from railwright.terminal import escape
 
     shapes = list_shapes(found)

@@ -102,3 +102,14 @@ def test_the_time_of_a_line_tells_the_power_of_its_unit() -> None:
     assert rates("Size (B): 8, Time (s): 0.000008000, Bandwidth (GB/s): 0.000931323\n") == [
         pytest.approx(1e6, rel=1e-5)
     ]
+
+
+def test_times_prove_the_unit_of_rates_that_name_none() -> None:
+    (file,) = registry.read("size,time_us,algbw,busbw\n1048576,50.00,20.97,36.70\n16777216,200.00,83.89,146.80\n")
+    assert [row.summary.median for row in file.results if row.summary] == [20.97e9, 83.89e9]
+    assert any("GB/s follows from the sizes and times" in note for note in file.notes)
+
+
+def test_rates_that_no_unit_explains_are_refused() -> None:
+    with pytest.raises(UsageError):
+        registry.read("size,time_us,algbw,busbw\n1048576,50.00,2.22,36.70\n16777216,200.00,83.89,146.80\n")

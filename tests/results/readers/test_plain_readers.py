@@ -237,3 +237,13 @@ def test_the_last_lines_of_iperf_2_and_iperf3_are_two_runs() -> None:
     new = "[SUM]   0.00-10.00  sec  41.0 GBytes  35.2 Gbits/sec    0             sender\n"
     files = iperf3.read(f"iperf -c HOST -P 16\n{old}\niperf3 -c HOST -P 16\n{new}")
     assert [result.samples[0] for file in files for result in file.results] == pytest.approx([12.025e9, 4.4e9])
+
+
+def test_iperf3_tells_how_many_segments_were_sent_again() -> None:
+    text = (
+        "[ ID] Interval           Transfer     Bitrate         Retr\n"
+        "[  5]   0.00-2.00   sec  4.95 GBytes  21.3 Gbits/sec  600             sender\n"
+        "[  5]   0.00-2.00   sec  4.94 GBytes  21.2 Gbits/sec                  receiver\n"
+    )
+    (file,) = registry.read(text)
+    assert "600 segments had to be sent again" in file.notes

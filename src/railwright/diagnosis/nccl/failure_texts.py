@@ -221,7 +221,7 @@ _TEXTS = (
     ),
     _text(
         r"Error while (?:creating|attaching to) shared memory segment (?P<name>\S{1,80})(?:.{0,40}?size (?P<size>\d+))?"
-        r"|(?:posix_fallocate|ftruncate).{0,60}No space left",
+        r"|(?:posix_fallocate|ftruncate|/dev/shm/nccl).{0,90}No space left",
         "nccl_shared_memory",
         "NCCL could not create shared memory: /dev/shm is full, too small or not shared",
         "df -h /dev/shm in the container; docker run --shm-size=8g or --ipc=host; in a pod an emptyDir in memory",

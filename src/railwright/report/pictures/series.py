@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from railwright.diagnosis.verdicts.judged import Judged, State
-from railwright.expected.nccl_collectives import decides_nothing
+from railwright.expected.bands import decides_nothing
 from railwright.groups import group_by_key
 from railwright.limits.limit import Limit, Quantity
 from railwright.report.pictures.chart import LEVEL, SIGNED, Entry, Figure, Panel, Row

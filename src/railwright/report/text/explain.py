@@ -12,8 +12,7 @@ from itertools import pairwise
 from railwright.checks.finding import Finding
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import format_quantity
-from railwright.explain.cause_doubts import ALIKE
-from railwright.explain.hypotheses import Fitted
+from railwright.explain.fitted import ALIKE, Fitted
 from railwright.explain.table import CLEARLY, Explained, find_likely, names_setting
 from railwright.explain.topology_matrix import SOURCE
 from railwright.limits.limit import Limit, NoLimit

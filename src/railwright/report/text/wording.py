@@ -11,7 +11,7 @@ from railwright.diagnosis.verdicts.policy import UNJUDGED
 from railwright.diagnosis.verdicts.verdict import LAUNCHES_APART, WORST_FIRST, format_quantity
 from railwright.diagnosis.verdicts.verdict import state_word as state_word
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, EXIT_USAGE
-from railwright.expected.nccl_collectives import decides_nothing
+from railwright.expected.bands import decides_nothing
 from railwright.groups import group_by_key
 from railwright.limits.limit import Expected, Limit, NoLimit
 from railwright.results.records import Context, End

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +25,7 @@ from railwright.results.readers.pasted.log_lines import Line, refusal, split_run
 from railwright.results.readers.pasted.printed_numbers import number
 from railwright.results.workload import Message
 from railwright.topology.devices import Scalar
+from railwright.units import format_count
 
 _ROW = re.compile(
     r"\[\s{0,4}(SUM|\d{1,5})\](?:\[([TR]X)-[CS]\])?\s{1,8}(\d{1,7}\.\d{1,4})-\s?(\d{1,7}\.\d{1,4})\s{1,8}sec\s{1,8}"
@@ -158,6 +159,8 @@ def _read_run(lines: list[Line]) -> Draft:
         settings: dict[str, Scalar] = {"duration_s": row.seconds}
         settings |= {} if row.retransmits is None else {"retransmits": row.retransmits}
         _add(draft, row.line, row.bytes_per_s, row.shown, row.way, settings)
+    if again := _count_retransmits(rows):
+        draft.notes.append(f"{format_count(again, 'segment')} had to be sent again")
     if draft.hosts == 2:
         draft.notes.append("the ends have two addresses and are assumed to be two hosts")
     if rows and all(row.interval.startswith("0.0-") for row in rows):
@@ -165,6 +168,13 @@ def _read_run(lines: list[Line]) -> Draft:
     elif rows and not any(row.end for row in rows):
         draft.notes.append("the text lacks the end of the run: these rows are its intervals")
     return draft
+
+
+def _count_retransmits(rows: Sequence[_Row]) -> int:
+    """Return the segments that the sender sent again: of all streams, or of the intervals where the end is missing."""
+    told = [row for row in rows if row.retransmits is not None]
+    told = [row for row in told if row.end] or told
+    return sum(row.retransmits or 0 for row in [row for row in told if row.stream == "SUM"] or told)
 
 
 def _new_draft(protocol: str, version: str = "") -> Draft:

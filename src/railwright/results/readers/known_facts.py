@@ -6,16 +6,22 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from railwright.results.readers.known_listings import LISTINGS
+from railwright.results.readers.known_reports import REPORTS
+from railwright.results.readers.known_states import find_netperf_rows
 from railwright.units import format_count, format_list
 
 _MOST = 4
 _TEXT = 200_000
+_LINE = 2000
+"""The number of characters of a line that are searched. Blank lines are left out: many would cost much time."""
 
 
 def find_known_facts(tool: str, text: str) -> tuple[str, ...]:
     """Return a sentence for each fact that the lines of a tool tell."""
     find = _FINDERS.get(tool)
-    return tuple(find(text[:_TEXT]))[:_MOST] if find is not None else ()
+    lines = (line.rstrip()[:_LINE] for line in text[:_TEXT].split("\n") if line and not line.isspace())
+    return tuple(find("\n".join(lines)))[:_MOST] if find is not None else ()
 
 
 _DCGM_ROW = re.compile(
@@ -132,14 +138,14 @@ def _read_ethtool(text: str) -> Iterator[str]:
         yield f"none of the {format_count(len(bad), 'counter')} of errors, losses and pauses in the text is above 0"
 
 
-_IDLE = re.compile(r"(?m)^\s*[0]{1,5}\s{1,8}([\d.]{1,10})\s{1,8}([\d.]{3,12})\s*$")
+_LOADED = re.compile(r"(?m)^\s*0{3,5}\s{1,8}([\d.]{1,10})\s{1,8}([\d.]{3,12})\s*$")
 _MLC_PEAK = re.compile(r"(?m)^\s*(ALL Reads|Stream-triad like)\s{0,8}:\s{0,8}([\d.]{3,12})")
 
 
 def _read_mlc(text: str) -> Iterator[str]:
     for name, rate in _MLC_PEAK.findall(text)[:2]:
         yield f"{name}: {float(rate) / 1e3:.1f} GB/s"
-    if found := _IDLE.search(text):
+    if found := _LOADED.search(text):
         yield f"loaded without a delay: {float(found[2]) / 1e3:.1f} GB/s at {float(found[1]):g} ns"
 
 
@@ -234,4 +240,6 @@ _FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
     "show_gids": _read_gids,
     "MLPerf Storage": _read_mlperf_storage,
     "zpool": _read_zpool,
+    "k8s-netperf": find_netperf_rows,
+    **{report.tool: report.find for report in (*REPORTS, *LISTINGS) if report.find is not None},
 }

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from railwright.results.readers.known_listings import LISTINGS
+from railwright.results.readers.known_reports import REPORTS
+
 
 class KnownLines(NamedTuple):
     """The lines of an unsupported tool in a text."""
@@ -60,20 +63,15 @@ _TOOLS = (
         "every pair must be OK; p2pBandwidthLatencyTest or nvbandwidth gives the rates",
     ),
     _Tool(
-        "nvidia-smi",
-        r"NVIDIA-SMI \d|^\|\s+\d+\s+(?:NVIDIA|Tesla|GeForce|Quadro|A100|H100)",
-        "GPUs, their use and their driver",
-        "nvidia-smi topo -m for the paths; nvidia-smi -q -d PERFORMANCE for throttling",
-    ),
-    _Tool(
         "dmesg",
-        r"NVRM: Xid|pcieport .{0,40}AER:|AER: (?:Corrected|Uncorrected|Multiple)|PCIe Bus Error",
+        r"NVRM: |nvidia-nvswitch\d+: |\bmlx5_core [\da-f]{4}:|pcieport .{0,40}AER:"
+        r"|AER: (?:Corrected|Uncorrected|Multiple)|PCIe Bus Error",
         "errors that the kernel logged",
         "all lines with Xid and AER of that boot: dmesg -T | grep -iE 'xid|aer'",
     ),
     _Tool(
         "dcgmi",
-        r"dcgmi|DCGM_FI_|NvLink Link Status|^\|\s*[A-Z][\w /-]{2,30}\s*\|\s*(?:Pass|Fail|Skip|Warn)\b",
+        r"dcgmi|NvLink Link Status|^\|\s*[A-Z][\w /-]{2,30}\s*\|\s*(?:Pass|Fail|Skip|Warn)\b",
         "DCGM's diagnosis",
         "for a failed test dcgmi diag -r TEST -v -i GPU; for its link nvidia-smi nvlink -s, or nvidia-smi topo -m and"
         " nvbandwidth, whose output is read",
@@ -110,12 +108,6 @@ _TOOLS = (
         "rocm_bandwidth_test -a, whose output is read, or rccl-tests",
     ),
     _Tool(
-        "ibdiagnet",
-        r"^-[IEW]- |ibdiagnet2?\.(?:log|db_csv)|Running version.{0,40}IBDIAGNET",
-        "checks of the InfiniBand fabric",
-        "the lines that begin with -E-; ibdiagnet2.db_csv, or ibnetdiscover > FILE and railwright cabling",
-    ),
-    _Tool(
         "stacks of a program",
         r"^(?:Current thread|Thread) (?:0x[0-9a-f]+|\d+)\b|^Extension modules: |^frame #\d+: |^==== backtrace"
         r"|^\s*\d+\s+0x[0-9a-f]{8,16} \w+\(\)|^\[\S{1,60}:\d+\] \[\s?\d+\] "
@@ -149,41 +141,16 @@ _TOOLS = (
         "ib_write_bw -d DEVICE --report_gbits between two hosts: railwright explain FILE --host SHAPE --count 2",
     ),
     _Tool(
-        "ibv_devinfo",
-        r"^\s*(?:hca_id:|phys_port_cnt:|active_mtu:|max_mtu:|port_lid:|active_width:|active_speed:)",
-        "RDMA devices",
-        "ib_write_bw -d DEVICE --report_gbits between two hosts: railwright explain FILE --host SHAPE --count 2",
-    ),
-    _Tool(
         "iblinkinfo",
         r"==\(\s*\d+X .{0,60}\)==>|^(?:CA|Switch): .{1,80}:$",
         "links of the InfiniBand fabric",
         "ibnetdiscover > FILE, then railwright cabling or locate",
     ),
     _Tool(
-        "perfquery",
-        r"^(?:PortXmitData|PortRcvData|SymbolErrorCounter|PortXmitWait|LinkDownedCounter):\.+\d",
-        "counters of a port",
-        "the same counters a minute later, under load",
-    ),
-    _Tool(
-        "rdma link",
-        r"^link \S+/\d+ (?:state|subnet_prefix)",
-        "RDMA links",
-        "ib_write_bw -d DEVICE --report_gbits",
-    ),
-    _Tool(
         "show_gids",
         r"^\s*DEV\s+PORT\s+INDEX\s+GID|^\S+\s+\d\s+\d+\s+[0-9a-f:]{39}\s",
         "GID tables",
         "the log of a run with NCCL_DEBUG=INFO, beside its NCCL_IB_GID_INDEX, which should be an entry of RoCE v2",
-    ),
-    _Tool(
-        "mlxlink",
-        r"^(?:Operational Info|Troubleshooting Info|Supported Info)|^(?:Effective Physical Errors"
-        r"|Raw Physical BER)",
-        "a port's optics and errors",
-        "mlxlink -d DEVICE -c of both ends",
     ),
     _Tool(
         "ucx_info",
@@ -224,22 +191,11 @@ _TOOLS = (
         "nixlbench between the two hosts, whose output is read",
     ),
     _Tool(
-        "netperf",
-        r"MIGRATED (?:TCP|UDP)_|Throughput\s{0,8}\n?.{0,20}10\^6bits/sec|Send\s+Socket\s+Send\s+Send",
-        "TCP or UDP between hosts",
-        "iperf3 -c HOST -P 8, whose output is read",
-    ),
-    _Tool(
         "k8s-netperf",
-        r"Stream Benchmark|k8s-netperf|HOST NETWORK\s*\|",
+        r"Stream Benchmark|k8s-netperf|HOST NETWORK\s*\|"
+        r"|\|\s*\w+ (?:Latency|Stream|Throughput) Results\s*\|",
         "TCP between pods",
-        "iperf3 -c POD -P 8 between the same pods, whose output is read",
-    ),
-    _Tool(
-        "sockperf",
-        r"sockperf: ",
-        "latency of sockets",
-        "iperf3 for the rate, osu_latency for MPI",
+        "between the same pods iperf3 -c POD -P 8 for a rate, whose output is read; sockperf ping-pong for a latency",
     ),
     _Tool(
         "qperf",
@@ -274,30 +230,6 @@ _TOOLS = (
         r"^(?:Device|avg-cpu)\b.{0,20}(?:r/s|%user|tps)|%idle|rxkB/s",
         "load of CPUs, drives or ports",
         "the benchmark's own table of the same time",
-    ),
-    _Tool(
-        "dd",
-        r"bytes \(.{1,24}\) copied, ",
-        "a single stream to one file",
-        "fio with direct=1 and iodepth, whose output is read",
-    ),
-    _Tool(
-        "hdparm",
-        r"Timing (?:buffered|cached)",
-        "one drive",
-        "fio with direct=1, whose output is read",
-    ),
-    _Tool(
-        "ping",
-        r"bytes from .{1,60}icmp_seq=|rtt min/avg/max",
-        "round trips of small packets",
-        "iperf3 for the rate",
-    ),
-    _Tool(
-        "numactl or lstopo",
-        r"^node \d+ (?:cpus|size|free):|^(?:Machine|  NUMANode|    Package) L?#?\d*",
-        "NUMA nodes",
-        _HOST,
     ),
     _Tool(
         "gdscheck",
@@ -359,7 +291,9 @@ _TOOLS = (
         "the output of the job itself",
     ),
 )
-_KNOWN = tuple((known, re.compile(known.mark)) for known in _TOOLS)
+_KNOWN = tuple((known, re.compile(known.mark)) for known in (*_TOOLS, *REPORTS, *LISTINGS))
+_SERVERS = ("vLLM", "SGLang", "MLPerf Storage")
+"""Tools whose lines read like those of a training job."""
 _MAX_LINES = 5000
 _MAX_LINE = 300
 
@@ -371,4 +305,7 @@ def find_known_lines(text: str) -> tuple[KnownLines, ...]:
         KnownLines(known.tool, sum(mark.search(line) is not None for line in lines), known.is_about, known.settles)
         for known, mark in _KNOWN
     ]
-    return tuple(sorted((found for found in counts if found.lines), key=lambda found: -found.lines))
+    named = {found.tool for found in counts if found.lines}
+    is_served = not named.isdisjoint(_SERVERS)
+    kept = (found for found in counts if found.lines and not (is_served and found.tool == "a training log"))
+    return tuple(sorted(kept, key=lambda found: -found.lines))

@@ -19,7 +19,7 @@ from railwright.results.readers.pasted.printed_numbers import parse_mean
 
 _BEGIN = re.compile(r"mdtest-(\S{1,24}) was launched with (\d{1,8}) total task\(s\) on (\d{1,7}) node\(s\)")
 _COUNT = re.compile(r"\d{1,8} tasks, (\d{1,15}) files")
-_RATES = r"[^\S\n]{0,12}:?((?:[^\S\n]{1,24}[\d.]{1,20}){3,4})[^\S\n]*$"
+_RATES = r"[^\S\n]{0,24}:?((?:[^\S\n]{1,24}[\d.]{1,20}){3,4})[^\S\n]*$"
 _ROW = re.compile(rf"((?:File|Directory|Tree) (?:creation|stat|read|removal|rename)){_RATES}")
 _CREATION = re.compile(rf"File creation{_RATES}", re.MULTILINE)
 

@@ -61,11 +61,16 @@ _NEAR = 8
 _SIZE = re.compile(r"(\d[\d.,_]{0,20})\s?([KMGT]?)(i?)(?:B(?:ytes)?)?", re.IGNORECASE)
 _VALUE = re.compile(r"(\d[\d.,]{0,20}(?:e[+-]?\d{1,3})?)\s?(" + _UNIT_WORDS + r")?")
 _BETWEEN = re.compile(r"\s{2,}|\t|(?<=\d)\s(?=\d)")
+_TIMED = re.compile(r"(?i)(?:time|duration|elapsed)[ _(\[-]{0,3}(us|usec|\u00b5s|ms|s|sec|seconds)(?![a-z])")
+"""A column of times whose name has their unit."""
+_LIKELY_UNITS = ("GB/s", "GiB/s", "MB/s", "MiB/s", "Gb/s")
+"""The units that scripts use, one of which the times may prove."""
 _STEPS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _DECIMAL_STEPS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _ROUNDING = 1e-3
 """The part of a byte by which a computed size may differ from a whole one."""
 _MIN_CELLS = 2
+_MOST_TIMED = 200
 _MOST_RANKS = 100_000
 _COLLECTIVES = re.compile(
     r"\b(all[_-]?reduce|all[_-]?gather|reduce[_-]?scatter|all[_-]?to[_-]?all|broadcast|send[_-]?recv)\b", re.IGNORECASE
@@ -111,7 +116,7 @@ class Ratio(NamedTuple):
 def recognises(text: str) -> bool:
     """Report whether a line names a size and a rate, or begins with the name of one, and a unit stands in the text."""
     if _UNIT.search(text) is None:
-        return False
+        return _MARKS.search(text) is not None and _TIMED.search(text) is not None
     if _SENTENCE.search(text) and _read_sentences(split_lines(text)).results:
         return True
     return _MARKS.search(text) is not None or ("|" in text and _LABELLED.search(text) is not None)
@@ -123,10 +128,14 @@ def read(text: str) -> tuple[ForeignFile, ...]:
     drafts = []
     for place, line in enumerate(lines):
         columns = _parse_header(line.text)
+        proved = ""
+        if columns and not any(column.unit for column in columns):
+            proved = _prove_unit(columns, line.text, lines[place + 1 :])
+            columns = [column._replace(unit=proved) for column in columns] if proved else columns
         rows = list(_read_rows(columns, lines[place + 1 :])) if columns else []
         if rows:
             above = " ".join(other.text for other in lines[max(0, place - 30) : place + 1])
-            drafts.append(_build_draft(rows, above))
+            drafts.append(_build_draft(rows, above, is_proved=bool(proved)))
     if not drafts:
         others = (_read_named_rows(lines), _read_labelled_lines(lines), _read_sentences(lines))
         drafts += [named for named in others if named.results][:1]
@@ -233,12 +242,34 @@ def _parse_header(text: str) -> list[_Column]:
     return [_Column(0, cells[0], ""), *columns] if columns else []
 
 
+def _prove_unit(columns: Sequence[_Column], header: str, lines: Sequence[Line]) -> str:
+    """Return the only unit in which every rate is the size over the time of its row; empty without one."""
+    times = [(place, found[1]) for place, cell in enumerate(_split_cells(header)) if (found := _TIMED.search(cell))]
+    main = next((column for column in columns[1:] if column.name != "busbw"), None)
+    if not times or main is None:
+        return ""
+    at, of = times[0]
+    timed = []
+    for line in lines[:_MOST_TIMED]:
+        cells = _split_cells(line.text)
+        if len(cells) <= max(main.place, at) or (size := _parse_size(cells[0], columns[0].name)) is None:
+            continue
+        matches = [_VALUE.fullmatch(cells[place]) for place in (main.place, at)]
+        values = [number(one[1].replace(",", ""), main.name, line.number) for one in matches if one is not None]
+        if len(values) == len(matches):
+            rate, seconds = values
+            timed.append(_Labelled(line.number, size, rate, "GB/s", seconds.range(_SECONDS[of.lower()])))
+    timed = [row for row in timed if row.seconds is not None and row.seconds[0] > 0 and row.rate.value > 0]
+    fitting = [unit for unit in _LIKELY_UNITS if timed and all(_fits(row, unit) for row in timed)]
+    return fitting[0] if len(fitting) == 1 else ""
+
+
 def _split_cells(text: str) -> list[str]:
     """Return the cells of a line between bars, commas, tabs or several spaces."""
     text = text.strip().strip("#").strip()
     if "|" in text:
         return [cell.strip() for cell in text.strip("|").split("|")]
-    if text.count(",") >= _MIN_CELLS - 1 and not re.search(r"\d,\d{3}\b", text):
+    if text.count(",") >= _MIN_CELLS - 1 and not re.search(r"(?<![\d.])\d{1,3},\d{3}(?![\d.])", text):
         return [cell.strip() for cell in text.split(",")]
     return [cell.strip() for cell in _BETWEEN.split(text) if cell.strip()]
 
@@ -303,7 +334,7 @@ def _bytes_per_s(unit: str) -> float:
     return step if rest.startswith("B") else step / 8
 
 
-def _build_draft(rows: Sequence[_Row], above: str) -> Draft:
+def _build_draft(rows: Sequence[_Row], above: str, *, is_proved: bool) -> Draft:
     named = _COLLECTIVES.findall(above)
     operation = _NAMES[named[-1].lower().replace("_", "").replace("-", "")] if named else ""
     ratio = _find_ratio(rows)
@@ -321,7 +352,8 @@ def _build_draft(rows: Sequence[_Row], above: str) -> Draft:
         rate, unit = row.rates.get(main) or next(iter(row.rates.values()))
         draft.add(row.line, [bandwidth(rate, _bytes_per_s(unit), unit)], {"size_bytes": row.size_bytes})
     units = dict.fromkeys(unit for row in rows for _, unit in row.rates.values())
-    draft.notes = [f"the unit {unit} stands in the table: {_describe_unit(unit)}" for unit in units]
+    stands = "follows from the sizes and times" if is_proved else "stands in the table"
+    draft.notes = [f"the unit {unit} {stands}: {_describe_unit(unit)}" for unit in units]
     draft.notes += _describe_ratio(ratio) if ratio is not None else []
     draft.notes.append("the data was not checked, and how the times were taken is not known")
     return draft

@@ -77,7 +77,7 @@ FORMATS = (
     Format("rocm_bandwidth_test", "rocm_bandwidth_test", ("copy peak bandwidth GB/s",)),
     Format("DeepEP", "deepep", ("[tuning]", "ombine bandwidth: ")),
 )
-_OWN_TABLE = Format("a script's own table", "own_table", ("/s", "ps"))
+_OWN_TABLE = Format("a script's own table", "own_table", ("/s", "ps", "bw", "andwidth"))
 """The format of last resort: any table of sizes and rates with a unit."""
 
 

@@ -154,8 +154,13 @@ _STARTS = (
         r"RocmBandwidthTest Version",
         "give it to its matrices of copy peak bandwidth, for which -a is enough",
     ),
+    (
+        "nccl-tests",
+        r"# Avg bus bandwidth\s|# Out of bounds values\s",
+        "give its rows: the average mixes all sizes and tells nothing of one",
+    ),
     ("bandwidthTest", r"\[CUDA Bandwidth Test\]", "give it with its transfers"),
-    ("fio", r"^fio-\d|: \(g=\d+\): rw=", "give the output to 'Run status group'"),
+    ("fio", r"^fio-\d|: \(g=\d+\): rw=|^Jobs: \d+ \(f=", "give the output to 'Run status group'"),
     (
         "HPCG",
         r"HPCG result is|^Final Summary::|HPCG-Benchmark",
@@ -172,6 +177,7 @@ _STARTS = (
 
 
 _FACTS = {
+    "nccl-tests": r"(Avg bus bandwidth) {0,12}: ([\d.]{1,12})",
     "HPL": r"^(N|NB|P|Q) {1,8}: {1,8}(\d[\d ]{0,60}?) *$",
     "fio": r"^(Jobs: \d+) .{0,60}?\]((?:\[[rwt]=[^\]\n]{1,40}\]){1,6})",
     "nixlbench": r"(backend|initiator_seg_type|target_seg_type|op_type)(?:[= ]|=\[.{1,90}?\]\) {0,60}: )"

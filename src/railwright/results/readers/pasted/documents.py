@@ -32,6 +32,7 @@ _BLANKS = "  "
 _NUMBERED = re.compile(r"[ \t]{0,8}(\d{1,6})(?:[:|\t-] ?| \| ?| {1,2}|$)")
 _LEAST_LINES = 6
 _LEAST_BY_COLON = 3
+_LEAST_BY_TAB = 3
 _FORMAT_LINES = 400
 
 
@@ -76,9 +77,12 @@ def _remove_line_numbers(text: str) -> str:
     filled = [line for line in lines[:_FORMAT_LINES] if line.strip()]
     found = [match for line in filled if (match := _NUMBERED.match(line))]
     by_colon = all(match[0].rstrip().endswith(":") for match in found)
-    if len(filled) < (_LEAST_BY_COLON if by_colon else _LEAST_LINES) or len(found) < len(filled):
+    is_short = len(filled) < (_LEAST_BY_COLON if by_colon else _LEAST_LINES)
+    if len(filled) < _LEAST_BY_TAB or len(found) < len(filled):
         return text
     steps = [int(after[1]) - int(before[1]) for before, after in pairwise(found)]
+    if is_short and (set(steps) != {1} or not all("\t" in match[0] for match in found)):
+        return text
     if min(steps) < 1 or steps.count(1) * 2 < len(steps):  # sizes rise by more than one
         return text
     return "\n".join(_NUMBERED.sub("", line, count=1) for line in lines)

@@ -67,9 +67,11 @@ _CLOCK = re.compile(
 """A time that a line begins with."""
 COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 _PARTS = re.compile(r"\d+|\s+|[^\W\d_]+|.")
-_CLOSES = frozenset(":|]>-+})Z")
+_CLOSES = frozenset(":|]>-+})Z#")
 """The last characters of a common prefix, so that no word of a table is taken for a prefix: signs, and UTC's Z."""
 _LEAST_LINES = 3
+_LEVEL = re.compile(r" ?(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR)\b:? ?")
+"""The level that a logger writes behind its time."""
 _JSON_KEYS = ("log", "message", "msg", "line", "text", "MESSAGE", "stdout")
 _QUOTE = re.compile(r"(?:[ \t]{0,12}>[ \t]?){1,4}")
 _STRING = re.compile(r'\s{0,40}(?:"[A-Za-z_.]{1,40}": )?("(?:[^"\\]|\\.)*"),?\s*')
@@ -156,7 +158,10 @@ def remove_common_prefix(text: str) -> str:
             return text
     if len(filled) < _LEAST_LINES:
         return text
-    return "\n".join(skip_parts(line, len(common)) for line in lines)
+    bare = [skip_parts(line, len(common)) for line in lines]
+    if all(_LEVEL.match(line) for line in bare if line.strip()):
+        bare = [_LEVEL.sub("", line, count=1) for line in bare]
+    return "\n".join(bare)
 
 
 def count_parts(prefix: str) -> int:
