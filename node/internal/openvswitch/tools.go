@@ -151,3 +151,13 @@ func (c *Client) appctl(ctx context.Context, visit func(line string), arguments 
 	}
 	return runTool(ctx, nil, visit, "ovs-appctl", append([]string{"-t", socket}, arguments...)...)
 }
+
+// Settle implements Switch.
+func (c *Client) Settle(ctx context.Context, rounds int) error {
+	for range rounds {
+		if err := c.appctl(ctx, func(string) {}, "revalidator/wait"); err != nil {
+			return fmt.Errorf("wait for the datapath: %w", err)
+		}
+	}
+	return nil
+}

@@ -21,12 +21,12 @@ func TestADDStoresClaimsProgramsAndAnnouncesInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if attached.Rail != "rail0" || attached.Tenant != "ns:tenant-a" || len(attached.Unconfirmed) != 1 {
+	if attached.Rail != "rail0" || attached.Tenant != "ns:tenant-a" {
 		t.Errorf("%+v", attached)
 	}
-	bench.inOrder("claim 10.1.0.1 ns:tenant-a", "flows +1", "route +10.1.0.1/32", "advertised 10.1.0.1/32")
+	bench.inOrder("claim 10.1.0.1 ns:tenant-a", "flows +1", "route +10.1.0.1/32", "settle 1", "advertised 10.1.0.1/32")
 	bench.mustDetach(1, bothParts...)
-	bench.inOrder("route -10.1.0.1/32", "flows -1", "release 10.1.0.1")
+	bench.inOrder("route -10.1.0.1/32", "flows -1", "settle 2", "withdraw 10.1.0.1", "withdrawn 10.1.0.1/32", "release 10.1.0.1")
 	if bench.diary.count("replace") != 2 {
 		t.Errorf("want only differences programmed after the start: %v", bench.diary.all())
 	}
@@ -128,9 +128,6 @@ func TestFailedADDLeavesNothing(t *testing.T) {
 		}},
 		"taken": {Taken, func(bench *bench, _ *attachment.Attachment) {
 			bench.directory.refuse = fmt.Errorf("%w: node-2", tenants.ErrTaken)
-		}},
-		"not released": {NotReleased, func(bench *bench, _ *attachment.Attachment) {
-			bench.directory.refuse = tenants.ErrNotReleased
 		}},
 		"outside the tenant": {OutsidePrefixes, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrOutside }},
 		"directory away":     {DirectoryUnavailable, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrUnreachable }},

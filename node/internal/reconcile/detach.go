@@ -42,7 +42,7 @@ func (r *Reconciler) detach(ctx context.Context, key attachment.Key, parts []att
 	})
 	log := r.logFor(record)
 	if len(rest) == 0 {
-		if err := r.undo(ctx, record); err != nil {
+		if err := r.undo(ctx, record, releaseBound); err != nil && !errors.Is(err, errHeld) {
 			log.Warn("detached, but not yet undone", "error", err)
 			return nil
 		}
@@ -73,9 +73,9 @@ func (r *Reconciler) reduce(ctx context.Context, record store.Record, rest []att
 	return errors.Join(result.flows, result.routes)
 }
 
-// undo removes an attachment whose key the caller has locked. The record leaves the store once nothing of it is real
+// undo removes an attachment whose key the caller has locked, and waits at most so long until its addresses are given up. The record leaves the store once nothing of it is real
 // and others may use its addresses. The error names what remains; the housekeeping continues.
-func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
+func (r *Reconciler) undo(ctx context.Context, record store.Record, patience time.Duration) error {
 	began := time.Now()
 	r.withdrawals.note(record)
 	if !record.Leaving() {
@@ -99,15 +99,24 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 			return errors.Join(errStillThere, result.flows, result.routes)
 		}
 		r.metrics.Step("delete", "program", time.Since(began))
+		if err := r.settle(ctx, record.Key); err != nil {
+			return err
+		}
 		began = time.Now()
+		if err := r.directory.Withdraw(ctx, record.Addresses); err != nil {
+			return fmt.Errorf("withdraw addresses from the tenant directory: %w", err)
+		}
 		if err := r.awaitWithdrawal(ctx, rail, record); err != nil {
-			return errors.Join(err, r.hold(ctx, record))
+			return err
 		}
 		r.metrics.Step("delete", "withdraw", time.Since(began))
 	}
 	began = time.Now()
-	if err := r.directory.Release(ctx, record.Addresses); err != nil {
-		return fmt.Errorf("release addresses in the tenant directory: %w", err)
+	bound, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := r.directory.Release(bound, record.Addresses); err != nil {
+		r.tend.notify()
+		return fmt.Errorf("%w: %w", errHeld, err)
 	}
 	r.metrics.Step("delete", "release", time.Since(began))
 	failpoint.Reach(failpoint.DeleteReleased)
@@ -117,11 +126,13 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 		return err
 	}
 	failpoint.Reach(failpoint.DeleteRemoved)
-	r.watch.notify()
 	return nil
 }
 
-var errStillThere = errors.New("flows or routes remain")
+var (
+	errStillThere = errors.New("flows or routes remain")
+	errHeld       = errors.New("addresses are held")
+)
 
 // write stores a record that shrinks. A full disk does not stop that: the change continues in memory, and after a crash
 // the pod's missing network namespace completes it.

@@ -119,7 +119,7 @@ func (r *Reconciler) finishLeaving(ctx context.Context) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, undoBound)
 		defer cancel()
-		if err := r.undo(ctx, record); err != nil {
+		if err := r.undo(ctx, record, undoBound); err != nil {
 			r.logFor(record).Debug("not undone yet", "error", err)
 			return
 		}
@@ -194,7 +194,7 @@ func (r *Reconciler) collect(ctx context.Context, record store.Record) bool {
 		log.Info("collected: the pod is gone without a DEL", "why", reason)
 		ctx, cancel := context.WithTimeout(ctx, undoBound)
 		defer cancel()
-		if err := r.undo(ctx, record); err != nil {
+		if err := r.undo(ctx, record, undoBound); err != nil {
 			log.Warn("collected attachment is not undone yet", "error", err)
 			return
 		}

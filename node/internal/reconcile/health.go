@@ -201,6 +201,7 @@ func (r *Reconciler) keepMetrics(ctx context.Context) {
 	for {
 		r.metrics.SetRails(r.measure(ctx))
 		r.metrics.SetIgnored(len(r.Notes()))
+		r.metrics.SetHeld(r.directory.Held())
 		if !pause(ctx, metricsEvery) {
 			return
 		}

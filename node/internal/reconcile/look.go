@@ -14,6 +14,7 @@ import (
 	"railwright/node/internal/collect"
 	"railwright/node/internal/plan"
 	"railwright/node/internal/store"
+	"railwright/node/internal/tenants"
 )
 
 const (
@@ -72,9 +73,14 @@ func (r *rail) flowDifferences(ctx context.Context, record store.Record) ([]stri
 	var failure error
 	err := r.between(ctx, func(ctx context.Context) {
 		result := newOutcome()
-		planned, err := r.plan(ctx, r.records(), result)
+		planned, err := r.plan(ctx, r.records(), true, result)
 		if err == nil {
-			problems, err = r.reconciler.openVSwitch.Differences(ctx, r.Bridge, planned.flows)
+			flows := planned.flows
+			if planned.members {
+				members, _ := memberFlows(planned.change)
+				flows = append(flows, members...)
+			}
+			problems, err = r.reconciler.openVSwitch.Differences(ctx, r.Bridge, flows)
 		}
 		if reason := result.unserved[record.Key]; reason != "" {
 			problems = append([]string{fmt.Sprintf("%s has no flows: %s", record.HostInterface, reason)}, problems...)
@@ -138,16 +144,17 @@ func (r *Reconciler) List(ctx context.Context) []Observed {
 	for i, counted := range queryRails(rails, func(rail *rail) tally { return rail.tally(ctx) }) {
 		tallies[rails[i].Name] = counted
 	}
-	tenants, _, _ := r.directory.View(r.localTenants())
+	pairs := r.directory.Since(r.directory.Version()).Pairs
 	all := make([]Observed, len(records))
 	index := map[attachment.Key]*Observed{}
 	for i, record := range records {
 		counted := tallies[record.Rail]
 		all[i] = Observed{
 			Attachment: record.Attachment, FlowsInstalled: counted.flows[record.Number],
-			Dropped: counted.dropped[record.Number], OpenTenants: peersOf(record.Tenant, tenants.Pairs),
+			Dropped: counted.dropped[record.Number], OpenTenants: peersOf(record.Tenant, pairs),
 			Counted: counted.flows != nil,
 		}
+		all[i].Tenant = tenants.Display(record.Tenant)
 		index[record.Key] = &all[i]
 	}
 	forEachRecord(records, func(record store.Record) {
@@ -189,9 +196,9 @@ func peersOf(tenant string, pairs [][2]string) []string {
 	for _, pair := range pairs {
 		switch tenant {
 		case pair[0]:
-			open = append(open, pair[1])
+			open = append(open, tenants.Display(pair[1]))
 		case pair[1]:
-			open = append(open, pair[0])
+			open = append(open, tenants.Display(pair[0]))
 		}
 	}
 	return open

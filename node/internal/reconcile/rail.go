@@ -21,7 +21,11 @@ const (
 )
 
 // due names what a pass must check completely, with the cause. Empty means only what changed since the last pass.
-type due struct{ flows, routes string }
+type due struct {
+	flows, routes string
+	// pass means that more may have changed than the tenant directory.
+	pass bool
+}
 
 func (d due) merge(other due) due {
 	if d.flows == "" {
@@ -30,6 +34,7 @@ func (d due) merge(other due) due {
 	if d.routes == "" {
 		d.routes = other.routes
 	}
+	d.pass = d.pass || other.pass
 	return d
 }
 
@@ -47,9 +52,14 @@ type rail struct {
 	due     due
 	result  passResult
 	stopped bool
+	// implemented is the view of the tenant directory that the flows implement; advanced is closed when it changes.
+	implemented uint64
+	advanced    chan struct{}
 
-	// The fields below belong to the worker's goroutine. last and announced are nil if unknown.
+	// The fields below belong to the worker's goroutine. last has the flows without those of members, and view is the one
+	// that those implement. last and announced are nil if unknown, and view is 0 if the bridge has no member.
 	last      applied
+	view      uint64
 	announced prefixes
 	planner   *plan.Planner
 	// cleaned reports that the rail is retired and cleaned up.
@@ -73,13 +83,14 @@ type passResult struct {
 func newRail(reconciler *Reconciler, configured config.Rail) *rail {
 	return &rail{
 		Rail: configured.Rail, configured: configured, reconciler: reconciler, wake: make(chan struct{}, 1),
-		planner: plan.NewPlanner(configured.Rail),
-		due:     due{"start", "start"},
+		planner: plan.NewPlanner(configured.Rail), advanced: make(chan struct{}),
+		due: due{"start", "start", true},
 	}
 }
 
 // kick requests a pass without waiting for it.
 func (r *rail) kick(more due) {
+	more.pass = true
 	r.mutex.Lock()
 	r.due = r.due.merge(more)
 	r.mutex.Unlock()
@@ -156,8 +167,9 @@ func (r *rail) run(ctx context.Context) {
 			// Something changed, so a failed pass may succeed now.
 			pause = firstRetry
 		case <-retry.C:
+			r.kick(due{})
 		case <-verify.C:
-			r.kick(due{"verify", "verify"})
+			r.kick(due{flows: "verify", routes: "verify"})
 		}
 		if r.work(ctx) {
 			retry.Stop()
@@ -175,6 +187,9 @@ func (r *rail) work(ctx context.Context) bool {
 	jobs, waiters, todo := r.jobs, r.waiters, r.due
 	r.jobs, r.waiters, r.due = nil, nil, due{}
 	r.mutex.Unlock()
+	if !todo.pass && len(jobs)+len(waiters) == 0 && r.catchUp(ctx) {
+		return true
+	}
 	for _, job := range jobs {
 		job(ctx)
 	}

@@ -2,10 +2,12 @@ package reconcile
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/tenants"
 )
 
 // TestAddressIsReservedUntilTheLeafWithdrawsIt checks that the DEL ends, and that nobody else gets the address before
@@ -18,7 +20,7 @@ func TestAddressIsReservedUntilTheLeafWithdrawsIt(t *testing.T) {
 	if bench.diary.count("release 10.1.0.1") != 0 || bench.diary.count("route -10.1.0.1/32") != 1 || bench.diary.count("flows -1") != 1 {
 		t.Fatal(bench.diary.all())
 	}
-	bench.inOrder("flows -1", "hold 10.1.0.1")
+	bench.inOrder("flows -1", "withdraw 10.1.0.1")
 	bench.routes.set(func() { bench.routes.kept = false })
 	bench.tend.notify()
 	bench.eventually("address is released", func() bool { return bench.diary.count("release 10.1.0.1") == 1 })
@@ -44,18 +46,33 @@ func TestAddressIsReservedUntilTheLeafWithdrawsIt(t *testing.T) {
 }
 
 // fakeNotifier records events of pods.
-type fakeNotifier struct{ lines []string }
+type fakeNotifier struct {
+	mutex sync.Mutex
+	lines []string
+}
 
 func (t *fakeNotifier) NotifyPod(pod attachment.Pod, reason, message string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
 	t.lines = append(t.lines, pod.Name+" "+reason+" "+message)
 }
 
-// TestPodIsNotifiedOfUnconfirmedNodes also covers the metric.
-func TestPodIsNotifiedOfUnconfirmedNodes(t *testing.T) {
-	bench, notifier := newBench(t).start(), &fakeNotifier{}
+// TestALostAddressCutsItsPodOff also checks that the pod is told, and served again once the address is claimed.
+func TestALostAddressCutsItsPodOff(t *testing.T) {
+	bench, notifier := newBench(t), &fakeNotifier{}
+	bench.start()
 	bench.notifier = notifier
-	bench.mustAttach(1, bothParts...)
-	if len(notifier.lines) != 1 || !strings.Contains(notifier.lines[0], "NodesUnconfirmed") || !strings.Contains(notifier.lines[0], "rail0 is up, but not confirmed within") {
+	record := bench.mustAttach(1, bothParts...)
+	bench.directory.change(func() {
+		bench.directory.refuse = tenants.ErrTaken
+		delete(bench.directory.owners, record.Addresses[0])
+	})
+	bench.eventually("the flows are gone", func() bool { return bench.sw.flowsOf(record.Number) == 0 })
+	notifier.mutex.Lock()
+	if len(notifier.lines) != 1 || !strings.Contains(notifier.lines[0], "pod-1 AddressLost") {
 		t.Errorf("%q", notifier.lines)
 	}
+	notifier.mutex.Unlock()
+	bench.directory.change(func() { bench.directory.refuse = nil })
+	bench.eventually("the flows are back", func() bool { return bench.sw.flowsOf(record.Number) > 0 })
 }

@@ -6,14 +6,14 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 // removal removes railwrightd as deploy/README.md describes and checks that nothing is left.
 func (c *cluster) removal(t *testing.T) {
-	c.kubectl(t, "delete", "--timeout=40s", "-n", "railwright", "daemonset/railwrightd")
+	c.kubectl(t, "delete", "--timeout=40s", "-n", "railwright", "daemonset/railwrightd", "deployment/railwright-sweeper")
 	c.kubectl(t, "delete", "--timeout=40s", "-f", deployFolder+"/access.yaml")
-	names := strings.Fields(c.kubectl(t, "get", "nodeaddresses", "-o", "name"))
-	c.kubectl(t, append([]string{"patch", "--type=merge", "-p", `{"metadata": {"finalizers": null}}`}, names...)...)
+	c.kubectl(t, "delete", "--timeout=60s", "namespaces", "-l", "app.kubernetes.io/managed-by=railwrightd")
 	c.kubectl(t, "delete", "--timeout=60s", "--ignore-not-found", "-k", deployFolder)
 	left := c.kubectl(t, "get", "crd,clusterrole,clusterrolebinding,validatingadmissionpolicy,namespace", "-o", "name")
 	if strings.Contains(left, "railwright") {
@@ -43,42 +43,73 @@ func (c *cluster) operatorsNetworks(t *testing.T) {
 
 const daemonAccount = "--as=system:serviceaccount:railwright:railwrightd"
 
-// ownNodeOnly checks that the daemon's token of a node can write that node's addresses, but neither write other nodes'
-// addresses nor read secrets.
+// ownNodeOnly checks that the daemon's token of a node can write what that node holds, but neither write what other nodes hold
+// nor read secrets, and that an administrator cannot free what a machine holds that may run.
 func (c *cluster) ownNodeOnly(t *testing.T) {
 	var listed struct{ Items []object }
-	check(t, json.Unmarshal([]byte(c.kubectl(t, "get", "nodeaddresses", "-o", "json")), &listed))
+	check(t, json.Unmarshal([]byte(c.kubectl(t, "get", "railnodes", "-o", "json")), &listed))
 	if len(listed.Items) != len(c.nodes) {
-		t.Fatalf("there are %d NodeAddresses for %d nodes", len(listed.Items), len(c.nodes))
+		t.Fatalf("there are %d RailNodes for %d nodes", len(listed.Items), len(c.nodes))
 	}
 	for _, item := range listed.Items {
 		owner := item["spec"].(map[string]any)["node"].(string)
 		name := item["metadata"].(map[string]any)["name"].(string)
-		item.set("yes", "metadata", "labels", "tried")
 		for _, daemon := range c.nodes {
-			output, err := c.tryKubectl(item.text(t), "replace", "--dry-run=server", "-f", "-", daemonAccount,
+			output, err := c.tryKubectl("", "label", "--dry-run=server", "railnode", name, "tried=yes", daemonAccount,
 				"--as-user-extra=authentication.kubernetes.io/node-name="+daemon.Name)
 			switch allowed := daemon.Name == owner; {
 			case allowed && err != nil:
-				t.Errorf("the daemon of %s may not write the addresses of its own node: %s", daemon.Name, output)
+				t.Errorf("the daemon of %s may not write the RailNode of its own node: %s", daemon.Name, output)
 			case !allowed && err == nil:
-				t.Errorf("the daemon of %s may write the addresses of %s", daemon.Name, owner)
-			case !allowed && !strings.Contains(output, "of its own node, not those of"):
+				t.Errorf("the daemon of %s may write the RailNode of %s", daemon.Name, owner)
+			case !allowed && !strings.Contains(output, "objects of its own node"):
 				t.Errorf("the daemon of %s is refused for another reason: %s", daemon.Name, output)
 			}
 		}
-		output, err := c.tryKubectl("", "delete", "nodeaddresses", name, "--dry-run=server")
-		if err == nil || !strings.Contains(output, "garbage-collected with their Node") {
-			t.Errorf("an administrator may delete the addresses of a node that runs: %s", output)
+		output, err := c.tryKubectl("", "delete", "railnode", name, "--dry-run=server")
+		if err == nil || !strings.Contains(output, "annotate its RailNode") {
+			t.Errorf("an administrator may delete the RailNode of a machine that runs: %s", output)
 		}
 	}
 	for _, question := range [][]string{
 		{"get", "secrets", "-A"}, {"list", "pods", "-A"}, {"create", "pods", "-A"}, {"update", "nodes"}, {"update", "tenants"},
-		{"create", "tenantpeerings"}, {"delete", "nodeaddresses"},
+		{"create", "tenantpeerings"}, {"patch", "railepochs"}, {"list", "namespaces"}, {"delete", "namespaces"},
 	} {
 		output, _ := c.tryKubectl("", append([]string{"auth", "can-i", daemonAccount}, question...)...)
 		if !strings.HasPrefix(output, "no") {
 			t.Errorf("railwrightd's permission to %s is %s", strings.Join(question, " "), output)
 		}
 	}
+}
+
+// remedies tries, as the cluster's administrator, what deploy/README.md advises after a restore of etcd and for members that
+// were lost, while pods run.
+func (c *cluster) remedies(t *testing.T) {
+	pods := c.run(t,
+		podSpec{Namespace: "tenant1", Name: "stays-1", Node: c.nodes[0].Name},
+		podSpec{Namespace: "tenant1", Name: "stays-2", Node: c.nodes[1].Name})
+	defer func() { c.remove(t, pods...) }()
+	id := func() string { return c.kubectl(t, "get", "railepoch", "epoch", "-o", "jsonpath={.spec.id}") }
+	before := id()
+	c.kubectl(t, "-n", "railwright", "exec", "deploy/railwright-sweeper", "--", "railwrightd", "epoch", "none")
+	if after := id(); after == before {
+		t.Errorf("the epoch is still %s", after)
+	}
+	pods = append(pods, c.run(t, podSpec{Namespace: "tenant1", Name: "later", Node: c.nodes[0].Name})...)
+	for _, item := range strings.Fields(c.kubectl(t, "get", "railnodes", "-o", "jsonpath={.items[*].spec.epoch}")) {
+		if item != id() {
+			t.Errorf("a node is in epoch %s instead of %s", item, id())
+		}
+	}
+	c.kubectl(t, "delete", "--timeout=60s", "namespaces", "-l", "app.kubernetes.io/managed-by=railwrightd")
+	awaitEvery(t, kubectlPause, "the members of both nodes", 60*time.Second, func() string {
+		output, err := c.tryKubectl("", "get", "tenantmembers", "-A", "-o", "jsonpath={range .items[*]}{.metadata.name}{\"\\n\"}{end}")
+		for _, node := range c.nodes {
+			if err != nil || !strings.Contains(output, node.Name+".") {
+				return output
+			}
+		}
+		return ""
+	})
+	c.checkIsolation(t, pods)
 }
