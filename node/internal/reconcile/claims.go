@@ -135,6 +135,7 @@ func (r *Reconciler) keepClaims(ctx context.Context) {
 						"nothing reaches them until the node has claimed them again", record.Addresses, record.Key.Interface))
 				}
 				r.claims.drop(record.Key)
+				r.kickRail(record.Rail, due{})
 			}
 			r.ifFree(record.Key, func(record store.Record) {
 				ctx, cancel := context.WithTimeout(ctx, undoBound)

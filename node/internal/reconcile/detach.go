@@ -73,8 +73,9 @@ func (r *Reconciler) reduce(ctx context.Context, record store.Record, rest []att
 	return errors.Join(result.flows, result.routes)
 }
 
-// undo removes an attachment whose key the caller has locked, and waits at most so long until its addresses are given up. The record leaves the store once nothing of it is real
-// and others may use its addresses. The error names what remains; the housekeeping continues.
+// undo removes an attachment whose key the caller has locked, and waits at most so long until its addresses are given
+// up. The record leaves the store once nothing of it is real and others may use its addresses. The error names what
+// remains; the housekeeping continues.
 func (r *Reconciler) undo(ctx context.Context, record store.Record, patience time.Duration) error {
 	began := time.Now()
 	r.withdrawals.note(record)
@@ -90,26 +91,9 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record, patience tim
 			record.Rail)
 	}
 	if rail != nil {
-		began = time.Now()
-		result, err := rail.requestPass(ctx)
-		if err != nil {
-			return fmt.Errorf("rail was not programmed in time: %w", err)
-		}
-		if !result.undone(record) {
-			return errors.Join(errStillThere, result.flows, result.routes)
-		}
-		r.metrics.Step("delete", "program", time.Since(began))
-		if err := r.settle(ctx, record.Key); err != nil {
+		if err := r.undoOnRail(ctx, rail, record); err != nil {
 			return err
 		}
-		began = time.Now()
-		if err := r.directory.Withdraw(ctx, record.Addresses); err != nil {
-			return fmt.Errorf("withdraw addresses from the tenant directory: %w", err)
-		}
-		if err := r.awaitWithdrawal(ctx, rail, record); err != nil {
-			return err
-		}
-		r.metrics.Step("delete", "withdraw", time.Since(began))
 	}
 	began = time.Now()
 	bound, cancel := context.WithTimeout(ctx, patience)
@@ -126,6 +110,35 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record, patience tim
 		return err
 	}
 	failpoint.Reach(failpoint.DeleteRemoved)
+	if rail != nil && rail.configured.Retired {
+		// The rail is forgotten once its last attachment is gone.
+		rail.kick(due{})
+	}
+	return nil
+}
+
+// undoOnRail removes an attachment's flows and routes, and waits until no node and no leaf uses them.
+func (r *Reconciler) undoOnRail(ctx context.Context, rail *rail, record store.Record) error {
+	began := time.Now()
+	result, err := rail.requestPass(ctx)
+	if err != nil {
+		return fmt.Errorf("rail was not programmed in time: %w", err)
+	}
+	if !result.undone(record) {
+		return errors.Join(errStillThere, result.flows, result.routes)
+	}
+	r.metrics.Step("delete", "program", time.Since(began))
+	if err := r.settle(ctx, record.Key); err != nil {
+		return err
+	}
+	began = time.Now()
+	if err := r.directory.Withdraw(ctx, record.Addresses); err != nil {
+		return fmt.Errorf("withdraw addresses from the tenant directory: %w", err)
+	}
+	if err := r.awaitWithdrawal(ctx, rail, record); err != nil {
+		return err
+	}
+	r.metrics.Step("delete", "withdraw", time.Since(began))
 	return nil
 }
 

@@ -187,7 +187,9 @@ func (r *rail) work(ctx context.Context) bool {
 	jobs, waiters, todo := r.jobs, r.waiters, r.due
 	r.jobs, r.waiters, r.due = nil, nil, due{}
 	r.mutex.Unlock()
-	if !todo.pass && len(jobs)+len(waiters) == 0 && r.catchUp(ctx) {
+	// After an incomplete pass another one is due, which a change of the directory must not put off.
+	last := r.lastPass().outcome
+	if !todo.pass && len(jobs)+len(waiters) == 0 && last != nil && last.complete() && r.catchUp(ctx) {
 		return true
 	}
 	for _, job := range jobs {

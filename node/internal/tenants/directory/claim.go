@@ -290,6 +290,17 @@ func (d *Directory) admit(ctx context.Context, claim tenants.Claim, epoch string
 	if err := d.stillIn(ctx, epoch); err != nil {
 		return err
 	}
+	if err := d.grant(name, epoch, batch, lists); err != nil {
+		return err
+	}
+	if !d.isGranted(claim) {
+		return fmt.Errorf("%w: claim of %s was withdrawn meanwhile", tenants.ErrUnreachable, claim.Owner)
+	}
+	return nil
+}
+
+// grant stores the lists and the claimed addresses of a batch as granted, then goes by them.
+func (d *Directory) grant(name, epoch string, batch []netip.Addr, lists map[string]tenants.List) error {
 	var lines []entry
 	d.act(func(s *state) {
 		for _, address := range batch {
@@ -317,9 +328,6 @@ func (d *Directory) admit(ctx context.Context, claim tenants.Claim, epoch string
 			}
 		}
 	})
-	if !d.isGranted(claim) {
-		return fmt.Errorf("%w: claim of %s was withdrawn meanwhile", tenants.ErrUnreachable, claim.Owner)
-	}
 	return nil
 }
 

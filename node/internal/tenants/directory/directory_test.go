@@ -130,6 +130,9 @@ func TestWithoutTheStoreANodeGoesByItsDisk(t *testing.T) {
 // TestWritesAndBytesDoNotGrowWithTheCluster counts writes of an ADD and a DEL, and what reaches a node without the tenant.
 func TestWritesAndBytesDoNotGrowWithTheCluster(t *testing.T) {
 	for _, nodes := range []int{50, 1000} {
+		if nodes > 50 && os.Getenv("RAILWRIGHT_TEST_LONG") == "" {
+			continue // takes minutes
+		}
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			inTime(t, func(t *testing.T) {
 				w := newWorld(t, 1, none)

@@ -285,6 +285,35 @@ func (d *Directory) holdAgain(ctx context.Context, epoch string) error {
 		}
 	}
 	d.mutex.Unlock()
+	again, err := d.obtainAgain(ctx, held)
+	if err != nil {
+		return err
+	}
+	d.act(func(s *state) {
+		d.gone, d.restored, d.passed = 0, "", ""
+		d.round++
+		d.half = false
+		s.enter(epoch)
+		for address, mine := range s.owns {
+			// A claim made meanwhile may have been made in the store as it was before.
+			switch {
+			case again[address] || mine.Phase == intended || mine.Phase == withdrawn:
+			case mine.Phase == claimed:
+				mine.Phase, mine.UID = intended, ""
+			default:
+				mine.Lost, mine.Phase, mine.UID = true, intended, ""
+				s.show(address)
+			}
+		}
+		s.rescope()
+		d.move()
+	})
+	return d.publishAgain(ctx)
+}
+
+// obtainAgain creates the claims of addresses that this machine holds, where they are missing, and returns these
+// addresses. It fails if another machine has one of them.
+func (d *Directory) obtainAgain(ctx context.Context, held []tenants.Claim) (map[netip.Addr]bool, error) {
 	var lines []entry
 	again := map[netip.Addr]bool{}
 	for _, claim := range held {
@@ -292,7 +321,7 @@ func (d *Directory) holdAgain(ctx context.Context, epoch string) error {
 		again[address] = true
 		object, err := d.obtain(ctx, claim, address)
 		if err != nil && !errors.Is(err, tenants.ErrTaken) {
-			return err
+			return nil, err
 		}
 		d.act(func(s *state) {
 			mine := s.owns[address]
@@ -309,30 +338,16 @@ func (d *Directory) holdAgain(ctx context.Context, epoch string) error {
 		})
 	}
 	if err := d.journal.write(lines...); err != nil {
-		return fmt.Errorf("%w: store what was lost: %w", tenants.ErrUnreachable, err)
+		return nil, fmt.Errorf("%w: store what was lost: %w", tenants.ErrUnreachable, err)
 	}
 	if len(lines) > 0 {
-		return fmt.Errorf("%w: flows of lost addresses may be left", tenants.ErrUnreachable)
+		return nil, fmt.Errorf("%w: flows of lost addresses may be left", tenants.ErrUnreachable)
 	}
-	d.act(func(s *state) {
-		d.gone, d.restored, d.passed = 0, "", ""
-		d.round++
-		d.half = false
-		s.enter(epoch)
-		for address, mine := range s.owns {
-			// What was claimed meanwhile may have been claimed in the store as it was before.
-			switch {
-			case again[address] || mine.Phase == intended || mine.Phase == withdrawn:
-			case mine.Phase == claimed:
-				mine.Phase, mine.UID = intended, ""
-			default:
-				mine.Lost, mine.Phase, mine.UID = true, intended, ""
-				s.show(address)
-			}
-		}
-		s.rescope()
-		d.move()
-	})
+	return again, nil
+}
+
+// publishAgain writes this machine's members of all its tenants.
+func (d *Directory) publishAgain(ctx context.Context) error {
 	d.mutex.Lock()
 	local := d.state.local()
 	d.mutex.Unlock()
@@ -380,42 +395,45 @@ func (d *Directory) register(ctx context.Context, epoch string) error {
 	if spec.NodeUID == "" {
 		spec.NodeUID = mine.Instance
 	}
-	for range maxTries {
-		if node.UID == "" {
-			node = tenants.Object{Kind: tenants.KindNode, Name: tenants.NodeName(mine.Node, mine.Instance)}
-		}
-		if before, err := tenants.Decode[tenants.NodeSpec](node); err == nil && node.UID != "" && before == spec {
-			break
-		}
-		node.Spec = tenants.Merge(node.Spec, spec)
-		do := d.store.Update
-		if node.UID == "" {
-			do = d.store.Create
-		}
-		node, err = d.write(ctx, "write RailNode", node, do)
-		switch {
-		case err == nil:
-		case errors.Is(err, tenants.ErrGone):
-			node = tenants.Object{}
-			continue
-		case errors.Is(err, tenants.ErrExists), errors.Is(err, tenants.ErrConflict):
-			name := node.Name
-			if err = d.ask(ctx, "read RailNode", func(ctx context.Context) (err error) {
-				node, err = d.store.Get(ctx, tenants.KindNode, "", name)
-				return err
-			}); err != nil && !errors.Is(err, tenants.ErrGone) {
-				return err
-			}
-			continue
-		default:
-			return err
-		}
-		break
+	if node, err = d.writeNode(ctx, node, spec); err != nil {
+		return err
 	}
 	d.mutex.Lock()
 	d.node = node
 	d.mutex.Unlock()
 	return nil
+}
+
+// writeNode makes a machine's RailNode have this spec. node is the object as last seen; without a UID it is unknown.
+func (d *Directory) writeNode(ctx context.Context, node tenants.Object, spec tenants.NodeSpec) (tenants.Object, error) {
+	name := tenants.NodeName(spec.Node, spec.Instance)
+	for range maxTries {
+		do := d.store.Update
+		if node.UID == "" {
+			node, do = tenants.Object{Kind: tenants.KindNode, Name: name}, d.store.Create
+		} else if before, err := tenants.Decode[tenants.NodeSpec](node); err == nil && before == spec {
+			return node, nil
+		}
+		node.Spec = tenants.Merge(node.Spec, spec)
+		written, err := d.write(ctx, "write RailNode", node, do)
+		switch {
+		case err == nil:
+			return written, nil
+		case errors.Is(err, tenants.ErrGone):
+			node = tenants.Object{}
+		case errors.Is(err, tenants.ErrExists), errors.Is(err, tenants.ErrConflict):
+			err := d.ask(ctx, "read RailNode", func(ctx context.Context) (err error) {
+				node, err = d.store.Get(ctx, tenants.KindNode, "", name)
+				return err
+			})
+			if err != nil && !errors.Is(err, tenants.ErrGone) {
+				return node, err
+			}
+		default:
+			return node, err
+		}
+	}
+	return node, fmt.Errorf("%w: RailNode %s changed %d times meanwhile", tenants.ErrUnreachable, name, maxTries)
 }
 
 // pass returns nil once every machine has published in the epoch or is off.
@@ -426,27 +444,9 @@ func (d *Directory) pass(ctx context.Context, epoch tenants.EpochSpec) error {
 	if passed {
 		return nil
 	}
-	list, err := d.list(ctx, tenants.KindNode, "")
+	missing, err := d.missingIn(ctx, epoch)
 	if err != nil {
 		return err
-	}
-	var missing []string
-	there := map[string]bool{}
-	for _, object := range list.Objects {
-		spec, err := tenants.Decode[tenants.NodeSpec](object)
-		switch {
-		case err != nil:
-			d.log.Warn("a RailNode does not count", "error", err)
-		case spec.IsOff(object), spec.Epoch == epoch.ID:
-			there[spec.Node], there[object.Name] = true, true
-		default:
-			missing = append(missing, spec.Node)
-		}
-	}
-	for _, node := range epoch.Nodes {
-		if !there[node] && d.settings.without != epochNodes {
-			missing = append(missing, node)
-		}
 	}
 	waiting := ""
 	if len(missing) > 0 {
@@ -470,6 +470,33 @@ func (d *Directory) pass(ctx context.Context, epoch tenants.EpochSpec) error {
 		return fmt.Errorf("%w: store the epoch: %w", tenants.ErrUnreachable, err)
 	}
 	return nil
+}
+
+// missingIn returns the nodes that have not published in the epoch and are not off.
+func (d *Directory) missingIn(ctx context.Context, epoch tenants.EpochSpec) ([]string, error) {
+	list, err := d.list(ctx, tenants.KindNode, "")
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	there := map[string]bool{}
+	for _, object := range list.Objects {
+		spec, err := tenants.Decode[tenants.NodeSpec](object)
+		switch {
+		case err != nil:
+			d.log.Warn("a RailNode does not count", "error", err)
+		case spec.IsOff(object), spec.Epoch == epoch.ID:
+			there[spec.Node], there[object.Name] = true, true
+		default:
+			missing = append(missing, spec.Node)
+		}
+	}
+	for _, node := range epoch.Nodes {
+		if !there[node] && d.settings.without != epochNodes {
+			missing = append(missing, node)
+		}
+	}
+	return missing, nil
 }
 
 // mend writes Members objects of this node again that were deleted, and starts anew if its RailNode was.

@@ -270,7 +270,7 @@ func runs() int {
 	if os.Getenv("RAILWRIGHT_TEST_LONG") != "" {
 		return 10_000
 	}
-	return 200
+	return 100
 }
 
 func TestNoRunLetsAStrangerInOrGivesAnAddressTwice(t *testing.T) {
@@ -286,6 +286,9 @@ func TestNoRunLetsAStrangerInOrGivesAnAddressTwice(t *testing.T) {
 
 // TestEveryRuleIsNeeded leaves out one rule after the other: a run must then go wrong.
 func TestEveryRuleIsNeeded(t *testing.T) {
+	if os.Getenv("RAILWRIGHT_TEST_LONG") == "" {
+		t.Skip("takes many minutes; set RAILWRIGHT_TEST_LONG=1")
+	}
 	rules := []rule{
 		claims, claimFirst, readAtAdd, readPeers, neverBackward, syncRead, membersFirst, drain, epochGate, epochMembers,
 		epochNodes, seeRestore, twoRounds, flowsFirst, linearizable, noTimeOut, nodeUID, namespaceUID, procedure,
