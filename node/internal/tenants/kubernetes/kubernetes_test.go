@@ -405,7 +405,7 @@ func laterVersion(t *testing.T, s *server, first, third *daemon) {
 type laterStore struct{ *Store }
 
 func (l laterStore) with(object tenants.Object) tenants.Object {
-	object.Spec = tenants.Merge(json.RawMessage(`{"later": {"of": "the next version"}}`), json.RawMessage(object.Spec))
+	object.Spec = tenants.Merge(json.RawMessage(`{"later": {"of": "the next version"}}`), object.Spec)
 	return object
 }
 
@@ -722,7 +722,7 @@ func remedies(t *testing.T, s *server, first, second, third *daemon) {
 		s.eventually("a node that was there sees it", func() error {
 			err := second.claim(5*time.Second, d, "10.3.8.4")
 			if output := strings.Join(second.Stopped(), "\n"); err == nil || !strings.Contains(output, "went back to version") || !strings.Contains(output, "`railwrightd epoch`") {
-				return fmt.Errorf("%v, %q", err, output)
+				return fmt.Errorf("the claim ended with %w, and the node stops for %q", err, output)
 			}
 			return nil
 		})
@@ -731,7 +731,7 @@ func remedies(t *testing.T, s *server, first, second, third *daemon) {
 		s.eventually("it waits for the silent node", func() error {
 			err := second.claim(5*time.Second, d, "10.3.8.4")
 			if output := strings.Join(second.Stopped(), "\n"); err == nil || !strings.Contains(output, "declared off: silent") {
-				return fmt.Errorf("%v, %q", err, output)
+				return fmt.Errorf("the claim ended with %w, and the node stops for %q", err, output)
 			}
 			return nil
 		})

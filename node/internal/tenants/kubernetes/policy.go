@@ -75,8 +75,8 @@ func (a api) mirrorAll(
 		}
 		complete, listed := make([]map[string]item, len(places)), true
 		for i := range mirrors {
-			ok := false
-			complete[i], ok = mirrors[i].get()
+			content, ok := mirrors[i].get()
+			complete[i] = content
 			listed = listed && ok
 		}
 		if listed {

@@ -273,10 +273,11 @@ func (t *Table) SetOff(ctx context.Context, name, off string) error {
 // Get implements tenants.Store.
 func (t *Table) Get(ctx context.Context, kind tenants.Kind, space, name string) (object tenants.Object, err error) {
 	err = t.with(ctx, func() error {
-		found := false
-		if object, found = t.of(scope{kind, space}).objects[name]; !found {
+		held, found := t.of(scope{kind, space}).objects[name]
+		if !found {
 			return tenants.ErrGone
 		}
+		object = held
 		return nil
 	})
 	return object, err
