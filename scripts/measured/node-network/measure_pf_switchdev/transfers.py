@@ -117,7 +117,7 @@ def measure(
             for turn in range(len(transfers)):
                 for way in turns(ways, done + turn):
                     before = switched()
-                    _launch(way, done * len(transfers) + turn, writers[way.name])
+                    _launch(way, done * len(transfers) + turn, done + 1, writers[way.name])
                     way.switched_bytes += switched() - before
             done += 1
         for way in ways:
@@ -127,7 +127,7 @@ def measure(
     return done
 
 
-def _launch(way: Way, index: int, writer: Writer) -> None:
+def _launch(way: Way, index: int, number: int, writer: Writer) -> None:
     one = way.planned[index]
     assert way.measurement is not None
     last = None
@@ -137,7 +137,7 @@ def _launch(way: Way, index: int, writer: Writer) -> None:
         last = result
         writer.append(thin_samples(result))
     seen = last.summary.median if last is not None and last.summary is not None else float("nan")
-    what = f"round {one.job.launch + 1} {one.benchmark.name} {way.name}"
+    what = f"round {number} {one.benchmark.name} {way.name}"
     print(f"{what}: {seen:.3g}, load {os.getloadavg()[0]:.1f}", flush=True)
 
 
