@@ -56,7 +56,7 @@ class FlowResult(msgspec.Struct, kw_only=True):
     """The round trip of a packet on the idle path, the fastest of a few."""
     trouble: str = ""
     reached: bool = True
-    """Whether the destination answered, as far as the probe itself tells."""
+    """True if the destination answered, as far as the probe itself tells."""
     mtu_bytes: int | None = None
     """The MTU of a connection by RDMA."""
 

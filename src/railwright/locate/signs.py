@@ -36,7 +36,7 @@ class Sign(NamedTuple):
 
     flow: Flow
     reached: bool
-    """Whether the destination answered at all."""
+    """True if the destination answered at all."""
     sent: int
     received: int
     long_lost: int | None = None

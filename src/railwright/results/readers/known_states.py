@@ -110,6 +110,12 @@ def find_fabric_errors(text: str) -> Iterator[str]:
         yield f"error: {error.strip()}"
 
 
+def _join_values(pattern: re.Pattern[str], text: str) -> Iterator[str]:
+    """Yield one sentence of the names and values that a pattern finds, the last value of each name."""
+    if found := dict(pattern.findall(text)):
+        yield format_list([f"{name} {value}" for name, value in found.items()])
+
+
 _MODULE = re.compile(
     r"(?m)^(State|Speed|Width|FEC|Effective Physical Errors|Effective Physical BER|Link Down Counter|Recommendation)"
     r"\s{1,40}: (\S.{0,100}?)\s*$"
@@ -118,8 +124,7 @@ _MODULE = re.compile(
 
 def find_module(text: str) -> Iterator[str]:
     """Yield the state of a port and its errors."""
-    if found := dict(_MODULE.findall(text)):
-        yield format_list([f"{name} {value}" for name, value in found.items()])
+    yield from _join_values(_MODULE, text)
 
 
 _LINK_STATE = re.compile(r"(?m)^link (\S{2,32}) .{0,60}?state (\w{3,12}) physical_state (\w{3,16})")
@@ -200,8 +205,7 @@ _CPU = re.compile(
 
 def find_cpus(text: str) -> Iterator[str]:
     """Yield the CPUs."""
-    if found := dict(_CPU.findall(text)):
-        yield format_list([f"{name} {value}" for name, value in found.items()])
+    yield from _join_values(_CPU, text)
 
 
 _LOCKED = re.compile(r"max locked memory\s{1,16}\([^)\n]{1,24}\) (\w{1,20})")
@@ -363,8 +367,7 @@ _TOTAL = re.compile(r"INFO: (throughput|retrans segs|total bytes|avg cpu usage)\
 
 def find_ntttcp(text: str) -> Iterator[str]:
     """Yield the totals."""
-    if found := dict(_TOTAL.findall(text)):
-        yield format_list([f"{name} {value}" for name, value in found.items()])
+    yield from _join_values(_TOTAL, text)
 
 
 _COPIED = re.compile(r"copied, ([\d.]{1,12}) s(?:econds)?, ([\d.]{1,9} [kMGT]?i?B/s)")
