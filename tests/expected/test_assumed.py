@@ -17,6 +17,7 @@ from railwright.topology.devices import PcieLink
 from railwright.topology.expand import expand
 from railwright.topology.shapes import SHAPES
 from railwright.topology.shapes.parts import DrivePart, GpuPart, NicPart
+from railwright.units import parse_line_rate
 
 ASSUMED = re.compile(r"PCIe [\d.]+(?:,?\s| )x\d+ assumed|assumed: PCIe")
 CHECKED = Verification(method="all", bytes_checked=1, bytes_wrong=0)
@@ -45,10 +46,18 @@ def test_every_port_whose_source_says_that_its_mtu_or_rate_is_assumed_is_marked(
         assert bool(shape.nic.port.assumed) == says, name
 
 
+def test_the_option_for_an_assumed_rate_gives_another_rate() -> None:
+    for name, shape in SHAPES.items():
+        option, _, rate = shape.nic.port.assumed.partition("=")
+        assert option != "nic-rate" or parse_line_rate(rate) != shape.nic.port.line_rate_bits_per_s, name
+
+
 def test_memory_channels_of_every_shape_are_marked_until_they_are_given() -> None:
+    known = {"hgx-a100-64gb-4gpu"}  # CINECA lists the modules of Leonardo
     for name in SHAPES:
-        for changes, marked in (({}, True), ({"memory": "8x4800"}, False)):
-            found = [link.protocol for link in expand(name, changes).links if link.id.startswith("cpu0-memory0")]
+        for changes, marked in (({}, name not in known), ({"memory": "8x4800"}, False)):
+            found = [link.protocol for link in expand(name, changes).links if link.id == "cpu0--memory0"]
+            assert len(found) == 1, name
             assert all(bool(protocol.assumed) == marked for protocol in found if protocol.channels), name
 
 

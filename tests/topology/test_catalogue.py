@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from railwright.topology.shapes import catalogue as module
-from railwright.topology.shapes.catalogue import CATALOGUE, Catalogue
+from railwright.topology.shapes.catalogue import CATALOGUE, Catalogue, NameTable
+from railwright.topology.shapes.names import list_spellings
 
 FILES = Path(module.__file__).with_name("catalogue")
 PARTS = {file.stem: msgspec.toml.decode(file.read_bytes()) for file in (FILES / "parts").glob("*.toml")}
@@ -52,6 +53,7 @@ def test_every_fact_has_a_source_or_is_marked(name: str) -> None:
 
 def test_the_loaded_catalogue_is_that_of_the_files_and_lists_every_machine() -> None:
     names = msgspec.toml.decode((FILES / "names.toml").read_bytes())
+    names["spellings"] = list_spellings(msgspec.convert(names, NameTable))
     assert msgspec.convert({"names": names, **PARTS, "shapes": MACHINES}, Catalogue) == CATALOGUE  # else: make shapes
     assert set(CATALOGUE.names.shapes) == set(MACHINES)
 

@@ -51,6 +51,12 @@ def test_ten_lines_describe_a_machine_which_takes_changes(tmp_path: Path) -> Non
     assert [port.protocol.line_rate_bits_per_s for _, port in machine.ports_out] == [200e9] * 4
 
 
+def test_a_file_of_windows_reads_like_any_other(tmp_path: Path) -> None:
+    machine = load(written(tmp_path, OURS))
+    (tmp_path / "ours.toml").write_bytes(b"\xef\xbb\xbf" + OURS.replace("\n", "\r\n").encode())
+    assert load(str(tmp_path / "ours.toml")) == machine
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_shape_reads_back_from_its_file_and_from_its_machine(name: str) -> None:
     assert decode_shape(render_shape(SHAPES[name]).encode(), name) == SHAPES[name]

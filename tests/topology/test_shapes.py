@@ -54,9 +54,12 @@ def test_every_gpu_reaches_a_nic_and_every_other_gpu(name):
     graph = Graph(topology)
     gpus = [gpu.id for gpu in affinity.gpus]
     assert len(gpus) == SHAPES[name].layout.gpus
-    assert len(affinity.nics) == SHAPES[name].layout.nics >= 1
-    assert all(affinity.nearest(gpu) for gpu in gpus)
+    assert len(affinity.nics) == SHAPES[name].layout.nics
     assert all(graph.find(gpus[0], gpu) for gpu in gpus[1:])
+    if name == "gaudi3-8gpu":
+        return  # its ports are on the accelerators
+    assert affinity.nics
+    assert all(affinity.nearest(gpu) for gpu in gpus)
     assert all(graph.find(gpu, "fabric0") for gpu in gpus)
 
 
@@ -66,10 +69,11 @@ def test_every_device_of_a_machine_names_its_source(name):
     for device in topology.of_kind("cpu", "memory", "pcie_switch", "card", "gpu", "nvswitch", "nic", "drive"):
         assert len(str(device.facts["source"])) > 20, device.id
     for gpu in topology.of_kind("gpu"):
-        assert gpu.facts["vendor"] in ("nvidia", "amd")
+        assert gpu.facts["vendor"] in ("nvidia", "amd", "intel")
         assert gpu.facts["memory_bytes"] >= 11 * 2**30
         assert gpu.facts["hbm_bandwidth_bytes_per_s"] > 250 * GB
-        assert ("compute_capability" in gpu.facts) == (gpu.facts["vendor"] == "nvidia")
+        announced = name == "vera-rubin-nvl72"
+        assert ("compute_capability" in gpu.facts) == (gpu.facts["vendor"] == "nvidia" and not announced)
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from railwright.limits.limit import Limit
+from railwright.limits.memory import limit_memory_copy
 from railwright.topology.paths import Graph
 from railwright.topology.sources.capture import capture
 from railwright.topology.sources.load import load
@@ -328,3 +330,47 @@ def test_a_vf_whose_pf_is_out_of_sight_is_told_by_its_name(tmp_path):
     machine.put(f"{path}/net/ens5", mtu="1500", speed="100000", operstate="up", type="1", dev_port="0")
     (found,) = machine.load(tmp_path).of_kind("nic")
     assert (found.facts["function"], "physical_function" in found.facts) == ("VF", False)
+
+
+class Grace(Machine):
+    """A machine with Grace CPUs that shows neither DMI nor SMBIOS, with the memory of a GPU as a node without cores."""
+
+    def __init__(self, sockets, gib):
+        super().__init__(nodes=sockets)
+        total = gib * 2**20
+        self.files["proc/cpuinfo"] = "processor : 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd4f\n"
+        self.files["proc/meminfo"] = f"MemTotal:   {total * sockets} kB\n"
+        self.files["sys/devices/soc0/soc_id"] = "jep106:036b:0241\n"
+        for node in range(sockets):
+            self.put(f"sys/devices/system/node/node{node}", meminfo=f"Node {node} MemTotal:   {total} kB")
+
+
+def grace_limits(topology):
+    return [limit_memory_copy(topology, memory.id) for memory in topology.of_kind("memory")]
+
+
+@pytest.mark.parametrize(
+    ("sockets", "gib", "gigabytes_per_s"), [(1, 117, 512), (1, 470, 384), (2, 236, 512), (2, 476, 384), (4, 120, 512)]
+)
+def test_grace_without_firmware_tables_has_the_memory_rate_of_its_capacity(tmp_path, sockets, gib, gigabytes_per_s):
+    topology = Grace(sockets, gib).load(tmp_path)
+    assert [memory.facts["size_bytes"] for memory in topology.of_kind("memory")] == [gib * 2**30] * sockets
+    assert [limit.value for limit in grace_limits(topology)] == [gigabytes_per_s * 1e9 / 2] * sockets
+    assert all("(assumed)" in limit.because for limit in grace_limits(topology))
+    assert "memory channels and speed" not in {unknown.what for unknown in topology.unknown}
+
+
+def test_the_memory_of_a_gpu_has_no_channels_of_grace(tmp_path):
+    machine = Grace(1, 470)
+    machine.files["sys/devices/system/node/online"] = "0-1"
+    machine.put("sys/devices/system/node/node0", distance="10 80")
+    machine.put("sys/devices/system/node/node1", cpulist="", distance="80 10", meminfo="Node 1 MemTotal:   99614720 kB")
+    assert [isinstance(limit, Limit) for limit in grace_limits(machine.load(tmp_path))] == [True, False]
+
+
+def test_another_processor_of_the_same_cores_has_no_memory_rate(tmp_path):
+    machine = Grace(1, 117)
+    machine.files["sys/devices/soc0/soc_id"] = "jep106:0368:0001\n"  # Graviton4 has Neoverse V2 as well
+    topology = machine.load(tmp_path)
+    assert not isinstance(grace_limits(topology)[0], Limit)
+    assert "memory channels and speed" in {unknown.what for unknown in topology.unknown}

@@ -16,7 +16,7 @@ from railwright.limits.limit import Expected
 from railwright.limits.traffic import ALGORITHMS, domains
 from railwright.limits.tuning import uses_gpudirect_tcp
 from railwright.topology.cluster import Cluster, ports
-from railwright.topology.devices import EfaLink, EthernetLink, InfinibandLink, NvlinkLink, XgmiLink
+from railwright.topology.devices import GPU_LINKS, EfaLink, EthernetLink, InfinibandLink, XgmiLink
 from railwright.units import format_count
 
 _NO_SYSTEM_SHARE = 0.5
@@ -113,9 +113,11 @@ def find_fabric(cluster: Cluster) -> str:
             return "NVLink of several hosts"
         if host.of_kind("nvswitch"):
             return "NVSwitch"
-        protocols = {type(link.protocol) for link in host.links}
-        joined = {NvlinkLink: "NVLink between GPUs", XgmiLink: "Infinity Fabric"}
-        return next((name for kind, name in joined.items() if kind in protocols), "PCIe")
+        joined = (protocol for protocol in (link.protocol for link in host.links) if isinstance(protocol, GPU_LINKS))
+        first = next(joined, None)
+        if isinstance(first, XgmiLink):
+            return first.name or "Infinity Fabric"
+        return "PCIe" if first is None else "NVLink between GPUs"
     if uses_gpudirect_tcp(cluster):
         return "TCP that bypasses the kernel"
     names = {_name_port(link.protocol) for _, link in ports(host)}

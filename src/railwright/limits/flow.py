@@ -161,7 +161,7 @@ class _TierArcs(NamedTuple):
 
 def _find_tier_arcs(graph: FlowGraph, tier: int | None, over_gpus: bool) -> _TierArcs:
     arcs = graph.arcs
-    between = () if over_gpus else ("NVLink", "Infinity Fabric")
+    between = () if over_gpus else ("NVLink", "Infinity Fabric", "Ethernet between GPUs")
     allowed = [
         number
         for number, arc in enumerate(arcs)

@@ -31,7 +31,15 @@ from railwright.topology.devices import (
 
 Relay = Literal["none", "sender"]
 ResourceKind = Literal[
-    "NIC port", "uplinks", "PCIe", "NVLink", "Infinity Fabric", "C2C", "between sockets", "inside the CPU"
+    "NIC port",
+    "uplinks",
+    "PCIe",
+    "NVLink",
+    "Infinity Fabric",
+    "Ethernet between GPUs",
+    "C2C",
+    "between sockets",
+    "inside the CPU",
 ]
 
 _KINDS: tuple[tuple[type | tuple[type, ...], ResourceKind], ...] = (
@@ -151,6 +159,8 @@ def _build_resource(name: str, kind: ResourceKind, link: Link) -> Resource:
 
 
 def _resource_kind(link: Link) -> ResourceKind:
+    if isinstance(link.protocol, XgmiLink) and link.protocol.name:
+        return "Ethernet between GPUs"
     return next((kind for protocols, kind in _KINDS if isinstance(link.protocol, protocols)), "inside the CPU")
 
 

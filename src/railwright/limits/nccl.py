@@ -147,7 +147,7 @@ class Bands:
         if isinstance(protocol, NvlinkLink):
             return self._nvlink_band(protocol)
         if isinstance(protocol, XgmiLink):
-            return Band(_XGMI_SHARE[0].value * rate, _XGMI_SHARE[1].value * rate)
+            return _UNKNOWN if protocol.name else Band(_XGMI_SHARE[0].value * rate, _XGMI_SHARE[1].value * rate)
         if isinstance(protocol, PcieLink):
             raw = pcie.raw_rate(protocol.gt_per_s or 0.0, protocol.width or 0)
             if raw is None:

@@ -1,4 +1,4 @@
-"""NVLink, NVLink-C2C and AMD's Infinity Fabric: active links times the rate of one link, in each direction."""
+"""NVLink, NVLink-C2C, AMD's Infinity Fabric, Gaudi's Ethernet: links times the rate of one link, in each direction."""
 
 from __future__ import annotations
 
@@ -46,6 +46,9 @@ def limit(link: Link) -> Limit | NoLimit:
     if isinstance(protocol, C2cLink):
         return _limit(link, protocol.bytes_per_s or C2C_RATE.value, "NVLink-C2C", C2C_RATE)
     assert isinstance(protocol, NvlinkLink | XgmiLink)
+    if isinstance(protocol, XgmiLink) and protocol.bytes_per_s is not None:
+        each = Constant(protocol.bytes_per_s, "bytes/s per link and direction", sources.GAUDI)
+        return _limit(link, protocol.links * each.value, f"{protocol.name} x{protocol.links}", each)
     family, rates = ("NVLink", LINK_RATE) if isinstance(protocol, NvlinkLink) else ("Infinity Fabric", XGMI_RATE)
     rate = rates.get(protocol.generation)
     if rate is None or protocol.links < 1:

@@ -19,6 +19,7 @@ NVLINK_RUBIN = Source(
 )
 NVLINK_VOLTA = Source("NVIDIA Tesla V100 GPU Architecture", "NVLink: 6 links of 25 GB/s a direction")
 NVLINK_PASCAL = Source("NVIDIA Tesla P100 Whitepaper", "NVLink: 4 links of 20 GB/s a direction")
+GAUDI = Source("Intel Gaudi documentation, Network Configuration", "200 Gb/s per port, 21 of 24 ports inside an HLS-3")
 GRACE_HOPPER = Source("NVIDIA Grace Hopper Superchip Architecture", "NVLink-C2C: 900 GB/s both ways")
 NCCL_TESTS_212 = Source("nccl-tests issue 212", "NVLink protocol overhead of about 20 %")
 H200_MEASURED = Source(

@@ -89,10 +89,14 @@ class NvlinkLink(Record, frozen=True, kw_only=True, tag="nvlink"):
 
 
 class XgmiLink(Record, frozen=True, kw_only=True, tag="xgmi"):
-    """All Infinity Fabric links between two AMD GPUs taken together; RCCL calls them XGMI."""
+    """All Infinity Fabric links between two AMD GPUs taken together; RCCL calls them XGMI. Or links of another name."""
 
     generation: int
     links: int
+    name: str = ""
+    """The links' name if they are not Infinity Fabric, such as the Ethernet between Gaudi accelerators."""
+    bytes_per_s: float | None = None
+    """The rate of one link in each direction if they are not Infinity Fabric."""
 
 
 class C2cLink(Record, frozen=True, kw_only=True, tag="c2c"):

@@ -275,6 +275,8 @@ class _Reader:
         return XgmiPart(
             generation=first.generation,
             links=first.links,
+            name=first.name,
+            gb_per_s=first.bytes_per_s and first.bytes_per_s / 1e9,
             most_gpus=max(len(self._gpus), 2),
             pairs=() if alike else pairs,
             sources=self._sources("links", "generation", "most_gpus", "pairs"),

@@ -141,9 +141,10 @@ def describe_link(protocol: Protocol) -> str:
     match protocol:
         case PcieLink():
             return _pcie(protocol.gt_per_s, protocol.width) + (" (assumed)" if protocol.assumed else "")
-        case NvlinkLink() | XgmiLink():
-            name = "NVLink" if isinstance(protocol, NvlinkLink) else "Infinity Fabric"
-            return f"{protocol.links}x {name} {protocol.generation}"
+        case NvlinkLink():
+            return f"{protocol.links}x NVLink {protocol.generation}"
+        case XgmiLink():
+            return f"{protocol.links}x {clean(protocol.name) or f'Infinity Fabric {protocol.generation}'}"
         case C2cLink():
             return "NVLink-C2C"
         case SmpLink():

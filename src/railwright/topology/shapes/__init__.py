@@ -65,10 +65,8 @@ def unknown_shape(name: str, kind: str = "shape") -> UsageError:
         message = f"{name[:MAX_NAME]!r} is {format_count(several[1], 'host')}, but a shape is one host"
         return UsageError(message, hint=f"did you mean {several[0]} with --count {several[1]}?")
     if why := _NAMES.why_unmodelled(name):
-        return UsageError(f"{name[:MAX_NAME]!r} cannot be modelled: {why}", hint="list all with: railwright shapes")
-    if _NAMES.is_newer(name):
-        message = f"{name[:MAX_NAME]!r} is newer than all {len(SHAPES)} shapes, and none resembles it"
-        return UsageError(message, hint="capture one: railwright topo capture FILE.jsonl, then --host FILE.jsonl")
+        hint = "capture one: railwright topo capture FILE.jsonl, then --host FILE.jsonl"
+        return UsageError(f"{name[:MAX_NAME]!r} {why}", hint=hint)
     words = name[:MAX_NAME].split()
     parts = (" ".join(words[:count]) for count in range(len(words), 0, -1))
     near = next(filter(None, map(nearest_names, parts)), ())

@@ -1,8 +1,6 @@
 """The catalogue of machines and parts, decoded from the file that scripts/write-shapes writes from its TOML files."""
 
-from __future__ import annotations
-
-import pkgutil
+import os
 from collections.abc import Mapping
 
 import msgspec
@@ -32,13 +30,12 @@ class NameTable(Record, frozen=True, kw_only=True):
     gpu_boards: dict[str, dict[str, str]]
     """The same, if only the GPU is named: four V100 are a board, but a DGX-1 with four GPUs is half of one."""
     spellings: dict[str, str]
-    """The machine for the name of a GPU alone, or for a short word: the most common host of that GPU."""
+    """The machine for the name of a GPU alone, or for a short word: the most common host of that GPU. In the file that
+    is loaded, every name in small letters without separators."""
     suggestions: dict[str, tuple[str, ...]]
     """Known names without a shape of their own, with the shapes to suggest."""
-    newer: tuple[str, ...]
-    """Machines that are newer than the shapes. None of these resembles them, so none is suggested."""
     unmodelled: dict[str, str]
-    """Machines of a kind that has no limits here, with the reason."""
+    """Machines that no shape resembles, so that none is suggested, with the reason."""
 
 
 class Catalogue(Record, frozen=True, kw_only=True):
@@ -76,4 +73,5 @@ class Catalogue(Record, frozen=True, kw_only=True):
         return Shape(**{**msgspec.structs.asdict(file), **named})
 
 
-CATALOGUE = msgspec.json.decode(pkgutil.get_data(__package__, "catalogue.json") or b"", type=Catalogue)
+_FILE = os.path.join(os.path.dirname(__file__), "catalogue.json")  # noqa: PTH118, PTH120 - pathlib and pkgutil load slowly
+CATALOGUE = msgspec.json.decode(__loader__.get_data(_FILE), type=Catalogue)  # type: ignore[name-defined]

@@ -7,7 +7,6 @@ the shape's GPU.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,21 +25,26 @@ or 192 GB.
 """
 _GIGABYTE = 1e9
 _MAKERS = ("nvidia", "amd", "amazon", "aws", "ec2", "azure", "microsoft", "gcp", "google", "oci", "oracle", "instinct",
-           "tesla", "geforce", "supermicro", "standard", "dell", "hpe", "lenovo", "coreweave", "lambda", "nebius",
-           "crusoe")  # fmt: skip
+           "tesla", "geforce", "quadro", "supermicro", "standard", "dell", "hpe", "lenovo", "coreweave", "lambda",
+           "nebius", "crusoe", "ml", "intel")  # fmt: skip
 _COMMON_WORDS = frozenset(
     (*_MAKERS, "gpu", "gpus", "oam", "hbm2", "hbm2e", "hbm3", "hbm3e", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6",
      "blackwell", "server", "edition", "generation", "nvlink")
 )  # fmt: skip
 """Words by which no two shapes differ."""
-_NAME_TEXT = re.compile(rf"[A-Za-z0-9 ._-]{{1,{MAX_NAME}}}")
-_COUNT_BEFORE = re.compile(r"^(?P<kept>[a-z]{2,12}[ ._-]+)??(?P<count>\d{1,3})(?:[ _-]*x[ _-]*| +)(?=[a-z])")
-_COUNT_AFTER = re.compile(r"(?:(?<=\d)|[ ._-]+)[ _-]*x[ _-]*(?P<count>\d{1,3})$")
-_GPU_COUNT = re.compile(r"[ ._-]+(?P<count>\d{1,3})[ ._-]?gpus?$")
-_MEMORY = re.compile(r"(?:^|[ _-])(\d{2,3}) ?(gb|gib|g)(?=$|[ _-])")
-_MACHINE = re.compile(r"dgx|hgx|aws|azure|gcp|oci|nd|bmgpu|(?:p[3-6]|a[2-4]|g[5-6])(?!\d)")
+# Patterns are compiled when a name needs them: a list of the machines needs none.
+_NAME_TEXT = rf"[A-Za-z0-9 ._-]{{1,{MAX_NAME}}}"
+_GRES = r"(?:gres[:/])?gpu:(?=[\w.-]{0,60}[a-z])([\w.-]{1,60}?)(?::(\d{1,3}))?(?:\(s:[\d,-]{1,20}\))?"
+"""Slurm's generic resource: `gpu:h100:8`."""
+_COUNT_WORDS = {"dual": 2, "two": 2, "quad": 4, "four": 4, "eight": 8}
+_COUNT_WORD = rf"^({'|'.join(_COUNT_WORDS)})[ ._-]+"
+_COUNT_BEFORE = r"^(?P<kept>[a-z]{2,12}[ ._-]+)??(?P<count>\d{1,3})(?:[ _-]*x[ _-]*(?=[a-z\d])| +(?=[a-z]))"
+_COUNT_AFTER = r"(?:(?<=\d)|[ ._-]+)[ _-]*x[ _-]*(?P<count>\d{1,3})$"
+_GPU_COUNT = r"[ ._-]+(?P<count>\d{1,3})[ ._-]?gpus?$"
+_MEMORY = r"(?:^|[ _-])(\d{2,3}) ?(gb|gib|g)(?=$|[ _-])"
+_MACHINE = r"dgx|hgx|aws|azure|gcp|oci|nd|bmgpu|(?:p[3-6]|a[2-4]|g[5-6])(?!\d)"
 """The beginning of a name of a machine, where `A40` and `A30` are GPUs."""
-_SEPARATOR = re.compile(r"[^a-z0-9]+")
+_SEPARATOR = r"[^a-z0-9]+"
 
 
 class NamedShape(NamedTuple):
@@ -72,16 +76,6 @@ class Names:
         self._exact = {name.lower(): shape for name, shape in self._written.items()}
 
     @cached_property
-    def _compact(self) -> dict[str, str]:
-        """The shape of each name without separators, makers and words that distinguish no shape."""
-        compact: dict[str, str] = {}
-        for name, shape in self._written.items():
-            for form in _list_forms(_split_name(name.lower())):
-                compact.setdefault(form, shape)
-            compact["".join(_SEPARATOR.split(name.lower()))] = shape
-        return compact | self._table.spellings
-
-    @cached_property
     def _spelling(self) -> dict[str, str]:
         return {name.lower(): name for name in (*self._shapes, *self.aliases)}
 
@@ -89,12 +83,16 @@ class Names:
         """Return the shape of a name in any spelling; None for an unknown name, or a name with a number of hosts."""
         written = _normalise(name)
         found = self._exact.get(written)
-        if found is None and _NAME_TEXT.fullmatch(written):
-            found = self._compact.get("".join(_SEPARATOR.split(written)))
-        if found is not None or not _NAME_TEXT.fullmatch(written):
+        if found is None and re.fullmatch(_NAME_TEXT, written):
+            found = self._table.spellings.get("".join(re.split(_SEPARATOR, written)))
+        if found is not None or not re.fullmatch(_NAME_TEXT, written):
             return NamedShape(found) if found else None
         parts = _split_name(written)
+        if not self._table.suggestions.keys().isdisjoint(_list_forms(parts)):
+            return None
         found = self._find_by_memory(parts)
+        if found is None and written.endswith("s") and written[-2:-1].isdigit():
+            return self.find(written[:-1])  # `8 H100s`
         if found is None or parts.number is None:
             return NamedShape(found) if found else None
         board = self._find_board(found, str(parts.number), parts.words)
@@ -117,7 +115,7 @@ class Names:
 
     def find_hosts(self, name: str) -> tuple[str, int] | None:
         """Return (shape, hosts) if the name can only mean several hosts: `16xH100`, `2x DGX H100`."""
-        if not _NAME_TEXT.fullmatch(_normalise(name)) or self.find(name) is not None:
+        if not re.fullmatch(_NAME_TEXT, _normalise(name)) or self.find(name) is not None:
             return None
         parts = _split_name(_normalise(name))
         found = self._find_by_memory(parts)
@@ -128,18 +126,20 @@ class Names:
 
     def suggest(self, name: str) -> tuple[str, ...]:
         """Return the nearest names, the likeliest first: known names of that GPU, else similar spellings."""
+        import difflib
+
         written = _normalise(name[:MAX_NAME])
         parts = _split_name(written)
         for form in _list_forms(parts):
             if form in self._table.suggestions:
                 return self._table.suggestions[form]
-        if self.is_newer(name):
+        if self.why_unmodelled(name):
             return ()
         near = difflib.get_close_matches(written, self._spelling, n=3, cutoff=_MIN_SIMILARITY)
         similar = tuple(self._spelling[match] for match in near)
         models = {word for word in parts.words if any(character.isdigit() for character in word)}
         same = [shape for shape, found in self._shapes.items()
-                if found.gpu is not None and models.intersection(_SEPARATOR.split(found.gpu.name.lower()))]  # fmt: skip
+                if found.gpu and models.intersection(re.split(_SEPARATOR, found.gpu.name.lower()))]  # fmt: skip
         if not same:
             return similar
         fits = [shape for shape in same if self._has_memory(shape, parts)]
@@ -151,11 +151,6 @@ class Names:
                 nearest[shape] = shape if shape in similar else candidate
         return (*nearest.values(), *(candidate for candidate in ranked if candidate not in nearest))[:_MAX_SUGGESTED]
 
-    def is_newer(self, name: str) -> bool:
-        """Report whether a name is that of a machine that is newer than all shapes."""
-        newer = frozenset(self._table.newer)
-        return not newer.isdisjoint(_list_forms(_split_name(_normalise(name[:MAX_NAME]))))
-
     def why_unmodelled(self, name: str) -> str:
         """Return why a known machine has no shape; empty for any other name."""
         forms = _list_forms(_split_name(_normalise(name[:MAX_NAME])))
@@ -164,10 +159,10 @@ class Names:
     def _find_by_memory(self, parts: _Parts) -> str | None:
         """Return the shape of those words whose GPU has the memory in the name, if it gives one."""
         for form in _list_forms(parts):
-            found = self._compact.get(form)
+            found = self._table.spellings.get(form)
             if found and self._has_memory(found, parts):
                 return found
-            named = self._compact.get(f"{form}{parts.memory}gb") if parts.memory else None
+            named = self._table.spellings.get(f"{form}{parts.memory}gb") if parts.memory else None
             if named:
                 return named
         return None
@@ -183,25 +178,41 @@ class Names:
         return any(abs(size - parts.memory) <= apart for size in known)
 
 
+def list_spellings(table: NameTable) -> dict[str, str]:
+    """Return the shape of each name without separators, makers and words that distinguish no shape.
+
+    `scripts/write-shapes` adds them to the spellings of the table.
+    """
+    compact: dict[str, str] = {}
+    for shape, aliases in table.shapes.items():
+        for name in (*aliases, shape):
+            for form in _list_forms(_split_name(name.lower())):
+                compact.setdefault(form, shape)
+            compact["".join(re.split(_SEPARATOR, name.lower()))] = shape
+    return compact | table.spellings
+
+
 def _normalise(name: str) -> str:
-    """Return the text in lower case, with an x for each multiplication sign."""
-    return name.lower().replace("\N{MULTIPLICATION SIGN}", "x").replace("*", "x")
+    """Return the text in lower case, with an x for each multiplication sign, and `8x h100` for Slurm's `gpu:h100:8`."""
+    written = name.lower().replace("\N{MULTIPLICATION SIGN}", "x").replace("*", "x")
+    gres = re.fullmatch(_GRES, written)
+    return f"{gres[2]}x {gres[1]}" if gres and gres[2] else gres[1] if gres else written
 
 
 def _split_name(written: str) -> _Parts:
     """Split a name in lower case into its parts."""
-    memory = _MEMORY.search(written)
+    memory = re.search(_MEMORY, written)
     text = written[: memory.start()] + " " + written[memory.end() :] if memory else written
-    text = text.strip(" ._-")
+    text = re.sub(_COUNT_WORD, lambda word: f"{_COUNT_WORDS[word[1]]}x ", text.strip(" ._-"))
     count, counts_gpus = None, False
     for pattern in (_GPU_COUNT, _COUNT_BEFORE, _COUNT_AFTER):
-        found = pattern.search(text)
+        found = re.search(pattern, text)
         if found is None:
             continue
         text = f"{text[: found.start()]} {found.groupdict().get('kept') or ''} {text[found.end() :]}"
         count, counts_gpus = int(found["count"]), pattern is _GPU_COUNT
         break
-    words = tuple(word for word in _SEPARATOR.split(text) if word)
+    words = tuple(word for word in re.split(_SEPARATOR, text) if word)
     is_exact = memory is not None and memory[2] == "g"
     return _Parts(words, count, counts_gpus, int(memory[1]) if memory else None, is_exact)
 
@@ -223,4 +234,4 @@ def _join_distinctive(words: Iterable[str]) -> str:
 
 def _counts_gpus(words: tuple[str, ...]) -> bool:
     """Report whether a number next to these words counts GPUs rather than hosts, because they do not name a machine."""
-    return _MACHINE.match(_join_distinctive(words)) is None
+    return re.match(_MACHINE, _join_distinctive(words)) is None

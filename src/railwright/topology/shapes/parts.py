@@ -3,9 +3,9 @@
 These are the models of the TOML files in `catalogue/` and of a machine that a user writes, and of their schema.
 Every fact of the catalogue names the document that gives it, or the reason why it is assumed.
 A fact is left out where no document gives it: the links that need it then have no limit.
-"""
 
-from __future__ import annotations
+Annotations are values here: msgspec evaluates every one that is text, which takes longer than the files.
+"""
 
 from typing import Annotated, Literal
 
@@ -22,9 +22,10 @@ MOST_PORTS = 32
 
 Name = Annotated[str, Meta(max_length=120)]
 Text = Annotated[str, Meta(max_length=1000)]
-Positive = Annotated[float, Meta(gt=0, le=1e9)]
 Generation = Annotated[int, Meta(ge=1, le=6)]
 Links = Annotated[int, Meta(ge=1, le=64)]
+Number = Annotated[float, Meta(gt=0, le=1e9)] | None
+MaybeGeneration = Generation | None
 GpuIndex = Annotated[int, Meta(ge=0, lt=MOST_GPUS)]
 Pairs = Annotated[tuple[tuple[GpuIndex, GpuIndex, Links], ...], Meta(max_length=MOST_GPUS * (MOST_GPUS - 1) // 2)]
 """(GPU, GPU, links) of each pair of GPUs that links join."""
@@ -39,10 +40,13 @@ class Source(Record, frozen=True, kw_only=True):
     assumed: Text = ""
 
 
+Sources = Annotated[tuple[Source, ...], Meta(max_length=40)]
+
+
 class Part(Record, frozen=True, kw_only=True):
     """A part with the sources of its facts."""
 
-    sources: Annotated[tuple[Source, ...], Meta(max_length=40)] = ()
+    sources: Sources = ()
 
     @property
     def source(self) -> str:
@@ -53,7 +57,7 @@ class Part(Record, frozen=True, kw_only=True):
 class Pcie(Record, frozen=True):
     """The speed and width that a PCIe link trains to."""
 
-    generation: Generation | None = None
+    generation: MaybeGeneration = None
     width: Annotated[int, Meta(ge=1, le=32)] | None = None
     assumed: bool = False
     """Whether limits name the generation as our choice, because no document gives it."""
@@ -62,7 +66,7 @@ class Pcie(Record, frozen=True):
 class Memory(Record, frozen=True):
     """The memory of one socket."""
 
-    gib: Positive | None = None
+    gib: Number = None
     channels: Annotated[int, Meta(ge=1, le=64)] | None = None
     mt_per_s: Annotated[int, Meta(ge=100, le=100_000)] | None = None
     assumed: bool = False
@@ -99,8 +103,8 @@ class CpuPart(Part, frozen=True, kw_only=True):
 class GpuMemory(Record, frozen=True):
     """The memory of one GPU, HBM or GDDR."""
 
-    gib: Positive | None = None
-    gb_per_s: Positive | None = None
+    gib: Number = None
+    gb_per_s: Number = None
 
     @property
     def size_bytes(self) -> int | None:
@@ -121,10 +125,10 @@ class GpuPart(Part, frozen=True, kw_only=True):
     compute_capability: Annotated[str, Meta(pattern=r"^(\d{1,2}\.\d)?$")] = ""
     """CUDA's compute capability; empty for other makers."""
     memory: GpuMemory = GpuMemory()
-    fp64_tensor_tflops: Positive | None = None
+    fp64_tensor_tflops: Number = None
     """Dense FP64 on tensor or matrix cores; left out without them."""
     attachment: Literal["pcie", "c2c"] = "pcie"
-    c2c_gb_per_s: Positive | None = None
+    c2c_gb_per_s: Number = None
     """The rate of the GPU's own NVLink-C2C in each direction, if it is not all of the CPU's."""
     pcie: Pcie = Pcie()
     integrated: bool = False
@@ -157,11 +161,14 @@ class NvlinkPart(Part, frozen=True, kw_only=True):
 
 
 class XgmiPart(Part, frozen=True, kw_only=True):
-    """Infinity Fabric from each GPU directly to others."""
+    """Infinity Fabric from each GPU directly to others, or links of another name and rate."""
 
-    generation: Generation
+    generation: Generation = 1
     links: Links = 1
     """The links between two GPUs."""
+    name: Name = ""
+    gb_per_s: Number = None
+    """The rate of one link in each direction, if the links are not Infinity Fabric."""
     most_gpus: Annotated[int, Meta(ge=2, le=MOST_GPUS)]
     pairs: Pairs = ()
     """(GPU, GPU, links) if not all pairs of GPUs are joined alike."""
@@ -169,7 +176,8 @@ class XgmiPart(Part, frozen=True, kw_only=True):
     @property
     def link(self) -> XgmiLink:
         """The links between two GPUs."""
-        return XgmiLink(generation=self.generation, links=self.links)
+        rate = None if self.gb_per_s is None else self.gb_per_s * 1e9
+        return XgmiLink(generation=self.generation, links=self.links, name=self.name, bytes_per_s=rate)
 
 
 class NicPart(Part, frozen=True, kw_only=True):
@@ -190,7 +198,7 @@ class DrivePart(Part, frozen=True, kw_only=True):
     """An NVMe drive on its own root port."""
 
     name: Name = "NVMe SSD"
-    gb: Positive | None = None
+    gb: Number = None
     """The capacity in units of 10^9 bytes."""
     pcie: Pcie = Pcie()
 
@@ -209,7 +217,7 @@ class Layout(Record, frozen=True, kw_only=True):
     gpus_per_switch: Annotated[int, Meta(ge=0, le=8)] = 0
     """GPUs below a switch; 0 gives every GPU and NIC its own root port."""
     switch_name: Name = "PCIe switch"
-    uplink_generation: Generation | None = None
+    uplink_generation: MaybeGeneration = None
     """PCIe generation from root port to switch if the CPU is older than the GPUs; left out, it is the GPUs' own."""
     uplink_assumed: bool = False
     """Whether that generation, or the GPU's, is our choice for the links to the CPU."""

@@ -54,6 +54,7 @@ _PATTERNS = (
     r"sys/firmware/dmi/tables/DMI",
     r"sys/firmware/acpi/tables/FACP",
     r"sys/hypervisor/type",
+    r"sys/devices/soc0/soc_id",
     r"proc/(cpuinfo|meminfo|cmdline|modules|version|1/cgroup|self/(net/(snmp|netstat)|limits|status|mounts|cgroup))",
     r"proc/(sys/kernel/(numa_balancing|io_uring_disabled|yama/ptrace_scope)|driver/nvidia/(version|params))",
     r"sys/fs/cgroup/(.*/)?(cpu\.(max|cfs_(quota|period)_us)|rdma\.max)",

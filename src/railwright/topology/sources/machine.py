@@ -85,7 +85,8 @@ def _add_cpus(
     """Add CPUs, memory and the links between sockets. Return the cpu device of every NUMA node."""
     with_cores = [node for node in nodes if node.cpus] or list(nodes[:1])
     packages = sorted({node.package for node in with_cores if node.package is not None})
-    channels = dict(zip(packages, read_channels(root, notes, sockets=len(packages)), strict=False))
+    sizes = [sum(node.memory_bytes or 0 for node in with_cores if node.package == package) for package in packages]
+    channels = dict(zip(packages, read_channels(root, notes, sizes_bytes=sizes), strict=False))
     cpu_of_node = {}
     for node in with_cores:
         facts = {

@@ -1,4 +1,5 @@
-"""Memory channels from the firmware's SMBIOS table, which only root may read and most VMs do not have.
+"""Memory channels from the firmware's SMBIOS table, which only root may read and most VMs do not have; of Grace, by
+capacity.
 
 SMBIOS lists modules, not channels. A channel counts only if the firmware's own names of the sockets give
 their channel; otherwise it stays unknown.
@@ -7,6 +8,7 @@ their channel; otherwise it stays unknown.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -15,8 +17,17 @@ from railwright.topology.devices import MemoryLink
 from railwright.topology.sources.notes import Notes
 from railwright.topology.sources.root import Root, Unreadable
 from railwright.topology.sources.smbios import MEMORY_DEVICE, Structure, structures
+from railwright.topology.sources.text import word
 
 TABLE = "sys/firmware/dmi/tables/DMI"
+SOC = "sys/devices/soc0/soc_id"
+_GRACE = "jep106:036b:0241"
+"""NVIDIA's T241, which is Grace (Linux, drivers/irqchip/irq-gic-v3.c)."""
+_GRACE_CHANNELS = 8
+"""Its LPDDR5X as channels of 64 bits."""
+_FAST_BYTES, _FAST, _SLOW = 256 * 2**30, 8000e6, 6000e6
+"""A Grace with 120 or 240 GB has 512 GB/s, one with 480 GB has 384 (NVIDIA Grace Performance Tuning Guide, Basic System
+Health Checks: bandwidth by capacity; NVIDIA GB300 NVL72 page: 14 TB/s of 36)."""
 
 _USE_EXTENDED = 0xFFFF
 # (processor, channel) in the two locator strings of a module; each pattern is the form of one maker.
@@ -36,8 +47,14 @@ class _Module(msgspec.Struct, frozen=True):
     bus_bytes: int | None
 
 
-def read_channels(root: Root, notes: Notes, *, sockets: int) -> tuple[MemoryLink, ...]:
-    """Return the populated channels of each socket, in the order of the firmware's names; empty if unknown."""
+def read_channels(root: Root, notes: Notes, *, sizes_bytes: Sequence[int]) -> tuple[MemoryLink, ...]:
+    """Return the populated channels of each socket, in the order of the firmware's names; empty if unknown.
+
+    `sizes_bytes` has the capacity of each socket.
+    """
+    sockets = len(sizes_bytes)
+    if _is_grace(root):
+        return tuple(map(_grace_channels, sizes_bytes))
     table = root.read_bytes(TABLE)
     if isinstance(table, Unreadable):
         why = f"the firmware shows no SMBIOS table (/{TABLE})" if table.is_absent else f"/{TABLE}: {table.reason}"
@@ -53,6 +70,17 @@ def read_channels(root: Root, notes: Notes, *, sockets: int) -> tuple[MemoryLink
         notes.missing("memory channels", f"SMBIOS names memory of {named} sockets, the kernel sees {sockets}")
         return (replace(_combine_channels(modules), channels=None),) * sockets
     return tuple(_combine_channels([module for module in modules if module.processor == name]) for name in processors)
+
+
+def _grace_channels(size_bytes: int) -> MemoryLink:
+    """Return the channels of a Grace CPU with that capacity, which are soldered: no table lists them."""
+    rate = _FAST if size_bytes <= _FAST_BYTES else _SLOW
+    assumed = f"memory={_GRACE_CHANNELS}x{rate / 1e6:.0f}"
+    return MemoryLink(channels=_GRACE_CHANNELS, transfers_per_s=rate, bus_bytes=8, assumed=assumed)
+
+
+def _is_grace(root: Root) -> bool:
+    return word(root.read(SOC)) == _GRACE
 
 
 def share(socket: MemoryLink | None, nodes: int) -> MemoryLink:

@@ -5,6 +5,7 @@ The file may come from somebody else: its size is bounded, and unprintable chara
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def expand_file(file: Path, changes: Mapping[str, str]) -> Topology:
 def decode_shape(raw: bytes, origin: str) -> Shape:
     """Decode the TOML of a machine that came from `origin`. Raises UsageError."""
     try:
-        found = decode_toml(raw, ShapeFile)
+        found = decode_toml(raw.removeprefix(codecs.BOM_UTF8), ShapeFile)  # Notepad begins files with it
     except InvalidContent as error:
         is_cluster = raw.startswith((b"hosts", b"host ")) or b"\nhosts" in raw
         hint = "give a cluster file with --cluster" if is_cluster else _HINT
