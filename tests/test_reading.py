@@ -32,9 +32,11 @@ BROKEN_JSON = {
 BROKEN_TOML = {
     "dotted": b"a" + b".a" * 20_000 + b" = 1",
     "dotted with spaces and quotes": b'"a"' + b" . 'a'" * 20_000 + b" = 1",
+    "dotted with escaped quotes": b'"a\\"b"' + b'."c\\"d"' * 20_000 + b" = 1",
     "dotted table": b"[" + b"a." * 20_000 + b"a]",
     "dotted in a table": b"x = {" + b"a." * 20_000 + b"a = 1}",
     "long integer": b"a = " + b"9" * 5000,
+    "long hexadecimal integer": b"a = [{b = 0x" + b"f" * 5000 + b"}]",
     "invalid UTF-8": b'a = "\xff"',
     "deep": b"a = " + b"[" * 100_000,
     "brackets": b"[" * 1_000_000,

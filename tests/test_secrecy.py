@@ -21,6 +21,14 @@ PLANTED = {
     "OMPI_MCA_orte_precondition_transports": f"{SECRET}-1234",
     "UCX_LOG_SINK": f"https://eyJhbGciOiJIUzI1NiJ9.{SECRET}.c2ln",
     "CUDA_CACHE_REMOTE": f"s3://bucket?access_key={SECRET}",
+    "NCCL_APITOKEN": SECRET,
+    "NIXL_S3_ACCESSKEY": SECRET,
+    "UCX_PASSWORDS": SECRET,
+    "OMPI_MCA_command": f"tool --mode fast --auth-token {SECRET} --password {SECRET}",
+    "NCCL_OPTIONS": f'{{"password": "{SECRET}", "api_key": "{SECRET}", "token":"{SECRET}"}}',
+    "FI_OPTIONS": f"{{'token':'{SECRET}'}} sslpassword={SECRET};pwd='{SECRET}'",
+    "UCX_STORE": f"AccountName=a;AccountKey={SECRET}==;EndpointSuffix=b",
+    "CUFILE_URL": f"https://host/container?sp=r&sig={SECRET}%3D&X-Amz-Credential={SECRET}",
     "NCCL_CONF": f"-----BEGIN RSA PRIVATE KEY-----\\n{SECRET}\\n-----END RSA PRIVATE KEY-----",
 }
 SETTINGS = {
@@ -47,12 +55,20 @@ def test_a_planted_secret_is_hidden(name, monkeypatch):
 
 def test_settings_stay_as_they_are():
     assert {name: hide_value(name, value) for name, value in SETTINGS.items()} == SETTINGS
-    for text in ("--path gpu0:gpu0@1", "sizes=8,64M", "rkey=0x1234567890", "key: 0x12", "13 tokens: all of them"):
+    for text in (
+        '{"key":"cpu.user","unit":"s"}',
+        "--path gpu0:gpu0@1",
+        "sizes=8,64M",
+        "rkey=0x1234567890",
+        "key: 0x12",
+        "13 tokens: all of them",
+    ):
         assert hide_secrets(text) == text
 
 
 def test_texts_in_records_are_hidden_and_remain_json():
-    texts = [f"cannot reach http://root:{SECRET}@a: refused", f"token={SECRET}", PLANTED["NCCL_CONF"],
+    texts = ["password: 123456", f'{{"secret": "{SECRET}"}}',
+             f"cannot reach http://root:{SECRET}@a: refused", f"token={SECRET}", PLANTED["NCCL_CONF"],
              f"Bearer {SECRET}", "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a1" * 18, "hf_" + "b2" * 17]  # fmt: skip
     found = hide_secrets(msgspec.json.encode({"reason": texts, "after": 1}).decode())
     assert msgspec.json.decode(found)["after"] == 1

@@ -13,6 +13,9 @@ from railwright.system_packages import install_command
     [
         ("apt-get", "apt-get install openssh-client iproute2"),
         ("dnf", "dnf install openssh-clients iproute"),
+        ("yum", "yum install openssh-clients iproute"),
+        ("microdnf", "microdnf install openssh-clients iproute"),
+        ("tdnf", "tdnf install openssh-clients iproute"),
         ("zypper", "zypper install openssh-clients iproute2"),
         ("apk", "apk add openssh-client iproute2"),
         ("none", "install openssh-client and iproute2 with the package manager of this system"),

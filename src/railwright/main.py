@@ -124,6 +124,7 @@ def _suggest_usage(error: click.ClickException) -> str:
 
 
 _STDOUT, _STDERR = 1, 2
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 _COMPLETION = "_RAILWRIGHT_COMPLETE"
 """Set by the script of `railwright completion` when it asks for completions."""
 
@@ -225,9 +226,10 @@ def _message(error: RailwrightError) -> str:
 
 
 def _end_on_signals() -> None:
-    """Make SIGTERM, SIGHUP and SIGQUIT end the run like Ctrl-C: stop the children and keep the results.
+    """Make SIGTERM and its kind end the run like Ctrl-C: stop the children and keep the results.
 
-    SIGHUP stays ignored below nohup. A second SIGHUP is ignored: a lost terminal sends it, and then its shell.
+    Schedulers send SIGUSR1, SIGUSR2 and SIGXCPU before a limit. SIGHUP stays ignored below nohup; a second one is
+    ignored: a lost terminal sends it, and then its shell.
     """
 
     def stop(number: int, _frame: object) -> None:
@@ -236,7 +238,7 @@ def _end_on_signals() -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
 
     with contextlib.suppress(ValueError):  # not in the main thread
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        for number in _ENDING:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, stop)
 

@@ -25,7 +25,8 @@ from railwright.errors import CannotJudge, RailwrightError, UsageError
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU,
+           signal.SIGALRM)  # fmt: skip
 KEPT_OUTPUT_LINES = 200
 _LINE_LIMIT = 4096
 _TERMINATE_WAIT_S = 5.0
@@ -44,7 +45,7 @@ def die_with_parent() -> None:
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[None]:
-    """Defer SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGALRM until the body has finished.
+    """Defer the signals that end a run, and SIGALRM, until the body has finished.
 
     Around a fork with `preexec_fn`, Python calls hooks, including those of `logging`, and drops exceptions raised
     there. Ctrl-C would be lost, and if it came while a hook held a lock, every later child would wait for that lock.

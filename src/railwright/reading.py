@@ -5,6 +5,7 @@ A given file may be a pipe without a writer, a device, sparse, endless, or neste
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import os
 import re
@@ -21,8 +22,9 @@ Decoded = TypeVar("Decoded")
 
 MAX_DOTS = 8
 """The parts of a dotted key in TOML. Its parser's memory grows with the square of them, and no file of ours needs 5."""
-_KEY_PART = rb"(?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*')[ \t]*"
+_KEY_PART = rb"(?:[\w-]+|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*')[ \t]*"
 _DOTTED = re.compile(rb"(?:^|(?<=[\[{,]))[ \t]*((?:%s\.[ \t]*){%d})" % (_KEY_PART, MAX_DOTS), re.MULTILINE)
+_MOST_BITS = 63
 _DEEP = "it is nested too deeply"
 
 
@@ -114,16 +116,28 @@ def decode_json(raw: bytes | str, kind: type[Decoded] | msgspec.json.Decoder[Dec
 
 
 def decode_toml(raw: bytes, kind: type[Decoded]) -> Decoded:
-    """Decode TOML. Raises InvalidContent, also for a key with more than `MAX_DOTS` dots."""
+    """Decode TOML. Raises InvalidContent, also for a key with more than `MAX_DOTS` dots or an integer above 63 bits.
+
+    A hexadecimal integer may have more digits than Python prints.
+    """
     try:
-        if found := _DOTTED.search(raw):
-            line = raw.count(b"\n", 0, found.start(1)) + 1
+        if dotted := _DOTTED.search(raw):
+            line = raw.count(b"\n", 0, dotted.start(1)) + 1
             raise InvalidContent(f"the key in line {line} must have at most {MAX_DOTS} parts")
-        return msgspec.toml.decode(raw, type=kind)
+        found = msgspec.toml.decode(raw)
+        if any(_has_long_integer(value) for value in found.values()):
+            raise InvalidContent("an integer in it is out of range")
+        return msgspec.convert(found, kind, builtin_types=(dt.datetime, dt.date, dt.time), str_keys=True)
     except InvalidContent:
         raise
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise InvalidContent(_explain(error)) from error
+
+
+def _has_long_integer(value: object) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_has_long_integer, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int) and value.bit_length() > _MOST_BITS
 
 
 def _explain(error: Exception) -> str:

@@ -7,7 +7,10 @@ import shutil
 
 from railwright.installation import find_conda
 
-_MANAGERS = {"apt-get": "install", "dnf": "install", "zypper": "install", "pacman": "-S", "apk": "add"}
+_LIKE_DNF = ("dnf", "yum", "microdnf", "tdnf")
+"""The managers with the packages of Fedora: also those of Amazon Linux 2, of small images and of Azure Linux."""
+_MANAGERS = {"apt-get": "install", **dict.fromkeys(_LIKE_DNF, "install"), "zypper": "install", "pacman": "-S",
+             "apk": "add"}  # fmt: skip
 """The package managers, in the order in which they are looked for, and the word that installs."""
 _NAMES = {
     "openssh-client": {"dnf": "openssh-clients", "zypper": "openssh-clients", "pacman": "openssh"},
@@ -35,5 +38,6 @@ def install_command(*packages: str) -> str:
         return shlex.join([*conda, *dict.fromkeys(_IN_CONDA_FORGE[package] for package in packages)])
     if manager is None:
         return f"install {' and '.join(packages)} with the package manager of this system"
-    names = (_NAMES.get(package, {}).get(manager, package) for package in packages)
+    family = "dnf" if manager in _LIKE_DNF else manager
+    names = (_NAMES.get(package, {}).get(family, package) for package in packages)
     return f"{manager} {_MANAGERS[manager]} {' '.join(names)}"

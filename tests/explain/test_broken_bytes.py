@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import random
 import resource
@@ -15,21 +16,31 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 
+import msgspec
 import pytest
 from tests.report import sample
 
+from railwright.benchmarks.kv.geometry import parse_config
 from railwright.benchmarks.linpack import hpl_dat
 from railwright.benchmarks.registry import DECLARATIONS
 from railwright.checks.cufile_settings import decode_properties
 from railwright.checks.known_bad import decode_known_bad
+from railwright.diagnosis.localise.fabric import Fabric
+from railwright.diagnosis.localise.fat_tree import parse_fat_tree
 from railwright.diagnosis.localise.prescribed import fabric_of_subnet
 from railwright.diagnosis.localise.schedule import Screen
 from railwright.diagnosis.runs.diagnose import diagnose
 from railwright.errors import RailwrightError
+from railwright.expected.machine import Machine
 from railwright.explain.paste import read_paste
+from railwright.lab.plan import PlanOptions, plan
+from railwright.lab.state import Lab
+from railwright.locate.journal import Journal
 from railwright.locate.slurm_topology import parse_topology
 from railwright.native.sampler import Row
+from railwright.net.runtime import parse_record
 from railwright.options.hosts import _read_hosts
+from railwright.report.formats.shape_toml import render_shape
 from railwright.report.text.explain import render_explained
 from railwright.report.text.nccl import render_nccl_log
 from railwright.results.given_file import decode_text, read
@@ -37,12 +48,17 @@ from railwright.results.readers.pasted.long_text import read_long
 from railwright.results.store import Writer, load
 from railwright.sampling.recording import Recording, new_about, read_recording
 from railwright.sampling.sources import Source
+from railwright.topology.cluster import build_cluster
 from railwright.topology.expand import expand
+from railwright.topology.plan import apply_changes
 from railwright.topology.sources.cables import read_cabling, read_subnet
-from railwright.topology.sources.cluster_text import decode_cluster_file
+from railwright.topology.sources.cluster_file import load_cluster
+from railwright.topology.sources.load import name_shape
 from railwright.topology.sources.look import load_path
 from railwright.topology.sources.saved import encode_topology
+from railwright.topology.sources.shape_file import expand_file
 from railwright.verbs.prove.kept import read_kept
+from railwright.verbs.simulate import _load_truth
 from railwright.verbs.whatif import _load_prices
 from railwright.watch.seen import Run, analyse
 from railwright.workflows.acceptance import load_spec
@@ -54,12 +70,27 @@ PARTS = 20 if LONG else 2
 FILES = 100_000 // PARTS if LONG else 150
 MOST_S, MOST_BYTES = 10, 500 * 2**20
 WORDS = (
-    *(b"1e308", b"-1e308", b"1" + b"0" * 400, b"9" * 5000, b"NaN", b"Infinity", b"-1", b"0", b"18446744073709551616"),
+    *(b"0x" + b"f" * 5000, b"inf", b"1e308", b"-1e308", b"1" + b"0" * 400, b"9" * 5000, b"NaN", b"Infinity"),
+    *(b"-1", b"0", b"18446744073709551616"),
     *(b"[" * 3000, b'{"a":' * 3000, b"a." * 3000 + b"a=1", b"null", b'"', b"'''", b"=", b"]", b"\\ud800", b"%s"),
     *(b"\xff\xfe", b"\xed\xa0\x80", b"\0", b"\r", b"\x1b[2J", b"\xe2\x80\xae", b" " * 4000, b"\n" * 500),
 )
+SHAPES = ("hgx-h100", "gh200", "pcie-8gpu")
+CONFIG = b"""{"model_type": "llama", "head_dim": 128, "num_attention_heads": 32, "num_hidden_layers": 32,
+ "num_key_value_heads": 8, "torch_dtype": "bfloat16", "rope_scaling": {"factor": 8.0}}"""
+JOURNAL = b"""{"question":"%s"}
+{"asked":"b","found":{"rounds":[]}}
+""" % hashlib.sha256(b'"a"').hexdigest().encode()
+ATTACHMENT = b"""{"ifName":"net1","networkName":"rail0","netns":"/run/netns/a","config":"eyJ0eXBlIjoib3ZzIn0=",
+"cniArgs":[["K8S_POD_NAME","b"]],"result":{"interfaces":[{"name":"net1","sandbox":"/a"}],
+"ips":[{"address":"10.1.0.5/24","gateway":"10.1.0.1"}],"routes":[{"dst":"10.0.0.0/8"}]}}"""
 XML = b"""<system version="1"><cpu numaid="0" arch="x86_64"><pci busid="0000:01:00.0" class="0x030200"
  link_speed="16 GT/s" link_width="16"><gpu dev="0" sm="90" rank="0"/></pci></cpu></system>"""
+
+
+def read_journal(path: Path) -> None:
+    with Journal(path, "a"):
+        pass
 
 
 def explain_text(path: Path) -> None:
@@ -83,7 +114,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "capture.jsonl": load_path,
     "topology.xml": load_path,
     "matrix.txt": load_path,
-    "cluster.toml": decode_cluster_file,
+    "cluster.toml": load_cluster,
     "cluster.json": lambda path: read_kept(path.parent),
     "known-bad.toml": lambda path: decode_known_bad(path.read_bytes(), "it"),
     "prices.toml": lambda path: _load_prices(str(path)),
@@ -94,10 +125,21 @@ READERS: dict[str, Callable[[Path], object]] = {
     "host0.json": lambda path: read_cabling(path.parent),
     "topology.conf": lambda path: parse_topology(path.read_text("utf-8", "replace")),
     "cufile.json": lambda path: decode_properties(path.read_bytes()),
+    "machine.toml": lambda path: build_cluster(expand_file(path, {}), 2),
+    "config.json": lambda path: parse_config(path.read_bytes()),
+    "faults.json": lambda path: _load_truth(fat_tree(), str(path)),
+    "journal.jsonl": read_journal,
+    "attachment.json": lambda path: parse_record(path.read_bytes(), "it"),
+    "plan.json": lambda path: Lab("a", path.parent).plan,
     "HPL.dat": lambda path: hpl_dat.read(path.read_text("utf-8", "replace")),
     "watched.arrows": lambda path: analyse(read_recording(path), Run()),
     "tool.txt": explain_text,
 }
+
+
+@cache
+def fat_tree() -> Fabric:
+    return parse_fat_tree(["hosts=16", "gpus=2"])
 
 
 @cache
@@ -137,6 +179,12 @@ def seeds() -> dict[str, list[bytes]]:
         "host0.json": [(ROOT / "testdata/lldpctl/host0.json").read_bytes()],
         "topology.conf": [b"SwitchName=s0 Nodes=n[0-7]\nSwitchName=s1 Nodes=n[8-15]\nSwitchName=t Switches=s[0-1]\n"],
         "cufile.json": [b'{// a comment\n"properties": {"rdma_dev_addr_list": ["10.0.0.1"]}}'],
+        "machine.toml": [render_shape(apply_changes(*name_shape(name))).encode() for name in SHAPES],
+        "config.json": [CONFIG],
+        "faults.json": [b'[{"kind": "host", "id": "host3", "capacity": 0.5}]'],
+        "journal.jsonl": [JOURNAL],
+        "attachment.json": [ATTACHMENT],
+        "plan.json": [msgspec.json.encode(plan(build_cluster(expand("gh200", {}), 2), PlanOptions()))],
         "HPL.dat": [hpl_dat.write(hpl_dat.HplDat((1000,), (64,), (hpl_dat.Grid(1, 2),))).encode()],
         "watched.arrows": [made["a.arrows"]],
         "tool.txt": [file.read_bytes()[:40_000] for file in (*tools, *pastes)],
@@ -232,3 +280,33 @@ def test_no_part_of_a_recording_that_is_missing_ends_the_process(tmp_path):
         path.write_bytes(raw[:at] + b"\0" + raw[at + 1 :])
         with contextlib.suppress(RailwrightError):
             read_recording(path)
+
+
+ONE, HEAD = "node0:1:1 [0] NCCL INFO ", "node{at}:{at}:{at} [0] NCCL INFO "
+RANK = HEAD + "comm 0x1 rank {at} nranks 1000000 cudaDev 0 busId 1000 - Init START"
+DIFFERING = {
+    "warnings": ["node{at}:1:1 [0] net_ib.cc:9 NCCL WARN NET/IB : Got completion from peer {at}<9> with status=12"],
+    "settings": [HEAD + "NCCL_X{at} set by environment to {at}."],
+    "ranks": [RANK, "node{at}:{at}:{at} [0] a.cc:295 NCCL WARN unknown {at}"],
+    "NICs": [RANK, HEAD + "NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>",
+             HEAD + "Channel 00/0 : {at}[0] -> 1[1] [send] via NET/IB/0/GDRDMA"],
+    "rings": [HEAD + "Channel 00/02 : 0 1", HEAD + "Channel 00/0 : {at}[0] -> 1[1] [send] via NET/IB/0"],
+    "a circle": [ONE + "comm 0x1 rank 0 nranks 1000000 cudaDev 0 busId 1000 - Init START",
+                 ONE + "Ring {channel} : 0 -> 1 -> 2", ONE + "Ring {channel} : 1 -> 2 -> 3",
+                 ONE + "Ring {channel} : 2 -> 3 -> 2", ONE + "Ring {channel} : 1 -> 0 -> 1"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DIFFERING)
+def test_a_log_whose_lines_all_differ_is_read_in_bounds(kind, tmp_path):
+    """20,000 of them: what compares each part with each other takes minutes."""
+    lines = DIFFERING[kind]
+    numbered = ((at, line) for at in range(20_000 // len(lines)) for line in lines)
+    path = tmp_path / "nccl.log"
+    path.write_text("\n".join(line.format(at=at, channel=at % 1000) for at, line in numbered))
+    machine = Machine(cluster=build_cluster(expand("hgx-h100", {}), 2))
+    with within(MOST_S, kind):
+        found = read_paste(read_long([("it", [path.read_bytes()])]), machine)
+        assert found.log is not None
+        page = render_nccl_log(found.log, found.findings, machine.cluster.host)
+    assert page.count("\n") < 1000

@@ -36,6 +36,13 @@ def test_without_a_known_cause_the_first_errors_are_shown():
     assert said == "exit status 1, its output: 'open of /x failed: first; then this could not start'"
 
 
+def test_a_program_that_cannot_be_started_is_named():
+    words = ["prterun was unable to launch the specified application as it could not", "access an executable:"]
+    output = ["-----", *words, "", "Executable: /root/python", "Node: a", "-----"]
+    said = summarize_end(ChildResult(returncode=183, output=output))
+    assert said.endswith("could not access an executable: Executable: /root/python'")
+
+
 def observed(monkeypatch, tmp_path: Path, *, up=True, free=2**30, limit=1024, kills=0) -> str:
     monkeypatch.setattr(causes, "_is_loopback_up", lambda: up)
     monkeypatch.setattr(causes, "_SHARED_MEMORY", tmp_path)

@@ -65,6 +65,11 @@ SURROUNDINGS = {
         "only .* free|a file system is full|No space left|not writable",
         is_mount=True,
     ),
+    "6 processes of a user": Surroundings(
+        "exec prlimit --nproc=6:6 setpriv --reuid 54321 --regid 54321 --clear-groups"
+        ' --inh-caps +dac_read_search,+dac_override --ambient-caps +dac_read_search,+dac_override "$@"',
+        "6 processes|too many processes",
+    ),
     "20 open files": Surroundings('ulimit -n 20; exec "$@"', "20 open files|too many (?:open )?files"),
 }
 

@@ -183,7 +183,7 @@ def test_a_report_onto_a_full_disk_is_an_error_and_the_files_are_written(railwri
 
 
 def test_signals_end_a_run_like_ctrl_c_and_nohup_is_respected():
-    ending = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    ending = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
     before = {number: signal.signal(number, signal.SIG_DFL) for number in ending}  # a shell's jobs ignore SIGQUIT
     try:
         main._end_on_signals()

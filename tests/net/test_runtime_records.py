@@ -58,6 +58,8 @@ def test_a_record_tells_both_ends_and_others_are_skipped(tmp_path: Path) -> None
     (tmp_path / "rail0-c1-net1").write_bytes(record(OVS))
     (tmp_path / "rail1-c0-net2").write_bytes(record(OVS, ifName="net2", netns="/run/netns/gone"))
     (tmp_path / "nonsense").write_bytes(b"{")
+    (tmp_path / "deep").write_bytes(b'{"a":' * 10_000)
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     found = find_records(f"/proc/{os.getpid()}/ns/net", str(tmp_path))
     assert isinstance(found, dict)

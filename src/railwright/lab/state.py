@@ -34,7 +34,7 @@ from railwright.errors import RailwrightError, UsageError, unknown_name
 from railwright.lab.nodes import LabPlan
 from railwright.lab.plan import check_name
 from railwright.process import ChildResult, run
-from railwright.reading import read_at_most
+from railwright.reading import InvalidContent, decode_json, read_at_most
 from railwright.writing import append, open_to_write, write_file
 
 LABS = Path("/run/railwright/labs")
@@ -65,8 +65,8 @@ class Lab:
     def plan(self) -> LabPlan:
         """The lab's plan. Raises UsageError if the lab was interrupted before the plan was written."""
         try:
-            return msgspec.json.decode(read(self.folder / "plan.json"), type=LabPlan)
-        except (OSError, msgspec.DecodeError) as error:
+            return decode_json(read(self.folder / "plan.json"), LabPlan)
+        except (OSError, InvalidContent) as error:
             hint = f"remove its remains: railwright lab down --name {self.name}"
             raise UsageError(f"lab {self.name} has no readable plan", hint=hint) from error
 
@@ -106,8 +106,8 @@ class Lab:
         found = []
         with contextlib.suppress(FileNotFoundError):
             for line in read(self.folder / "made.jsonl").splitlines():
-                with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
-                    found.append(msgspec.json.decode(line, type=JournalEntry))
+                with contextlib.suppress(InvalidContent):
+                    found.append(decode_json(line, JournalEntry))
         return found
 
 

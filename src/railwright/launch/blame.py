@@ -8,8 +8,9 @@ launcher names a rank or a host, that takes precedence.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from railwright.launch.causes import find_cause
@@ -128,6 +129,13 @@ def _join_wrapped(output: Iterable[str]) -> list[str]:
     return lines
 
 
+def _list_errors(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines that tell an error; one that ends in a colon with the next, such as the name of a program."""
+    for line, following in zip(lines, (*lines[1:], ""), strict=True):
+        if _ERROR_PATTERN.search(line):
+            yield f"{line} {following}".strip() if line.endswith(":") else line
+
+
 def summarize_end(finished: ChildResult, observed: Iterable[str] = ()) -> str:
     """Return a launcher's status, the cause that its output or this machine tells, and the lines that say most.
 
@@ -136,7 +144,7 @@ def summarize_end(finished: ChildResult, observed: Iterable[str] = ()) -> str:
     lines = _join_wrapped(finished.output)
     patterns = (_SIGNAL_PATTERN, _HOST_PATTERN)
     matches = (next((line for line in reversed(lines) if pattern.search(line)), "") for pattern in patterns)
-    errors = "; ".join([line for line in lines if _ERROR_PATTERN.search(line)][:_SHOWN_ERRORS])
+    errors = "; ".join(islice(_list_errors(lines), _SHOWN_ERRORS))
     message = next((line for line in matches if line), errors or (lines[-1] if lines else ""))
     causes = list(filter(None, (find_cause(lines), *observed)))
     status = describe_status(finished.returncode)

@@ -1,4 +1,4 @@
-"""An orderly end on Ctrl-C, SIGTERM, SIGHUP or SIGQUIT, which restores changed settings first."""
+"""An orderly end on Ctrl-C, SIGTERM and signals like it, which restores changed settings first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 
-_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 
 
 class _Ended(Exception):
@@ -19,7 +19,7 @@ def _end(_number: int, _frame: object) -> None:
 
 @contextlib.contextmanager
 def ended_by_signal() -> Iterator[None]:
-    """Leave the body without an exception on SIGINT, SIGTERM, SIGHUP or SIGQUIT."""
+    """Leave the body without an exception on one of the signals."""
     before = {number: signal.signal(number, _end) for number in _ENDS}
     try:
         yield

@@ -9,6 +9,7 @@ import msgspec
 from railwright.errors import CannotJudge, UsageError
 from railwright.net.view import Address
 from railwright.process import run
+from railwright.reading import decode_json
 
 _ASK_S = 10.0
 
@@ -39,8 +40,8 @@ def read_announced(addresses: tuple[Address, ...], socket: str | None) -> dict[A
         said = "".join(ended.output)
         try:
             # A warning from vtysh may precede the JSON.
-            path = msgspec.json.decode(said[said.index("{") :], type=_Path)
-        except (msgspec.MsgspecError, ValueError) as error:
+            path = decode_json(said[said.index("{") :], _Path)
+        except ValueError as error:
             hint = "does FRR run here? name its sockets: --vty-socket FOLDER"
             raise CannotJudge(f"vtysh must print JSON, got {said[-200:] or 'nothing'}", hint=hint) from error
         found[address] = tuple(sorted(path.advertisedTo))

@@ -16,6 +16,7 @@ from railwright.errors import CannotJudge, UsageError
 from railwright.lab.state import ENTER, NETNS
 from railwright.net.view import Address, KernelWay, Neighbour, Port, PortAddress, Route, Unseen
 from railwright.process import ChildResult, query, run
+from railwright.reading import InvalidContent, decode_json
 
 _INSIDE = Path(__file__).with_name("inside.py")
 _ASK_S, _ROLE_S = 20.0, 2.0
@@ -200,8 +201,8 @@ def _decode(ended: ChildResult, kind: type[Answer], command: str) -> Answer:
         status = "it timed out" if ended.timed_out else ended.describe()
         raise CannotJudge(f"{command}: {status}: {output[-300:]}", hint="is the pod running? is iproute2 installed?")
     try:
-        return msgspec.json.decode(output or "[]", type=kind)
-    except msgspec.MsgspecError as error:
+        return decode_json(output or "[]", kind)
+    except InvalidContent as error:
         raise CannotJudge(f"cannot parse {command}: {error}: {output[:200]}") from error
 
 

@@ -139,7 +139,7 @@ def read_flows(said: str) -> Flows:
 def _decode_output(verb: str, kind: type[Answer], said: str) -> Answer:
     try:
         return msgspec.json.decode(said, type=kind, dec_hook=_decode_value)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         cause = str(error)[:_SHOWN_CHARACTERS]
         why = f"cannot parse the output of railwrightd {verb}: {cause}: {_find_value(str(error), said)}"
         schema = f"schema/railwrightd-{verb}.schema.json"

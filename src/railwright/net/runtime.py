@@ -15,6 +15,7 @@ from railwright.errors import CannotJudge
 from railwright.net.pod import is_same_netns
 from railwright.net.recorded import Plugin, Recorded
 from railwright.net.view import ON_THE_NODE, PodName, Unseen
+from railwright.reading import decode_json, read_at_most
 
 FOLDERS = ("/var/lib/cni/multus/results", "/var/lib/cni/results")
 _MAX_RECORDS = 4096
@@ -80,8 +81,7 @@ def read_records(folders: Iterable[str]) -> list[Recorded]:
             continue
         for file in files:
             try:
-                with file.open("rb") as opened:
-                    found.append(parse_record(opened.read(_MAX_BYTES), str(file)))
+                found.append(parse_record(read_at_most(file, _MAX_BYTES), str(file)))
             except (OSError, CannotJudge):
                 continue
     return found
@@ -90,13 +90,13 @@ def read_records(folders: Iterable[str]) -> list[Recorded]:
 def parse_record(content: bytes, path: str) -> Recorded:
     """Parse a record. Raises CannotJudge for anything else."""
     try:
-        file = msgspec.json.decode(content, type=_File)
-        chain = msgspec.json.decode(file.config or b"{}", type=_Chain)
-        alone = [msgspec.json.decode(file.config, type=Plugin)] if chain.type and not chain.plugins else []
+        file = decode_json(content, _File)
+        chain = decode_json(file.config or b"{}", _Chain)
+        alone = [decode_json(file.config, Plugin)] if chain.type and not chain.plugins else []
         addresses = tuple(ipaddress.ip_interface(one.address).ip for one in file.result.ips)
         gateways = tuple(ipaddress.ip_address(one.gateway) for one in file.result.ips if one.gateway)
         routes = tuple(ipaddress.ip_network(one.dst, strict=False) for one in file.result.routes)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except ValueError as error:
         raise CannotJudge(f"cannot parse {path}: {error}") from error
     words = dict(file.cni_args)
     inside = next((one for one in file.result.interfaces if one.sandbox), _Interface())

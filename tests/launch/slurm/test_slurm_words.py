@@ -132,7 +132,7 @@ class Controller:
 def test_a_signal_cancels_the_submitted_job_once(answer, monkeypatch, during):
     for name in ("SLURM_JOB_ID", "RAILWRIGHT_SUBMITTED"):
         monkeypatch.delenv(name, raising=False)
-    ending = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    ending = main._ENDING
     before = {number: signal.signal(number, signal.SIG_DFL) for number in ending}  # a shell's jobs ignore SIGQUIT
     controller = Controller(monkeypatch, during=during)
     try:

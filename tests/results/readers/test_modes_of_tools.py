@@ -218,6 +218,14 @@ def test_a_live_csv_of_elbencho_without_a_column_is_refused_by_its_name(column: 
         registry.read(text_of("245").replace(f",{column},", ",Other,"))
 
 
+@pytest.mark.parametrize(
+    "garbled", ["a\rb" + "," * 14, "x" * 2**18 + "," * 14], ids=["a carriage return", "a long field"]
+)
+def test_a_garbled_line_of_a_csv_is_no_row(garbled: str) -> None:
+    whole = PHASES.format(rate=100, total=200)
+    assert values(registry.read(whole + garbled + "\n")[0]) == values(registry.read(whole)[0])
+
+
 def test_a_table_of_mdtest_may_be_without_colons_and_deviation() -> None:
     file = read("246")
     assert file.results[-1].parameters == {"operation": "file removal"}

@@ -106,7 +106,7 @@ def _check_rings(log: NcclLog, main: Communicator) -> Iterator[Finding]:
     if not main.rings:
         yield could_not_look("nccl_rings", "no ring is logged: INIT is not in NCCL_DEBUG_SUBSYS")
         return
-    lacking = [ring for ring in main.rings if ring.whole and set(ring.ranks) != set(range(main.size))]
+    lacking = [ring for ring in main.rings if ring.whole and not _has_every_rank(ring, main.size)]
     if lacking:
         ring = lacking[0]
         absent = sorted(set(range(min(main.size, 4096))) - set(ring.ranks))
@@ -137,6 +137,11 @@ def _check_rings(log: NcclLog, main: Communicator) -> Iterator[Finding]:
     if unknown > 0:
         why = f"{unknown} of {len(main.rings)} rings are cut or have ranks whose host is not logged"
         yield could_not_look("nccl_ring_reenters_host", why)
+
+
+def _has_every_rank(ring: Ring, size: int) -> bool:
+    ranks = set(ring.ranks)
+    return len(ranks) == size and max(ranks) < size
 
 
 def _list_places(rings: list[Ring]) -> tuple[LogPlace, ...]:

@@ -221,7 +221,9 @@ def unused_nics(log: NcclLog, main: Communicator) -> Iterator[Finding]:
     for connection in _network_connections(main):
         rank = connection.target if connection.direction == "receive" else connection.source
         used[hosts.get(rank, "")].add(connection.nic or 0)
-    listed = {host: {nic.index for nic in log.nics if nic.host == host} for host in used}
+    listed: dict[str, set[int]] = defaultdict(set)
+    for nic in log.nics:
+        listed[nic.host].add(nic.index)
     idle = [
         nic
         for nic in log.nics

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
+from railwright.groups import group_by_key
 from railwright.results.readers.nccl_log.model import Communicator, Connection, NcclLog, Rank
 from railwright.topology.devices import Device, PathKind, Topology
 from railwright.topology.paths import Graph, physical_path
@@ -38,10 +39,12 @@ class ConnectionPaths:
     """Paths between the ranks and NICs of a communicator. All hosts are assumed to equal the topology."""
 
     def __init__(self, log: NcclLog, communicator: Communicator, topology: Topology | None) -> None:
-        self._log = log
-        self._connections = [one for one in communicator.connections if one.transport == "NET"]
+        self._listed = dict(group_by_key(log.nics, lambda nic: nic.host))
         self._matched: dict[str, dict[int, Device]] = {}
         self._ranks = {one.rank: one for one in communicator.ranks}
+        networked = (one for one in communicator.connections if one.transport == "NET")
+        known = (one for one in networked if one.nic is not None and gpu_side(one) in self._ranks)
+        self._connections = dict(group_by_key(known, lambda one: self._ranks[gpu_side(one)].host))
         graph = Graph(topology or NO_MACHINE)
         self._graph = graph
         self._gpus, self._nics = graph.topology.of_kind("gpu"), graph.topology.of_kind("nic")
@@ -111,7 +114,7 @@ class ConnectionPaths:
         named = self._named(host, nic)
         if named is not None:
             return named
-        listed = [nic_line for nic_line in self._log.nics if nic_line.host == host and nic_line.network != "Socket"]
+        listed = [nic_line for nic_line in self._listed.get(host, ()) if nic_line.network != "Socket"]
         # Unknown names can be matched only if the numbers of NICs are equal.
         if listed and len(listed) != len(self._nics):
             return None
@@ -126,11 +129,10 @@ class ConnectionPaths:
         connection that crosses the CPU in the best order crosses it in every order.
         """
         users: dict[int, list[str]] = {}
-        for one in self._connections:
-            rank = gpu_side(one)
-            if one.nic is not None and rank in self._ranks and self._ranks[rank].host == host:
-                device = self._gpu(self._ranks[rank])
-                users.setdefault(one.nic, []).extend([device.id] if device else [])
+        for one in self._connections.get(host, ()):
+            assert one.nic is not None
+            device = self._gpu(self._ranks[gpu_side(one)])
+            users.setdefault(one.nic, []).extend([device.id] if device else [])
         if len(users) > len(self._nics):
             return {}
         wanted: dict[int, list[int]] = {}
@@ -143,7 +145,7 @@ class ConnectionPaths:
 
     def _named(self, host: str, nic: int) -> Device | None:
         """Return the topology's NIC with the name in NCCL's log."""
-        names = {entry.name for entry in self._log.nics if entry.host == host and entry.index == nic}
+        names = {entry.name for entry in self._listed.get(host, ()) if entry.index == nic}
         named = (
             entry for entry in self._nics if names & {str(entry.facts.get(key)) for key in ("rdma_device", "netdev")}
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from railwright.checks.finding import Certainty, Finding
@@ -105,19 +106,20 @@ def costly_settings(log: NcclLog) -> Iterator[Finding]:
 
 def differing_settings(log: NcclLog) -> Iterator[Finding]:
     """Report settings that differ between processes, and those that only some hosts logged."""
-    hosts = {setting.host for setting in log.settings} - {""}  # the command's settings have no host
+    hosts = sorted({setting.host for setting in log.settings} - {""})  # the command's settings have no host
     for name, found in group_by_key(log.settings, lambda setting: setting.name):
         if name in _MAY_DIFFER:
             continue
         values = {setting.value: setting for setting in reversed(found)}
-        missing = sorted(hosts - {setting.host for setting in found})
+        with_it = {setting.host for setting in found}
+        missing = list(islice((host for host in hosts if host not in with_it), 6))
         if len(values) > 1:
             listed = ", ".join(
                 f"{value} on {setting.host or 'the log'}" for value, setting in sorted(values.items())[:6]
             )
             yield _build_difference(found, "seen", f"{name} differs between processes: {listed}", list(values.values()))
         elif missing and any(setting.host for setting in found):
-            says = f"{name}={found[0].value} is not logged by {', '.join(missing[:6])}"
+            says = f"{name}={found[0].value} is not logged by {', '.join(missing)}"
             yield _build_difference(found, "possible", says, found[:1])
 
 

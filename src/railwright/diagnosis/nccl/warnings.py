@@ -6,14 +6,14 @@ The cause of a failed job is usually among them, so a report shows them before e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from railwright.checks.finding import Certainty, Finding, LogPlace
 from railwright.diagnosis.nccl.evidence import MAX_WHERE
 from railwright.diagnosis.nccl.failure_texts import Failure, explain_failure
 from railwright.groups import group_by_key
-from railwright.results.readers.nccl_log.model import GdrCheck, LoggedWarning, NcclLog
+from railwright.results.readers.nccl_log.model import GdrCheck, LoggedWarning, NcclLog, Rank
 from railwright.results.records import Evidence
 from railwright.topology.gpus import format_runs
 from railwright.units import format_list
@@ -34,15 +34,19 @@ _NEARER_NIC = (
 
 
 class _Known(NamedTuple):
-    """A warning with its meaning; None if its text is not known."""
+    """A warning with its meaning, None if its text is not known, and the ranks that may have written it."""
 
     warning: LoggedWarning
     failure: Failure | None
+    ranks: Sequence[int]
 
 
 def explain_warnings(log: NcclLog) -> tuple[Finding, ...]:
     """Return the findings of all warnings: causes first, then the failures that follow from others, then the rest."""
-    known = [_Known(warning, explain_failure(warning.says)) for warning in log.warnings]
+    processes = dict(group_by_key(log.main.ranks, lambda rank: (rank.host, rank.pid))) if log.communicators else {}
+    known = [
+        _Known(warning, explain_failure(warning.says), _select_ranks(processes, warning)) for warning in log.warnings
+    ]
     causes = [item for item in known if item.failure is not None and item.failure.is_fatal and not item.failure.follows]
     following = [item for item in known if item.failure is not None and item.failure.is_fatal and item.failure.follows]
     hints = [item for item in known if item.failure is not None and not item.failure.is_fatal]
@@ -53,7 +57,7 @@ def explain_warnings(log: NcclLog) -> tuple[Finding, ...]:
         *_find_far_gpus(log),
         *_merge(log, following),
         *_merge(log, hints),
-        *_quote(log, unknown),
+        *_quote(unknown),
     )
 
 
@@ -67,23 +71,19 @@ def _merge(log: NcclLog, items: Sequence[_Known]) -> Iterator[Finding]:
     for failure, alike in group_by_key(items, lambda item: item.failure and item.failure._replace(nic="")):
         assert failure is not None
         says = failure.says + (_name_sockets(log, alike) if failure.fault == "nccl_no_verbs" else "")
-        yield _build_finding(
-            log, alike, failure.fault, says, failure.remedy, "seen" if failure.is_fatal else "possible"
-        )
+        yield _build_finding(alike, failure.fault, says, failure.remedy, "seen" if failure.is_fatal else "possible")
 
 
-def _quote(log: NcclLog, items: Sequence[_Known]) -> Iterator[Finding]:
+def _quote(items: Sequence[_Known]) -> Iterator[Finding]:
     for says, alike in group_by_key(items, lambda item: item.warning.says[:_MAX_QUOTED]):
         remedy = "the lines around it, with NCCL_DEBUG=INFO, name the operation that failed"
-        yield _build_finding(log, alike, QUOTED, f"NCCL warns: {says}", remedy, "possible")
+        yield _build_finding(alike, QUOTED, f"NCCL warns: {says}", remedy, "possible")
 
 
-def _build_finding(
-    log: NcclLog, items: Sequence[_Known], fault: str, says: str, remedy: str, certainty: Certainty
-) -> Finding:
+def _build_finding(items: Sequence[_Known], fault: str, says: str, remedy: str, certainty: Certainty) -> Finding:
     first = items[0].warning
     hosts = tuple(LogPlace(host) for host in dict.fromkeys(item.warning.host for item in items) if host)
-    where = _places(log, items)
+    where = _places(items)
     return Finding(
         fault=fault,
         where=hosts[:MAX_WHERE] or (LogPlace("log"),),
@@ -94,7 +94,7 @@ def _build_finding(
     )
 
 
-def _places(log: NcclLog, items: Sequence[_Known]) -> str:
+def _places(items: Sequence[_Known]) -> str:
     """Name the places: `gpu7, local GPU 3, rank 11, mlx5_4`, and the number of further hosts."""
     words = []
     by_host = list(group_by_key(items, lambda item: item.warning.host))
@@ -104,7 +104,7 @@ def _places(log: NcclLog, items: Sequence[_Known]) -> str:
         if host and devices and devices[0] >= 0:
             gpus = format_runs([f"GPU{device}" for device in devices]).replace("GPU", "")
             parts.append(f"local GPU{'s' if len(devices) > 1 else ''} {gpus}")
-        ranks = sorted({rank for item in alike for rank in _find_ranks(log, item.warning)})
+        ranks = sorted({rank for item in alike for rank in item.ranks})
         if ranks:
             parts.append(f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}")
         nics = dict.fromkeys(item.failure.nic for item in alike if item.failure is not None and item.failure.nic)
@@ -114,15 +114,10 @@ def _places(log: NcclLog, items: Sequence[_Known]) -> str:
     return "; ".join(filter(None, words)) + (f"; and {more} more hosts" if more > 0 else "")
 
 
-def _find_ranks(log: NcclLog, warning: LoggedWarning) -> list[int]:
-    """Return the ranks of the process and GPU in the largest communicator."""
-    if not log.communicators or not warning.pid:
-        return []
-    return [
-        rank.rank
-        for rank in log.main.ranks
-        if (rank.host, rank.pid) == (warning.host, warning.pid) and rank.cuda_dev in (None, warning.cuda_dev)
-    ]
+def _select_ranks(processes: Mapping[tuple[str, int], Sequence[Rank]], warning: LoggedWarning) -> list[int]:
+    """Return the ranks of the warning's process and GPU."""
+    ranks = processes.get((warning.host, warning.pid), ()) if warning.pid else ()
+    return [rank.rank for rank in ranks if rank.cuda_dev in (None, warning.cuda_dev)]
 
 
 def _name_sockets(log: NcclLog, items: Sequence[_Known]) -> str:

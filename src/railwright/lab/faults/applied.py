@@ -19,6 +19,7 @@ from railwright.lab.faults.effects import Effect, Fault, OnPort, PortBusy, PortD
 from railwright.lab.faults.ports import changed_ports, port_scripts
 from railwright.lab.faults.registry import find_fault
 from railwright.lab.state import Lab
+from railwright.reading import InvalidContent, decode_json
 from railwright.writing import write_file
 
 _FILE = "faults.json"
@@ -46,10 +47,10 @@ class AppliedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 def read_applied(lab: Lab) -> tuple[AppliedFault, ...]:
     """Return the faults in the lab, oldest first. Raises UsageError if faults.json cannot be decoded."""
     try:
-        return msgspec.json.decode(state.read(lab.folder / _FILE), type=tuple[AppliedFault, ...])
+        return decode_json(state.read(lab.folder / _FILE), tuple[AppliedFault, ...])
     except FileNotFoundError:
         return ()
-    except msgspec.DecodeError as error:
+    except InvalidContent as error:
         hint = f"end the lab: railwright lab down --name {lab.name}"
         raise UsageError(f"{lab.folder / _FILE} is broken: {error}", hint=hint) from error
 

@@ -6,11 +6,10 @@ import json
 import shutil
 from typing import TypeVar
 
-import msgspec
-
 from railwright.errors import CannotJudge, UsageError
 from railwright.launch.kubernetes.wanted import Kind
 from railwright.process import query
+from railwright.reading import InvalidContent, decode_json
 
 _TIMEOUT_S = 60.0
 _MAX_MESSAGE_CHARACTERS = 300
@@ -49,8 +48,8 @@ def ask_objects(kind: type[Answer], *words: str, namespace: str) -> Answer:
     """Run kubectl and decode the objects that it prints. Raises as `ask_kubectl`, and CannotJudge for other output."""
     text = ask_kubectl(*words, "--output=json", namespace=namespace).replace("\n", "")
     try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError as error:
+        return decode_json(text, kind)
+    except InvalidContent as error:
         raise CannotJudge(f"kubectl {words[0]} {words[1]}: cannot decode the answer: {error}") from error
 
 
@@ -70,7 +69,7 @@ def serves_mpijobs() -> bool:
     try:
         served = json.loads(answer)
         return any(resource.get("name") == "mpijobs" for resource in served.get("resources", ()))
-    except (ValueError, AttributeError) as error:
+    except (ValueError, RecursionError, AttributeError) as error:
         raise CannotJudge(f"kubectl get --raw {_MPIJOB_API_PATH}: cannot decode the answer: {error}") from error
 
 

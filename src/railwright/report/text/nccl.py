@@ -19,6 +19,7 @@ from railwright.units import format_bandwidth, format_count, format_size
 
 _MAX_LISTED = 8
 _MAX_FAILURES = 8
+_MAX_CONTRADICTIONS = 100
 _MAX_RANKS = 64
 _LABEL = 12
 _WIDTH = 120
@@ -29,7 +30,7 @@ def render_nccl_log(log: NcclLog, findings: Sequence[Finding], topology: Topolog
     """Render the page, with the control characters of the log escaped."""
     warnings = [finding for finding in findings if is_warning(finding)]
     failures = [finding for finding in warnings if finding.certainty == "seen"]
-    hints = [finding for finding in warnings if finding not in failures]
+    hints = [finding for finding in warnings if finding.certainty != "seen"]
     lines = [*failure_lines(failures), "NCCL log", "", *_head(log)]
     if hints:
         undecided = any(finding.fault == QUOTED for finding in hints)
@@ -37,7 +38,7 @@ def render_nccl_log(log: NcclLog, findings: Sequence[Finding], topology: Topolog
         lines += (title, *(f"  {line}".rstrip() for line in failure_lines(hints)))
     if log.communicators:
         lines += (*_built_lines(log.main), *_connection_lines(log.main))
-    others = [finding for finding in findings if finding not in warnings]
+    others = [finding for finding in findings if not is_warning(finding)]
     return "\n".join([*lines, *_choice_lines(log), *_contradiction_lines(others, topology)]) + "\n"
 
 
@@ -263,9 +264,11 @@ def _contradiction_lines(findings: Sequence[Finding], topology: Topology | None)
     blind = [finding for finding in findings if finding.certainty == "could not look"]
     machine = f"compared with {topology.name}" if topology else "no machine given: only the log's own tables"
     yield f"Contradictions ({escape(machine)})"
-    for finding in real:
+    for finding in real[:_MAX_CONTRADICTIONS]:
         for line in finding_lines(finding):
             yield from _wrap(f"  {line}", 12 if line.startswith(" ") else 4)
+    if len(real) > _MAX_CONTRADICTIONS:
+        yield f"  and {len(real) - _MAX_CONTRADICTIONS} more: --json prints all"
     if not real:
         yield "  none found"
     if blind:

@@ -9,6 +9,7 @@ alone.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from collections.abc import Iterator
 
@@ -59,7 +60,7 @@ def read(text: str) -> tuple[ForeignFile, ...]:
 
 
 def _rows(text: str) -> Iterator[Row]:
-    """Yield the complete lines below a header, by column. Truncated lines are skipped.
+    """Yield the complete lines below a header, by column. Truncated and garbled lines are skipped.
 
     Raises UsageError for a header that lacks a needed column.
     """
@@ -68,7 +69,9 @@ def _rows(text: str) -> Iterator[Row]:
         if line.count(",") < 8:
             continue
         begin = max(line.find(_LIVE), 0)
-        words = next(csv.reader([line[begin:].strip()]), [])
+        words: list[str] = []
+        with contextlib.suppress(csv.Error):  # a carriage return in the line, or a field above 128 KiB
+            words = next(csv.reader([line[begin:].strip()]), [])
         if recognises(line):
             columns = words
             needed = _LIVE_COLUMNS if _LIVE in line else (_LAST_TIME, _LAST_RATE, "operation")

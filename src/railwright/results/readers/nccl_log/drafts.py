@@ -39,6 +39,8 @@ class Draft:
         self.searches: list[model.Search] = []
         self.counts: model.Counts | None = None
         self.pxn: bool | None = None
+        self.is_ready = False
+        """Whether any rank is complete."""
 
     def set_size(self, size: int, line: int) -> None:
         """Set the number of ranks. Raises UsageError if an earlier line gave another number."""
@@ -72,6 +74,7 @@ class Draft:
         elif known.cuda_dev is None and message.device is not None:
             known = msgspec.structs.replace(known, cuda_dev=message.device)
         self.ranks[rank] = known
+        self.is_ready |= known.complete
 
     def add(self, fact: CommunicatorFact, message: Message) -> None:
         """Add a fact of this communicator. Raises UsageError if it contradicts another fact."""
@@ -102,12 +105,16 @@ class Draft:
 
     def finish(self) -> model.Communicator:
         """Return the communicator as far as the log describes it."""
+        size = self.size or self._min_size()
+        first: dict[int, int] = {}
+        for channel, rank in self.steps:
+            first[channel] = min(rank, first.get(channel, rank))
         return model.Communicator(
             id=self.name,
-            size=self.size or self._min_size(),
+            size=size,
             nodes=self.nodes,
             ranks=tuple(self.ranks[rank] for rank in sorted(self.ranks)),
-            rings=tuple(self._ring(channel) for channel in sorted({*self.orders, *(key[0] for key in self.steps)})),
+            rings=tuple(self._ring(channel, size, first.get(channel, 0)) for channel in sorted({*self.orders, *first})),
             trees=tuple(self.trees[key] for key in sorted(self.trees)),
             nvls_heads=tuple(dict.fromkeys(self.heads)),
             connections=tuple(self.connections),
@@ -123,19 +130,25 @@ class Draft:
         named += [end for one in self.connections for end in (one.source, one.target)]
         return min(max(named, default=-1) + 1, MAX_RANKS)
 
-    def _ring(self, channel: int) -> model.Ring:
-        """Return the ring as rank 0 lists it. A truncated list is completed from the neighbors of each rank."""
+    def _ring(self, channel: int, size: int, first: int) -> model.Ring:
+        """Return the ring as rank 0 lists it. A truncated list is completed from the neighbors of each rank.
+
+        `first` is the first rank whose neighbors are known.
+        """
         listed = self.orders.get(channel)
-        size = self.size or self._min_size()
         if listed is not None and listed.whole and len(listed.ranks) == size:
             return listed
-        start = listed.ranks[0] if listed else min(rank for at, rank in self.steps if at == channel)
+        start = listed.ranks[0] if listed else first
         line = listed.line if listed else self.steps[(channel, start)].line
-        ranks = [start]
-        while (step := self.steps.get((channel, ranks[-1]))) and len(ranks) <= size:
-            if step.following == start:
+        ranks = {start: None}
+        rank = start
+        while (step := self.steps.get((channel, rank))) and len(ranks) <= size:
+            rank = step.following
+            if rank == start:
                 return model.Ring(channel=channel, ranks=tuple(ranks), line=line)
-            ranks.append(step.following)
+            if rank in ranks:
+                break  # a circle without the first rank
+            ranks[rank] = None
         if listed is None:
             return model.Ring(channel=channel, ranks=tuple(ranks), whole=False, line=line)
         cut = len(listed.ranks) < size and (len(listed.ranks) >= _PRINTED_RANKS or not listed.whole)
@@ -206,7 +219,7 @@ class Drafts:
         A second ring for a channel of a ready communicator without id starts the next.
         """
         draft = self._find_draft(message)
-        if found.channel in draft.orders and not draft.name and any(one.complete for one in draft.ranks.values()):
+        if found.channel in draft.orders and not draft.name and draft.is_ready:
             return self._own(self._begin("", message), message)
         return draft
 
