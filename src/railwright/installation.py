@@ -46,13 +46,17 @@ class Installation(NamedTuple):
     """The words of conda's command that installs packages in this environment; empty without conda."""
 
     def add_extra(self, extra: str) -> str:
-        """Return the command that installs an extra of this package, or its packages if the origin is gone."""
+        """Return the command that installs an extra of this package, or its packages if the origin cannot be named.
+
+        pipx and uv would look for this package itself again: what came from a folder of wheels, no index may have.
+        """
         folder, parts = _local_path(self.origin), _select(self.requirements, extra)
-        if (folder is not None and not folder.exists()) or self._has_conda(parts):
+        is_gone = not folder.exists() if folder is not None else not self.origin and self._is_alone
+        if parts and (is_gone or self._has_conda(parts)):
             return self.add(*parts)
         source = f" @ {self.origin}" if self.origin else ""
         words = ["--editable", f"{folder}[{extra}]"] if self.is_editable else [f"{PACKAGE}[{extra}]{source}"]
-        if self.installer in ("pipx", "uv tool"):
+        if self._is_alone:
             return shlex.join([*self.installer.split(), "install", "--force", *words])
         return self._command(*words)
 
@@ -63,6 +67,11 @@ class Installation(NamedTuple):
         if self._has_conda(packages):
             return shlex.join([*self.conda, *packages])
         return self._command(*packages)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Report whether the environment was made for this package alone."""
+        return self.installer in ("pipx", "uv tool")
 
     def _has_conda(self, packages: Sequence[str]) -> bool:
         names = [_NAME.split(package, maxsplit=1)[0] for package in packages]

@@ -156,7 +156,7 @@ def test_without_nccl_it_is_waived_with_the_loader_s_message(measure, stand_ins,
     (result,) = measure("nccl_all_reduce", folder=without, ranks_in=ranks_in)
     assert result.outcome == "waived"
     assert "NCCL cannot be loaded: libnccl.so.2" in result.reason
-    assert result.reason.endswith("install nvidia-nccl-cu13 (nvidia-nccl-cu12 for CUDA 12), or give library=PATH")
+    assert result.reason.endswith("[gpu]' (nvidia-nccl-cu12 for CUDA 12), or give library=PATH")
 
 
 def test_a_library_that_is_no_nccl_is_waived_by_name(measure, stand_ins):

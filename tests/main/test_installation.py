@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import platform
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 
 from railwright import installation
 from railwright.installation import Installation, find_installation
+from railwright.native import nixl
+from railwright.options import version
 
 REQUIREMENTS = (
     "click>=8.2",
@@ -45,6 +48,30 @@ def test_an_origin_that_is_gone_is_not_named(tmp_path: Path) -> None:
     here = Installation("pip", "pip", (tmp_path / "gone.whl").as_uri(), requirements=REQUIREMENTS)
     assert here.add_extra("hpl") == "pip install 'mkl>=2026.2'"
     assert here.add_extra("samples") == "pip install h5py"
+
+
+def test_what_no_origin_names_is_not_looked_for_again() -> None:
+    """pipx and uv tool would fail to find railwright itself, where a folder of wheels was its origin."""
+    for installer, command in (
+        ("pipx", "pipx inject railwright h5py"),
+        ("uv tool", "uv pip install --python /v/python h5py"),
+        ("uv", "uv pip install --python /v/python 'railwright[samples]'"),
+        ("pip", "/v/python -m pip install 'railwright[samples]'"),
+    ):
+        assert Installation(installer, "/v/python", requirements=REQUIREMENTS).add_extra("samples") == command
+
+
+def test_nixl_is_missing_in_words_for_this_installation(monkeypatch) -> None:
+    monkeypatch.setattr(nixl, "find_installation", lambda: Installation("image", "python"))
+    assert "scripts/build-image without --without-nixl" in nixl.explain_missing()
+    monkeypatch.setattr(nixl, "find_installation", lambda: Installation("pip", "pip"))
+    assert "`railwright setup nixl`" in nixl.explain_missing()
+
+
+def test_no_command_is_named_for_mkl_on_aarch64(monkeypatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    (line,) = (line for line in version._list_parts() if line.startswith("mkl "))
+    assert line.endswith("(hpl: x86-64 alone)")
 
 
 def test_packages_are_added_beside() -> None:

@@ -115,10 +115,12 @@ def test_the_source_archive_has_all_that_git_knows(source):
 
 
 @pytest.mark.long
-def test_the_source_archive_builds_the_same_wheel(source, dist, tmp_path):
+def test_the_source_archive_builds_the_same_archive_and_wheel(source, dist, tmp_path):
     (source / ".venv-wheels").symlink_to(ROOT / ".venv-wheels")
     subprocess.run([source / "scripts/build-wheels", tmp_path, "aarch64"], check=True, capture_output=True)
     assert wheel_for("aarch64", tmp_path).read_bytes() == wheel_for("aarch64", dist).read_bytes()
+    (first,), (second,) = (folder.glob("railwright-*.tar.gz") for folder in (dist, tmp_path))
+    assert first.read_bytes() == second.read_bytes()
 
 
 @pytest.mark.long
@@ -151,7 +153,9 @@ def test_a_host_without_compiler_measures_and_judges(installed, tmp_path):
 
 def test_a_missing_part_is_named_with_the_command_for_this_installation(installed, dist, tmp_path):
     wheel = wheel_for("x86_64", dist).as_uri()
-    assert f"pip install 'railwright[hpl] @ {wheel}'" in run(installed, tmp_path, "--version")
+    said = run(installed, tmp_path, "--version")
+    for extra in ("gpu", "hpl", "tables", "samples"):
+        assert f"pip install 'railwright[{extra}] @ {wheel}'" in said
     said = run(installed, tmp_path, "run", "deepcam_read", "--alone", "--force", status=(0, 3))
     assert f"railwright[samples] @ {wheel}" in said.replace("\n", "").replace(" ", "").replace("@", " @ ")
 

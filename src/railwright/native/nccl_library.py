@@ -47,8 +47,7 @@ class Config(Structure):
 
 
 def _next_step() -> str:
-    command = find_installation().add("nvidia-nccl-cu13")
-    return f"{command} (nvidia-nccl-cu12 for CUDA 12), or give library=PATH"
+    return f"{find_installation().add_extra('gpu')} (nvidia-nccl-cu12 for CUDA 12), or give library=PATH"
 
 
 class Library:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from railwright.errors import CannotJudge
+from railwright.installation import find_installation
 from railwright.native.library import NativeError, check_result, environment, fields, function, seconds_array
 from railwright.native.nixl_memory import HOST, AnyBuffer, Memory, describe_memory, prepare_gpus
 from railwright.native.vendor_libraries import find_in_wheels
@@ -47,7 +48,11 @@ STATUS = {
 }
 
 
-NOT_INSTALLED = "NIXL is not installed: run `railwright setup nixl`"
+def explain_missing() -> str:
+    """Return the reason why NIXL cannot be used, with the way to it."""
+    if find_installation().installer == "image":
+        return "NIXL is not in this image: build it by scripts/build-image without --without-nixl"
+    return "NIXL is not installed: run `railwright setup nixl`"
 
 
 class _AgentConfig(Structure):
@@ -71,7 +76,7 @@ def plugin_problem(backend: str) -> str:
     """Load the plugin of a backend. Returns the reason if it cannot be loaded, otherwise an empty string."""
     library = find_library()
     if library is None:
-        return NOT_INSTALLED
+        return explain_missing()
     prepare_environment()
     if backend.startswith("GDS"):
         prepare_gpus(backend)
@@ -132,7 +137,7 @@ class Agent:
         """
         library = find_library()
         if library is None:
-            raise CannotJudge("NIXL is not installed", hint="run `railwright setup nixl`")
+            raise CannotJudge(explain_missing())
         prepare_environment()
         self._library = ctypes.CDLL(str(library))
         check_result("NIXL", function("rw_nixl_bind", c_int, c_void_p)(self._library._handle))

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-_PACKAGES = (
-    ("openmpi", "MPI's launcher and library"),
-    ("mpi4py", ""),
-    ("nixl-cu13", "railwright setup nixl"),
-    ("nvidia-nccl-cu13", ""),
-)
+_PACKAGES = (("openmpi", "MPI's launcher and library"), ("mpi4py", ""), ("nixl-cu13", "railwright setup nixl"))
 """The packages that measurements use, each with its use or the way to get it."""
-_EXTRAS = (("mkl", "hpl", "hpl"), ("pyarrow", "parquet_read", "tables"), ("h5py", "deepcam_read", "samples"))
+_EXTRAS = (
+    ("nvidia-nccl-cu13", "collectives of GPUs", "gpu"),
+    ("mkl", "hpl", "hpl"),
+    ("pyarrow", "parquet_read", "tables"),
+    ("h5py", "deepcam_read", "samples"),
+)
 """The packages of extras, each with the benchmark that uses it."""
 _LIBRARIES = ("libcuda", "libnccl", "libcufile", "libibverbs")
 _FOLDERS = ("/usr/local/cuda/lib64", f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64")
@@ -62,6 +62,9 @@ def _list_parts() -> list[str]:
         folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), *_FOLDERS]
         return next((str(file) for folder in folders if folder for file in Path(folder).glob(f"{name}.so.*")), "")
 
+    def find_way(extra: str) -> str:
+        return "x86-64 alone" if extra == "hpl" and platform.machine() == "aarch64" else here.add_extra(extra)
+
     here = find_installation()
     loops = Path(__file__).parents[1] / "native" / "_loops.so"
     driver = "not loaded"
@@ -71,7 +74,7 @@ def _list_parts() -> list[str]:
         ("Python", f"{platform.python_version()}, {platform.system()} {platform.release()}", ""),
         ("timed loops", "built" if loops.exists() else "", "pip install again with a C compiler"),
         *((name, find_package(name), use) for name, use in _PACKAGES),
-        *((name, find_package(name), f"{use}: {here.add_extra(extra)}") for name, use, extra in _EXTRAS),
+        *((name, find_package(name), f"{use}: {find_way(extra)}") for name, use, extra in _EXTRAS),
         ("NVIDIA driver", driver, ""),
         *((name, find_library(name), "") for name in _LIBRARIES),
         *((name, shutil.which(name) or "", use) for name, use in _PROGRAMS.items()),

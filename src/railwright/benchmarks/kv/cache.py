@@ -201,7 +201,7 @@ def _plan(job: CacheJob) -> Plan:
         seconds=2 + (moved + laid) / _ESTIMATE_BYTES_PER_S + passed * _ESTIMATE_DESCRIPTOR_S,
         memory_bytes=max((job.options.memory_bytes(tokens) for tokens in fit), default=0),
         moved_bytes=moved,
-        waived=("" if nixl.find_library() else nixl.NOT_INSTALLED)
+        waived=("" if nixl.find_library() else nixl.explain_missing())
         or ("" if fit else too_large)
         or between_hosts.explain_no_nic(job, *between_hosts.list_memories(job)),
     )

@@ -89,7 +89,7 @@ def _problem(job: KvFileJob) -> str:
     """Return the reason why the options rule out this backend, or an empty string. Contacts no service."""
     name, backend, options = job.case.backend, _backend(job), job.options
     if not nixl.find_library():
-        return nixl.NOT_INSTALLED
+        return nixl.explain_missing()
     if _is_on_gpu(job) and not backend.by_cufile:
         return f"NIXL's {name} backend moves host memory only: -o backend=GDS"
     if backend.by_cufile and (without := gpu_job.waiver_reason(job)):

@@ -101,7 +101,7 @@ def _plan(job: Job[TransferOptions, NicCase]) -> Plan:
         seconds=2 + exchanges + moved / _ESTIMATE_BYTES_PER_S + descriptors * _ESTIMATE_TRANSFER_S,
         memory_bytes=2 * options.buffer_bytes,
         moved_bytes=moved,
-        waived=("" if nixl.find_library() else nixl.NOT_INSTALLED)
+        waived=("" if nixl.find_library() else nixl.explain_missing())
         or between_hosts.explain_no_nic(job, *between_hosts.list_memories(job)),
     )
 

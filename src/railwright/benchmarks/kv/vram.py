@@ -57,7 +57,7 @@ VramRank = Rank[VramOptions, Way]
 def _plan(job: VramJob) -> Plan:
     options, wants_peers = vram_options.reduce_options(job), job.case.peer_access == "on"
     moves, largest = options.moves(len(job.gpus)), max(options.sizes)
-    reason = waiver_reason(job, 2 if wants_peers else 1) or ("" if nixl.find_library() else nixl.NOT_INSTALLED)
+    reason = waiver_reason(job, 2 if wants_peers else 1) or ("" if nixl.find_library() else nixl.explain_missing())
     if wants_peers and not any(move.link == GPU_TO_GPU and move.processes == 1 for move in moves):
         reason = reason or "peer access is for two GPUs of one process, and none was requested"
     reason = reason or between_hosts.explain_no_nic(job, job.find_gpu(0).id, job.find_gpu(1).id)
