@@ -62,13 +62,14 @@ test-machine: test-deps ## The Python tests that start processes: MPI, labs, sta
 	$(BIN)/python -m pytest -m machine $(WORKERS)
 
 .PHONY: test-long
-test-long: test-deps ## What takes too long for each change: builds, searches, random clusters, broken texts and captures, lies of a pod with a VF
+test-long: test-deps ## What takes too long for each change: builds, searches, random clusters, simulated tenants, broken texts and captures, lies of a pod with a VF
 	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -m "machine and long" $(WORKERS)
 	RAILWRIGHT_TEST_LONG=1 $(BIN)/python -m pytest -n auto tests/limits/test_flow.py tests/explain/test_broken_files.py \
 		tests/explain/test_broken_bytes.py \
 		tests/results/readers/test_forms_of_recorded.py \
 		tests/diagnosis/iterations/test_iterations.py \
 		tests/checks/test_captured_settings.py tests/benchmarks/test_rdma.py
+	cd node && RAILWRIGHT_TEST_LONG=1 $(GO) test -count 1 -timeout 100m ./internal/tenants/directory
 	cd node && $(NEEDED) RAILWRIGHT_TEST_LONG=1 $(GO) test -count 1 -timeout 200m -tags vm -run PodsWithVFs ./test/vm -args offload
 
 # Without these a test that cannot run here would skip itself, and be called ok.
@@ -106,8 +107,8 @@ image: .venv-wheels/ready ## Build the container images for x86-64 and aarch64 i
 check-node: debian-packages .cache/golangci-lint
 	@command -v $(GO) >/dev/null || { echo "Go is needed for node/: the version is in node/go.mod"; exit 1; }
 	@unformatted=$$(gofmt -l node); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }
-	cd node && $(GO) vet ./... && $(GO) vet -tags k8s ./test/k8s ./internal/tenants/kubernetes && $(GO) vet -tags vm ./test/vm
-	cd node && for place in "./..." "--build-tags=k8s ./test/k8s ./internal/tenants/kubernetes" "--build-tags=vm ./test/vm"; do \
+	cd node && $(GO) vet ./... && $(GO) vet -tags k8s ./test/k8s ./test/lab ./internal/tenants/kubernetes && $(GO) vet -tags vm ./test/vm
+	cd node && for place in "./..." "--build-tags=k8s ./test/k8s ./test/lab ./internal/tenants/kubernetes" "--build-tags=vm ./test/vm"; do \
 		../.cache/golangci-lint run --show-stats=false $$place; done
 	cd node && $(GO) mod tidy -diff
 	@# Anew each time: Go keeps what a test said, and sees no change of a file outside of its module.

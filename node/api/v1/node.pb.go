@@ -322,8 +322,6 @@ type AddReply struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Rail   string                 `protobuf:"bytes,1,opt,name=rail,proto3" json:"rail,omitempty"`
 	Tenant string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Nodes that have not yet confirmed that they admit the new address. They drop its packets until they do.
-	UnconfirmedNodes []string `protobuf:"bytes,3,rep,name=unconfirmed_nodes,json=unconfirmedNodes,proto3" json:"unconfirmed_nodes,omitempty"`
 	// MAC address of the pod's gateways, as aa:bb:cc:dd:ee:ff, for permanent neighbor entries in the pod. Empty: unknown.
 	GatewayMac string `protobuf:"bytes,4,opt,name=gateway_mac,json=gatewayMac,proto3" json:"gateway_mac,omitempty"`
 	// The bridge's datapath runs in userspace and does not complete the checksums that a veth leaves to hardware. The pod's
@@ -375,13 +373,6 @@ func (x *AddReply) GetTenant() string {
 		return x.Tenant
 	}
 	return ""
-}
-
-func (x *AddReply) GetUnconfirmedNodes() []string {
-	if x != nil {
-		return x.UnconfirmedNodes
-	}
-	return nil
 }
 
 func (x *AddReply) GetGatewayMac() string {
@@ -1235,14 +1226,13 @@ const file_api_v1_node_proto_rawDesc = "" +
 	"\bgateways\x18\b \x03(\tR\bgateways\x12\x1b\n" +
 	"\tdevice_id\x18\t \x01(\tR\bdeviceId\x12,\n" +
 	"\x13max_rate_bits_per_s\x18\n" +
-	" \x01(\x04R\x0fmaxRateBitsPerS\"\xb3\x01\n" +
+	" \x01(\x04R\x0fmaxRateBitsPerS\"\x8c\x01\n" +
 	"\bAddReply\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\tR\x04rail\x12\x16\n" +
-	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12+\n" +
-	"\x11unconfirmed_nodes\x18\x03 \x03(\tR\x10unconfirmedNodes\x12\x1f\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1f\n" +
 	"\vgateway_mac\x18\x04 \x01(\tR\n" +
 	"gatewayMac\x12-\n" +
-	"\x12userspace_datapath\x18\x05 \x01(\bR\x11userspaceDatapath\"i\n" +
+	"\x12userspace_datapath\x18\x05 \x01(\bR\x11userspaceDatapathJ\x04\b\x03\x10\x04\"i\n" +
 	"\fCheckRequest\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.railwright.node.v1.KeyR\x03key\x12.\n" +
 	"\x05parts\x18\x02 \x03(\x0e2\x18.railwright.node.v1.PartR\x05parts\".\n" +

@@ -106,23 +106,55 @@ func printFlowsJSON(out io.Writer, cached []openvswitch.CachedFlow) error {
 }
 
 // forget declares a node permanently off, so that others can use its addresses.
-func forget(_ context.Context, arguments []string, out io.Writer) (int, error) {
+func forget(ctx context.Context, arguments []string, out io.Writer) (int, error) {
 	opts, operands, err := parse("forget", arguments, 1, "config")
 	if err != nil {
 		return 0, err
 	}
+	read, err := shared(opts, "forget")
+	if err != nil {
+		return 0, err
+	}
+	machines, err := kinds.Forget(ctx, read, operands[0])
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Fprintf(out, "forgot %s: %d machines held addresses\n", operands[0], machines)
+	return exitOK, err
+}
+
+// epoch begins a new epoch of the tenant directory after it was restored from a backup. Its operand names the nodes that joined after
+// the backup, with commas.
+func epoch(ctx context.Context, arguments []string, out io.Writer) (int, error) {
+	opts, operands, err := parse("epoch", arguments, 1, "config")
+	if err != nil {
+		return 0, err
+	}
+	read, err := shared(opts, "epoch")
+	if err != nil {
+		return 0, err
+	}
+	var nodes []string
+	if operands[0] != "none" {
+		nodes = strings.Split(operands[0], ",")
+	}
+	id, err := kinds.RaiseEpoch(ctx, read, nodes)
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Fprintf(out, "began epoch %s; addresses are claimed again once every node has published in it\n", id)
+	return exitOK, err
+}
+
+// shared returns the configuration of a directory that nodes share.
+func shared(opts options, verb string) (kinds.Config, error) {
 	read, err := readConfig(opts)
 	if err != nil {
-		return 0, err
+		return kinds.Config{}, err
 	}
-	if read.Tenants.Kind != config.Folder {
-		return 0, usageError{fmt.Errorf("forget needs tenants of kind %s, got %s", config.Folder,
+	if read.Tenants.Kind == config.Local {
+		return kinds.Config{}, usageError{fmt.Errorf("%s needs tenants of kind %s or %s, got %s", verb, config.Folder, config.Kubernetes,
 			read.Tenants.Kind)}
 	}
-	records, err := kinds.Forget(read.Tenants.Folder, operands[0])
-	if err != nil {
-		return 0, err
-	}
-	_, err = fmt.Fprintf(out, "forgot %s: %d records are leaving\n", operands[0], records)
-	return exitOK, err
+	return directoryConfig(read, nil), nil
 }

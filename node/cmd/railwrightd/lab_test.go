@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -84,25 +83,7 @@ func (nl *nodeLab) addRemote() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			_, version, changed := directory.View([]string{"ns:tenant-a"})
-			_ = directory.Confirm(ctx, version)
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		directory.Close()
-	})
+	t.Cleanup(directory.Close)
 }
 
 // pod is a pod with an interface on the bridge, as earlier plugins leave it.

@@ -38,7 +38,13 @@ const usage = `railwrightd manages the pods' GPU network of this node
   railwrightd flows  [--json] [--config FILE] list the datapath's cached flows and where they run
   railwrightd frr-config --router-id ADDRESS [--asn N] [--bfd] [--config FILE]
                                               print FRR's configuration for the rails, with filters for their pods
-  railwrightd forget NODE [--config FILE]     declare a node permanently off (tenants of kind folder)
+  railwrightd forget NODE [--config FILE]     declare a node permanently off
+  railwrightd sweep [--config FILE] [--metrics ADDRESS]
+                                              free what machines hold that are off, until SIGTERM (tenants of kind
+                                              kubernetes)
+  railwrightd epoch NODE,...|none [--config FILE]
+                                              after the tenant directory was restored from a backup: publish again,
+                                              and wait for the nodes that joined after the backup
 `
 
 // verb executes a subcommand and returns the exit status.
@@ -55,7 +61,8 @@ func main() {
 
 func run(ctx context.Context, arguments []string) int {
 	verbs := map[string]verb{
-		"list": list, "status": status, "flows": flows, "frr-config": frrConfig, "forget": forget, "check-networks": checkNetworks,
+		"list": list, "status": status, "flows": flows, "frr-config": frrConfig, "forget": forget, "epoch": epoch, "sweep": sweep,
+		"check-networks": checkNetworks,
 	}
 	chosen := verb(serve)
 	if len(arguments) > 0 && !strings.HasPrefix(arguments[0], "-") {

@@ -16,7 +16,7 @@ func TestReleaseIsPrintedAndNamesTheImage(t *testing.T) {
 		t.Errorf("--version: status %d, %v, %q", code, err, output.String())
 	}
 	image := regexp.MustCompile(`railwright/node:\S+`)
-	for _, file := range []string{"daemonset.yaml", "README.md", "Containerfile"} {
+	for _, file := range []string{"daemonset.yaml", "sweeper.yaml", "README.md", "Containerfile"} {
 		content, err := os.ReadFile(deployFolder + file)
 		if err != nil {
 			t.Fatal(err)

@@ -27,9 +27,9 @@ import (
 	"railwright/node/internal/release"
 	"railwright/node/internal/server"
 	"railwright/node/internal/store"
+	"railwright/node/internal/tenants/directory"
 	"railwright/node/internal/tenants/kinds"
 	"railwright/node/internal/tenants/kubernetes"
-	"railwright/node/internal/tenants/replica"
 )
 
 // serve serves the plugins until ctx ends.
@@ -295,15 +295,19 @@ func openNode(ctx context.Context, parts *reconcile.Parts, closing func(func()))
 	return nil
 }
 
-func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*replica.Replica, kinds.PodNotifier, error) {
+func openDirectory(ctx context.Context, read config.Config, log *slog.Logger) (*directory.Directory, kinds.PodNotifier, error) {
+	return kinds.Open(ctx, directoryConfig(read, log))
+}
+
+func directoryConfig(read config.Config, log *slog.Logger) kinds.Config {
 	var pods []netip.Prefix
 	for _, rail := range read.EveryRail() {
 		pods = append(pods, rail.Prefixes...)
 	}
-	return kinds.Open(ctx, kinds.Config{
+	return kinds.Config{
 		Kind: string(read.Tenants.Kind), Node: read.Node, StateFolder: filepath.Join(read.StateFolder, "tenants"),
 		Folder: read.Tenants.Folder, File: read.Tenants.File, Kubeconfig: read.Tenants.Kubeconfig, Log: log, Pods: pods,
-	})
+	}
 }
 
 func openStore(read config.Config, counted *metrics.Metrics, log *slog.Logger) (*store.Store, error) {

@@ -99,6 +99,7 @@ func TestMisuseIsReportedWithTheNextStep(t *testing.T) {
 		{[]string{"--nonsense"}, exitMisuse, "valid options are --"},
 		{[]string{"list", "all"}, exitMisuse, "list takes 0 arguments, got 1"},
 		{[]string{"forget"}, exitMisuse, "forget takes 1 arguments, got 0"},
+		{[]string{"sweep", "gpu-1"}, exitMisuse, "sweep takes 0 arguments, got 1"},
 		{[]string{"--check-config", "--config", wrong}, exitMisuse, `did you mean "tenants"`},
 		{[]string{"--config", "/nonexistent.yaml"}, exitMisuse, "--config"},
 		{[]string{"list", "--socket", "/nonexistent.sock"}, exitFailure, "check that it runs"},

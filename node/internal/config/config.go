@@ -39,7 +39,7 @@ type Config struct {
 	// ForwardTimeout is how long an ADD waits until the leaf has sent a packet for the pod. 0 means that it does not
 	// wait.
 	ForwardTimeout time.Duration
-	// ConfirmTimeout is how long an ADD waits for the other nodes to accept the new address.
+	// ConfirmTimeout has no effect any more; earlier versions waited for other nodes. It is still read.
 	ConfirmTimeout time.Duration
 }
 

@@ -24,7 +24,7 @@ type Metrics struct {
 	tombstones *prometheus.CounterVec
 	damaged    prometheus.Gauge
 	unheeded   prometheus.Gauge
-	early      prometheus.Counter
+	held       prometheus.Gauge
 	up         *prometheus.GaugeVec
 }
 
@@ -60,15 +60,15 @@ func New() *Metrics {
 		Namespace: namespace, Name: "unheeded",
 		Help: "Tenants, peerings, records and addresses that are ignored; `railwrightd status` names them.",
 	})
-	metrics.early = prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: namespace, Name: "unconfirmed_total",
-		Help: "ADDs that succeeded before all nodes had confirmed the addresses.",
+	metrics.held = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "held_addresses",
+		Help: "Addresses of deleted pods of this node that others cannot use yet.",
 	})
 	metrics.up = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "rail_up", Help: "1 unless bridge, uplink or session of the rail is down, as the Node's condition says.",
 	}, []string{"rail"})
 	metrics.registry.MustRegister(metrics.up, metrics.steps, metrics.requests, metrics.passes, metrics.repairs, metrics.garbage,
-		metrics.tombstones, metrics.damaged, metrics.unheeded, metrics.early, metrics.rails, collectors.NewGoCollector(),
+		metrics.tombstones, metrics.damaged, metrics.unheeded, metrics.held, metrics.rails, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return metrics
 }
@@ -126,8 +126,8 @@ func (m *Metrics) SetDamagedFiles(count int) { m.damaged.Set(float64(count)) }
 // SetIgnored sets the number of ignored tenants, peerings, records and addresses.
 func (m *Metrics) SetIgnored(count int) { m.unheeded.Set(float64(count)) }
 
-// Unconfirmed counts an ADD that succeeded before all nodes had confirmed its addresses.
-func (m *Metrics) Unconfirmed() { m.early.Inc() }
+// SetHeld sets the number of addresses that are held without a pod.
+func (m *Metrics) SetHeld(count int) { m.held.Set(float64(count)) }
 
 // SetRailUp sets whether a rail is up.
 func (m *Metrics) SetRailUp(rail string, up bool) {

@@ -75,7 +75,7 @@ func TestObservedValuesAreExportedAndOthersAbsent(t *testing.T) {
 	metrics.Tombstone("replayed")
 	metrics.SetDamagedFiles(2)
 	metrics.SetIgnored(3)
-	metrics.Unconfirmed()
+	metrics.SetHeld(1)
 	status, body := serve(t, metrics, health{})("/metrics")
 	if status != http.StatusOK {
 		t.Fatal(status, body)
@@ -87,7 +87,7 @@ func TestObservedValuesAreExportedAndOthersAbsent(t *testing.T) {
 		`railwright_dropped_packets_total{rail="rail0",reason="unknown"} 1`,
 		`railwright_switch_ready{rail="rail1"} 0`, `railwright_repairs_total{cause="flows-lost",rail="rail0"} 40`,
 		`railwright_step_seconds_count{request="add",step="store"} 1`, `railwright_damaged_state_files 2`,
-		`railwright_unheeded 3`, `railwright_unconfirmed_total 1`,
+		`railwright_unheeded 3`, `railwright_held_addresses 1`,
 		`railwright_pass_seconds_count{outcome="failed",rail="rail0"} 1`, `railwright_tombstones_total{outcome="replayed"} 1`,
 	} {
 		if !strings.Contains(body, line+"\n") {

@@ -29,7 +29,7 @@ func (c *Client) limitAnswers(ctx context.Context, bridge string) {
 		command = "mod-meter"
 	}
 	if err == nil {
-		err = c.ofctl(ctx, bridge, "", ignore, command,
+		err = c.ofctl(ctx, bridge, nil, ignore, command,
 			fmt.Sprintf("meter=%s,pktps,burst,stats,bands=type=drop,rate=%d,burst_size=%d", answersMeter, maxAnswers, maxAnswers))
 	}
 	if err != nil {

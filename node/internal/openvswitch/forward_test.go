@@ -2,6 +2,9 @@ package openvswitch
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"railwright/node/internal/plan"
@@ -90,5 +93,70 @@ func TestDataStaysInTheDatapath(t *testing.T) {
 	}
 	if data < 4 {
 		t.Errorf("%d data flows, want at least 4: each direction and family", data)
+	}
+}
+
+// TestASettledDatapathForgetsDeletedFlows checks that nothing is forwarded by cached flows once Settle returns, and that the
+// change that begins a round does not look like another program's.
+func TestASettledDatapathForgetsDeletedFlows(t *testing.T) {
+	t.Parallel()
+	rail := newLab(t)
+	first, second := rail.addPod(t, 2, "a"), rail.addPod(t, 3, "a")
+	for _, pod := range rail.pods {
+		rail.member("a", pod.Addresses...)
+	}
+	flows := rail.program(t)
+	seconds := slices.DeleteFunc(slices.Clone(flows), func(flow plan.Flow) bool {
+		number, _, _ := plan.ParseCookie(flow.Cookie)
+		return number != second.Number
+	})
+	ctx := t.Context()
+	events := rail.client.Events(ctx)
+	forwarded := func() (found []string) {
+		cached, err := rail.client.Datapath(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flow := range cached {
+			// The gateway still answers the pod's requests.
+			asks := strings.Contains(flow.Match, "arp") || strings.Contains(flow.Match, "icmpv6(type=135")
+			if flow.InPort == second.HostInterface && flow.Actions != "drop" && !asks {
+				found = append(found, flow.Match+" "+flow.Actions)
+			}
+		}
+		return found
+	}
+	for range 3 {
+		for _, to := range second.Addresses {
+			if _, err := ping(first.namespace, to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(forwarded()) == 0 {
+			t.Fatal("nothing is cached, so the test proves nothing")
+		}
+		if err := rail.client.Change(ctx, bridgeName, nil, seconds); err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				if err := rail.client.Settle(ctx, 2); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		if found := forwarded(); len(found) > 0 {
+			t.Errorf("cached flows still forward: %q", found)
+		}
+		if err := rail.client.Change(ctx, bridgeName, seconds, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case event := <-events:
+		t.Errorf("%+v", event)
+	default:
 	}
 }

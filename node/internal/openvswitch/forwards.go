@@ -29,7 +29,7 @@ func (c *Client) Unreached(ctx context.Context, rail plan.Rail, number uint16, a
 	}
 	for _, address := range missing {
 		packet := fmt.Sprintf("in_port=CONTROLLER packet=%s actions=output:%d", hex.EncodeToString(plan.Probe(facts, address)), facts.UplinkPort)
-		if err := c.ofctl(ctx, rail.Bridge, "", ignore, "packet-out", packet); err != nil {
+		if err := c.ofctl(ctx, rail.Bridge, nil, ignore, "packet-out", packet); err != nil {
 			return missing, fmt.Errorf("send probe to leaf of %s for %s: %w", rail.Bridge, address, err)
 		}
 	}
@@ -42,7 +42,7 @@ func (c *Client) withoutPackets(ctx context.Context, bridge string, number uint1
 	came := map[netip.Addr]bool{}
 	table, cookie := plan.ArrivalFlows(number)
 	var wrong error
-	err := c.ofctl(ctx, bridge, "", func(line string) {
+	err := c.ofctl(ctx, bridge, nil, func(line string) {
 		_, count, isFlow, err := parseCount(line)
 		wrong = errors.Join(wrong, err)
 		if !isFlow || count.Packets == 0 {

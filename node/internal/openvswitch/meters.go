@@ -49,7 +49,7 @@ func (c *Client) meters(ctx context.Context, bridge string) (map[uint32]string, 
 // namedMeters returns all meters of the bridge by ovs-ofctl's name: a number, or a purpose.
 func (c *Client) namedMeters(ctx context.Context, bridge string) (map[string]string, error) {
 	there, name := map[string]string{}, ""
-	err := c.ofctl(ctx, bridge, "", func(line string) {
+	err := c.ofctl(ctx, bridge, nil, func(line string) {
 		if text, ok := strings.CutPrefix(line, "meter="); ok {
 			name, _, _ = strings.Cut(text, " ")
 			there[name] = "of another kind"
@@ -121,7 +121,7 @@ func (c *Client) makeMeter(ctx context.Context, bridge string, flow plan.Flow, f
 		command = "mod-meter"
 	}
 	bands := strings.ReplaceAll(formatMeter(flow.Rate), " ", ",")
-	return c.ofctl(ctx, bridge, "", ignore, command, fmt.Sprintf("meter=%d,kbps,burst,bands=type=drop,%s", flow.Meter, bands))
+	return c.ofctl(ctx, bridge, nil, ignore, command, fmt.Sprintf("meter=%d,kbps,burst,bands=type=drop,%s", flow.Meter, bands))
 }
 
 // dropIdle deletes the meters of deleted flows that no other flow uses.
@@ -143,7 +143,7 @@ func (c *Client) dropIdle(ctx context.Context, bridge string, deleted []plan.Flo
 // would delete its flows.
 func (c *Client) flowsByMeter(ctx context.Context, bridge string) (map[uint32]uint64, error) {
 	used := map[uint32]uint64{}
-	err := c.ofctl(ctx, bridge, "", func(line string) {
+	err := c.ofctl(ctx, bridge, nil, func(line string) {
 		meter, rest, found := strings.Cut(line, " flow_count:")
 		number, err := strconv.ParseUint(strings.TrimPrefix(meter, "meter:"), 10, 32)
 		if !found || err != nil {
@@ -161,7 +161,7 @@ func (c *Client) flowsByMeter(ctx context.Context, bridge string) (map[uint32]ui
 }
 
 func (c *Client) deleteMeter(ctx context.Context, bridge string, number uint32) error {
-	if err := c.ofctl(ctx, bridge, "", ignore, "del-meters", fmt.Sprintf("meter=%d", number)); err != nil {
+	if err := c.ofctl(ctx, bridge, nil, ignore, "del-meters", fmt.Sprintf("meter=%d", number)); err != nil {
 		return fmt.Errorf("delete meter %d of %s: %w", number, bridge, err)
 	}
 	return nil

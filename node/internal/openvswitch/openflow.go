@@ -19,6 +19,7 @@ import (
 const (
 	openflow14            = 5
 	headerBytes           = 8
+	multipartBytes        = 8
 	typeHello             = 0
 	typeError             = 1
 	typeEchoRequest       = 2
@@ -26,10 +27,12 @@ const (
 	typeMultipartRequest  = 18
 	typeMultipartReply    = 19
 	multipartAggregate    = 2
+	multipartTable        = 3
 	allTables             = 0xff
 	any32                 = 0xffffffff
 	aggregateRequestBytes = 56
 	aggregateReplyBytes   = 40
+	tableStatsBytes       = 24
 
 	replyBound = 5 * time.Second
 )
@@ -145,28 +148,49 @@ func (c *conversation) reply(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// count returns the number of flows with this cookie under the mask; mask 0 selects all flows.
-func (c *conversation) count(ctx context.Context, cookie, mask uint64) (int, error) {
+// ask sends a multipart request and returns the body of its only reply.
+func (c *conversation) ask(ctx context.Context, kind uint16, request []byte) ([]byte, error) {
+	binary.BigEndian.PutUint16(request, kind)
+	if err := c.send(typeMultipartRequest, request); err != nil {
+		return nil, err
+	}
+	reply, err := c.reply(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) < multipartBytes || binary.BigEndian.Uint16(reply) != kind || binary.BigEndian.Uint16(reply[2:]) != 0 {
+		return nil, fmt.Errorf("unexpected reply of %d bytes", len(reply))
+	}
+	return reply[multipartBytes:], nil
+}
+
+// countAll returns the number of flows in all tables. ovs-vswitchd keeps a count for each table, so it walks no flows.
+func (c *conversation) countAll(ctx context.Context) (flows int, err error) {
+	reply, err := c.ask(ctx, multipartTable, make([]byte, multipartBytes))
+	for ; len(reply) >= tableStatsBytes; reply = reply[tableStatsBytes:] {
+		flows += int(binary.BigEndian.Uint32(reply[4:]))
+	}
+	return flows, err
+}
+
+// count returns the number of flows with this cookie. ovs-vswitchd has an index of cookies.
+func (c *conversation) count(ctx context.Context, cookie uint64) (int, error) {
 	request := make([]byte, aggregateRequestBytes-headerBytes)
-	binary.BigEndian.PutUint16(request, multipartAggregate)
 	request[8] = allTables
 	binary.BigEndian.PutUint32(request[12:], any32) // any output port
 	binary.BigEndian.PutUint32(request[16:], any32) // any group
 	binary.BigEndian.PutUint64(request[24:], cookie)
-	binary.BigEndian.PutUint64(request[32:], mask)
+	binary.BigEndian.PutUint64(request[32:], ^uint64(0))
 	binary.BigEndian.PutUint16(request[40:], 1) // an empty OXM match
 	binary.BigEndian.PutUint16(request[42:], 4)
-	if err := c.send(typeMultipartRequest, request); err != nil {
-		return 0, err
-	}
-	reply, err := c.reply(ctx)
+	reply, err := c.ask(ctx, multipartAggregate, request)
 	if err != nil {
 		return 0, err
 	}
-	if len(reply) < aggregateReplyBytes-headerBytes || binary.BigEndian.Uint16(reply) != multipartAggregate {
+	if len(reply) < aggregateReplyBytes-headerBytes-multipartBytes {
 		return 0, fmt.Errorf("unexpected reply of %d bytes", len(reply))
 	}
-	return int(binary.BigEndian.Uint32(reply[24:])), nil
+	return int(binary.BigEndian.Uint32(reply[16:])), nil
 }
 
 // end returns why the conversation ended. It must be called after replies is closed.
@@ -184,10 +208,10 @@ type sight struct {
 }
 
 func (c *conversation) look(ctx context.Context) (sight, error) {
-	canary, err := c.count(ctx, plan.Cookie(0, plan.Canary), ^uint64(0))
+	canary, err := c.count(ctx, plan.Cookie(0, plan.Canary))
 	if err != nil {
 		return sight{}, err
 	}
-	all, err := c.count(ctx, 0, 0)
+	all, err := c.countAll(ctx)
 	return sight{canary: canary > 0, flows: all}, err
 }

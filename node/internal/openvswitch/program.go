@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,7 +65,8 @@ func (c *Client) changeFlows(ctx context.Context, bridge string, add, remove []p
 	for _, flow := range add {
 		bundle.WriteString("add " + rule(flow))
 	}
-	if err := c.ofctl(ctx, bridge, bundle.String(), ignore, "add-flows", "-"); err != nil {
+	input := func() io.Reader { return strings.NewReader(bundle.String()) }
+	if err := c.ofctl(ctx, bridge, input, ignore, "add-flows", "-"); err != nil {
 		return fmt.Errorf("change flows of %s (%d to add, %d to delete, none done): %w", bridge, len(add), len(remove), err)
 	}
 	return nil
@@ -86,10 +89,10 @@ func (c *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (i
 		if err != nil {
 			return unknown, err
 		}
-		repaired = countFlows(differing)
+		repaired = differing.count()
 		if repaired > 0 {
 			c.settings.Log.Info("flows differ (+ missing, - unexpected)", "bridge", name,
-				"count", repaired, "first", differing[:min(len(differing), maxLogged)])
+				"count", repaired, "first", differing.first[:min(len(differing.first), maxLogged)])
 			err := c.ofctl(ctx, name, rules(flows), ignore, "replace-flows", "-")
 			if err != nil {
 				return unknown, fmt.Errorf("replace flows of %s (%d, none done): %w", name, len(flows), err)
@@ -100,15 +103,37 @@ func (c *Client) Replace(ctx context.Context, name string, flows []plan.Flow) (i
 	return repaired, err
 }
 
-func rules(flows []plan.Flow) string {
-	var text strings.Builder
-	for _, flow := range flows {
-		text.WriteString(rule(flow))
-	}
-	return text.String()
+// rules returns readers of flows in ovs-ofctl's syntax. They make the text as it is read: that of a large tenant takes more
+// memory than all else.
+func rules(flows []plan.Flow) func() io.Reader {
+	return func() io.Reader { return &ruleReader{flows: flows} }
 }
 
-// Differences returns the differences between the wanted and the actual flows, in ovs-ofctl's syntax.
+type ruleReader struct {
+	flows []plan.Flow
+	// text is what is left of the last flow.
+	text string
+}
+
+func (r *ruleReader) Read(into []byte) (read int, err error) {
+	for read < len(into) {
+		if r.text == "" {
+			if len(r.flows) == 0 {
+				break
+			}
+			r.text, r.flows = rule(r.flows[0]), r.flows[1:]
+		}
+		copied := copy(into[read:], r.text)
+		r.text = r.text[copied:]
+		read += copied
+	}
+	if read == 0 && len(into) > 0 {
+		return 0, io.EOF
+	}
+	return read, nil
+}
+
+// Differences returns differences between the wanted and the actual flows, in ovs-ofctl's syntax, at most maxDiffering.
 func (c *Client) Differences(ctx context.Context, name string, flows []plan.Flow) ([]string, error) {
 	if _, err := c.knownBridge(name); err != nil {
 		return nil, err
@@ -117,8 +142,8 @@ func (c *Client) Differences(ctx context.Context, name string, flows []plan.Flow
 	if err != nil {
 		return nil, err
 	}
-	lines := make([]string, 0, len(differing))
-	for _, line := range differing {
+	lines := make([]string, 0, len(differing.first))
+	for _, line := range differing.first {
 		difference := "unexpected: "
 		if line[0] == '+' {
 			difference = "missing: "
@@ -131,41 +156,54 @@ func (c *Client) Differences(ctx context.Context, name string, flows []plan.Flow
 
 // compare returns the lines of ovs-ofctl diff-flows: + for a missing flow, - for an unexpected one, both for a flow
 // with other actions.
-func (c *Client) compare(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error) {
-	var differing []string
-	err := c.ofctl(ctx, bridge, rules(flows), func(line string) {
+func (c *Client) compare(ctx context.Context, bridge string, flows []plan.Flow) (differing differences, err error) {
+	err = c.ofctl(ctx, bridge, rules(flows), func(line string) {
 		if strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-") {
-			differing = append(differing, line)
+			differing.add(line)
 		}
 	}, "diff-flows", "/dev/stdin")
 	var exit exitStatus
-	if errors.As(err, &exit) && exit.status == differ && len(differing) > 0 {
+	if errors.As(err, &exit) && exit.status == differ && differing.count() > 0 {
 		return differing, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("compare flows of %s: %w", bridge, err)
+		return differences{}, fmt.Errorf("compare flows of %s: %w", bridge, err)
 	}
-	return nil, nil
+	return differences{}, nil
 }
 
-// maxLogged is the number of differences that are logged.
-const maxLogged = 4
+const (
+	// maxLogged is the number of differences that are logged.
+	maxLogged = 4
+	// maxDiffering is the number of differences that are kept.
+	maxDiffering = 1000
+)
 
 // differ is the exit status of ovs-ofctl diff-flows for differences.
 const differ = 2
 
-// countFlows counts the flows that differ, each once.
-func countFlows(differing []string) int {
-	keys := make([]string, 0, len(differing))
-	for _, line := range differing {
-		key, _, _ := strings.Cut(line[1:], " actions=")
-		fields := strings.Fields(key)
-		fields = slices.DeleteFunc(fields, func(word string) bool { return strings.HasPrefix(word, "cookie=") })
-		keys = append(keys, strings.Join(fields, " "))
-	}
-	slices.Sort(keys)
-	return len(slices.Compact(keys))
+// differences are lines of ovs-ofctl diff-flows: the first ones, and hashes of the flows of all.
+type differences struct {
+	first []string
+	flows map[uint64]struct{}
 }
+
+var hashSeed = maphash.MakeSeed()
+
+func (d *differences) add(line string) {
+	if len(d.first) < maxDiffering {
+		d.first = append(d.first, line)
+	}
+	if d.flows == nil {
+		d.flows = map[uint64]struct{}{}
+	}
+	flow, _, _ := strings.Cut(line[1:], " actions=")
+	fields := slices.DeleteFunc(strings.Fields(flow), func(word string) bool { return strings.HasPrefix(word, "cookie=") })
+	d.flows[maphash.String(hashSeed, strings.Join(fields, " "))] = struct{}{}
+}
+
+// count returns the number of flows that differ. One with other actions has two lines.
+func (d *differences) count() int { return len(d.flows) }
 
 // Counters returns the counters of our flows on the bridge by cookie.
 func (c *Client) Counters(ctx context.Context, name string) (map[uint64]Count, error) {
@@ -173,20 +211,41 @@ func (c *Client) Counters(ctx context.Context, name string) (map[uint64]Count, e
 		return nil, err
 	}
 	counters := map[uint64]Count{}
-	ours := fmt.Sprintf("cookie=%#x/%#x", plan.Magic<<48, uint64(0xffff)<<48)
+	// Those of members, which may be thousands, are only summed.
+	others := fmt.Sprintf("cookie=%#x/%#x", plan.Magic<<48, uint64(0xffff)<<48|uint64(plan.Admit))
+	members := plan.Cookie(0, plan.Admit)
 	var wrong error
-	err := c.ofctl(ctx, name, "", func(line string) {
+	err := c.ofctl(ctx, name, nil, func(line string) {
 		cookie, count, ok, err := parseCount(line)
 		wrong = errors.Join(wrong, err)
 		if ok {
 			sum := counters[cookie]
 			counters[cookie] = Count{sum.Packets + count.Packets, sum.Bytes + count.Bytes, sum.Flows + 1}
 		}
-	}, "dump-flows", ours)
+	}, "dump-flows", others)
+	if err == nil {
+		err = c.ofctl(ctx, name, nil, func(line string) {
+			if sum, found, err := parseSum(line); found {
+				counters[members], wrong = sum, errors.Join(wrong, err)
+			}
+		}, "dump-aggregate", fmt.Sprintf("cookie=%#x/-1", members))
+	}
 	if err := errors.Join(err, wrong); err != nil {
 		return nil, fmt.Errorf("counters of %s: %w", name, err)
 	}
 	return counters, nil
+}
+
+// parseSum parses the reply of ovs-ofctl dump-aggregate. found is false for another line.
+func parseSum(line string) (sum Count, found bool, err error) {
+	_, values, found := strings.Cut(line, "packet_count=")
+	if !found {
+		return sum, false, nil
+	}
+	if _, err := fmt.Sscanf(values, "%d byte_count=%d flow_count=%d", &sum.Packets, &sum.Bytes, &sum.Flows); err != nil {
+		return sum, true, fmt.Errorf("parse %.200q: %w", line, err)
+	}
+	return sum, true, nil
 }
 
 // parseCount parses a line of ovs-ofctl dump-flows. ok is false for a line that is not a flow.

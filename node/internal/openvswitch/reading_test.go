@@ -101,13 +101,35 @@ func TestMalformedFlowsAreErrors(t *testing.T) {
 	}
 }
 
-func TestCountFlowsCountsEachFlowOnce(t *testing.T) {
+func TestDifferencesCountEachFlowOnce(t *testing.T) {
 	lines := []string{
 		"-in_port=2 cookie=0x1 actions=output:1", "+in_port=2 cookie=0x2 actions=output:3", "+table=3 actions=drop",
 		"-table=63 priority=0 actions=drop", "+table=63 priority=1 actions=drop",
 	}
-	if count := countFlows(lines); count != 4 {
-		t.Errorf("%d flows differ, want 4", count)
+	var differing differences
+	for _, line := range lines {
+		differing.add(line)
+	}
+	if count := differing.count(); count != 4 || len(differing.first) != len(lines) {
+		t.Errorf("%d flows differ, want 4; lines %q", count, differing.first)
+	}
+}
+
+func TestRulesAreReadInPiecesOfAnySize(t *testing.T) {
+	flows := []plan.Flow{{Table: 1, Actions: "drop"}, {Table: 2, Match: "ip", Actions: "output:1"}}
+	want := rule(flows[0]) + rule(flows[1])
+	for size := 1; size <= len(want)+1; size++ {
+		var got []byte
+		for reader, piece := rules(flows)(), make([]byte, size); ; {
+			read, err := reader.Read(piece)
+			got = append(got, piece[:read]...)
+			if err != nil {
+				break
+			}
+		}
+		if string(got) != want {
+			t.Fatalf("pieces of %d: %q", size, got)
+		}
 	}
 }
 

@@ -23,6 +23,9 @@ type Switch interface {
 	// Replace makes flows the flows of the bridge in an atomic bundle and returns how many differed. Packets and
 	// counters of unchanged flows are not affected.
 	Replace(ctx context.Context, bridge string, flows []plan.Flow) (repaired int, err error)
+	// Settle waits until the datapaths forward by the flows that are programmed now: for so many rounds of revalidation to
+	// end. A round that is in progress may have read the flows before they changed.
+	Settle(ctx context.Context, rounds int) error
 	// Differences returns the differences between the wanted and the actual flows, a line each.
 	Differences(ctx context.Context, bridge string, flows []plan.Flow) ([]string, error)
 	// Counters returns the counters of the bridge's flows by cookie.

@@ -15,11 +15,13 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"railwright/node/internal/plan"
 )
 
 // Limits on the run time and output of Open vSwitch's tools.
 const (
-	toolBound      = 20 * time.Second
+	toolBound      = 2 * time.Minute
 	longestLine    = 1 << 20
 	maxOutputBytes = 512 << 20
 	maxComplaint   = 2000
@@ -116,15 +118,15 @@ const maxAttempts = 3
 var hungUp = regexp.MustCompile(
 	`(connecting to|failed to connect to socket).*\((Broken pipe|End of file|Connection reset by peer)\)`)
 
-// ofctl runs ovs-ofctl on a bridge's management socket, with input if there is any.
-func (c *Client) ofctl(ctx context.Context, bridge, input string, visit func(line string), command string,
+// ofctl runs ovs-ofctl on a bridge's management socket. input returns what it reads, or is nil.
+func (c *Client) ofctl(ctx context.Context, bridge string, input func() io.Reader, visit func(line string), command string,
 	arguments ...string) error {
 	full := append([]string{"-O", "OpenFlow14", "--bundle", command, "unix:" + c.settings.management(bridge)},
 		arguments...)
 	for left := maxAttempts - 1; ; left-- {
 		var stdin io.Reader
-		if input != "" {
-			stdin = strings.NewReader(input)
+		if input != nil {
+			stdin = input()
 		}
 		err := runTool(ctx, stdin, visit, "ovs-ofctl", full...)
 		var exit exitStatus
@@ -150,4 +152,48 @@ func (c *Client) appctl(ctx context.Context, visit func(line string), arguments 
 		socket = filepath.Join(c.settings.Management, fmt.Sprintf("ovs-vswitchd.%d.ctl", pid))
 	}
 	return runTool(ctx, nil, visit, "ovs-appctl", append([]string{"-t", socket}, arguments...)...)
+}
+
+// firstNudge is the pause before a round of revalidation is asked for, and longestNudge the longest between two requests.
+const (
+	firstNudge   = 5 * time.Millisecond
+	longestNudge = 100 * time.Millisecond
+)
+
+// Settle implements Switch.
+func (c *Client) Settle(ctx context.Context, rounds int) error {
+	for range rounds {
+		if err := c.awaitRound(ctx); err != nil {
+			return fmt.Errorf("wait for the datapath, which all bridges must share: %w", err)
+		}
+	}
+	return nil
+}
+
+// awaitRound waits for the end of a round of revalidation. An idle ovs-vswitchd begins one every 0.5 s, and at once after a
+// change of flows; one that ended before ovs-vswitchd was asked to wait does not count, so it is nudged repeatedly.
+func (c *Client) awaitRound(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- c.appctl(ctx, ignore, "revalidator/wait") }()
+	for length := firstNudge; ; length = min(2*length, longestNudge) {
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(length):
+			c.nudge(ctx)
+		}
+	}
+}
+
+// nudge makes ovs-vswitchd revalidate now, by a deletion that deletes nothing. All bridges share the rounds; without any
+// bridge they come by themselves.
+func (c *Client) nudge(ctx context.Context) {
+	for _, bridge := range c.bridges {
+		bridge.writing.Lock()
+		err := bridge.program(ctx, nil, []plan.Flow{plan.NoFlow()})
+		bridge.writing.Unlock()
+		if err == nil {
+			return
+		}
+	}
 }

@@ -64,3 +64,6 @@ func NDTestFlow() Flow {
 	flow.Table = tableTest
 	return flow
 }
+
+// NoFlow returns a flow that is never programmed, so that to delete it changes nothing.
+func NoFlow() Flow { return Flow{Table: tableTest} }

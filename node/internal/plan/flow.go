@@ -64,6 +64,9 @@ const (
 	Sent
 	// Received counts packets delivered to an attachment.
 	Received
+	// Admit is the reason of the flows of members. It has a bit of its own: there are thousands of them, and who reads
+	// counters leaves them out.
+	Admit Reason = 1 << 31
 )
 
 var reasons = [...]string{
@@ -73,8 +76,11 @@ var reasons = [...]string{
 
 // String returns the reason as the value of a metric's label.
 func (r Reason) String() string {
-	if int(r) < len(reasons) {
+	switch {
+	case int(r) < len(reasons):
 		return reasons[r]
+	case r == Admit:
+		return "admit"
 	}
 	return "unknown"
 }

@@ -57,12 +57,11 @@ func (p *Planner) Flows(facts Facts, attachments []attachment.Attachment, tenant
 	flows.all = make([]Flow, 0, p.count)
 	flows.addCanary()
 	flows.dropRest()
-	if facts.complete() {
+	if facts.Complete() {
 		flows.classifyHost()
 		flows.answerGateway()
 		for _, member := range flows.members() {
-			key := memberKey{member.Prefix, tenants.Numbers[member.Tenant]}
-			flows.all = append(flows.all, p.members.get(key, func() []Flow { return flows.alone().member(key) })...)
+			flows.all = append(flows.all, MemberFlows(member, tenants.Numbers[member.Tenant])...)
 		}
 		flows.refuseDiscovery()
 		flows.admitRouterErrors()
@@ -77,7 +76,8 @@ func (p *Planner) Flows(facts Facts, attachments []attachment.Attachment, tenant
 	return flows.all, left
 }
 
-func (f Facts) complete() bool {
+// Complete reports whether enough is known for flows that let traffic in.
+func (f Facts) Complete() bool {
 	return f.UplinkPort != 0 && f.BridgeMAC != attachment.MAC{}
 }
 
@@ -133,7 +133,7 @@ func (c claims) take(att attachment.Attachment, port uint32) {
 
 // findObstacle returns the reason why the attachment cannot get flows, or "".
 func (c claims) findObstacle(facts Facts, att attachment.Attachment, port uint32) string {
-	if !facts.complete() {
+	if !facts.Complete() {
 		return "the bridge's uplink or MAC address is unknown"
 	}
 	if port == 0 {

@@ -28,9 +28,9 @@ const (
 func (f *flowSet) member(key memberKey) []Flow {
 	priority := priorityMember + uint16(key.prefix.Bits())
 	f.add(tableSource, priority, source(key.prefix), joinTerms(setRegister(registerSource, key.number),
-		setRegister(registerByUplink, 1), goTo(tableDestination)), Cookie(0, Pass))
+		setRegister(registerByUplink, 1), goTo(tableDestination)), Cookie(0, Admit))
 	f.add(tableDestination, priority, destination(key.prefix), joinTerms(setRegister(registerDestination, key.number),
-		goTo(tablePairs)), Cookie(0, Pass))
+		goTo(tablePairs)), Cookie(0, Admit))
 	return f.all
 }
 

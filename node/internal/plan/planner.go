@@ -6,14 +6,12 @@ import (
 	"railwright/node/internal/attachment"
 )
 
-// Planner plans the flows of a rail again and again. It keeps those of attachments and members, which are nearly all,
-// as long as they do not change. Its answers are those of Flows.
+// Planner plans the flows of a rail again and again. It keeps those of attachments as long as they do not change. Its answers are those of Flows.
 type Planner struct {
 	rail Rail
 	// bridge is what all kept flows depend on.
 	bridge    bridgeFacts
 	endpoints kept[endpointKey]
-	members   kept[memberKey]
 	// count is the number of flows of the last plan.
 	count int
 }
@@ -38,6 +36,11 @@ type memberKey struct {
 	number uint32
 }
 
+// MemberFlows returns the flows of a member whose tenant has the number, as far as the bridge has any.
+func MemberFlows(member Member, number uint32) []Flow {
+	return new(flowSet).member(memberKey{member.Prefix, number})
+}
+
 // NewPlanner returns a planner of the rail's flows.
 func NewPlanner(rail Rail) *Planner { return &Planner{rail: rail} }
 
@@ -48,7 +51,6 @@ func (p *Planner) begin(facts Facts) {
 		*p = Planner{rail: p.rail, bridge: bridge}
 	}
 	p.endpoints.begin()
-	p.members.begin()
 }
 
 func (e endpoint) cacheKey(tenant uint32) endpointKey {

@@ -178,17 +178,15 @@ func (r *Reconciler) removeRemains(ctx context.Context, holder store.Record) err
 		r.logFor(record).Info("collected: its address or interface was assigned to another pod", "why", reason)
 		r.metrics.Collected("given-anew")
 	}
-	return r.undo(ctx, record)
+	return r.undoWholly(ctx, record)
 }
 
 // claimFailure converts an error of the tenant directory.
 func claimFailure(err error) *Failure {
 	switch {
 	case errors.Is(err, tenants.ErrTaken):
-		return fail(Taken, "check whether IPAM assigned it on two nodes, and delete the other pod first", "%w", err)
-	case errors.Is(err, tenants.ErrNotReleased):
-		return fail(NotReleased, "try again; remove a node that is permanently down from the tenant directory (railwrightd forget NODE)", "%w",
-			err)
+		return fail(Taken, "try again if its last pod was just deleted; otherwise check whether IPAM assigned it on two nodes, and delete the "+
+			"other pod first, or run railwrightd forget NODE if that node is permanently off", "%w", err)
 	case errors.Is(err, tenants.ErrOutside):
 		return fail(OutsidePrefixes, "assign addresses within the tenant's prefixes", "%w", err)
 	case errors.Is(err, tenants.ErrNoTenant):

@@ -3,14 +3,13 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/failpoint"
 	"railwright/node/internal/store"
+	"railwright/node/internal/tenants"
 )
 
 const (
@@ -25,8 +24,6 @@ const (
 // Attached is the result of an ADD.
 type Attached struct {
 	Rail, Tenant string
-	// Unconfirmed lists nodes that do not accept packets from the addresses yet.
-	Unconfirmed []string
 	// GatewayMAC is the MAC address in answers to the pod's gateway requests. Zero means unknown.
 	GatewayMAC attachment.MAC
 	// Userspace reports that the bridge's datapath does not complete checksums that the pod's interface leaves out.
@@ -47,9 +44,8 @@ func (r *Reconciler) Attach(ctx context.Context, want attachment.Attachment) (At
 	defer unlock()
 	r.replayOf(ctx, want.Key)
 	record, before, err := r.storeAndClaim(ctx, want)
-	var missing []string
 	if err == nil {
-		missing, err = r.realize(ctx, record, want)
+		err = r.realize(ctx, record, want)
 	}
 	if err != nil {
 		if record.Number != 0 {
@@ -59,31 +55,13 @@ func (r *Reconciler) Attach(ctx context.Context, want attachment.Attachment) (At
 	}
 	r.metrics.Step("add", "all", time.Since(began))
 	r.logFor(record).Info("attached", "parts", want.Part, "addresses", record.Addresses,
-		"tenant", record.Tenant, "took_s", time.Since(began).Seconds(), "unconfirmed_nodes", missing)
-	if len(missing) > 0 {
-		r.notifyUnconfirmed(record, missing)
-	}
+		"tenant", record.Tenant, "took_s", time.Since(began).Seconds())
 	bridge := r.rails[record.Rail].lastPass()
-	return Attached{record.Rail, record.Tenant, missing, bridge.bridgeMAC, bridge.userspace}, nil
+	return Attached{record.Rail, tenants.Display(record.Tenant), bridge.bridgeMAC, bridge.userspace}, nil
 }
 
-// maxNamed is the number of nodes that a message names.
+// maxNamed is the number of things that a message names.
 const maxNamed = 5
-
-// notifyUnconfirmed reports nodes that have not confirmed the address. The pod starts, and they drop its packets until
-// they do.
-func (r *Reconciler) notifyUnconfirmed(record store.Record, missing []string) {
-	r.metrics.Unconfirmed()
-	if r.notifier == nil {
-		return
-	}
-	named := strings.Join(missing[:min(len(missing), maxNamed)], ", ")
-	if more := len(missing) - maxNamed; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	r.notifier.NotifyPod(record.Pod, "NodesUnconfirmed", fmt.Sprintf("%s of rail %s is up, but not confirmed within %s by %s; packets to "+
-		"these nodes are dropped until then", record.Key.Interface, record.Rail, r.config.ConfirmTimeout, named))
-}
 
 // storeAndClaim stores the attachment and claims its addresses. If it returns an error and a record with a number, the
 // caller must roll the record back.
@@ -119,7 +97,9 @@ func (r *Reconciler) admit(
 ) (record store.Record, before *store.Record, err error) {
 	held, found := r.store.Get(want.Key)
 	if found && held.Leaving() {
-		if err := r.undo(ctx, held); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, undoBound)
+		defer cancel()
+		if err := r.undoWholly(ctx, held); err != nil {
 			return store.Record{}, nil, fail(Busy, "try again", "undo attachment of the last DEL: %w", err)
 		}
 		found = false
@@ -185,21 +165,25 @@ func firstDifference(held store.Record, want attachment.Attachment) string {
 	return ""
 }
 
-// realize programs a stored attachment and waits for the leaf and the other nodes.
-func (r *Reconciler) realize(
-	ctx context.Context, record store.Record, want attachment.Attachment,
-) ([]string, error) {
+// realize programs a stored attachment on its rail, its addresses on all rails, and waits for the leaf.
+func (r *Reconciler) realize(ctx context.Context, record store.Record, want attachment.Attachment) error {
 	began := time.Now()
 	rail := r.rails[record.Rail]
 	if rail == nil {
-		return nil, fail(NoRail, "configure the rail again, or DEL the attachment",
+		return fail(NoRail, "configure the rail again, or DEL the attachment",
 			"rail %s is no longer configured", record.Rail)
 	}
 	if err := rail.realize(ctx, record); err != nil {
-		return nil, err
+		return err
 	}
+	r.awaitRails(ctx, record)
 	r.metrics.Step("add", "program", time.Since(began))
-	return r.awaitOthers(ctx, rail, record, want)
+	began = time.Now()
+	if err := r.awaitLeaf(ctx, rail, record, want); err != nil {
+		return err
+	}
+	r.metrics.Step("add", "advertise", time.Since(began))
+	return r.awaitForwarding(ctx, rail, record)
 }
 
 // realize requests passes until the attachment's parts are real. It waits only for a port that does not exist yet.
@@ -219,30 +203,6 @@ func (r *rail) realize(ctx context.Context, record store.Record) error {
 			return failure
 		}
 	}
-}
-
-// awaitOthers waits for the leaf and for the other nodes at the same time.
-func (r *Reconciler) awaitOthers(
-	ctx context.Context, rail *rail, record store.Record, want attachment.Attachment,
-) ([]string, error) {
-	began := time.Now()
-	confirmed := make(chan []string, 1)
-	confirmCtx, cancel := context.WithTimeout(ctx, r.config.ConfirmTimeout)
-	defer cancel()
-	go func() { confirmed <- r.directory.WaitConfirmed(confirmCtx, record.Addresses) }()
-	err := r.awaitLeaf(ctx, rail, record, want)
-	r.metrics.Step("add", "advertise", time.Since(began))
-	if err == nil {
-		err = r.awaitForwarding(ctx, rail, record)
-	}
-	if err != nil {
-		cancel()
-		<-confirmed
-		return nil, err
-	}
-	missing := <-confirmed
-	r.metrics.Step("add", "confirm", time.Since(began))
-	return missing, nil
 }
 
 func (r *Reconciler) awaitLeaf(

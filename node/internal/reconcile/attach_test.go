@@ -21,12 +21,14 @@ func TestADDStoresClaimsProgramsAndAnnouncesInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if attached.Rail != "rail0" || attached.Tenant != "ns:tenant-a" || len(attached.Unconfirmed) != 1 {
+	if attached.Rail != "rail0" || attached.Tenant != "ns:tenant-a" {
 		t.Errorf("%+v", attached)
 	}
-	bench.inOrder("claim 10.1.0.1 ns:tenant-a", "flows +1", "route +10.1.0.1/32", "advertised 10.1.0.1/32")
+	bench.inOrder("claim 10.1.0.1 ns:tenant-a", "flows +1", "route +10.1.0.1/32", "settle 1", "advertised 10.1.0.1/32")
 	bench.mustDetach(1, bothParts...)
-	bench.inOrder("route -10.1.0.1/32", "flows -1", "release 10.1.0.1")
+	bench.inOrder("route -10.1.0.1/32", "flows -1", "settle 2", "withdraw 10.1.0.1")
+	bench.eventuallyNone()
+	bench.inOrder("route -10.1.0.1/32", "flows -1", "settle 2", "withdraw 10.1.0.1", "withdrawn 10.1.0.1/32", "release 10.1.0.1")
 	if bench.diary.count("replace") != 2 {
 		t.Errorf("want only differences programmed after the start: %v", bench.diary.all())
 	}
@@ -74,9 +76,7 @@ func TestPartsAreAddedAndRemovedSeparately(t *testing.T) {
 		t.Fatal(bench.diary.all())
 	}
 	bench.mustDetach(1, attachment.Flows)
-	if !bench.nothingLeft(record) {
-		t.Fatal(bench.diary.all())
-	}
+	bench.eventually("nothing is left", func() bool { return bench.nothingLeft(record) })
 	bench.mustAttach(1, attachment.Flows)
 	if bench.diary.count("claim 10.1.0.1 ns:tenant-a") != 2 {
 		t.Error("released address was not claimed again", bench.diary.all())
@@ -128,9 +128,6 @@ func TestFailedADDLeavesNothing(t *testing.T) {
 		}},
 		"taken": {Taken, func(bench *bench, _ *attachment.Attachment) {
 			bench.directory.refuse = fmt.Errorf("%w: node-2", tenants.ErrTaken)
-		}},
-		"not released": {NotReleased, func(bench *bench, _ *attachment.Attachment) {
-			bench.directory.refuse = tenants.ErrNotReleased
 		}},
 		"outside the tenant": {OutsidePrefixes, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrOutside }},
 		"directory away":     {DirectoryUnavailable, func(bench *bench, _ *attachment.Attachment) { bench.directory.refuse = tenants.ErrUnreachable }},
@@ -204,8 +201,12 @@ func TestConcurrentADDsSharePasses(t *testing.T) {
 		group.Go(func() { bench.mustDetach(i+1, bothParts...) })
 	}
 	group.Wait()
-	if left := bench.store.All(); len(left) != 0 || len(bench.directory.owners) != 0 || len(bench.routes.tables["rail0"]) != 0 {
-		t.Errorf("left: %v", left)
+	if listed := bench.List(t.Context()); len(listed) != 0 || len(bench.routes.tables["rail0"]) != 0 {
+		t.Errorf("left: %v", listed)
+	}
+	bench.eventuallyNone()
+	if len(bench.directory.owners) != 0 {
+		t.Errorf("left: %v", bench.directory.owners)
 	}
 }
 

@@ -21,7 +21,6 @@ import (
 	"railwright/node/internal/openvswitch"
 	"railwright/node/internal/plan"
 	"railwright/node/internal/store"
-	"railwright/node/internal/tenants"
 	"railwright/node/testlab"
 )
 
@@ -57,7 +56,7 @@ func newBench(t *testing.T) *bench {
 			events: make(chan openvswitch.Event, 8), looks: map[string]int{},
 		},
 		routes:    &fakeAnnouncer{diary: diary, tables: map[string]prefixes{}, events: make(chan announce.Event, 8)},
-		directory: &fakeDirectory{diary: diary, changed: make(chan struct{}), owners: map[netip.Addr]tenants.Claim{}, tenant: map[string]string{}},
+		directory: newFakeDirectory(diary),
 		node:      &fakeNode{},
 		pods:      &fakePods{boot: "boot-1", lives: map[string]collect.Life{}},
 	}
@@ -81,7 +80,7 @@ func (bn *bench) start() *bench {
 		logs = os.Stderr
 	}
 	configured := config.Config{
-		AdvertiseTimeout: 200 * time.Millisecond, ConfirmTimeout: 100 * time.Millisecond, ForwardTimeout: bn.forwarding,
+		AdvertiseTimeout: 200 * time.Millisecond, ForwardTimeout: bn.forwarding,
 	}
 	for _, rail := range []config.Rail{
 		{Rail: plan.Rail{Name: "rail0", Bridge: "br0", Uplink: "p0", Table: 210}, IPv4: true, IPv6: true, MaxPrefixes: 90, Prefixes: pods},
@@ -177,6 +176,12 @@ func (bn *bench) nothingLeft(record store.Record) bool {
 	bn.routes.mutex.Unlock()
 	_, stored := bn.store.Get(record.Key)
 	return !claimed && !announced && !stored && bn.sw.flowsOf(record.Number) == 0
+}
+
+// eventuallyNone waits until no attachment is stored, also none that leaves.
+func (bn *bench) eventuallyNone() {
+	bn.t.Helper()
+	bn.eventually("no attachment is stored", func() bool { return len(bn.store.All()) == 0 })
 }
 
 // inOrder checks that the lines were written in this order.

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 const (
 	// claimBound bounds a claim in the background. An ADD has its own bound.
-	claimBound  = 2 * time.Second
+	claimBound  = 3 * time.Second
 	claimsEvery = time.Second
 	// maxAtOnce limits the attachments that are processed concurrently in the background.
 	maxAtOnce = 64
@@ -69,9 +70,6 @@ func (r *Reconciler) claim(ctx context.Context, record store.Record) error {
 		Tenant: record.Tenant, Rail: record.Rail, Owner: record.Key.String(), Addresses: record.Addresses,
 	})
 	r.claims.note(record.Key, err)
-	if err == nil {
-		r.watch.notify()
-	}
 	return err
 }
 
@@ -124,19 +122,50 @@ func (r *Reconciler) retainNow(ctx context.Context) bool {
 func (r *Reconciler) keepClaims(ctx context.Context) {
 	for pause(ctx, claimsEvery) {
 		forEachRecord(r.store.All(), func(record store.Record) {
-			if record.Leaving() || r.claims.holds(record.Key) {
+			if record.Leaving() {
 				return
 			}
+			if r.claims.holds(record.Key) {
+				if r.directory.Holds(record.Addresses) {
+					return
+				}
+				r.logFor(record).Error("its addresses are no longer this node's; its flows are removed")
+				if r.notifier != nil {
+					r.notifier.NotifyPod(record.Pod, "AddressLost", fmt.Sprintf("%v of %s are no longer this node's, because it was declared off; "+
+						"nothing reaches them until the node has claimed them again", record.Addresses, record.Key.Interface))
+				}
+				r.claims.drop(record.Key)
+				r.kickRail(record.Rail, due{})
+			}
 			r.ifFree(record.Key, func(record store.Record) {
-				ctx, cancel := context.WithTimeout(ctx, claimBound)
+				ctx, cancel := context.WithTimeout(ctx, undoBound)
 				defer cancel()
-				if r.claim(ctx, record) == nil {
+				err := r.claim(ctx, record)
+				if errors.Is(err, tenants.ErrLost) && r.cutOff(ctx, record) {
+					err = r.claim(ctx, record)
+				}
+				if err == nil {
 					r.logFor(record).Info("addresses are claimed again")
 					r.kickRail(record.Rail, due{})
 				}
 			})
 		})
 	}
+}
+
+// cutOff removes the flows of a pod whose addresses were lost, so that others may have them.
+func (r *Reconciler) cutOff(ctx context.Context, record store.Record) bool {
+	rail := r.rails[record.Rail]
+	if rail == nil {
+		return false
+	}
+	result, err := rail.requestPass(ctx)
+	if err := errors.Join(err, flowsOf(result)); err != nil {
+		r.logFor(record).Warn("cannot remove flows of lost addresses", "error", err)
+		return false
+	}
+	err = errors.Join(r.openVSwitch.Settle(ctx, 2), r.directory.Withdraw(ctx, record.Addresses))
+	return err == nil
 }
 
 // forEachRecord calls act for all records, many concurrently so that they share passes, and waits for all.
@@ -172,7 +201,7 @@ func (r *Reconciler) moveTenants(ctx context.Context) {
 		if record.Leaving() {
 			continue
 		}
-		tenant, err := r.tenantOf(ctx, record.Pod.Namespace)
+		tenant, err := r.directory.Regroup(ctx, record.Pod.Namespace, record.Tenant)
 		if err != nil || tenant == record.Tenant {
 			continue
 		}
@@ -193,9 +222,9 @@ func (r *Reconciler) moveTenant(ctx context.Context, record store.Record, tenant
 			return
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, claimBound)
+	ctx, cancel := context.WithTimeout(ctx, undoBound)
 	defer cancel()
-	if err := r.directory.Release(ctx, record.Addresses); err != nil {
+	if err := errors.Join(r.openVSwitch.Settle(ctx, 2), r.directory.Release(ctx, record.Addresses)); err != nil {
 		log.Warn("cannot release addresses of the old tenant", "error", err)
 		return
 	}

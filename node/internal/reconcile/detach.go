@@ -20,6 +20,10 @@ func (r *Reconciler) Detach(ctx context.Context, key attachment.Key, parts []att
 	if err := r.wait(ctx); err != nil {
 		return fail(Busy, "railwrightd is starting; try again", "request not started: %w", err)
 	}
+	if record, found := r.store.Get(key); found && !r.isReal(record) {
+		return nil // the housekeeping may have the lock until the addresses are given up
+	}
+	defer r.tend.notify() // once the key is unlocked
 	unlock, err := r.locks.lock(ctx, key)
 	if err != nil {
 		return fail(Busy, "try again", "attachment is in use by another request: %w", err)
@@ -73,8 +77,8 @@ func (r *Reconciler) reduce(ctx context.Context, record store.Record, rest []att
 	return errors.Join(result.flows, result.routes)
 }
 
-// undo removes an attachment whose key the caller has locked. The record leaves the store once nothing of it is real
-// and others may use its addresses. The error names what remains; the housekeeping continues.
+// undo removes an attachment whose key the caller has locked. Afterwards no datapath forwards for it, FRR does not announce
+// it, and no node admits it; its addresses are reserved until giveUp. The error names what remains; the housekeeping continues.
 func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 	began := time.Now()
 	r.withdrawals.note(record)
@@ -85,27 +89,60 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 		r.metrics.Step("delete", "store", time.Since(began))
 	}
 	rail := r.rails[record.Rail]
-	if rail == nil && record.Boot == r.pods.Boot() {
-		return fmt.Errorf("rail %s is neither configured nor remembered, so flows and routes cannot be undone",
-			record.Rail)
-	}
-	if rail != nil {
-		began = time.Now()
-		result, err := rail.requestPass(ctx)
-		if err != nil {
-			return fmt.Errorf("rail was not programmed in time: %w", err)
+	if rail == nil {
+		if record.Boot == r.pods.Boot() {
+			return fmt.Errorf("rail %s is neither configured nor remembered, so flows and routes cannot be undone", record.Rail)
 		}
-		if !result.undone(record) {
-			return errors.Join(errStillThere, result.flows, result.routes)
-		}
-		r.metrics.Step("delete", "program", time.Since(began))
-		began = time.Now()
-		if err := r.awaitWithdrawal(ctx, rail, record); err != nil {
-			return errors.Join(err, r.hold(ctx, record))
-		}
-		r.metrics.Step("delete", "withdraw", time.Since(began))
+		return nil
 	}
 	began = time.Now()
+	result, err := rail.requestPass(ctx)
+	if err != nil {
+		return fmt.Errorf("rail was not programmed in time: %w", err)
+	}
+	if !result.undone(record) {
+		return errors.Join(errStillThere, result.flows, result.routes)
+	}
+	r.metrics.Step("delete", "program", time.Since(began))
+	began = time.Now()
+	if err := r.settle(ctx, record.Key); err != nil {
+		return err
+	}
+	r.metrics.Step("delete", "settle", time.Since(began))
+	began = time.Now()
+	if err := r.directory.Withdraw(ctx, record.Addresses); err != nil {
+		return fmt.Errorf("withdraw addresses from the tenant directory: %w", err)
+	}
+	r.metrics.Step("delete", "withdraw", time.Since(began))
+	if record.DeviceID != "" {
+		r.freeInterface(record.Key)
+	}
+	return nil
+}
+
+// freeInterface lets the next pod have the interface of an attachment that is undone, while the addresses are still reserved.
+// Only those of devices have names that return.
+func (r *Reconciler) freeInterface(key attachment.Key) {
+	record, found := r.store.Get(key)
+	if !found || !record.Leaving() || record.HostInterface == "" {
+		return
+	}
+	record.HostInterface = ""
+	if err := r.store.Put(record); err != nil {
+		r.logFor(record).Warn("the interface is free once the addresses are", "error", err)
+	}
+}
+
+// giveUp waits until others may use the addresses of an attachment that is undone: until the leaf has withdrawn them and
+// their packets are gone. Then the record leaves the store. The caller has locked the key.
+func (r *Reconciler) giveUp(ctx context.Context, record store.Record) error {
+	began := time.Now()
+	rail := r.rails[record.Rail]
+	if rail != nil {
+		if err := r.awaitWithdrawal(ctx, rail, record); err != nil {
+			return err
+		}
+	}
 	if err := r.directory.Release(ctx, record.Addresses); err != nil {
 		return fmt.Errorf("release addresses in the tenant directory: %w", err)
 	}
@@ -117,8 +154,32 @@ func (r *Reconciler) undo(ctx context.Context, record store.Record) error {
 		return err
 	}
 	failpoint.Reach(failpoint.DeleteRemoved)
-	r.watch.notify()
+	if rail != nil && rail.configured.Retired {
+		// The rail is forgotten once its last attachment is gone.
+		rail.kick(due{})
+	}
 	return nil
+}
+
+// undoWholly undoes an attachment and gives its addresses up.
+func (r *Reconciler) undoWholly(ctx context.Context, record store.Record) error {
+	if err := r.undo(ctx, record); err != nil {
+		return err
+	}
+	return r.giveUp(ctx, record)
+}
+
+// isReal reports whether flows or routes of an attachment may exist.
+func (r *Reconciler) isReal(record store.Record) bool {
+	if !record.Leaving() {
+		return true
+	}
+	rail := r.rails[record.Rail]
+	if rail == nil {
+		return record.Boot == r.pods.Boot()
+	}
+	last := rail.lastPass().outcome
+	return last == nil || !last.undone(record)
 }
 
 var errStillThere = errors.New("flows or routes remain")

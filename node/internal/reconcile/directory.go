@@ -2,22 +2,18 @@ package reconcile
 
 import (
 	"context"
-	"net/netip"
-	"slices"
-	"sync"
+	"fmt"
 	"time"
 
-	"railwright/node/internal/plan"
+	"railwright/node/internal/store"
 )
 
 const (
-	// directoryPause limits how often changes of the tenant directory cause passes.
+	// directoryPause limits how often changes of the tenant directory are programmed.
 	directoryPause = 20 * time.Millisecond
-	// ownPause is how long a change of this node's own addresses may wait for more before it causes passes over all
-	// rails. The rail of the attachment does not wait: its request has a pass of its own.
-	ownPause     = 100 * time.Millisecond
-	confirmBound = 3 * time.Second
-	tenantBound  = 2 * time.Second
+	tenantBound    = 2 * time.Second
+	// everyRailBound is how long an ADD waits for the node's other rails to know its addresses.
+	everyRailBound = time.Second
 )
 
 // signal wakes a loop. Concurrent signals are merged.
@@ -30,37 +26,19 @@ func (s signal) notify() {
 	}
 }
 
-// followDirectory requests passes when the directory or the set of tenants with pods here changes.
+// followDirectory programs what changes in the directory.
 func (r *Reconciler) followDirectory(ctx context.Context) {
-	var known plan.Tenants
-	var own map[netip.Addr]bool
-	var later <-chan time.Time
-	for started := false; ; started = true {
+	for {
 		// Taken before the rails look, so that a later change causes another round.
-		view, _, changed := r.directory.View(r.localTenants())
+		changed := r.directory.Changed()
 		r.moveTenants(ctx)
-		before := own
-		own = r.ownAddresses()
-		if !started || changedElsewhere(known, view, func(address netip.Addr) bool { return own[address] || before[address] }) {
-			r.kickAll()
-			later = nil
-		} else if later == nil {
-			later = time.After(ownPause)
+		for _, rail := range r.rails {
+			rail.hear()
 		}
-		known = view
-		r.confirm.wake.notify()
-		for waiting := true; waiting; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-later:
-				r.kickAll()
-				later = nil
-			case <-changed:
-				waiting = false
-			case <-r.watch:
-				waiting = false
-			}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
 		}
 		if !pause(ctx, directoryPause) {
 			return
@@ -68,109 +46,75 @@ func (r *Reconciler) followDirectory(ctx context.Context) {
 	}
 }
 
-func (r *Reconciler) kickAll() {
-	for _, rail := range r.rails {
-		rail.kick(due{})
+// hear makes the rail program what changed in the directory.
+func (r *rail) hear() { r.wakeUp() }
+
+// catchUp programs the members that changed. It returns false if that needs a pass.
+func (r *rail) catchUp(ctx context.Context) bool {
+	if r.last == nil || r.view == 0 {
+		return false
 	}
-}
-
-// ownAddresses returns the addresses of this node's attachments.
-func (r *Reconciler) ownAddresses() map[netip.Addr]bool {
-	own := map[netip.Addr]bool{}
-	for _, record := range r.store.All() {
-		for _, address := range record.Addresses {
-			own[address] = true
-		}
+	change := r.reconciler.directory.Since(r.view)
+	if change.Redrawn || change.Whole || change.IsLarge() {
+		return false
 	}
-	return own
-}
-
-// changedElsewhere reports whether two views differ in more than this node's own addresses.
-func changedElsewhere(old, view plan.Tenants, own func(netip.Addr) bool) bool {
-	if !slices.Equal(old.Pairs, view.Pairs) {
-		return true
+	if err := r.change(ctx, nil, nil, change); err != nil {
+		r.last, r.view = nil, 0
+		return false
 	}
-	foreign := func(members []plan.Member) []plan.Member {
-		return slices.DeleteFunc(slices.Clone(members), func(member plan.Member) bool {
-			return member.Prefix.IsSingleIP() && own(member.Prefix.Addr())
-		})
-	}
-	return !slices.Equal(foreign(old.Members), foreign(view.Members))
+	r.mutex.Lock()
+	r.result.flows += flowsPerMember * (len(change.Added) - len(change.Removed))
+	r.mutex.Unlock()
+	r.setView(change.Version)
+	return true
 }
 
-// confirmer reports to the directory which of its views the node's flows implement.
-type confirmer struct {
-	wake signal
-
-	mutex sync.Mutex
-	// views holds, for each rail, the version of the view that its flows were made of.
-	views map[string]uint64
+// setView records the view that the flows implement.
+func (r *rail) setView(version uint64) {
+	r.view = version
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.implemented = version
+	close(r.advanced)
+	r.advanced = make(chan struct{})
 }
 
-func newConfirmer() *confirmer {
-	return &confirmer{wake: make(signal, 1), views: map[string]uint64{}}
-}
-
-func (c *confirmer) applied(rail string, version uint64) {
-	c.mutex.Lock()
-	changed := c.views[rail] != version
-	c.views[rail] = version
-	c.mutex.Unlock()
-	if changed {
-		c.wake.notify()
-	}
-}
-
-func (c *confirmer) version(rail string) uint64 {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	return c.views[rail]
-}
-
-// confirmViews runs until ctx ends. A rail without attachments admits nothing, so it delays no confirmation even if it
-// is broken.
-func (r *Reconciler) confirmViews(ctx context.Context) {
-	var confirmed uint64
+// awaitView waits until the rail's flows implement a view.
+func (r *rail) awaitView(ctx context.Context, version uint64) error {
 	for {
+		r.mutex.Lock()
+		done, advanced := r.implemented >= version, r.advanced
+		r.mutex.Unlock()
+		if done {
+			return nil
+		}
+		r.hear()
 		select {
 		case <-ctx.Done():
-			return
-		case <-r.confirm.wake:
+			return fmt.Errorf("rail %s was not programmed in time: %w", r.Name, ctx.Err())
+		case <-advanced:
 		}
-		_, version, _ := r.directory.View(r.localTenants())
-		for name, rail := range r.rails {
-			if len(rail.records()) > 0 {
-				version = min(version, r.confirm.version(name))
-			}
-		}
-		if version <= confirmed {
-			continue
-		}
-		confirmCtx, cancel := context.WithTimeout(ctx, confirmBound)
-		err := r.directory.Confirm(confirmCtx, version)
-		cancel()
-		if err != nil {
-			r.log.Warn("cannot confirm flows to the other nodes", "error", err)
-			if !pause(ctx, time.Second) {
-				return
-			}
-			r.confirm.wake.notify()
-			continue
-		}
-		confirmed = version
 	}
 }
 
-// localTenants returns the tenants with pods here, sorted.
-func (r *Reconciler) localTenants() []string {
-	var local []string
-	for _, record := range r.store.All() {
-		if !record.Leaving() && r.claims.holds(record.Key) {
-			local = append(local, record.Tenant)
+// awaitRails waits until all rails with pods know a new attachment's addresses, and the datapaths forward by their flows.
+// Problems of other rails must not fail the ADD.
+func (r *Reconciler) awaitRails(ctx context.Context, record store.Record) {
+	ctx, cancel := context.WithTimeout(ctx, everyRailBound)
+	defer cancel()
+	version := r.directory.Version()
+	for _, rail := range r.rails {
+		last := rail.lastPass().outcome
+		if rail.Name != record.Rail && (last == nil || last.flows != nil || len(rail.records()) == 0) {
+			continue
+		}
+		if err := rail.awaitView(ctx, version); err != nil {
+			r.logFor(record).Warn("other pods may reach it a moment later", "error", err)
 		}
 	}
-	slices.Sort(local)
-	return slices.Compact(local)
+	if err := r.openVSwitch.Settle(ctx, 1); err != nil {
+		r.logFor(record).Warn("first packets may be lost", "error", err)
+	}
 }
 
 func (r *Reconciler) tenantOf(ctx context.Context, namespace string) (string, error) {

@@ -13,8 +13,6 @@ const (
 	Conflicting
 	// Taken means that an address or interface belongs to another attachment with a live pod.
 	Taken
-	// NotReleased means that the address belonged to another tenant and a node has not released it yet.
-	NotReleased
 	// OutsidePrefixes means that the address is in none of the prefixes that it must be in.
 	OutsidePrefixes
 	// NoRail means that the interface is on no rail's bridge.

@@ -137,6 +137,13 @@ func (f *fakeSwitch) pass(ctx context.Context) error {
 	return away
 }
 
+func (f *fakeSwitch) Settle(_ context.Context, rounds int) error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.write("settle %d", rounds)
+	return f.away
+}
+
 func (f *fakeSwitch) Differences(_ context.Context, bridge string, flows []plan.Flow) ([]string, error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -282,6 +289,18 @@ type fakeDirectory struct {
 	stopped []string
 	owners  map[netip.Addr]tenants.Claim
 	tenant  map[string]string
+	numbers map[string]uint32
+	// views holds the members of each version.
+	views map[uint64]map[netip.Addr]string
+}
+
+func newFakeDirectory(diary *diary) *fakeDirectory {
+	made := &fakeDirectory{
+		diary: diary, changed: make(chan struct{}), owners: map[netip.Addr]tenants.Claim{}, tenant: map[string]string{},
+		numbers: map[string]uint32{}, views: map[uint64]map[netip.Addr]string{},
+	}
+	made.change(func() {})
+	return made
 }
 
 func (f *fakeDirectory) change(change func()) {
@@ -289,6 +308,14 @@ func (f *fakeDirectory) change(change func()) {
 	defer f.mutex.Unlock()
 	change()
 	f.version++
+	view := map[netip.Addr]string{}
+	for address, claim := range f.owners {
+		view[address] = claim.Tenant
+		if f.numbers[claim.Tenant] == 0 {
+			f.numbers[claim.Tenant] = uint32(len(f.numbers) + 1)
+		}
+	}
+	f.views[f.version] = view
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
@@ -300,6 +327,10 @@ func (f *fakeDirectory) TenantOf(_ context.Context, namespace string) (string, e
 		return tenant, nil
 	}
 	return "ns:" + namespace, nil
+}
+
+func (f *fakeDirectory) Regroup(ctx context.Context, namespace, _ string) (string, error) {
+	return f.TenantOf(ctx, namespace)
 }
 
 func (f *fakeDirectory) Claim(_ context.Context, claim tenants.Claim) error {
@@ -318,6 +349,11 @@ func (f *fakeDirectory) Claim(_ context.Context, claim tenants.Claim) error {
 	return nil
 }
 
+func (f *fakeDirectory) Withdraw(_ context.Context, addresses []netip.Addr) error {
+	f.write("withdraw %s", addresses[0])
+	return nil
+}
+
 func (f *fakeDirectory) Release(_ context.Context, addresses []netip.Addr) error {
 	f.write("release %s", addresses[0])
 	f.change(func() {
@@ -328,41 +364,45 @@ func (f *fakeDirectory) Release(_ context.Context, addresses []netip.Addr) error
 	return nil
 }
 
-func (f *fakeDirectory) Hold(_ context.Context, addresses []netip.Addr) error {
-	f.write("hold %s", addresses[0])
-	return nil
-}
-
 func (f *fakeDirectory) Retain(_ context.Context, owners []string) error {
 	f.write("retain %d", len(owners))
 	return nil
 }
 
-func (f *fakeDirectory) WaitConfirmed(context.Context, []netip.Addr) []string {
-	return []string{"node-9"}
-}
-
-func (f *fakeDirectory) View(local []string) (plan.Tenants, uint64, <-chan struct{}) {
+func (f *fakeDirectory) Holds(addresses []netip.Addr) bool {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	view := plan.Tenants{Numbers: map[string]uint32{}}
-	for i, tenant := range local {
-		view.Numbers[tenant] = uint32(i + 1)
-	}
-	for address, claim := range f.owners {
-		if view.Numbers[claim.Tenant] != 0 {
-			view.Members = append(view.Members, plan.Member{
-				Prefix: netip.PrefixFrom(address, address.BitLen()), Tenant: claim.Tenant,
-			})
-		}
-	}
-	slices.SortFunc(view.Members, func(a, b plan.Member) int { return a.Prefix.Compare(b.Prefix) })
-	return view, f.version, f.changed
+	return !slices.ContainsFunc(addresses, func(address netip.Addr) bool { return f.owners[address].Tenant == "" })
 }
 
-func (f *fakeDirectory) Confirm(_ context.Context, version uint64) error {
-	f.write("confirm %d", version)
-	return nil
+func (f *fakeDirectory) Since(version uint64) tenants.Change {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	before, known := f.views[version]
+	change := tenants.Change{Version: f.version, Whole: !known, Redrawn: !known, Numbers: f.numbers, Members: len(f.owners)}
+	for address, tenant := range f.views[f.version] {
+		if before[address] != tenant {
+			change.Added = append(change.Added, plan.Member{Prefix: tenants.Host(address), Tenant: tenant})
+		}
+	}
+	for address, tenant := range before {
+		if f.views[f.version][address] == "" {
+			change.Removed = append(change.Removed, plan.Member{Prefix: tenants.Host(address), Tenant: tenant})
+		}
+	}
+	return change
+}
+
+func (f *fakeDirectory) Version() uint64 {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.version
+}
+
+func (f *fakeDirectory) Changed() <-chan struct{} {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.changed
 }
 
 func (f *fakeDirectory) Stopped() []string {
@@ -372,6 +412,8 @@ func (f *fakeDirectory) Stopped() []string {
 }
 
 func (f *fakeDirectory) Problems() []string { return []string{"tenant b is ignored"} }
+
+func (f *fakeDirectory) Held() int { return 0 }
 
 // fakeNode holds what was last reported about the rails.
 type fakeNode struct {

@@ -105,7 +105,8 @@ func (r *Reconciler) runHousekeeping(ctx context.Context) {
 // finishLeaving completes the cleanup that a DEL or a failed ADD left.
 func (r *Reconciler) finishLeaving(ctx context.Context) {
 	forEachRecord(r.store.All(), func(record store.Record) {
-		if !record.Leaving() || !r.mayFinish(record) {
+		// Problems of other rails must not delay it.
+		if !record.Leaving() || r.rails[record.Rail] != nil && r.isReal(record) {
 			return
 		}
 		unlock, free := r.locks.try(record.Key)
@@ -119,26 +120,20 @@ func (r *Reconciler) finishLeaving(ctx context.Context) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, undoBound)
 		defer cancel()
-		if err := r.undo(ctx, record); err != nil {
+		err := r.undo(ctx, record)
+		if life, _ := r.pods.Life(record.Attachment, record.Boot); err == nil && life == collect.Gone {
+			// Otherwise the plugin that created the port removes it.
+			r.removePort(ctx, record)
+		}
+		if err == nil {
+			err = r.giveUp(ctx, record)
+		}
+		if err != nil {
 			r.logFor(record).Debug("not undone yet", "error", err)
 			return
 		}
 		r.logFor(record).Info("undone")
-		if life, _ := r.pods.Life(record.Attachment, record.Boot); life == collect.Gone {
-			// Otherwise the plugin that created the port removes it.
-			r.removePort(ctx, record)
-		}
 	})
-}
-
-// mayFinish reports whether the rail's last pass left nothing of the record. Problems of other rails must not delay it.
-func (r *Reconciler) mayFinish(record store.Record) bool {
-	rail := r.rails[record.Rail]
-	if rail == nil {
-		return true
-	}
-	last := rail.lastPass().outcome
-	return last != nil && last.undone(record)
 }
 
 // sweep deletes attachments whose pods are gone.
@@ -205,15 +200,20 @@ func (r *Reconciler) collect(ctx context.Context, record store.Record) bool {
 
 // removePort removes the port of a dead pod, since nobody else will. If a new pod has the same VF, the port is its own.
 func (r *Reconciler) removePort(ctx context.Context, record store.Record) {
+	if record.HostInterface == "" {
+		return
+	}
 	for _, other := range r.store.All() {
-		if other.HostInterface == record.HostInterface {
+		if other.HostInterface == record.HostInterface && other.Key != record.Key {
 			return
 		}
 	}
 	if err := r.openVSwitch.RemovePort(ctx, record.HostInterface, record.Netns); err != nil {
 		r.logFor(record).Warn("cannot remove the port of a dead pod", "port", record.HostInterface,
 			"error", err)
+		return
 	}
+	r.freeInterface(record.Key)
 }
 
 // CollectGarbage deletes the network's attachments that are not valid and whose pods are gone, and returns their keys.

@@ -46,7 +46,9 @@ func (r *rail) attachmentProblems() []string {
 	var problems []string
 	for _, record := range r.records() {
 		if record.Leaving() {
-			problems = append(problems, fmt.Sprintf("%s is still being undone", record.Key))
+			if r.reconciler.isReal(record) {
+				problems = append(problems, fmt.Sprintf("%s is still being undone", record.Key))
+			}
 			continue
 		}
 		if err := r.reconciler.claims.refusedOf(record.Key); err != nil {
@@ -201,6 +203,7 @@ func (r *Reconciler) keepMetrics(ctx context.Context) {
 	for {
 		r.metrics.SetRails(r.measure(ctx))
 		r.metrics.SetIgnored(len(r.Notes()))
+		r.metrics.SetHeld(r.directory.Held())
 		if !pause(ctx, metricsEvery) {
 			return
 		}

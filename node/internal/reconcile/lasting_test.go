@@ -179,8 +179,8 @@ func TestCollectGarbageKeepsListedLiveAndForeign(t *testing.T) {
 	if err != nil || len(deleted) != 1 || deleted[0] != sampleAttachment(2).Key {
 		t.Errorf("deleted %v, %v", deleted, err)
 	}
-	if len(bench.store.All()) != 4 {
-		t.Error(bench.store.All())
+	if listed := bench.List(t.Context()); len(listed) != 4 {
+		t.Error(listed)
 	}
 }
 
@@ -240,9 +240,7 @@ func TestDELWorksOnAFullDisk(t *testing.T) {
 		t.Error(problems)
 	}
 	bench.mustDetach(1, bothParts...)
-	if !bench.nothingLeft(record) {
-		t.Error(bench.diary.all())
-	}
+	bench.eventually("nothing is left", func() bool { return bench.nothingLeft(record) })
 	if err := os.Remove(bench.folder + "/damaged/filler"); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"railwright/node/internal/collect"
 	"railwright/node/internal/plan"
 	"railwright/node/internal/store"
+	"railwright/node/internal/tenants"
 )
 
 const (
@@ -66,15 +67,19 @@ func (r *Reconciler) Check(ctx context.Context, key attachment.Key, parts []atta
 // flowDifferences compares the whole bridge: flows that are missing for others, such as memberships of tenants, affect
 // this pod too.
 func (r *rail) flowDifferences(ctx context.Context, record store.Record) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	ctx, cancel := context.WithTimeout(ctx, lookBound+time.Duration(r.lastPass().flows)*flowBound)
 	defer cancel()
 	var problems []string
 	var failure error
 	err := r.between(ctx, func(ctx context.Context) {
 		result := newOutcome()
-		planned, err := r.plan(ctx, r.records(), result)
+		planned, err := r.plan(ctx, r.records(), true, result)
 		if err == nil {
-			problems, err = r.reconciler.openVSwitch.Differences(ctx, r.Bridge, planned.flows)
+			flows := planned.flows
+			if planned.members {
+				flows = append(flows, memberFlows(planned.change.Added, planned.change.Numbers)...)
+			}
+			problems, err = r.reconciler.openVSwitch.Differences(ctx, r.Bridge, flows)
 		}
 		if reason := result.unserved[record.Key]; reason != "" {
 			problems = append([]string{fmt.Sprintf("%s has no flows: %s", record.HostInterface, reason)}, problems...)
@@ -131,23 +136,25 @@ type Observed struct {
 	Counted bool
 }
 
-// List returns all attachments.
+// List returns all attachments. One that leaves is listed while flows or routes of it may exist: that its addresses are
+// reserved for a while is nothing that a pod has.
 func (r *Reconciler) List(ctx context.Context) []Observed {
-	records := r.store.All()
+	records := slices.DeleteFunc(r.store.All(), func(record store.Record) bool { return !r.isReal(record) })
 	rails, tallies := slices.Collect(maps.Values(r.rails)), map[string]tally{}
 	for i, counted := range queryRails(rails, func(rail *rail) tally { return rail.tally(ctx) }) {
 		tallies[rails[i].Name] = counted
 	}
-	tenants, _, _ := r.directory.View(r.localTenants())
+	pairs := r.directory.Since(r.directory.Version()).Pairs
 	all := make([]Observed, len(records))
 	index := map[attachment.Key]*Observed{}
 	for i, record := range records {
 		counted := tallies[record.Rail]
 		all[i] = Observed{
 			Attachment: record.Attachment, FlowsInstalled: counted.flows[record.Number],
-			Dropped: counted.dropped[record.Number], OpenTenants: peersOf(record.Tenant, tenants.Pairs),
+			Dropped: counted.dropped[record.Number], OpenTenants: peersOf(record.Tenant, pairs),
 			Counted: counted.flows != nil,
 		}
+		all[i].Tenant = tenants.Display(record.Tenant)
 		index[record.Key] = &all[i]
 	}
 	forEachRecord(records, func(record store.Record) {
@@ -189,9 +196,9 @@ func peersOf(tenant string, pairs [][2]string) []string {
 	for _, pair := range pairs {
 		switch tenant {
 		case pair[0]:
-			open = append(open, pair[1])
+			open = append(open, tenants.Display(pair[1]))
 		case pair[1]:
-			open = append(open, pair[0])
+			open = append(open, tenants.Display(pair[0]))
 		}
 	}
 	return open

@@ -3,15 +3,17 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/collect"
 	"railwright/node/internal/plan"
+	"railwright/node/internal/store"
 	"railwright/node/internal/tenants"
 )
 
@@ -122,36 +124,70 @@ func TestPairOpensBothTenants(t *testing.T) {
 	}
 }
 
-func TestDirectoryChangeIsProgrammedThenConfirmed(t *testing.T) {
+// TestADirectoryChangeThatFailsIsProgrammedLater also checks that a change that was heard costs no look at the bridge.
+func TestADirectoryChangeThatFailsIsProgrammedLater(t *testing.T) {
 	bench := newBench(t).start()
 	record := bench.mustAttach(1, bothParts...)
 	elsewhere := netip.MustParseAddr("10.1.7.7")
-	var version uint64
-	bench.directory.change(func() {
-		bench.directory.owners[elsewhere] = tenants.Claim{Tenant: record.Tenant}
-		version = bench.directory.version + 1
-	})
-	bench.eventually("change is confirmed", func() bool { return bench.diary.count(fmt.Sprintf("confirm %d", version)) == 1 })
-	found := false
-	bench.sw.set(func() {
-		for key := range bench.sw.flows["br0"] {
-			found = found || strings.Contains(key.Match, elsewhere.String())
-		}
-	})
-	if !found {
-		t.Error("confirmed without the flows")
+	has := func() (found bool) {
+		bench.sw.set(func() {
+			for key := range bench.sw.flows["br0"] {
+				found = found || strings.Contains(key.Match, elsewhere.String())
+			}
+		})
+		return found
+	}
+	looks := func() (count int) {
+		bench.sw.set(func() { count = bench.sw.looks["br0"] })
+		return count
+	}
+	before := looks()
+	bench.directory.change(func() { bench.directory.owners[elsewhere] = tenants.Claim{Tenant: record.Tenant} })
+	bench.eventually("the flows are there", has)
+	if looks() != before {
+		t.Errorf("%d looks at the bridge for a change of members", looks()-before)
 	}
 	bench.sw.set(func() { bench.sw.away = errors.New("away") })
-	bench.directory.change(func() {
-		delete(bench.directory.owners, elsewhere)
-		version = bench.directory.version + 1
-	})
+	bench.directory.change(func() { delete(bench.directory.owners, elsewhere) })
 	bench.eventually("failed pass of the rail", func() bool { return bench.rails["rail0"].lastPass().outcome.flows != nil })
-	if bench.diary.count(fmt.Sprintf("confirm %d", version)) != 0 {
-		t.Error("confirmed while old flows may remain")
+	if !has() {
+		t.Error("flows are gone although the switch is away")
 	}
 	bench.sw.set(func() { bench.sw.away = nil })
-	bench.eventually("change is confirmed", func() bool { return bench.diary.count(fmt.Sprintf("confirm %d", version)) == 1 })
+	bench.eventually("the flows are gone", func() bool { return !has() })
+}
+
+// TestADDReturnsOnceTheViewHasItsAddresses attaches a pod of one rail while the other has one too: both bridges must know
+// the new addresses, and the datapaths be settled, when the ADD returns.
+func TestADDReturnsOnceTheViewHasItsAddresses(t *testing.T) {
+	bench := newBench(t).start()
+	second := sampleAttachment(50, bothParts...)
+	second.Key.Network = "rail1"
+	record := store.Record{Attachment: second, Boot: "boot-1"}
+	record.Rail, record.Tenant, record.Added = "rail1", "ns:tenant-a", time.Now()
+	if _, err := bench.store.Reserve(record, func(iter.Seq[store.Record]) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= 20; i++ {
+		bench.mustAttach(i, bothParts...)
+		address := sampleAttachment(i).Addresses[0].String() + "/32"
+		bench.sw.set(func() {
+			for bridge, flows := range bench.sw.flows {
+				found := 0
+				for key := range flows {
+					if key.Priority == 132 && strings.HasSuffix(key.Match, "="+strings.TrimSuffix(address, "/32")) || strings.HasSuffix(key.Match, "="+address) {
+						found++
+					}
+				}
+				if found < 2 {
+					t.Errorf("%s has %d flows of member %s when the ADD returns", bridge, found, address)
+				}
+			}
+		})
+	}
+	if bench.diary.count("settle 1") != 20 {
+		t.Errorf("%d ADDs waited for the datapaths", bench.diary.count("settle 1"))
+	}
 }
 
 func TestPodFollowsItsNamespaceToAnotherTenant(t *testing.T) {
@@ -162,7 +198,7 @@ func TestPodFollowsItsNamespaceToAnotherTenant(t *testing.T) {
 		moved, _ := bench.store.Get(record.Key)
 		return moved.Tenant == "group" && bench.sw.flowsOf(record.Number) > 0
 	})
-	bench.inOrder("flows +1", "flows -1", "release 10.1.0.1", "claim 10.1.0.1 group", "flows +1")
+	bench.inOrder("flows +1", "flows -1", "settle 2", "release 10.1.0.1", "claim 10.1.0.1 group", "flows +1")
 	if bench.diary.count("route -10.1.0.1/32") != 0 {
 		t.Error("route flapped")
 	}

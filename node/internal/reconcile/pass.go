@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"railwright/node/internal/attachment"
@@ -11,9 +12,11 @@ import (
 	"railwright/node/internal/openvswitch"
 	"railwright/node/internal/plan"
 	"railwright/node/internal/store"
+	"railwright/node/internal/tenants"
 )
 
 var (
+	errReplan   = errors.New("all members are needed")
 	errStopped  = errors.New("railwrightd is shutting down")
 	errHeldBack = errors.New("routes wait for the attachment's flows")
 )
@@ -29,17 +32,26 @@ func (r *rail) pass(ctx context.Context, todo due) (*outcome, passResult) {
 		return result, looked
 	}
 	known := r.withdraw(ctx, records, todo.routes, result)
-	planned, err := r.plan(ctx, records, result)
+	planned, err := r.plan(ctx, records, r.last == nil || todo.flows != "", result)
 	if err == nil && !planned.noBridge {
+		err = r.program(ctx, planned, todo.flows)
+		if errors.Is(err, errReplan) {
+			todo.flows = "change-failed"
+			if planned, err = r.plan(ctx, records, true, result); err == nil {
+				err = r.program(ctx, planned, todo.flows)
+			}
+		}
 		looked.count(planned)
-		err = r.program(ctx, planned.flows, todo.flows)
 	}
 	result.flows = err
 	if err == nil {
-		r.reconciler.confirm.applied(r.Name, planned.view)
+		r.setView(planned.change.Version)
+		if !planned.members || planned.change.Members == 0 {
+			r.view = 0
+		}
 	} else {
 		// The state of the bridge is unknown now.
-		r.last = nil
+		r.last, r.view = nil, 0
 	}
 	if known {
 		r.announce(ctx, records, todo.routes, result)
@@ -49,10 +61,15 @@ func (r *rail) pass(ctx context.Context, todo due) (*outcome, passResult) {
 	return result, looked
 }
 
-// planned holds the flows of a rail, the version of the directory's view that they implement, and facts that pods need.
+// planned holds the flows of a rail without those of members, the change of the directory's view, and facts that pods
+// need.
 type planned struct {
-	flows     []plan.Flow
-	view      uint64
+	flows  []plan.Flow
+	change tenants.Change
+	// differing is the number of members by which the view differs from that of the flows.
+	differing int
+	// members reports whether the bridge has flows of members: not if it lets nothing in.
+	members   bool
 	bridgeMAC attachment.MAC
 	userspace bool
 	// noBridge reports that a retired rail has no bridge.
@@ -61,14 +78,29 @@ type planned struct {
 
 func (s *passResult) count(planned planned) {
 	s.flows, s.bridgeMAC, s.userspace = len(planned.flows), planned.bridgeMAC, planned.userspace
+	if planned.members {
+		s.flows += flowsPerMember * planned.change.Members
+	}
 	for _, flow := range planned.flows {
 		number, _, _ := plan.ParseCookie(flow.Cookie)
 		s.byNumber[number]++
 	}
 }
 
-// plan computes the flows of the bridge.
-func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome) (planned, error) {
+// flowsPerMember is the number of flows of a member.
+const flowsPerMember = 2
+
+// memberFlows returns the flows of members whose tenants have these numbers. Those to remove need none.
+func memberFlows(members []plan.Member, numbers map[string]uint32) []plan.Flow {
+	flows := make([]plan.Flow, 0, flowsPerMember*len(members))
+	for _, member := range members {
+		flows = append(flows, plan.MemberFlows(member, numbers[member.Tenant])...)
+	}
+	return flows
+}
+
+// plan computes the flows of the bridge. With whole it takes all members, otherwise those that changed since the last pass.
+func (r *rail) plan(ctx context.Context, records []store.Record, whole bool, result *outcome) (planned, error) {
 	ctx, cancel := context.WithTimeout(ctx, switchBound)
 	defer cancel()
 	facts, err := r.reconciler.openVSwitch.Facts(ctx, r.Rail)
@@ -80,7 +112,11 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 	}
 	r.checkSessions(ctx, &facts)
 	// The view is taken before the flows are computed; a later change causes another pass.
-	tenants, version, _ := r.reconciler.directory.View(r.reconciler.localTenants())
+	change := r.reconciler.directory.Since(r.view)
+	differing := len(change.Added) + len(change.Removed)
+	if whole && !change.Whole {
+		change = r.reconciler.directory.Since(0)
+	}
 	var want []attachment.Attachment
 	for _, record := range records {
 		if record.Has(attachment.Flows) && r.reconciler.claims.holds(record.Key) {
@@ -88,11 +124,11 @@ func (r *rail) plan(ctx context.Context, records []store.Record, result *outcome
 			result.planned[record.Key] = true
 		}
 	}
-	flows, left := r.planner.Flows(facts, want, tenants)
+	flows, left := r.planner.Flows(facts, want, plan.Tenants{Numbers: change.Numbers, Pairs: change.Pairs})
 	for _, unserved := range left {
 		result.unserved[unserved.Key] = unserved.Reason
 	}
-	return planned{flows, version, facts.BridgeMAC, facts.Userspace, nowhere}, nil
+	return planned{flows, change, differing, facts.Complete(), facts.BridgeMAC, facts.Userspace, nowhere}, nil
 }
 
 // checkSessions takes a leaf without a session as down while the other has one: its uplink may have a carrier, and the
@@ -123,7 +159,7 @@ func (r *rail) cleanUp(ctx context.Context, result *outcome) {
 		}
 		return nil
 	})
-	result.flows, r.last = err, nil
+	result.flows, r.last, r.view = err, nil, 0
 	if !r.sync(ctx, nil, result) || err != nil {
 		result.announced = r.announced
 		return
@@ -140,14 +176,24 @@ func (r *rail) cleanUp(ctx context.Context, result *outcome) {
 
 // program changes the bridge by the difference if its flows are known, and replaces all of them otherwise or if a full
 // check is due.
-func (r *rail) program(ctx context.Context, flows []plan.Flow, cause string) error {
-	openVSwitch, now := r.reconciler.openVSwitch, appliedOf(flows)
+func (r *rail) program(ctx context.Context, planned planned, cause string) error {
+	now := appliedOf(planned.flows)
 	add, remove := r.last.difference(now)
-	if r.last != nil && cause == "" {
-		if len(add)+len(remove) == 0 {
-			return nil
-		}
-		err := withBound(ctx, func(bound context.Context) error { return openVSwitch.Change(bound, r.Bridge, add, remove) })
+	expected := len(add) + len(remove)
+	if planned.change.IsLarge() {
+		// The flows of a large tenant take memory and a core, so the rails plan them one after the other.
+		r.reconciler.large.Lock()
+		defer r.reconciler.large.Unlock()
+	}
+	// Without all members, or while there may be members that are unknown, only the difference can be programmed.
+	known := r.last != nil && (!planned.change.Whole || r.view == 0) && (planned.members || r.view == 0)
+	var members tenants.Change
+	if planned.members {
+		members = planned.change
+		expected += flowsPerMember * planned.differing
+	}
+	if known && cause == "" {
+		err := r.change(ctx, add, remove, members)
 		if err == nil {
 			r.last = now
 			reachFailpoints(add, remove)
@@ -155,19 +201,17 @@ func (r *rail) program(ctx context.Context, flows []plan.Flow, cause string) err
 		}
 		r.reconciler.log.Warn("cannot change flows; replacing all of them", "rail", r.Name,
 			"error", err)
-		cause = "change-failed"
 	}
-	var repaired int
-	err := withBound(ctx, func(bound context.Context) (err error) {
-		repaired, err = openVSwitch.Replace(bound, r.Bridge, flows)
-		return err
-	})
+	if planned.members && !planned.change.Whole {
+		return errReplan
+	}
+	repaired, err := r.replace(ctx, slices.Concat(planned.flows, memberFlows(members.Added, members.Numbers)))
 	if err != nil {
 		return err
 	}
 	if r.last != nil {
 		// Planned changes are not repairs.
-		repaired = max(0, repaired-len(add)-len(remove))
+		repaired = max(0, repaired-expected)
 		reachFailpoints(add, remove)
 	}
 	r.last = now
@@ -176,6 +220,36 @@ func (r *rail) program(ctx context.Context, flows []plan.Flow, cause string) err
 	}
 	r.reconciler.repaired(r, cause, "flows", repaired)
 	return nil
+}
+
+// replace makes flows the flows of the bridge, and returns how many differed.
+func (r *rail) replace(ctx context.Context, flows []plan.Flow) (repaired int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, switchBound+time.Duration(len(flows))*flowBound)
+	defer cancel()
+	return r.reconciler.openVSwitch.Replace(ctx, r.Bridge, flows)
+}
+
+// maxBundle limits the members in a bundle, during which ovs-vswitchd does nothing else.
+const maxBundle = 4096
+
+// change changes the bridge's flows, with those of members, in one bundle, but for further ones of many new members:
+// without these, packets are dropped.
+func (r *rail) change(ctx context.Context, add, remove []plan.Flow, members tenants.Change) error {
+	remove = append(remove, memberFlows(members.Removed, nil)...)
+	for come := members.Added; ; {
+		count := min(len(come), maxBundle)
+		add, come = append(add, memberFlows(come[:count], members.Numbers)...), come[count:]
+		if len(add)+len(remove) == 0 {
+			return nil
+		}
+		err := withBound(ctx, func(bound context.Context) error {
+			return r.reconciler.openVSwitch.Change(bound, r.Bridge, add, remove)
+		})
+		if err != nil || len(come) == 0 {
+			return err
+		}
+		add, remove = nil, nil
+	}
 }
 
 // withBound calls the switch with a deadline.

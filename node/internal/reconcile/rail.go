@@ -17,11 +17,19 @@ const (
 	firstRetry   = 100 * time.Millisecond
 	longestRetry = 2 * time.Second
 	switchBound  = 5 * time.Second
-	routesBound  = 3 * time.Second
+	// flowBound is what a comparison of all flows may take longer for each.
+	flowBound = 500 * time.Microsecond
+	// verifyPause is the least pause between verifications, in times that the last one took.
+	verifyPause = 30
+	routesBound = 3 * time.Second
 )
 
 // due names what a pass must check completely, with the cause. Empty means only what changed since the last pass.
-type due struct{ flows, routes string }
+type due struct {
+	flows, routes string
+	// pass means that more may have changed than the tenant directory.
+	pass bool
+}
 
 func (d due) merge(other due) due {
 	if d.flows == "" {
@@ -30,6 +38,7 @@ func (d due) merge(other due) due {
 	if d.routes == "" {
 		d.routes = other.routes
 	}
+	d.pass = d.pass || other.pass
 	return d
 }
 
@@ -47,9 +56,14 @@ type rail struct {
 	due     due
 	result  passResult
 	stopped bool
+	// implemented is the view of the tenant directory that the flows implement; advanced is closed when it changes.
+	implemented uint64
+	advanced    chan struct{}
 
-	// The fields below belong to the worker's goroutine. last and announced are nil if unknown.
+	// The fields below belong to the worker's goroutine. last has the flows without those of members, and view is the one
+	// that those implement. last and announced are nil if unknown, and view is 0 if the bridge has no member.
 	last      applied
+	view      uint64
 	announced prefixes
 	planner   *plan.Planner
 	// cleaned reports that the rail is retired and cleaned up.
@@ -73,13 +87,14 @@ type passResult struct {
 func newRail(reconciler *Reconciler, configured config.Rail) *rail {
 	return &rail{
 		Rail: configured.Rail, configured: configured, reconciler: reconciler, wake: make(chan struct{}, 1),
-		planner: plan.NewPlanner(configured.Rail),
-		due:     due{"start", "start"},
+		planner: plan.NewPlanner(configured.Rail), advanced: make(chan struct{}),
+		due: due{"start", "start", true},
 	}
 }
 
 // kick requests a pass without waiting for it.
 func (r *rail) kick(more due) {
+	more.pass = true
 	r.mutex.Lock()
 	r.due = r.due.merge(more)
 	r.mutex.Unlock()
@@ -143,11 +158,11 @@ func (r *rail) wakeUp() {
 // run passes until ctx ends.
 func (r *rail) run(ctx context.Context) {
 	defer r.stop(ctx)
-	verify := time.NewTicker(verifyEvery)
+	verify := time.NewTimer(verifyEvery)
 	defer verify.Stop()
 	retry := time.NewTimer(0)
 	defer retry.Stop()
-	pause := firstRetry
+	pause, verifies := firstRetry, false
 	for {
 		select {
 		case <-ctx.Done():
@@ -156,10 +171,19 @@ func (r *rail) run(ctx context.Context) {
 			// Something changed, so a failed pass may succeed now.
 			pause = firstRetry
 		case <-retry.C:
+			r.kick(due{})
 		case <-verify.C:
-			r.kick(due{"verify", "verify"})
+			r.kick(due{flows: "verify", routes: "verify"})
+			verifies = true
 		}
-		if r.work(ctx) {
+		began := time.Now()
+		done := r.work(ctx)
+		if verifies {
+			// Many flows take seconds of a core and of ovs-vswitchd.
+			verify.Reset(max(verifyEvery, verifyPause*time.Since(began)))
+			verifies = false
+		}
+		if done {
 			retry.Stop()
 			pause = firstRetry
 		} else {
@@ -175,6 +199,11 @@ func (r *rail) work(ctx context.Context) bool {
 	jobs, waiters, todo := r.jobs, r.waiters, r.due
 	r.jobs, r.waiters, r.due = nil, nil, due{}
 	r.mutex.Unlock()
+	// After an incomplete pass another one is due, which a change of the directory must not put off.
+	last := r.lastPass().outcome
+	if !todo.pass && len(jobs)+len(waiters) == 0 && last != nil && last.complete() && r.catchUp(ctx) {
+		return true
+	}
 	for _, job := range jobs {
 		job(ctx)
 	}
@@ -274,5 +303,5 @@ func (o *outcome) failure(record store.Record) *Failure {
 
 // undone reports whether the attachment has no flow and no route left.
 func (o *outcome) undone(record store.Record) bool {
-	return o.flows == nil && o.announced != nil && !o.announced.hasAny(hostPrefixes(record))
+	return o.flows == nil && !o.planned[record.Key] && o.announced != nil && !o.announced.hasAny(hostPrefixes(record))
 }

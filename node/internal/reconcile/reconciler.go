@@ -97,11 +97,8 @@ type Reconciler struct {
 	rails       map[string]*rail
 	locks       keyLocks
 	claims      *claims
-	confirm     *confirmer
 	withdrawals *withdrawals
 	garbage     garbage
-	// watch is signalled when the set of tenants with pods here changes.
-	watch signal
 	// tend is signalled when the housekeeping has work.
 	tend    signal
 	started chan struct{}
@@ -109,6 +106,8 @@ type Reconciler struct {
 	admission sync.RWMutex
 	// tended is the time of the last housekeeping round in Unix nanoseconds.
 	tended atomic.Int64
+	// large is held by the rail that plans the flows of many members.
+	large sync.Mutex
 }
 
 // New returns a Reconciler. Run starts it.
@@ -119,7 +118,7 @@ func New(parts Parts) *Reconciler {
 		links: parts.Links, tombstones: parts.Tombstones, rights: parts.Rights, notifier: parts.Notifier, forget: parts.Forget,
 		node:    parts.Node,
 		garbage: garbage{grace: defaultGrace}, rails: map[string]*rail{}, claims: newClaims(),
-		confirm: newConfirmer(), withdrawals: newWithdrawals(), watch: make(signal, 1), tend: make(signal, 1), started: make(chan struct{}),
+		withdrawals: newWithdrawals(), tend: make(signal, 1), started: make(chan struct{}),
 	}
 	for _, configured := range parts.Config.EveryRail() {
 		reconciler.rails[configured.Name] = newRail(reconciler, configured)
@@ -145,7 +144,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		group.Go(func() { rail.run(ctx) })
 	}
 	for _, loop := range []func(context.Context){
-		r.followSwitch, r.followRoutes, r.followDirectory, r.confirmViews,
+		r.followSwitch, r.followRoutes, r.followDirectory,
 		r.retain, r.keepClaims,
 		r.runHousekeeping, r.followTombstones, r.keepMetrics, r.watchRails,
 	} {

@@ -15,10 +15,8 @@ const (
 	// maxHeld is how long an address is reserved if it is unknown whether the leaf has withdrawn it. A leaf keeps
 	// routes of an ended session for 120 s, both in `railwrightd frr-config` and by FRR's default.
 	maxHeld = 130 * time.Second
-	// withdrawBound bounds the wait of a DEL; the housekeeping waits for the rest.
+	// withdrawBound bounds a wait for the leaf; the housekeeping tries again.
 	withdrawBound = time.Second
-	// holdBound bounds the call that informs the other nodes.
-	holdBound = time.Second
 )
 
 // withdrawals remembers what leaves may know about attachments.
@@ -28,10 +26,12 @@ type withdrawals struct {
 	// addresses are reserved.
 	known map[attachment.Key]bool
 	since map[attachment.Key]time.Time
+	// settled holds the attachments that no datapath forwards to any more.
+	settled map[attachment.Key]bool
 }
 
 func newWithdrawals() *withdrawals {
-	return &withdrawals{known: map[attachment.Key]bool{}, since: map[attachment.Key]time.Time{}}
+	return &withdrawals{known: map[attachment.Key]bool{}, since: map[attachment.Key]time.Time{}, settled: map[attachment.Key]bool{}}
 }
 
 // note records an attachment with its current parts. An attachment that was already leaving before this process started
@@ -48,6 +48,7 @@ func (w *withdrawals) forget(key attachment.Key) {
 	defer w.mutex.Unlock()
 	delete(w.known, key)
 	delete(w.since, key)
+	delete(w.settled, key)
 }
 
 // held returns how long the addresses are reserved already. announced is false if no leaf ever learned them.
@@ -63,13 +64,21 @@ func (w *withdrawals) held(key attachment.Key) (length time.Duration, announced 
 	return time.Since(w.since[key]), true
 }
 
-// hold reserves the addresses for this node in the directory.
-func (r *Reconciler) hold(ctx context.Context, record store.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, holdBound)
-	defer cancel()
-	if err := r.directory.Hold(ctx, record.Addresses); err != nil {
-		return fmt.Errorf("reserve addresses in the tenant directory: %w", err)
+// settle waits until no datapath forwards by flows of an attachment that were removed: two rounds, because one that is in
+// progress may have read the flows before.
+func (r *Reconciler) settle(ctx context.Context, key attachment.Key) error {
+	r.withdrawals.mutex.Lock()
+	settled := r.withdrawals.settled[key]
+	r.withdrawals.mutex.Unlock()
+	if settled {
+		return nil
 	}
+	if err := r.openVSwitch.Settle(ctx, 2); err != nil {
+		return err
+	}
+	r.withdrawals.mutex.Lock()
+	defer r.withdrawals.mutex.Unlock()
+	r.withdrawals.settled[key] = true
 	return nil
 }
 

@@ -42,7 +42,7 @@ func (r *recorder) Attach(ctx context.Context, want attachment.Attachment) (reco
 		}
 	}
 	r.attached = append(r.attached, want)
-	return reconcile.Attached{Rail: "rail0", Tenant: "ns:a", Unconfirmed: []string{"node-2"}, GatewayMAC: attachment.MAC{2, 1}}, r.fails
+	return reconcile.Attached{Rail: "rail0", Tenant: "ns:a", GatewayMAC: attachment.MAC{2, 1}}, r.fails
 }
 
 func (r *recorder) Detach(_ context.Context, key attachment.Key, _ []attachment.Part) error {

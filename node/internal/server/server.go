@@ -118,7 +118,7 @@ func (s *Server) Add(ctx context.Context, request *nodev1.AddRequest) (*nodev1.A
 		return nil, fmt.Errorf("pod %s/%s, %s: %w", want.Pod.Namespace, want.Pod.Name, want.Key.Interface, err)
 	}
 	failpoint.Reach(failpoint.AddAnswered)
-	reply := &nodev1.AddReply{Rail: attached.Rail, Tenant: attached.Tenant, UnconfirmedNodes: attached.Unconfirmed}
+	reply := &nodev1.AddReply{Rail: attached.Rail, Tenant: attached.Tenant}
 	if want.Has(attachment.Flows) && attached.GatewayMAC != (attachment.MAC{}) {
 		reply.GatewayMac = attached.GatewayMAC.String()
 	}

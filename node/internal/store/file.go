@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -75,13 +74,14 @@ func removeFile(folder string, key attachment.Key) error {
 	return nil
 }
 
+// readFile reads a record. It ignores fields of a later version.
 func readFile(path string) (Record, error) {
 	content, err := durable.Read(path, maxBytes)
 	if err != nil {
 		return Record{}, fmt.Errorf("read record: %w", err)
 	}
 	var outer envelope
-	if err := unmarshalStrict(content, &outer); err != nil {
+	if err := json.Unmarshal(content, &outer); err != nil {
 		return Record{}, fmt.Errorf("parse record: %w", err)
 	}
 	if outer.Version != formatVersion {
@@ -91,28 +91,16 @@ func readFile(path string) (Record, error) {
 		return Record{}, errors.New("checksum mismatch")
 	}
 	var record Record
-	if err := unmarshalStrict(outer.Record, &record); err != nil {
+	if err := json.Unmarshal(outer.Record, &record); err != nil {
 		return Record{}, fmt.Errorf("parse record: %w", err)
 	}
 	if expected := fileName(record.Key); filepath.Base(path) != expected {
 		return Record{}, fmt.Errorf("file name must be %s for this record", expected)
 	}
-	if len(record.Addresses) == 0 || record.Rail == "" || record.HostInterface == "" {
+	if len(record.Addresses) == 0 || record.Rail == "" || record.HostInterface == "" && !record.Leaving() {
 		return Record{}, errors.New("record must have addresses, a rail and a host interface")
 	}
 	return record, nil
-}
-
-func unmarshalStrict(content []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		return err
-	}
-	if decoder.More() {
-		return errors.New("unexpected data after the record")
-	}
-	return nil
 }
 
 // moveAway keeps a damaged file for inspection, under a unique name.

@@ -159,8 +159,8 @@ func (s *Store) hold(record Record, admit func(iter.Seq[Record]) error) (Record,
 	return record, nil
 }
 
-// Put rewrites an existing record. Its number, addresses and host interface must not change. On error the old record
-// remains in memory and on disk.
+// Put rewrites an existing record. Its number and addresses must not change, and its host interface may only go. On error the
+// old record remains in memory and on disk.
 func (s *Store) Put(record Record) error {
 	if _, found := s.Get(record.Key); !found {
 		return fmt.Errorf("no record of %s", record.Key)
@@ -235,7 +235,7 @@ func (s *Store) conflict(record Record) *Conflict {
 		if other.Key == record.Key {
 			return &Conflict{"key " + record.Key.String(), other}
 		}
-		if other.HostInterface == record.HostInterface {
+		if other.HostInterface == record.HostInterface && record.HostInterface != "" {
 			return &Conflict{"host interface " + record.HostInterface, other}
 		}
 		if shared := sharedAddress(other.Addresses, record.Addresses); shared.IsValid() {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/durable"
 )
 
 // sample returns record i. No two samples share a key, an address or an interface.
@@ -58,6 +60,27 @@ func TestRecordsSurviveARestart(t *testing.T) {
 	all := mustOpen(t, folder).All()
 	if len(all) != 1 || fmt.Sprint(all[0]) != fmt.Sprint(kept) {
 		t.Fatalf("stored %v, got %v", kept, all)
+	}
+}
+
+// TestALaterVersionsRecordIsRead checks that the version before keeps a node's pods after a roll-back.
+func TestALaterVersionsRecordIsRead(t *testing.T) {
+	folder := t.TempDir()
+	record := mustReserve(t, mustOpen(t, folder), 1)
+	inner, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner = append([]byte(`{"later":{"of":"the next version"},`), inner[1:]...)
+	outer, err := json.Marshal(map[string]any{"version": formatVersion, "sha256": durable.Sum(inner), "record": json.RawMessage(inner), "later": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, fileName(record.Key)), outer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if all := mustOpen(t, folder).All(); len(all) != 1 || fmt.Sprint(all[0]) != fmt.Sprint(record) {
+		t.Errorf("stored %v, got %v", record, all)
 	}
 }
 

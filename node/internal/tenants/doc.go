@@ -1,35 +1,51 @@
 // Package tenants tracks which address belongs to which tenant, on this node and on the others.
 //
-// # Guarantees
+// # Guarantee
 //
-// While a pod of a tenant can send from an address, or its packets may still be on their way, no node's flows take that
-// address for another tenant's. Pods may start and end in any order on any nodes, addresses may be reused, daemons may
-// be killed, and machines may be cut off, switched off and restarted: nothing is admitted by mistake. An address that
-// is not proven is admitted nowhere. A node that is cut off from the directory therefore keeps what it knew, gets no
-// new address, and delays others in only one way: it alone can say that it has released an address that another tenant
-// wants.
+// While a pod of a tenant can send from an address, or its packets may still be on their way, no two ends of a flow take
+// that address for another tenant's. Both ends of every flow enforce, so one correct end suffices: an ADD publishes its
+// addresses and then reads before it lets traffic in, so of any two pods the node of the later ADD knows the other
+// correctly. Nobody confirms anything in normal running. What isolates is that a claim is made before the read; that the
+// members are written before it lets nodes that add pods at the same moment hear of each other.
 //
-// # Protocol
+// # Objects
 //
-// Each node writes one Record and reads all others. No record has two writers, and no record has to agree with another.
+// A Store holds them; see objects.go.
 //
-//   - A node admits an address for the tenant that an active entry of some record names. An address with entries of two tenants belongs to neither. In Seen the node publishes the generations of the records that its flows implement, after the flows are in place. It stores what it publishes in Seen on disk first, so that it never goes back. Before it first uses a record, it publishes that it is about to (0).
-//   - A claim is published as pending, which no node admits. Only afterwards does the node read what all others have published. The claim is granted if nobody else has the address, pending or active, and every node with a record has seen the release of any other tenant's pod with it. Of two concurrent claims at least one sees the other, because both read after they wrote. At most one is granted: that of the node whose name sorts first.
-//   - A granted claim is published as active. So no node ever admits an address that is not proven.
-//   - A release leaves a Released entry with its generation until every node has seen it. The node itself counts as having seen it only when no packet of the pod can be on its way (ledger.Drain). The same tenant does not have to wait: a node that still admits the address admits no other tenant.
-//   - The set of all nodes is known: a new node publishes its record before it reads the others' and uses them. A node that reads after a release sees the release; a node that read before it has a record when the release is checked.
-//   - A tenant with prefixes is admitted by its prefixes. A node publishes that it uses a prefix for a tenant before it reads the others' records. It uses the prefix except for parts that another record has for another tenant: an address, a prefix, or a release that not all nodes have seen. It stops publishing the use only once none of its flows and pods depends on the prefix. So of two nodes with different policies at most one acts by its own. This needs no confirmation, no publication for each pod, and a number of flows that depends only on the prefixes.
-//   - Somebody who knows declares a node permanently off (by deleting the Node, or with kinds.Forget). Its record is marked as leaving, its addresses are released, and it is removed once all others have published that they no longer use it. Nodes that knew a record that was deleted by hand treat it the same way. A node that never knew it checks what others publish as seen, and waits while that names a record that it cannot find.
-//   - A node whose record was removed admits nothing, starts another record and proves all its claims again.
+//   - A Claim for each address: only its node writes and deletes it; nobody watches it. An address has one name in the store, over all rails, so it is never given twice. It has no finalizer, which would cost a DEL a third write: it has no owner reference either, and an admission policy refuses its deletion to others.
+//   - A Members object for each tenant and node, in the tenant's space: watched only by nodes with pods of the tenant or of its peers.
+//   - A RailNode for each machine: read by an ADD only in the first epoch of a process and after the epoch changed.
+//   - The RailEpoch: read by every ADD, written after the store was restored from a backup.
+//
+// The policy (Tenants and TenantPeerings) is watched by all nodes; namespaces by none.
+//
+// # Rules
+//
+//   - ADD: sync the intent to disk; create the claim; write the members; list the members of the tenant and of its peers; sync what was read before it is granted; program flows; return.
+//   - Lists are linearizable: at an ADD, and before every watch (restart, reconnect, new peering).
+//   - Never backwards: no list and no event older than what this node has gone by. After a restart without the store, what the last ADD saved is the floor.
+//   - DEL: remove flows; wait for two rounds of revalidation, because one in progress may have read the old tables; rewrite the members; wait Drain and for the leaf; delete the claim by UID and version.
+//   - A machine that is gone keeps its addresses until its RailNode is off, or until the same machine is back with another boot ID. There is no time-out. A drained node holds nothing, so an autoscaler that drains needs nobody.
+//   - A restored store: nobody can see that a silent machine's objects are older than what it holds. Whoever restores raises the epoch; machines then publish again all that they hold, and ADDs wait until every machine has done so or is off. A claim counts in the epoch that it was made in. A node that sees the store's version go back, or an epoch that ended, stops its ADDs.
+//   - An address that another machine has is lost: until its flows are gone and its packets too, this machine has not published in the epoch, so nobody is granted it.
+//   - A namespace is its UID: pods of a deleted namespace that still run are strangers to a new one of the same name. A peering is of the namespaces that there are when it is made: a node asks which these are after it heard of it and before it applies, and never goes back to an earlier answer.
+//   - A deleted Members object closes the others to its pods until its node has written it again. An unreadable one concerns itself alone. Unknown fields are kept and ignored.
+//
+// A Tenant's prefixes limit the addresses of its pods and are refused to others; members are always single addresses.
+//
+// # Packages
+//
+//   - tenants: the policy, the objects and the interfaces.
+//   - tenants/directory: a node's part: state, disk, ADD and DEL, watches, the view for the flows.
+//   - tenants/table: the store in memory or in a file of a shared folder, with the policy in a file.
+//   - tenants/kubernetes: the store in an API server.
+//   - tenants/kinds: opens the one that the configuration names.
 //
 // # Assumptions
 //
-//   - The store shows a record to every read that begins after its publication succeeded, and never shows a node an older state after a newer one. See Store.
-//   - Pods can no longer send (their flows are gone) before their address is released, and a claim is granted before their flows are programmed.
-//   - A node that is declared off is off. Otherwise its addresses may be given to others while its pods still send.
-//   - Nodes tell the truth: an attacker who controls a node can claim any address for any tenant from then on. In Kubernetes an admission policy limits it to the record of that node.
-//   - No switch or router holds a packet longer than ledger.Drain.
-//
-// Peerings and the grouping of namespaces are policy and need no proof: a node that is cut off uses the last ones it
-// read.
+//   - A machine that is declared off is off.
+//   - Nodes tell the truth. In Kubernetes an admission policy limits a node to its own objects.
+//   - No switch or router holds a packet longer than Drain.
+//   - A peering that is younger than a namespace by the store's clock was made for it. Only this depends on a clock: one that goes back between the making of a peering and of a later namespace of the same name opens that namespace to the peer. All other times are spans on one machine.
+//   - A restored store without a new epoch is noticed by nodes that went by something later in it and by its epoch. A node that joined later has seen neither.
 package tenants

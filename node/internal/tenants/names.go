@@ -21,15 +21,28 @@ const (
 	longestName  = 240
 	longestOwner = 512
 	longestRail  = 63
+	longestUID   = 128
 )
 
-// NamespaceTenant returns the tenant of a namespace that no Tenant resource groups.
-func NamespaceTenant(namespace string) string { return namespacePrefix + namespace }
+// NamespaceTenant returns the tenant of a namespace that no Tenant resource groups: ns:NAME@UID, or ns:NAME where
+// namespaces have no UID.
+func NamespaceTenant(namespace Namespace) string {
+	if namespace.UID == "" {
+		return namespacePrefix + namespace.Name
+	}
+	return namespacePrefix + namespace.Name + "@" + namespace.UID
+}
 
 // SingleNamespace returns the namespace of a tenant that is a single namespace. single is false for the name of a
 // Tenant resource.
 func SingleNamespace(tenant string) (namespace string, single bool) {
-	return strings.CutPrefix(tenant, namespacePrefix)
+	return strings.CutPrefix(Display(tenant), namespacePrefix)
+}
+
+// Display returns the tenant as operators write it: without the UID of a namespace.
+func Display(tenant string) string {
+	name, _, _ := strings.Cut(tenant, "@")
+	return name
 }
 
 // CheckNamespace checks that Kubernetes accepts the name as a namespace's.
@@ -40,9 +53,12 @@ func CheckNamespace(name string) error {
 	return nil
 }
 
-// CheckTenant checks that the name is that of a Tenant resource or ns:NAMESPACE.
+// CheckTenant checks that the name is that of a Tenant resource, ns:NAME or ns:NAME@UID.
 func CheckTenant(name string) error {
 	if namespace, found := SingleNamespace(name); found {
+		if _, uid, has := strings.Cut(name, "@"); has && (len(uid) > longestUID || !printable.MatchString(uid)) {
+			return fmt.Errorf("UID of a namespace must be a short printable text, got %.80q", uid)
+		}
 		return CheckNamespace(namespace)
 	}
 	return checkSubdomain("tenant", name)

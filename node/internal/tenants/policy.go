@@ -3,6 +3,7 @@ package tenants
 import (
 	"fmt"
 	"net/netip"
+	"time"
 )
 
 // Policy is configured by operators: the grouping of namespaces, the prefixes of tenants, and peerings.
@@ -26,6 +27,9 @@ type Tenant struct {
 type Peering struct {
 	A string `json:"a"`
 	B string `json:"b"`
+	// Made is the time of the store's clock when it was created; it does not apply to a namespace that is younger. Zero means
+	// unknown.
+	Made time.Time `json:"made,omitzero"`
 	// Fault explains why the peering has no effect although it can be parsed.
 	Fault string `json:"fault,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Rules is a policy prepared for queries. It is immutable and has no I/O.
@@ -17,6 +18,8 @@ type Rules struct {
 	members  map[string][]netip.Prefix
 	index    PrefixIndex
 	peers    map[string][]string
+	// made holds when the latest peering of two tenants was created; zero means unknown.
+	made     map[[2]string]time.Time
 	problems []string
 	faults   []Fault
 }
@@ -29,6 +32,7 @@ func NewRules(policy Policy) *Rules {
 	rules := &Rules{
 		namespaces: map[string]string{}, disputed: map[string]string{},
 		declared: map[string][]netip.Prefix{}, members: map[string][]netip.Prefix{}, peers: map[string][]string{},
+		made: map[[2]string]time.Time{},
 	}
 	for _, tenant := range policy.Tenants {
 		rules.addTenant(tenant)
@@ -43,8 +47,8 @@ func NewRules(policy Policy) *Rules {
 			rules.problems = append(rules.problems, "peering is ignored: "+fault)
 			continue
 		}
-		rules.addPeer(peering.A, peering.B)
-		rules.addPeer(peering.B, peering.A)
+		rules.addPeer(peering.A, peering.B, peering.Made)
+		rules.addPeer(peering.B, peering.A, peering.Made)
 	}
 	return rules
 }
@@ -101,7 +105,10 @@ func (r *Rules) disjoin() {
 	}
 }
 
-func (r *Rules) addPeer(tenant, to string) {
+func (r *Rules) addPeer(tenant, to string, made time.Time) {
+	if before, known := r.made[[2]string{tenant, to}]; !known || made.IsZero() || !before.IsZero() && made.After(before) {
+		r.made[[2]string{tenant, to}] = made
+	}
 	if !slices.Contains(r.peers[tenant], to) {
 		r.peers[tenant] = append(r.peers[tenant], to)
 		slices.Sort(r.peers[tenant])
@@ -119,7 +126,7 @@ func (r *Rules) TenantOf(namespace string) (string, error) {
 	if tenant, found := r.namespaces[namespace]; found {
 		return tenant, nil
 	}
-	return NamespaceTenant(namespace), nil
+	return NamespaceTenant(Namespace{Name: namespace}), nil
 }
 
 // Prefixes returns the prefixes that belong to the tenant only. ok reports whether it has declared any.
@@ -136,6 +143,13 @@ func (r *Rules) Owners(address netip.Addr) []string {
 		}
 	})
 	return owners
+}
+
+// Applies reports whether a peering of two tenants applies to a namespace of one of them. A later namespace with the same
+// name is a different one.
+func (r *Rules) Applies(a, b string, to Namespace) bool {
+	made := r.made[[2]string{a, b}]
+	return made.IsZero() || !made.Before(to.Made)
 }
 
 // Peers returns the tenants that are peered with the tenant, sorted.

@@ -3,7 +3,6 @@
 package tombstone
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -83,16 +82,14 @@ func Write(folder string, stone Tombstone) error {
 	return nil
 }
 
-// Read reads a tombstone. Its errors name the file.
+// Read reads a tombstone. It ignores fields of a later version's plugin. Its errors name the file.
 func Read(path string) (Tombstone, error) {
 	text, err := durable.Read(path, maxBytes)
 	if err != nil {
 		return Tombstone{}, fmt.Errorf("tombstone: %w", err)
 	}
 	var stone Tombstone
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&stone); err != nil {
+	if err := json.Unmarshal(text, &stone); err != nil {
 		return Tombstone{}, fmt.Errorf("tombstone %s: %w", path, err)
 	}
 	if err := stone.Check(); err != nil {

@@ -107,11 +107,12 @@ func TestErrorsOfDamagedFilesNameTheFile(t *testing.T) {
 	good := `{"key":{"network":"n","container_id":"c","interface":"i"},"parts":["flows"],"written":"2026-11-22T07:00:00Z"}`
 	path := filepath.Join(folder, "x.json")
 	for text, want := range map[string]string{
-		good:                                    "",
-		"":                                      "EOF",
-		good[:40]:                               "EOF",
-		strings.Replace(good, "parts", "p", 1):  "unknown field",
-		strings.Replace(good, `"n"`, `"n;"`, 1): "network",
+		good:      "",
+		"":        "unexpected end",
+		good[:40]: "unexpected end",
+		strings.Replace(good, "{", `{"later":{"of":1},`, 1):                "",
+		strings.Replace(good, "parts", "p", 1):                             "got 0",
+		strings.Replace(good, `"n"`, `"n;"`, 1):                            "network",
 		strings.Replace(good, `["flows"]`, `["flows","flows","flows"]`, 1): "got 3",
 		good + strings.Repeat(" ", 64<<10):                                 "at most 65536 bytes",
 	} {

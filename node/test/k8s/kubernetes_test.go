@@ -27,8 +27,10 @@ func (c *cluster) parts(t *testing.T) {
 		{"only operators write networks", c.operatorsNetworks},
 		{"a daemon speaks for its own node only", c.ownNodeOnly},
 		{"restarts lose no packet of untouched pods", c.restarts},
-		{"an address changes its tenant when all nodes know, not before", c.cutOff},
+		{"an address changes its tenant while a node cannot hear of it", c.cutOff},
+		{"remedies work while pods run", c.remedies},
 		{"pods end while the daemon is away", c.daemonAway},
+		{"a drain is enough to upgrade from an earlier directory", c.drained},
 		{"all of it can be removed", c.removal},
 	} {
 		if !t.Run(part.name, part.try) {

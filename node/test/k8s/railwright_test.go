@@ -69,6 +69,7 @@ func (c *cluster) deploy(t *testing.T) {
 	c.kubectl(t, "apply", "-k", folder)
 	c.kindsAreServed(t, "crd", "--all")
 	c.rollOut(t)
+	c.kubectl(t, "-n", "railwright", "rollout", "status", "--timeout=60s", "deployment/railwright-sweeper")
 }
 
 func (c *cluster) rollOut(t *testing.T) {
@@ -87,6 +88,7 @@ func (c *cluster) explain() string {
 		{"get", "pods", "-A", "-o", "wide"},
 		{"get", "events", "-A", "--sort-by=.lastTimestamp", "--field-selector=type=Warning"},
 		{"-n", "railwright", "logs", "ds/railwrightd", "--all-pods", "--all-containers", "--prefix", "--tail=30"},
+		{"-n", "railwright", "logs", "deploy/railwright-sweeper", "--tail=30"},
 	} {
 		answer, _ := c.tryKubectl("", question...)
 		lines = append(lines, answer)

@@ -1,10 +1,8 @@
 package lab
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +12,7 @@ import (
 
 	nodev1 "railwright/node/api/v1"
 	"railwright/node/internal/tenants"
+	"railwright/node/internal/tenants/table"
 	"railwright/node/testlab"
 )
 
@@ -82,19 +81,20 @@ func (f *fabric) differences(t testing.TB) []string {
 func (f *fabric) claims(t testing.TB) map[netip.Addr]bool {
 	t.Helper()
 	found := map[netip.Addr]bool{}
-	files, _ := filepath.Glob(filepath.Join(f.folder, "tenants", "nodes", "*.json"))
-	for _, file := range files {
-		content, err := os.ReadFile(file)
+	held, err := table.Open(filepath.Join(f.folder, "tenants"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := held.List(t.Context(), tenants.KindClaim, "")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, object := range list.Objects {
+		claim, err := tenants.Decode[tenants.ClaimSpec](object)
 		if err != nil {
-			continue
+			t.Error(err)
 		}
-		var record tenants.Record
-		if err := json.Unmarshal(content, &record); err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
-		for _, claim := range record.Addresses {
-			found[claim.Address] = true
-		}
+		found[claim.Address] = true
 	}
 	return found
 }

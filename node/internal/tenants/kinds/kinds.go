@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
+	"strings"
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/tenants"
-	"railwright/node/internal/tenants/folder"
+	"railwright/node/internal/tenants/directory"
 	"railwright/node/internal/tenants/kubernetes"
-	"railwright/node/internal/tenants/local"
-	"railwright/node/internal/tenants/replica"
+	"railwright/node/internal/tenants/table"
 )
 
 // Config configures a node's part in the directory.
@@ -38,28 +39,46 @@ type PodNotifier interface {
 	NotifyPod(pod attachment.Pod, reason, message string)
 }
 
-// Open opens the tenant directory. The replica runs until ctx is done or Close is called; Close waits until it has
-// stopped. Open does not wait for other nodes or servers. The notifier is nil if the directory has none.
-func Open(ctx context.Context, config Config) (*replica.Replica, PodNotifier, error) {
-	store, err := open(config)
+// Open opens the tenant directory. It runs until ctx is done or Close is called; Close waits until it has stopped. Open does
+// not wait for other nodes or servers. The notifier is nil if the directory has none.
+func Open(ctx context.Context, config Config) (*directory.Directory, PodNotifier, error) {
+	store, err := OpenStore(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tenant directory: %w", err)
 	}
 	notifier, _ := store.(PodNotifier)
-	opened, err := replica.Open(ctx, replica.Settings{
+	if running, ok := store.(runner); ok {
+		go running.Run(ctx)
+	}
+	opened, err := directory.Open(ctx, directory.Settings{
 		Node: config.Node, Folder: config.StateFolder, Store: store, Log: config.Log, Pods: config.Pods,
+		Machine: readID("/etc/machine-id"), Boot: readID("/proc/sys/kernel/random/boot_id"),
 	})
 	return opened, notifier, err
 }
 
-func open(config Config) (tenants.Store, error) {
+// runner is a store with work of its own, such as to send events.
+type runner interface{ Run(ctx context.Context) }
+
+// readID returns the text of a file, or "" if there is none.
+func readID(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text[:min(len(text), longestID)]))
+}
+
+const longestID = 128
+
+// OpenStore opens the store of a configuration.
+func OpenStore(config Config) (tenants.Store, error) {
 	switch config.Kind {
 	case "local":
-		return &local.Store{File: config.File}, nil
+		return table.New(config.File, nil)
 	case "folder":
-		return folder.New(config.Folder), nil
-	}
-	if config.Kind == "kubernetes" {
+		return table.Open(config.Folder)
+	case "kubernetes":
 		access, err := kubernetes.Config(config.Kubeconfig)
 		if err != nil {
 			return nil, err
@@ -69,6 +88,38 @@ func open(config Config) (tenants.Store, error) {
 	return nil, fmt.Errorf("kind must be local, folder or kubernetes, got %.40q", config.Kind)
 }
 
-// Forget declares a node permanently off, for the kind folder; see folder.Forget. In Kubernetes, delete the Node
-// instead.
-func Forget(path, node string) (records int, err error) { return folder.Forget(path, node) }
+// Forget gives up what a node holds that is permanently off, and returns the number of its machines. It must not be called
+// for a running node.
+func Forget(ctx context.Context, config Config, node string) (machines int, err error) {
+	if err := tenants.CheckNode(node); err != nil {
+		return 0, err
+	}
+	store, err := OpenStore(config)
+	if err != nil {
+		return 0, err
+	}
+	return directory.Forget(ctx, store, node)
+}
+
+// RaiseEpoch begins a new epoch after the store was restored from a backup. nodes names those that joined after it.
+func RaiseEpoch(ctx context.Context, config Config, nodes []string) (id string, err error) {
+	store, err := OpenStore(config)
+	if err != nil {
+		return "", err
+	}
+	return directory.RaiseEpoch(ctx, store, nodes)
+}
+
+// Sweep frees what machines hold that are off, until ctx ends. report is as in kubernetes.Store.Sweep.
+func Sweep(ctx context.Context, config Config, report func(held map[string]int)) error {
+	store, err := OpenStore(config)
+	if err != nil {
+		return err
+	}
+	swept, ok := store.(*kubernetes.Store)
+	if !ok {
+		return fmt.Errorf("sweep is for tenants of kind kubernetes, got %.40q", config.Kind)
+	}
+	swept.Sweep(ctx, config.Log, report)
+	return nil
+}

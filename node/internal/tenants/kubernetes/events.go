@@ -1,25 +1,21 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/tenants"
 )
-
-var events = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
 const (
 	// maxQueued limits the queued events. Further ones appear only in the log and in `railwrightd status`.
@@ -35,20 +31,20 @@ const (
 
 // eventRecorder creates Kubernetes events. It never blocks its callers, and does not retry failed events.
 type eventRecorder struct {
-	client   dynamic.Interface
+	api      api
 	node     string
 	log      *slog.Logger
-	queue    chan *unstructured.Unstructured
+	queue    chan event
 	mutex    sync.Mutex
 	reported map[string]time.Time
 }
 
-func newEventRecorder(client dynamic.Interface, node string, log *slog.Logger) *eventRecorder {
+func newEventRecorder(api api, node string, log *slog.Logger) *eventRecorder {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &eventRecorder{
-		client: client, node: node, log: log, queue: make(chan *unstructured.Unstructured, maxQueued), reported: map[string]time.Time{},
+		api: api, node: node, log: log, queue: make(chan event, maxQueued), reported: map[string]time.Time{},
 	}
 }
 
@@ -58,23 +54,21 @@ func (t *eventRecorder) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case event := <-t.queue:
+		case queued := <-t.queue:
 			bounded, cancel := context.WithTimeout(ctx, tellBound)
-			_, err := t.client.Resource(events).Namespace(event.GetNamespace()).Create(bounded, event, metav1.CreateOptions{})
+			_, err := t.api.create(bounded, place{resource: "events", namespace: queued.Metadata["namespace"]}, queued)
 			cancel()
 			// All nodes report the same problem under the same name; one event is enough.
 			if err != nil && !apierrors.IsAlreadyExists(err) {
-				t.log.Debug("cannot create event", "name", event.GetName(), "error", err)
+				t.log.Debug("cannot create event", "name", queued.Metadata["name"], "error", err)
 			}
 		}
 	}
 }
 
 // record queues an event about an object, unless it was recently created. Equal events of all nodes have the same name.
-func (t *eventRecorder) record(about map[string]any, reason, message string) {
-	uid, _ := about["uid"].(string)
-	name, _ := about["name"].(string)
-	sum := sha256.Sum256([]byte(uid + "\x00" + name + "\x00" + reason + "\x00" + message))
+func (t *eventRecorder) record(subject about, reason, message string) {
+	sum := sha256.Sum256([]byte(subject.UID + "\x00" + subject.Name + "\x00" + reason + "\x00" + message))
 	key := hex.EncodeToString(sum[:8])
 	now := time.Now()
 	t.mutex.Lock()
@@ -92,29 +86,46 @@ func (t *eventRecorder) record(about map[string]any, reason, message string) {
 		return
 	}
 	select {
-	case t.queue <- t.event(about, key, reason, message, now):
+	case t.queue <- t.event(subject, key, reason, message, now):
 	default:
-		t.log.Debug("dropped an event: queue is full", "name", name, "message", message)
+		t.log.Debug("dropped an event: queue is full", "name", subject.Name, "message", message)
 	}
 }
 
-func (t *eventRecorder) event(about map[string]any, key, reason, message string, now time.Time) *unstructured.Unstructured {
-	space, _ := about["namespace"].(string)
-	if space == "" {
-		space = clusterNamespace
-	}
-	name, _ := about["name"].(string)
+// event is an Event of Kubernetes.
+type event struct {
+	APIVersion     string            `json:"apiVersion"`
+	Kind           string            `json:"kind"`
+	Metadata       map[string]string `json:"metadata"`
+	InvolvedObject about             `json:"involvedObject"`
+	Reason         string            `json:"reason"`
+	Message        string            `json:"message"`
+	Type           string            `json:"type"`
+	Source         map[string]string `json:"source"`
+	Count          int               `json:"count"`
+	FirstTimestamp string            `json:"firstTimestamp"`
+	LastTimestamp  string            `json:"lastTimestamp"`
+}
+
+// about names the object of an event.
+type about struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	UID        string `json:"uid,omitempty"`
+}
+
+func (t *eventRecorder) event(subject about, key, reason, message string, now time.Time) event {
 	at := now.UTC().Format(time.RFC3339)
-	event := &unstructured.Unstructured{Object: map[string]any{
-		"involvedObject": about, "reason": reason, "message": message[:min(len(message), longestMessage)], "type": "Warning",
-		"source": map[string]any{"component": "railwrightd", "host": t.node}, "count": int64(1),
-		"firstTimestamp": at, "lastTimestamp": at,
-	}}
-	event.SetAPIVersion("v1")
-	event.SetKind("Event")
-	event.SetNamespace(space)
-	event.SetName(name[:min(len(name), 200)] + "." + key)
-	return event
+	return event{
+		APIVersion: "v1", Kind: "Event", Type: "Warning", Count: 1, FirstTimestamp: at, LastTimestamp: at,
+		Metadata: map[string]string{
+			"namespace": cmp.Or(subject.Namespace, clusterNamespace), "name": subject.Name[:min(len(subject.Name), 200)] + "." + key,
+		},
+		InvolvedObject: subject, Reason: reason, Message: message[:min(len(message), longestMessage)],
+		Source: map[string]string{"component": "railwrightd", "host": t.node},
+	}
 }
 
 // NotifyPod implements reconcile.Notifier.
@@ -122,37 +133,24 @@ func (s *Store) NotifyPod(pod attachment.Pod, reason, message string) {
 	if pod.Namespace == "" || pod.Name == "" {
 		return
 	}
-	s.recorder.record(map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "namespace": pod.Namespace, "name": pod.Name, "uid": pod.UID,
-	}, reason, message)
+	s.recorder.record(about{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, reason, message)
 }
 
 // recordFaults creates events for operators' objects that are ignored.
-func (s *Store) recordFaults(policy *tenants.Policy, groups, pairs []*unstructured.Unstructured) {
-	recordFor := func(object *unstructured.Unstructured, reason string) {
-		s.recorder.record(map[string]any{
-			"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "name": object.GetName(), "uid": string(object.GetUID()),
+func (s *Store) recordFaults(policy tenants.Policy, groups, pairs map[string]item) {
+	recordFor := func(kind string, object item, reason string) {
+		s.recorder.record(about{
+			APIVersion: group + "/" + version, Kind: kind, Name: object.Metadata.Name, UID: object.Metadata.UID,
 		}, "NotHeeded", reason)
 	}
-	byName := map[string]*unstructured.Unstructured{}
-	for _, object := range groups {
-		byName[object.GetName()] = object
-	}
-	for _, fault := range slices.Concat(tenants.NewRules(*policy).Faults(), tenants.Beyond(*policy, s.pods)) {
-		if object := byName[fault.Tenant]; object != nil {
-			recordFor(object, fault.Reason)
+	for _, fault := range slices.Concat(tenants.NewRules(policy).Faults(), tenants.Beyond(policy, s.pods)) {
+		if object, found := groups[fault.Tenant]; found {
+			recordFor("Tenant", object, fault.Reason)
 		}
 	}
-	for i, peering := range policy.Peerings {
-		if peering.Fault != "" {
-			recordFor(pairs[i], peering.Fault)
+	for i, name := range slices.Sorted(maps.Keys(pairs)) {
+		if fault := policy.Peerings[i].Fault; fault != "" {
+			recordFor("TenantPeering", pairs[name], fault)
 		}
 	}
-}
-
-// recordUnreadable creates an event for a record that cannot be parsed. The addresses in it are blocked.
-func (s *Store) recordUnreadable(object *unstructured.Unstructured, cause error) {
-	s.recorder.record(map[string]any{
-		"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "name": object.GetName(), "uid": string(object.GetUID()),
-	}, "Quarantined", "record cannot be parsed, and its addresses are blocked: "+cause.Error())
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,31 +19,33 @@ import (
 )
 
 // peeringEnds replaces the namespace of a peering by a new one with the same name, which the peering must not open.
-func peeringEnds(t *testing.T, s *server, d *daemon) {
-	problems := func() string { return strings.Join(d.Problems(), " ") }
-	if strings.Contains(problems(), "red-c") {
-		t.Fatalf("it is ignored from the start: %s", problems())
-	}
-	if peers := d.open("red"); len(peers) != 1 {
+func peeringEnds(t *testing.T, s *server, d, other *daemon) {
+	before := d.tenant("c")
+	if peers := d.open("red"); !slices.Equal(peers, []string{before}) {
 		t.Fatalf("red is open to %v", peers)
 	}
 	s.recreateNamespace("c")
-	s.eventually("peering is ignored", func() error {
-		if !strings.Contains(problems(), `"red-c" is older than namespace "c"`) || len(d.open("red")) > 0 {
-			return fmt.Errorf("%q, open to %v", problems(), d.open("red"))
-		}
-		return nil
-	})
-	s.hasEvent("TenantPeering", "red-c", "is older than namespace")
+	after := other.tenant("c")
+	if after == before {
+		t.Fatalf("the new namespace is still %s", before)
+	}
+	must(t, other.claim(20*time.Second, after, "10.3.0.9"))
+	if peers := other.open(after); len(peers) > 0 {
+		t.Errorf("the new namespace is open to %v", peers)
+	}
+	must(t, d.claim(20*time.Second, "red", "10.1.0.9"))
+	if d.sees("10.3.0.9") != "" || other.sees("10.1.0.9") != "" {
+		t.Errorf("the peering opened a younger namespace: %q, %q", d.sees("10.3.0.9"), other.sees("10.1.0.9"))
+	}
 	must(t, s.tenant("other", `{namespaces: [a]}`))
 	s.hasEvent("Tenant", "other", "namespace a is in two tenants")
-	must(t, s.admin.Resource(tenantObjects).Delete(context.Background(), "other", metav1.DeleteOptions{}))
+	must(t, s.admin.Resource(tenantResource).Delete(context.Background(), "other", metav1.DeleteOptions{}))
 	d.tenantOf("a", "red")
-	must(t, s.admin.Resource(peerings).Delete(context.Background(), "red-c", metav1.DeleteOptions{}))
+	must(t, s.admin.Resource(peeringResource).Delete(context.Background(), "red-c", metav1.DeleteOptions{}))
 	must(t, s.peering("red-c", `{tenants: [red, "ns:c"]}`))
 	s.eventually("new peering takes effect", func() error {
-		if peers := d.open("red"); len(peers) != 1 {
-			return fmt.Errorf("open to %v: %s", peers, problems())
+		if d.sees("10.3.0.9") != after || other.sees("10.1.0.9") != "red" {
+			return fmt.Errorf("open to %v and %v", d.open("red"), other.open(after))
 		}
 		return nil
 	})
@@ -52,7 +55,7 @@ func peeringEnds(t *testing.T, s *server, d *daemon) {
 func (s *server) hasEvent(kind, name, want string) {
 	s.t.Helper()
 	s.eventually(fmt.Sprintf("%s %s has an event with %q", kind, name, want), func() error {
-		list, err := s.admin.Resource(events).Namespace(clusterNamespace).List(context.Background(), metav1.ListOptions{})
+		list, err := s.admin.Resource(eventResource).Namespace(clusterNamespace).List(context.Background(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -69,8 +72,7 @@ func (s *server) hasEvent(kind, name, want string) {
 
 // open returns the tenants that pairs open to the tenant.
 func (d *daemon) open(tenant string) (peers []string) {
-	view, _, _ := d.View([]string{tenant})
-	for _, pair := range view.Pairs {
+	for _, pair := range d.Since(0).Pairs {
 		if at := slices.Index(pair[:], tenant); at >= 0 {
 			peers = append(peers, pair[1-at])
 		}

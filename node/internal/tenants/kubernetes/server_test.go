@@ -28,12 +28,25 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+var (
+	tenantResource    = schema.GroupVersionResource{Group: group, Version: version, Resource: "tenants"}
+	peeringResource   = schema.GroupVersionResource{Group: group, Version: version, Resource: "tenantpeerings"}
+	claimResource     = schema.GroupVersionResource{Group: group, Version: version, Resource: "addressclaims"}
+	membersResource   = schema.GroupVersionResource{Group: group, Version: version, Resource: "tenantmembers"}
+	machineResource   = schema.GroupVersionResource{Group: group, Version: version, Resource: "railnodes"}
+	epochResource     = schema.GroupVersionResource{Group: group, Version: version, Resource: "railepochs"}
+	namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	nodeResource      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	eventResource     = schema.GroupVersionResource{Version: "v1", Resource: "events"}
+)
+
 // server is a real etcd and kube-apiserver with the custom resources, roles and policies of deploy/.
 type server struct {
 	t         testing.TB
 	folder    string
 	binaries  string
 	etcdPort  int
+	peerPort  int
 	port      int
 	etcd, api *exec.Cmd
 	admin     dynamic.Interface
@@ -46,11 +59,8 @@ func startServer(t testing.TB) *server {
 		t.Fatalf("building kube-apiserver: %v", err)
 	}
 	s := &server{t: t, folder: t.TempDir(), binaries: filepath.Join(strings.TrimSpace(string(built)), "bin"), etcdPort: freePort(t), port: freePort(t)}
-	peer := freePort(t)
-	s.etcd = s.run("etcd", "--data-dir", filepath.Join(s.folder, "etcd"), "--unsafe-no-fsync", "--log-level", "error",
-		"--listen-client-urls", url("http", s.etcdPort), "--advertise-client-urls", url("http", s.etcdPort),
-		"--listen-peer-urls", url("http", peer), "--initial-advertise-peer-urls", url("http", peer),
-		"--initial-cluster", "default="+url("http", peer))
+	s.peerPort = freePort(t)
+	s.startEtcd()
 	s.writeKey("sa.key")
 	s.write("tokens.csv", "admin-token,admin,admin,\"system:masters\"\n")
 	s.startAPI()
@@ -58,10 +68,13 @@ func startServer(t testing.TB) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply("../../../deploy/crds/tenants.yaml", "../../../deploy/crds/tenantpeerings.yaml", "../../../deploy/crds/nodeaddresses.yaml")
+	custom := []schema.GroupVersionResource{tenantResource, peeringResource, claimResource, membersResource, machineResource, epochResource}
+	for _, resource := range custom {
+		s.apply("../../../deploy/crds/" + resource.Resource + ".yaml")
+	}
 	s.namespace("railwright")
 	s.apply("../../../deploy/access.yaml", "../../../deploy/networks.yaml")
-	for _, resource := range []schema.GroupVersionResource{tenantObjects, peerings, nodeAddresses} {
+	for _, resource := range custom {
 		s.eventually(resource.Resource+" are served", func() error {
 			_, err := s.admin.Resource(resource).List(context.Background(), metav1.ListOptions{})
 			return err
@@ -70,8 +83,39 @@ func startServer(t testing.TB) *server {
 	return s
 }
 
+func (s *server) startEtcd() {
+	s.etcd = s.run("etcd", "--data-dir", filepath.Join(s.folder, "etcd"), "--unsafe-no-fsync", "--log-level", "error",
+		"--listen-client-urls", urlOf("http", s.etcdPort), "--advertise-client-urls", urlOf("http", s.etcdPort),
+		"--listen-peer-urls", urlOf("http", s.peerPort), "--initial-advertise-peer-urls", urlOf("http", s.peerPort),
+		"--initial-cluster", "default="+urlOf("http", s.peerPort))
+}
+
+// withoutEtcd calls do while neither the API server nor etcd runs.
+func (s *server) withoutEtcd(do func()) {
+	s.stopAPI()
+	_ = s.etcd.Process.Kill()
+	_ = s.etcd.Wait()
+	do()
+	s.startEtcd()
+	s.startAPI()
+}
+
+// backUp copies etcd's data, and restore takes it back.
+func (s *server) backUp() { s.copyEtcd("etcd", "backup") }
+
+func (s *server) restore() { s.copyEtcd("backup", "etcd") }
+
+func (s *server) copyEtcd(from, to string) {
+	s.t.Helper()
+	s.withoutEtcd(func() {
+		must(s.t, os.RemoveAll(filepath.Join(s.folder, to)))
+		must(s.t, os.CopyFS(filepath.Join(s.folder, to), os.DirFS(filepath.Join(s.folder, from))))
+		must(s.t, os.Chmod(filepath.Join(s.folder, to), 0o700))
+	})
+}
+
 func (s *server) startAPI() {
-	s.api = s.run("kube-apiserver", "--etcd-servers", url("http", s.etcdPort), "--secure-port", fmt.Sprint(s.port),
+	s.api = s.run("kube-apiserver", "--etcd-servers", urlOf("http", s.etcdPort), "--secure-port", fmt.Sprint(s.port),
 		"--bind-address", "127.0.0.1", "--cert-dir", filepath.Join(s.folder, "certs"), "--authorization-mode", "RBAC",
 		"--token-auth-file", filepath.Join(s.folder, "tokens.csv"), "--service-account-issuer", "https://railwright.test",
 		"--service-account-key-file", filepath.Join(s.folder, "sa.key"),
@@ -82,7 +126,7 @@ func (s *server) startAPI() {
 		s.t.Fatal(err)
 	}
 	s.eventually("kube-apiserver is ready", func() error {
-		response, err := client.Get(url("https", s.port) + "/readyz")
+		response, err := client.Get(urlOf("https", s.port) + "/readyz")
 		if err != nil {
 			return err
 		}
@@ -127,16 +171,19 @@ func (s *server) run(name string, arguments ...string) *exec.Cmd {
 // config returns the administrator's configuration.
 func (s *server) config() *rest.Config {
 	return &rest.Config{
-		Host: url("https", s.port), BearerToken: "admin-token", QPS: 200, Burst: 400,
+		Host: urlOf("https", s.port), BearerToken: "admin-token", QPS: 200, Burst: 400,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	}
 }
 
-// daemon returns the configuration of deploy/'s service account, bound to a node.
-func (s *server) daemon(node string) *rest.Config {
+// daemon returns the configuration of the daemons' service account in deploy/, bound to a node.
+func (s *server) daemon(node string) *rest.Config { return s.account("railwrightd", node) }
+
+// account returns the configuration of a service account in deploy/.
+func (s *server) account(name, node string) *rest.Config {
 	config := s.config()
 	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:railwright:railwrightd",
+		UserName: "system:serviceaccount:railwright:" + name,
 		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
 		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {node}},
 	}
@@ -169,30 +216,30 @@ func (s *server) try(resource schema.GroupVersionResource, text, kind, version, 
 }
 
 func (s *server) tenant(name, text string) error {
-	_, err := s.try(tenantObjects, text, "Tenant", group+"/"+version, name)
+	_, err := s.try(tenantResource, text, "Tenant", group+"/"+version, name)
 	return err
 }
 
 func (s *server) peering(name, text string) error {
-	_, err := s.try(peerings, text, "TenantPeering", group+"/"+version, name)
+	_, err := s.try(peeringResource, text, "TenantPeering", group+"/"+version, name)
 	return err
 }
 
-func (s *server) namespace(name string) { s.create(namespaces, "", "Namespace", "v1", name) }
+func (s *server) namespace(name string) { s.create(namespaceResource, "", "Namespace", "v1", name) }
 
 // recreateNamespace replaces a namespace by a new one with the same name. No controller runs here, so the test removes
 // the finalizers.
 func (s *server) recreateNamespace(name string) {
 	s.t.Helper()
 	ctx := context.Background()
-	must(s.t, s.admin.Resource(namespaces).Delete(ctx, name, metav1.DeleteOptions{}))
-	object, err := s.admin.Resource(namespaces).Get(ctx, name, metav1.GetOptions{})
+	must(s.t, s.admin.Resource(namespaceResource).Delete(ctx, name, metav1.DeleteOptions{}))
+	object, err := s.admin.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
 	must(s.t, err)
 	must(s.t, unstructured.SetNestedSlice(object.Object, nil, "spec", "finalizers"))
-	_, err = s.admin.Resource(namespaces).Update(ctx, object, metav1.UpdateOptions{}, "finalize")
+	_, err = s.admin.Resource(namespaceResource).Update(ctx, object, metav1.UpdateOptions{}, "finalize")
 	must(s.t, err)
 	s.eventually("removal of namespace "+name+"", func() error {
-		if _, err := s.admin.Resource(namespaces).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := s.admin.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it exists: %s", fmt.Sprint(err))
 		}
 		return nil
@@ -201,19 +248,8 @@ func (s *server) recreateNamespace(name string) {
 	s.namespace(name)
 }
 
-func (s *server) changeFinalizers(name string, change func([]string) []string) {
-	s.t.Helper()
-	s.eventually("finalizers of "+name+" are changed", func() error {
-		object, err := s.admin.Resource(nodeAddresses).Get(context.Background(), name, metav1.GetOptions{})
-		must(s.t, err)
-		object.SetFinalizers(change(object.GetFinalizers()))
-		_, err = s.admin.Resource(nodeAddresses).Update(context.Background(), object, metav1.UpdateOptions{})
-		return err
-	})
-}
-
 func (s *server) node(name string) {
-	s.create(nodes, "", "Node", "v1", name)
+	s.create(nodeResource, "", "Node", "v1", name)
 }
 
 // apply creates the objects of manifests.
@@ -281,7 +317,7 @@ func (s *server) writeKey(name string) {
 	s.write(name, string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
 }
 
-func url(scheme string, port int) string { return fmt.Sprintf("%s://127.0.0.1:%d", scheme, port) }
+func urlOf(scheme string, port int) string { return fmt.Sprintf("%s://127.0.0.1:%d", scheme, port) }
 
 func freePort(t testing.TB) int {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,72 +1,49 @@
-// Package kubernetes implements the tenant directory in the API server: a NodeAddresses object for each node, and
-// Tenant and TenantPeering objects that operators write. deploy/crds has their definitions.
+// Package kubernetes implements the tenant directory's store in the API server. deploy/crds defines its objects, and
+// deploy/access.yaml who may write them.
 package kubernetes
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"reflect"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"railwright/node/internal/release"
 	"railwright/node/internal/tenants"
 )
 
-// gather is how long changes are collected before they are reported, because changes of many nodes arrive one by one.
-const gather = 5 * time.Millisecond
-
-// patience is how long to wait for this node's own publication in the feed before asking the API server whether it is
-// gone.
-const patience = 2 * time.Second
+const (
+	group   = "network.railwright.dev"
+	version = "v1alpha1"
+	// OffAnnotation of a RailNode has Object.Off. An AddressClaim that has it can be deleted by administrators.
+	OffAnnotation = group + "/off"
+	// tenantAnnotation names the tenant whose members a namespace has.
+	tenantAnnotation = group + "/tenant"
+	// spacePrefix begins the names of namespaces for members. deploy/access.yaml keeps it for railwrightd.
+	spacePrefix = "railwright-tenant-"
+)
 
 // Store is a tenants.Store in the API server.
 type Store struct {
-	node   string
-	pods   []netip.Prefix
-	client dynamic.Interface
-
-	records, tenants, peerings, namespaces *feed
-
-	news     chan struct{}
-	lost     func(error)
+	api      api
+	pods     []netip.Prefix
 	recorder *eventRecorder
-
-	mutex sync.Mutex
-	// parsed caches records by name with their resource version.
-	parsed map[string]parsedRecord
-	// current is this node's object as last written or read; published is the record in it; tried is the name of the
-	// first record that was tried.
-	current   *unstructured.Unstructured
-	published *tenants.Record
-	tried     string
-	sequence  uint64
-	// policy is the policy whose faults were last reported, at faultsReported.
-	policy         *tenants.Policy
-	faultsReported time.Time
-	// moved is closed at every change.
-	moved chan struct{}
 }
 
-// parsedRecord is a parsed record, or the fault of an unreadable one, at a resource version.
-type parsedRecord struct {
-	version string
-	record  *tenants.Record
-	fault   *tenants.Unreadable
-}
+var _ tenants.Store = (*Store)(nil)
 
 // Config returns the configuration of a kubeconfig, or of the pod's service account if the path is empty.
 func Config(kubeconfig string) (*rest.Config, error) {
@@ -79,222 +56,216 @@ func Config(kubeconfig string) (*rest.Config, error) {
 
 // New returns a store for a node with the pods' prefixes. It does not contact the API server yet.
 func New(config *rest.Config, node string, pods []netip.Prefix, log *slog.Logger) (*Store, error) {
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = 50, 100
-	config.UserAgent = "railwrightd/" + release.Version
-	client, err := dynamic.NewForConfig(config)
+	api, err := newAPI(config)
 	if err != nil {
 		return nil, err
 	}
 	if log != nil {
 		klog.SetSlogLogger(log.With("from", "client-go"))
 	}
-	store := &Store{
-		node: node, pods: pods, client: client, recorder: newEventRecorder(client, node, log), news: make(chan struct{}, 1), lost: func(error) {},
-		parsed: map[string]parsedRecord{}, moved: make(chan struct{}),
-	}
-	for resource, at := range map[schema.GroupVersionResource]**feed{
-		nodeAddresses: &store.records, tenantObjects: &store.tenants, peerings: &store.peerings, namespaces: &store.namespaces,
-	} {
-		*at = &feed{
-			resource: resource, client: client, objects: map[string]*unstructured.Unstructured{},
-			changed: store.notify, lost: func(err error) { store.reportLost(fmt.Errorf("%s: %w", resource.Resource, err)) },
-		}
-	}
-	return store, nil
+	return &Store{api: api, pods: pods, recorder: newEventRecorder(api, node, log)}, nil
 }
 
-func (s *Store) notify() {
-	s.mutex.Lock()
-	close(s.moved)
-	s.moved = make(chan struct{})
-	s.mutex.Unlock()
-	select {
-	case s.news <- struct{}{}:
-	default:
-	}
+// Run sends the events about pods and operators' objects until ctx ends.
+func (s *Store) Run(ctx context.Context) { s.recorder.run(ctx) }
+
+// SpaceName returns the namespace of a tenant's members. The tenant's name has the UID of its namespace, so a later
+// namespace of the same name has other members.
+func SpaceName(tenant string) string {
+	sum := sha256.Sum256([]byte(tenant))
+	return spacePrefix + hex.EncodeToString(sum[:16])
 }
 
-func (s *Store) reportLost(err error) {
-	s.mutex.Lock()
-	lost := s.lost
-	s.mutex.Unlock()
-	lost(err)
+// kinds maps the kinds of objects to their names and resources in the API server.
+var kinds = map[tenants.Kind]struct{ kind, resource string }{
+	tenants.KindClaim:   {"AddressClaim", "addressclaims"},
+	tenants.KindMembers: {"TenantMembers", "tenantmembers"},
+	tenants.KindNode:    {"RailNode", "railnodes"},
+	tenants.KindEpoch:   {"RailEpoch", "railepochs"},
 }
 
-// Watch implements tenants.Store.
-func (s *Store) Watch(ctx context.Context, changed func(tenants.Snapshot), lost func(error)) {
-	s.mutex.Lock()
-	s.lost = lost
-	s.mutex.Unlock()
-	var feeds sync.WaitGroup
-	for _, feed := range []*feed{s.records, s.tenants, s.peerings, s.namespaces} {
-		feeds.Go(func() { feed.run(ctx) })
+func at(kind tenants.Kind, space, name string) place {
+	found := place{resource: kinds[kind].resource, name: name, custom: true}
+	if space != "" {
+		found.namespace = SpaceName(space)
 	}
-	feeds.Go(func() { s.recorder.run(ctx) })
-	defer feeds.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.news:
-		}
-		timer := time.NewTimer(gather)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		if snapshot, ok := s.snapshot(); ok {
-			changed(snapshot)
-		}
-	}
+	return found
 }
 
-// snapshot returns the state of the feeds. ok is false before the records are listed.
-func (s *Store) snapshot() (tenants.Snapshot, bool) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	objects, ok := s.records.all()
-	if !ok {
-		return tenants.Snapshot{}, false
-	}
-	s.sequence++
-	snapshot := s.gatherRecords(objects)
-	snapshot.Sequence = s.sequence
-	groups, complete := s.tenants.all()
-	pairs, both := s.peerings.all()
-	spaces, known := s.namespaces.all()
-	if complete && both && known {
-		snapshot.Policy = policy(groups, pairs, spaces)
-		if now := time.Now(); now.Sub(s.faultsReported) > repeatAfter || !reflect.DeepEqual(s.policy, snapshot.Policy) {
-			s.faultsReported, s.policy = now, snapshot.Policy
-			s.recordFaults(snapshot.Policy, groups, pairs)
-		}
-	}
-	return snapshot, true
+// fromAPI returns an object of the API server.
+func fromAPI(kind tenants.Kind, space string, got item) (tenants.Object, error) {
+	number, err := parseVersion(got.Metadata.ResourceVersion)
+	return tenants.Object{
+		Kind: kind, Space: space, Name: got.Metadata.Name, UID: got.Metadata.UID, Version: number,
+		Off: got.Metadata.Annotations[OffAnnotation], Spec: got.Spec,
+	}, err
 }
 
-// gatherRecords returns the records of the objects. It parses only changed objects.
-func (s *Store) gatherRecords(objects []*unstructured.Unstructured) tenants.Snapshot {
-	snapshot := tenants.Snapshot{Records: make(map[string]*tenants.Record, len(objects)), Unreadable: map[string]tenants.Unreadable{}}
-	kept := make(map[string]parsedRecord, len(objects))
-	for _, object := range objects {
-		name := object.GetName()
-		entry := s.parsed[name]
-		if entry.version != object.GetResourceVersion() || entry.version == "" {
-			entry = parsedRecord{version: object.GetResourceVersion()}
-			var err error
-			entry.record, err = record(object)
-			if err != nil {
-				suspected := tenants.SuspectObject(object.Object["spec"], err)
-				entry.fault = &suspected
-				s.recordUnreadable(object, err)
-			}
-		}
-		kept[name] = entry
-		if entry.fault != nil {
-			snapshot.Unreadable[name] = *entry.fault
-		} else {
-			snapshot.Records[name] = entry.record
-		}
+func parseVersion(text string) (uint64, error) {
+	number, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("resourceVersion must be a number, got %.80q", text)
 	}
-	s.parsed = kept
-	return snapshot
+	return number, nil
 }
 
-// policy returns the policy of the objects, in the order of their names.
-func policy(groups, pairs, spaces []*unstructured.Unstructured) *tenants.Policy {
-	alphabetic := func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
-	slices.SortFunc(groups, alphabetic)
-	slices.SortFunc(pairs, alphabetic)
-	byName := make(map[string]*unstructured.Unstructured, len(spaces))
-	for _, space := range spaces {
-		byName[space.GetName()] = space
+// Create implements tenants.Store.
+func (s *Store) Create(ctx context.Context, object tenants.Object) (tenants.Object, error) {
+	where := at(object.Kind, object.Space, "")
+	sent := map[string]any{
+		"apiVersion": group + "/" + version, "kind": kinds[object.Kind].kind,
+		"metadata": map[string]any{"name": object.Name}, "spec": object.Spec,
 	}
-	result := &tenants.Policy{}
-	for _, object := range groups {
-		result.Tenants = append(result.Tenants, tenant(object))
-	}
-	for _, object := range pairs {
-		result.Peerings = append(result.Peerings, peering(object, byName))
-	}
-	return result
-}
-
-// Read implements tenants.Store. Once the feed has this node's last publication, it has everything that was published
-// before. Before the first publication Read lists the records in the API server, to find this node's record of an
-// earlier run.
-func (s *Store) Read(ctx context.Context) (tenants.Snapshot, error) {
-	s.mutex.Lock()
-	published := s.published
-	s.mutex.Unlock()
-	if published == nil {
-		list, err := s.client.Resource(nodeAddresses).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return tenants.Snapshot{}, err
+	written, err := s.api.create(ctx, where, sent)
+	if apierrors.IsNotFound(err) && object.Space != "" {
+		if err := s.makeSpace(ctx, object.Space); err != nil {
+			return object, err
 		}
-		var objects []*unstructured.Unstructured
-		for i := range list.Items {
-			objects = append(objects, &list.Items[i])
-		}
-		s.mutex.Lock()
-		defer s.mutex.Unlock()
-		return s.gatherRecords(objects), nil
+		written, err = s.api.create(ctx, where, sent)
 	}
-	doubt := time.NewTimer(patience)
-	defer doubt.Stop()
-	for gone := false; ; {
-		s.mutex.Lock()
-		moved := s.moved
-		s.mutex.Unlock()
-		if gone || s.caughtUp(published) {
-			if snapshot, ok := s.snapshot(); ok {
-				return snapshot, nil
-			}
-		}
-		select {
-		case <-doubt.C:
-			_, err := s.client.Resource(nodeAddresses).Get(ctx, published.ID(), metav1.GetOptions{})
-			gone = apierrors.IsNotFound(err)
-		case <-ctx.Done():
-			return tenants.Snapshot{}, fmt.Errorf("wait for this node's record from the API server: %w", ctx.Err())
-		case <-moved:
-		}
-	}
-}
-
-// caughtUp reports whether the feed has this node's publication.
-func (s *Store) caughtUp(published *tenants.Record) bool {
-	s.records.mutex.Lock()
-	defer s.records.mutex.Unlock()
-	object := s.records.objects[published.ID()]
-	if object == nil {
-		return false
-	}
-	revision, _, _ := unstructured.NestedInt64(object.Object, "spec", "revision")
-	return revision >= published.Revision
-}
-
-// Remove implements tenants.Store. Without the finalizer the API server deletes the object.
-func (s *Store) Remove(ctx context.Context, gone *tenants.Record) error {
-	object, err := s.client.Resource(nodeAddresses).Get(ctx, gone.ID(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() == nil {
-		return nil
+	if apierrors.IsAlreadyExists(err) {
+		return object, tenants.ErrExists
 	}
 	if err != nil {
-		return err
+		return object, err
 	}
-	object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), func(name string) bool { return name == finalizer }))
-	_, err = s.client.Resource(nodeAddresses).Update(ctx, object, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // another node was faster
+	return fromAPI(object.Kind, object.Space, written)
+}
+
+// makeSpace creates the namespace for a tenant's members. If the tenant is a namespace, Kubernetes deletes it with that.
+func (s *Store) makeSpace(ctx context.Context, tenant string) error {
+	metadata := map[string]any{
+		"name": SpaceName(tenant), "annotations": map[string]any{tenantAnnotation: tenant},
+		"labels": map[string]any{"app.kubernetes.io/managed-by": "railwrightd"},
+	}
+	name, single := tenants.SingleNamespace(tenant)
+	if _, uid, has := strings.Cut(tenant, "@"); single && has {
+		metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": "Namespace", "name": name, "uid": uid}}
+	}
+	_, err := s.api.create(ctx, place{resource: "namespaces"}, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
 	}
 	return err
 }
 
-// Pace implements tenants.Store. Every write is sent to every node, so nodes of larger clusters write less often.
-func (s *Store) Pace(nodes int) tenants.Pace {
-	return tenants.Pace{Burst: 5, Interval: 200 * time.Millisecond * time.Duration(max(1, nodes/50))}
+// Update implements tenants.Store. It is one request that keeps labels and annotations.
+func (s *Store) Update(ctx context.Context, object tenants.Object) (tenants.Object, error) {
+	written, err := s.api.patch(ctx, at(object.Kind, object.Space, object.Name), types.JSONPatchType, []any{
+		replace("/metadata/uid", object.UID),
+		replace("/metadata/resourceVersion", strconv.FormatUint(object.Version, 10)),
+		replace("/spec", object.Spec),
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return object, tenants.ErrGone
+	case apierrors.IsConflict(err), isOtherUID(err):
+		return object, tenants.ErrConflict
+	case err != nil:
+		return object, err
+	}
+	return fromAPI(object.Kind, object.Space, written)
+}
+
+func replace(path string, value any) map[string]any {
+	return map[string]any{"op": "replace", "path": path, "value": value}
+}
+
+// isOtherUID reports whether a patch was refused because the object has another UID. Its version is then the same: it was
+// created after the store was restored from a backup.
+func isOtherUID(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
+}
+
+// Delete implements tenants.Store.
+func (s *Store) Delete(ctx context.Context, object tenants.Object) error {
+	uid, number := types.UID(object.UID), strconv.FormatUint(object.Version, 10)
+	err := s.api.remove(ctx, at(object.Kind, object.Space, object.Name), metav1.Preconditions{UID: &uid, ResourceVersion: &number})
+	switch {
+	case apierrors.IsNotFound(err):
+		return tenants.ErrGone
+	case apierrors.IsConflict(err):
+		return tenants.ErrConflict
+	}
+	return err
+}
+
+// Get implements tenants.Store.
+func (s *Store) Get(ctx context.Context, kind tenants.Kind, space, name string) (tenants.Object, error) {
+	var got item
+	err := s.api.get(ctx, at(kind, space, name), &got)
+	if apierrors.IsNotFound(err) {
+		return tenants.Object{}, tenants.ErrGone
+	}
+	if err != nil {
+		return tenants.Object{}, err
+	}
+	return fromAPI(kind, space, got)
+}
+
+// List implements tenants.Store.
+func (s *Store) List(ctx context.Context, kind tenants.Kind, space string) (list tenants.List, err error) {
+	list.Version, err = s.api.list(ctx, at(kind, space, ""), func() { list.Objects = nil }, func(got item) error {
+		object, err := fromAPI(kind, space, got)
+		list.Objects = append(list.Objects, object)
+		return err
+	})
+	return list, err
+}
+
+// Watch implements tenants.Store.
+func (s *Store) Watch(ctx context.Context, kind tenants.Kind, space string, version uint64, heard func(tenants.Event)) error {
+	return s.api.watch(ctx, at(kind, space, ""), version, func(change string, got item) error {
+		object, err := fromAPI(kind, space, got)
+		if err != nil {
+			return err
+		}
+		if change == bookmark {
+			object = tenants.Object{Kind: kind, Space: space, Version: object.Version}
+		}
+		heard(tenants.Event{Object: object, Deleted: change == deleted})
+		return nil
+	})
+}
+
+// Namespace implements tenants.Store.
+func (s *Store) Namespace(ctx context.Context, name string) (tenants.Namespace, error) {
+	var got item
+	err := s.api.get(ctx, place{resource: "namespaces", name: name}, &got)
+	if apierrors.IsNotFound(err) {
+		return tenants.Namespace{}, tenants.ErrGone
+	}
+	return tenants.Namespace{Name: name, UID: got.Metadata.UID, Made: got.Metadata.CreationTimestamp}, err
+}
+
+// Machine implements tenants.Store.
+func (s *Store) Machine(ctx context.Context, node string) (tenants.Machine, error) {
+	var got struct {
+		Metadata metadata
+		Status   struct {
+			NodeInfo struct {
+				MachineID string `json:"machineID"`
+			} `json:"nodeInfo"`
+		}
+	}
+	err := s.api.get(ctx, place{resource: "nodes", name: node}, &got)
+	if apierrors.IsNotFound(err) {
+		return tenants.Machine{}, fmt.Errorf("no Node %s in the API server; set `node` to this node's name there", node)
+	}
+	return tenants.Machine{NodeUID: got.Metadata.UID, ID: got.Status.NodeInfo.MachineID}, err
+}
+
+// decode parses a spec. It ignores unknown fields.
+func decode(spec json.RawMessage, into any) error {
+	if len(spec) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(spec, into); err != nil {
+		return fmt.Errorf("spec: %w", err)
+	}
+	return nil
 }

@@ -1,0 +1,159 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"railwright/node/internal/tenants"
+)
+
+// earlierHold is how long addresses of an earlier state of this machine are held: a leaf keeps routes of an ended session
+// for 120 s.
+const earlierHold = 130 * time.Second
+
+// freeEarlier gives up what this machine held before it was restarted or lost its state. No flow of it is left.
+func (d *Directory) freeEarlier(ctx context.Context) {
+	for wait := earlierHold; pause(ctx, wait); wait = lastRetry {
+		d.mutex.Lock()
+		mine := d.self
+		d.mutex.Unlock()
+		list, err := d.list(ctx, tenants.KindNode, "")
+		for _, object := range list.Objects {
+			spec, fault := tenants.Decode[tenants.NodeSpec](object)
+			if err == nil && fault == nil && spec.Node == mine.Node && spec.Instance != mine.Instance && spec.Machine != "" &&
+				spec.Machine == d.machineID() {
+				d.log.Info("giving up what this machine held before it lost its state", "instance", spec.Instance)
+				err = Free(ctx, d.store, object)
+			}
+		}
+		if err == nil {
+			return
+		}
+	}
+}
+
+// Sweep frees the machines whose RailNodes are off and returns how many there were.
+func Sweep(ctx context.Context, store tenants.Store) (freed int, err error) {
+	return free(ctx, store, func(spec tenants.NodeSpec, object tenants.Object) bool { return spec.IsOff(object) })
+}
+
+// Forget frees the machines of a node. They must be off, and stay off until their state folder is removed or they find out. It returns how
+// many there were.
+func Forget(ctx context.Context, store tenants.Store, node string) (freed int, err error) {
+	return free(ctx, store, func(spec tenants.NodeSpec, _ tenants.Object) bool { return spec.Node == node })
+}
+
+func free(ctx context.Context, store tenants.Store, concerned func(tenants.NodeSpec, tenants.Object) bool) (freed int, err error) {
+	list, err := store.List(ctx, tenants.KindNode, "")
+	if err != nil {
+		return 0, err
+	}
+	for _, object := range list.Objects {
+		spec, err := tenants.Decode[tenants.NodeSpec](object)
+		if err != nil || !concerned(spec, object) {
+			continue
+		}
+		if err := Free(ctx, store, object); err != nil {
+			return freed, err
+		}
+		freed++
+	}
+	return freed, nil
+}
+
+// Free deletes what a machine that is off has published: first its members, then its claims, then its RailNode.
+func Free(ctx context.Context, store tenants.Store, machine tenants.Object) error {
+	spec, err := tenants.Decode[tenants.NodeSpec](machine)
+	if err != nil {
+		return err
+	}
+	list, err := store.List(ctx, tenants.KindClaim, "")
+	if err != nil {
+		return err
+	}
+	var held []tenants.Object
+	spaces := map[string]bool{}
+	for _, object := range list.Objects {
+		claim, err := tenants.Decode[tenants.ClaimSpec](object)
+		if err == nil && claim.Node == spec.Node && claim.Instance == spec.Instance {
+			held = append(held, object)
+			spaces[claim.Tenant] = true
+		}
+	}
+	for space := range spaces {
+		object := tenants.Object{Kind: tenants.KindMembers, Space: space, Name: machine.Name}
+		if err := remove(ctx, store, object, func(tenants.Object) bool { return true }); err != nil {
+			return err
+		}
+	}
+	for _, object := range append(held, machine) {
+		if err := remove(ctx, store, object, func(now tenants.Object) bool { return now.UID == object.UID }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxTries limits the attempts to write an object that another client changes.
+const maxTries = 5
+
+// remove deletes an object whatever its version, if what has its name is ours. Without a UID the object is unknown.
+func remove(ctx context.Context, store tenants.Store, object tenants.Object, ours func(tenants.Object) bool) error {
+	for range maxTries {
+		err := tenants.ErrConflict
+		if object.UID != "" {
+			err = store.Delete(ctx, object)
+		}
+		if errors.Is(err, tenants.ErrConflict) {
+			object, err = store.Get(ctx, object.Kind, object.Space, object.Name)
+			if err == nil && ours(object) {
+				continue
+			}
+		}
+		if errors.Is(err, tenants.ErrGone) {
+			return nil
+		}
+		return err
+	}
+	return fmt.Errorf("%s %s changes too fast", object.Kind, object.Name)
+}
+
+// replace makes an object have a spec, whatever was there. Without a UID the object is unknown.
+func replace(ctx context.Context, store tenants.Store, object tenants.Object, spec any) (tenants.Object, error) {
+	for range maxTries {
+		write := store.Update
+		if object.UID == "" {
+			write = store.Create
+		}
+		object.Spec = tenants.Merge(object.Spec, spec)
+		written, err := write(ctx, object)
+		if !errors.Is(err, tenants.ErrExists) && !errors.Is(err, tenants.ErrConflict) && !errors.Is(err, tenants.ErrGone) {
+			return written, err
+		}
+		found, err := store.Get(ctx, object.Kind, object.Space, object.Name)
+		switch {
+		case err == nil:
+			object = found
+		case errors.Is(err, tenants.ErrGone):
+			object = tenants.Object{Kind: object.Kind, Space: object.Space, Name: object.Name}
+		default:
+			return object, err
+		}
+	}
+	return object, fmt.Errorf("%s %s changes too fast", object.Kind, object.Name)
+}
+
+func (d *Directory) replace(ctx context.Context, object tenants.Object, spec any) (tenants.Object, error) {
+	return d.write(ctx, "write "+string(object.Kind), object, func(ctx context.Context, object tenants.Object) (tenants.Object, error) {
+		return replace(ctx, d.store, object, spec)
+	})
+}
+
+// RaiseEpoch begins a new epoch. nodes names the nodes that joined after the backup that the store was restored from.
+func RaiseEpoch(ctx context.Context, store tenants.Store, nodes []string) (id string, err error) {
+	spec := tenants.EpochSpec{ID: tenants.NewID(), Nodes: nodes}
+	_, err = replace(ctx, store, tenants.Object{Kind: tenants.KindEpoch, Name: tenants.EpochName}, spec)
+	return spec.ID, err
+}
