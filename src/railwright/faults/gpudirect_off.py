@@ -48,8 +48,9 @@ def _signs(facts: Facts) -> Findings:
     hosts = facts.topology.of_kind("host")
     known_off = [host for host in hosts if host.facts.get(FACT) is False]
     for host in known_off:
-        says = "NICs and GPUs do not use GPUDirect RDMA: data goes through host memory"
-        yield _build_finding(host, says, Evidence(claim=FACT, value="off", seen="topology"))
+        if host.facts.get("gpudirect_offered") is not False:
+            says = "NICs and GPUs do not use GPUDirect RDMA: data goes through host memory"
+            yield _build_finding(host, says, Evidence(claim=FACT, value="off", seen="topology"))
     yield from FAULT.setting_findings(_SETTINGS, facts)
     tried = {item for result in facts.results for item in result.evidence if item.claim == GPU_REGISTRATION}
     for item in sorted(tried, key=lambda item: item.seen):

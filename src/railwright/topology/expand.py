@@ -71,7 +71,8 @@ class _Machine:
             "shape": name,
             "layout_source": source,
             "nvlink_domain_hosts": nvlink.domain_hosts if nvlink else None,
-            "gpudirect_rdma": None if self._shape.gpudirect_rdma else False,
+            "gpudirect_rdma": None if self._shape.gpudirect_rdma and self._shape.gpudirect_offered else False,
+            "gpudirect_offered": None if self._shape.gpudirect_offered else False,
             "nccl_protocol": self._shape.nccl_protocol or None,
             "peer_to_peer": None if self._shape.peer_to_peer else False,
         }

@@ -147,7 +147,7 @@ def _apply_switches(shape: Shape, changes: Mapping[str, str], name: str) -> Shap
     shape = replace(
         shape,
         peer_to_peer=on.get("p2p", shape.peer_to_peer),
-        gpudirect_rdma=on.get("gpudirect", shape.gpudirect_rdma),
+        gpudirect_rdma=on.get("gpudirect", shape.gpudirect_rdma and shape.gpudirect_offered),
     )
     if not shape.peer_to_peer:  # NCCL then uses the host's memory instead of NVLink and switches
         shape = replace(shape, nvlink=None, xgmi=None, acs_redirect=True)

@@ -1,6 +1,5 @@
 """The catalogue of machines and parts, decoded from the file that scripts/write-shapes writes from its TOML files."""
 
-import os
 from collections.abc import Mapping
 
 import msgspec
@@ -73,5 +72,5 @@ class Catalogue(Record, frozen=True, kw_only=True):
         return Shape(**{**msgspec.structs.asdict(file), **named})
 
 
-_FILE = os.path.join(os.path.dirname(__file__), "catalogue.json")  # noqa: PTH118, PTH120 - pathlib and pkgutil load slowly
+_FILE = __file__.removesuffix(".py") + ".json"
 CATALOGUE = msgspec.json.decode(__loader__.get_data(_FILE), type=Catalogue)  # type: ignore[name-defined]
