@@ -31,6 +31,8 @@ def test_the_last_words_are_those_that_name_somebody():
     assert summarize_end(ChildResult(returncode=1, output=lines, timed_out=False)) == said
     nobody = ChildResult(returncode=1, output=["no more room", "\0", "-----"], timed_out=False)
     assert summarize_end(nobody) == "exit status 1, its output: 'no more room'"
+    silent = ChildResult(returncode=-9, output=[], timed_out=False)
+    assert summarize_end(silent).startswith("killed by SIGKILL")
 
 
 def test_a_host_of_which_nothing_comes_is_blamed_once_the_others_were_asked():

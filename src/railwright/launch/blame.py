@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 
 from railwright.launch.causes import find_cause
@@ -131,7 +131,7 @@ def _join_wrapped(output: Iterable[str]) -> list[str]:
 
 def _list_errors(lines: Sequence[str]) -> Iterator[str]:
     """Yield the lines that tell an error; one that ends in a colon with the next, such as the name of a program."""
-    for line, following in zip(lines, (*lines[1:], ""), strict=True):
+    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
         if _ERROR_PATTERN.search(line):
             yield f"{line} {following}".strip() if line.endswith(":") else line
 
