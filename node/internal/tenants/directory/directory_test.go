@@ -71,6 +71,34 @@ func inTime(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
+// slowMachines is a store that is slow to tell about a machine.
+type slowMachines struct{ tenants.Store }
+
+func (s slowMachines) Machine(ctx context.Context, node string) (tenants.Machine, error) {
+	time.Sleep(time.Second)
+	return s.Store.Machine(ctx, node)
+}
+
+// TestAnObjectThatStaysIsNotARestore restarts a daemon whose own objects are older than what it has gone by, and must stay so:
+// a write that changes nothing returns their version.
+func TestAnObjectThatStaysIsNotARestore(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		store, folder := newTable(t), shm(t)
+		first, second := open(t, "n1", folder, store), open(t, "n2", shm(t), store)
+		mustClaim(t, first, claimOf("ns:a", "p1", "10.1.0.1"))
+		mustClaim(t, second, claimOf("ns:a", "p2", "10.1.0.2"))
+		mustClaim(t, first, claimOf("ns:a", "p3", "10.1.0.3"))
+		mustClaim(t, second, claimOf("ns:a", "p4", "10.1.0.4"))
+		first.Close()
+		first = open(t, "n1", folder, slowMachines{store})
+		time.Sleep(time.Minute)
+		mustClaim(t, first, claimOf("ns:a", "p5", "10.1.0.5"))
+		if stopped := first.Stopped(); len(stopped) > 0 {
+			t.Errorf("%q", stopped)
+		}
+	})
+}
+
 func TestAClaimIsInTheViewOnceItReturns(t *testing.T) {
 	inTime(t, func(t *testing.T) {
 		store := newTable(t)

@@ -120,8 +120,9 @@ func remove(ctx context.Context, store tenants.Store, object tenants.Object, our
 	return fmt.Errorf("%s %s changes too fast", object.Kind, object.Name)
 }
 
-// replace makes an object have a spec, whatever was there. Without a UID the object is unknown.
-func replace(ctx context.Context, store tenants.Store, object tenants.Object, spec any) (tenants.Object, error) {
+// replace makes an object have a spec, whatever was there. Without a UID the object is unknown. fresh is false if it had the
+// spec already: its version may then be old.
+func replace(ctx context.Context, store tenants.Store, object tenants.Object, spec any) (written tenants.Object, fresh bool, err error) {
 	for range maxTries {
 		write := store.Update
 		if object.UID == "" {
@@ -130,7 +131,7 @@ func replace(ctx context.Context, store tenants.Store, object tenants.Object, sp
 		object.Spec = tenants.Merge(object.Spec, spec)
 		written, err := write(ctx, object)
 		if !errors.Is(err, tenants.ErrExists) && !errors.Is(err, tenants.ErrConflict) && !errors.Is(err, tenants.ErrGone) {
-			return written, err
+			return written, object.UID == "" || written.Version != object.Version, err
 		}
 		found, err := store.Get(ctx, object.Kind, object.Space, object.Name)
 		switch {
@@ -139,21 +140,30 @@ func replace(ctx context.Context, store tenants.Store, object tenants.Object, sp
 		case errors.Is(err, tenants.ErrGone):
 			object = tenants.Object{Kind: object.Kind, Space: object.Space, Name: object.Name}
 		default:
-			return object, err
+			return object, false, err
 		}
 	}
-	return object, fmt.Errorf("%s %s changes too fast", object.Kind, object.Name)
+	return object, false, fmt.Errorf("%s %s changes too fast", object.Kind, object.Name)
 }
 
-func (d *Directory) replace(ctx context.Context, object tenants.Object, spec any) (tenants.Object, error) {
-	return d.write(ctx, "write "+string(object.Kind), object, func(ctx context.Context, object tenants.Object) (tenants.Object, error) {
-		return replace(ctx, d.store, object, spec)
+func (d *Directory) replace(ctx context.Context, object tenants.Object, spec any) (written tenants.Object, err error) {
+	before, fresh := d.before(), false
+	err = d.ask(ctx, "write "+string(object.Kind), func(ctx context.Context) (err error) {
+		written, fresh, err = replace(ctx, d.store, object, spec)
+		return err
 	})
+	if err != nil {
+		return object, err
+	}
+	if !fresh {
+		return written, nil
+	}
+	return written, d.goneBy(written.Version, before)
 }
 
 // RaiseEpoch begins a new epoch. nodes names the nodes that joined after the backup that the store was restored from.
 func RaiseEpoch(ctx context.Context, store tenants.Store, nodes []string) (id string, err error) {
 	spec := tenants.EpochSpec{ID: tenants.NewID(), Nodes: nodes}
-	_, err = replace(ctx, store, tenants.Object{Kind: tenants.KindEpoch, Name: tenants.EpochName}, spec)
+	_, _, err = replace(ctx, store, tenants.Object{Kind: tenants.KindEpoch, Name: tenants.EpochName}, spec)
 	return spec.ID, err
 }

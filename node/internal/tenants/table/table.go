@@ -15,6 +15,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
 	"syscall"
@@ -237,11 +238,21 @@ func (t *Table) Update(ctx context.Context, object tenants.Object) (tenants.Obje
 		if err != nil {
 			return err
 		}
+		if isSame(object.Spec, held.Spec) {
+			object = held // an API server does the same
+			return nil
+		}
 		object.Version, object.Off = t.content.Version+1, held.Off
 		t.apply(tenants.Event{Object: object})
 		return nil
 	})
 	return object, err
+}
+
+// isSame reports whether two specs have the same fields, in any order.
+func isSame(a, b json.RawMessage) bool {
+	var first, second any
+	return json.Unmarshal(a, &first) == nil && json.Unmarshal(b, &second) == nil && reflect.DeepEqual(first, second)
 }
 
 // Delete implements tenants.Store.

@@ -49,7 +49,12 @@ func TestWritesHavePreconditions(t *testing.T) {
 			if _, err := pair[1].Create(ctx, object("n1")); !errors.Is(err, tenants.ErrExists) {
 				t.Errorf("second creation: %v", err)
 			}
-			changed, err := pair[1].Update(ctx, made)
+			if same, err := pair[1].Update(ctx, made); err != nil || same.Version != made.Version {
+				t.Errorf("update without a change: %v, %v", same, err)
+			}
+			other := made
+			other.Spec = tenants.Merge(made.Spec, map[string]string{"epoch": "other"})
+			changed, err := pair[1].Update(ctx, other)
 			if err != nil || changed.Version <= made.Version || changed.UID != made.UID {
 				t.Fatal(changed, err)
 			}
