@@ -386,13 +386,13 @@ func (d *Directory) publish(ctx context.Context, tenant string, publisher *publi
 		err := d.ask(ctx, "delete members", func(ctx context.Context) error {
 			return remove(ctx, d.store, object, func(tenants.Object) bool { return true })
 		})
-		if err == nil {
-			publisher.object = tenants.Object{}
-		}
+		publisher.object = tenants.Object{}
 		return err
 	}
 	object, err := d.replace(ctx, object, spec)
 	if err != nil {
+		// The write may have happened, so nothing is known of the object.
+		publisher.object = tenants.Object{}
 		return err
 	}
 	publisher.object = object

@@ -71,6 +71,42 @@ func inTime(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
+// deaf is a store whose next answer to a write of members is lost.
+type deaf struct {
+	tenants.Store
+	loses bool
+}
+
+func (s *deaf) Update(ctx context.Context, object tenants.Object) (tenants.Object, error) {
+	written, err := s.Store.Update(ctx, object)
+	if s.loses && object.Kind == tenants.KindMembers {
+		s.loses = false
+		return object, errors.New("connection reset")
+	}
+	return written, err
+}
+
+// TestALostAnswerIsNoProofThatMembersStayed publishes an address without hearing of it, and gives it up: the members must
+// lose it.
+func TestALostAnswerIsNoProofThatMembersStayed(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		store := &deaf{Store: newTable(t)}
+		d := open(t, "n1", shm(t), store)
+		mustClaim(t, d, claimOf("ns:a", "p1", "10.1.0.1"))
+		store.loses = true
+		if err := d.Claim(t.Context(), claimOf("ns:a", "p2", "10.1.0.2")); err == nil || store.loses {
+			t.Fatal("the answer was not lost:", err)
+		}
+		if err := d.Release(t.Context(), claimOf("", "", "10.1.0.2").Addresses); err != nil {
+			t.Fatal(err)
+		}
+		list, err := store.List(t.Context(), tenants.KindMembers, "ns:a")
+		if err != nil || len(list.Objects) != 1 || strings.Contains(string(list.Objects[0].Spec), "10.1.0.2") {
+			t.Errorf("%d members, %v: %+v", len(list.Objects), err, list.Objects)
+		}
+	})
+}
+
 // slowMachines is a store that is slow to tell about a machine.
 type slowMachines struct{ tenants.Store }
 
