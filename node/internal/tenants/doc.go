@@ -22,7 +22,7 @@
 // # Rules
 //
 //   - ADD: sync the intent to disk; create the claim; write the members; list the members of the tenant and of its peers; sync what was read before it is granted; program flows; return.
-//   - Lists are linearizable: at an ADD, and before every watch (restart, reconnect, new peering).
+//   - Lists are linearizable: at an ADD, and before every watch (restart, reconnect, new peering). A list, and the first event of a watch, count only if the epoch is still the current one.
 //   - Never backwards: no list and no event older than what this node has gone by. After a restart without the store, what the last ADD saved is the floor.
 //   - DEL: remove flows; wait for two rounds of revalidation, because one in progress may have read the old tables; rewrite the members; wait Drain and for the leaf; delete the claim by UID and version.
 //   - A machine that is gone keeps its addresses until its RailNode is off, or until the same machine is back with another boot ID. There is no time-out. A drained node holds nothing, so an autoscaler that drains needs nobody.

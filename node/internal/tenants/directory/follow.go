@@ -66,14 +66,7 @@ func (d *Directory) followTenant(ctx context.Context, tenant string, held *space
 				}
 			})
 			retry = firstRetry
-			err = d.store.Watch(ctx, tenants.KindMembers, tenant, list.Version, func(event tenants.Event) {
-				d.act(func(s *state) {
-					if s.spaces[tenant] == held && s.epoch == epoch {
-						s.learnEvent(tenant, event)
-						d.gone = max(d.gone, event.Object.Version)
-					}
-				})
-			})
+			err = d.watchTenant(ctx, tenant, held, epoch, list.Version)
 			if ctx.Err() == nil && !errors.Is(err, tenants.ErrExpired) {
 				d.log.Debug("watch of members ended", "tenant", tenant, "error", err)
 			}
@@ -82,6 +75,27 @@ func (d *Directory) followTenant(ctx context.Context, tenant string, held *space
 			return
 		}
 	}
+}
+
+// watchTenant watches the members of a tenant after a version. The store may have been restored since the list, and a watch
+// ends with the store that it is of, so its first event counts only if the epoch is still the current one.
+func (d *Directory) watchTenant(ctx context.Context, tenant string, held *space, epoch string, version uint64) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	checked := d.settings.without == epochMembers
+	return d.store.Watch(ctx, tenants.KindMembers, tenant, version, func(event tenants.Event) {
+		if !checked && (ctx.Err() != nil || d.stillIn(ctx, epoch) != nil) {
+			stop()
+			return
+		}
+		checked = true
+		d.act(func(s *state) {
+			if s.spaces[tenant] == held && s.epoch == epoch {
+				s.learnEvent(tenant, event)
+				d.gone = max(d.gone, event.Object.Version)
+			}
+		})
+	})
 }
 
 // followPolicy takes in the operators' policy.
