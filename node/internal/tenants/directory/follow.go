@@ -480,14 +480,17 @@ func (d *Directory) pass(ctx context.Context, epoch tenants.EpochSpec) error {
 	if waiting != "" {
 		return fmt.Errorf("%w: %s", tenants.ErrUnreachable, waiting)
 	}
-	var forgotten []entry
+	settled := false
 	d.act(func(s *state) {
-		if s.epoch == epoch.ID {
+		if settled = s.epoch == epoch.ID; settled {
 			d.passed = epoch.ID
-			forgotten = s.settle()
+			s.settle()
 		}
 	})
-	if err := d.journal.write(forgotten...); err != nil {
+	if !settled {
+		return nil
+	}
+	if err := d.journal.settle(epoch.ID); err != nil {
 		return fmt.Errorf("%w: store the epoch: %w", tenants.ErrUnreachable, err)
 	}
 	return nil

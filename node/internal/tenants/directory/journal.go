@@ -283,6 +283,21 @@ func (j *journal) writeLists(name, epoch string, lists map[string]tenants.List, 
 	return j.writeLocked(append(lines, more...))
 }
 
+// settle forgets what nodes published in other epochs. The disk may have objects that this node has heard the end of.
+func (j *journal) settle(epoch string) error {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	var lines []entry
+	for tenant, held := range j.kept.spaces {
+		for node, known := range held.objects {
+			if known.Epoch != epoch {
+				lines = append(lines, entry{Tenant: tenant, Node: node})
+			}
+		}
+	}
+	return j.writeLocked(lines)
+}
+
 // forget forgets the tenants that this node no longer goes by. It does not wait for the disk.
 func (j *journal) forget(scope map[string]bool) {
 	j.mutex.Lock()

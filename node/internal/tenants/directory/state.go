@@ -413,16 +413,14 @@ func (s *state) enter(epoch string) {
 }
 
 // settle forgets what nodes published in earlier epochs: all have published in this one, or are off.
-func (s *state) settle() (forgotten []entry) {
+func (s *state) settle() {
 	for tenant, held := range s.spaces {
 		for name, known := range held.objects {
 			if known.Epoch != s.epoch {
 				s.put(tenant, name, nil)
-				forgotten = append(forgotten, entry{Tenant: tenant, Node: name})
 			}
 		}
 	}
-	return forgotten
 }
 
 // published returns the addresses that this node publishes for a tenant.
