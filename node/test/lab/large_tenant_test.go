@@ -116,7 +116,7 @@ func TestLargeTenant(t *testing.T) {
 		}
 	}
 	members(0)
-	record.Joined, record.Peak = nd.Resident(t), nd.peak(t)
+	record.Joined, record.Peak = nd.Resident(t), nd.Peak(t)
 	own, _ := cpu(t, nd.Pid())
 	time.Sleep(idleTime)
 	later, _ := cpu(t, nd.Pid())
@@ -136,7 +136,7 @@ func TestLargeTenant(t *testing.T) {
 	record.CPU = ((later - own).Seconds() - record.Idle*took) / heardChanges
 	record.Tools = (toolsLater - tools).Seconds() / took
 	record.SwitchCPU = (othersLater - others).Seconds() / heardChanges
-	record.After, record.Peak = nd.Resident(t), nd.peak(t)
+	record.After, record.Peak = nd.Resident(t), nd.Peak(t)
 
 	nd.Kill(t)
 	began = time.Now()
@@ -174,21 +174,6 @@ func farMembers(space, epoch string, rails, number, changed int) map[string]any 
 		"apiVersion": "network.railwright.dev/v1alpha1", "kind": "TenantMembers", "spec": spec,
 		"metadata": map[string]any{"name": fmt.Sprintf("far-%d.%08x", number, number), "namespace": space},
 	}
-}
-
-// peak returns the most resident memory that the daemon ever had, in bytes.
-func (nd *node) peak(t *testing.T) int64 {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", nd.Pid()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	var kib int64
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		t.Fatal(err)
-	}
-	return kib << 10
 }
 
 // switchPid returns the process ID of ovs-vswitchd.

@@ -120,13 +120,18 @@ func (n *Node) MustBeKilled(t testing.TB, step failpoint.Name) {
 }
 
 // Resident returns the daemon's resident memory in bytes.
-func (n *Node) Resident(t testing.TB) int64 {
+func (n *Node) Resident(t testing.TB) int64 { return n.memory(t, "VmRSS:") }
+
+// Peak returns the most resident memory that the daemon ever had, in bytes.
+func (n *Node) Peak(t testing.TB) int64 { return n.memory(t, "VmHWM:") }
+
+func (n *Node) memory(t testing.TB, field string) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Pid()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	_, rest, _ := strings.Cut(string(status), field)
 	var kib int64
 	if _, err := fmt.Sscan(rest, &kib); err != nil {
 		t.Fatal(err)

@@ -382,17 +382,15 @@ func (d *Directory) publish(ctx context.Context, tenant string, publisher *publi
 		object = tenants.Object{Kind: tenants.KindMembers, Space: tenant, Name: d.state.name}
 	}
 	d.mutex.Unlock()
+	// Until an answer comes nothing is known of the object: a write may have happened.
+	publisher.object = tenants.Object{}
 	if len(spec.Addresses) == 0 {
-		err := d.ask(ctx, "delete members", func(ctx context.Context) error {
+		return d.ask(ctx, "delete members", func(ctx context.Context) error {
 			return remove(ctx, d.store, object, func(tenants.Object) bool { return true })
 		})
-		publisher.object = tenants.Object{}
-		return err
 	}
 	object, err := d.replace(ctx, object, spec)
 	if err != nil {
-		// The write may have happened, so nothing is known of the object.
-		publisher.object = tenants.Object{}
 		return err
 	}
 	publisher.object = object

@@ -260,7 +260,7 @@ class ShapeFile(Part, frozen=True, kw_only=True):
     ROCm, likewise); without it their data goes through the host's."""
     gpudirect_rdma: bool = True
     gpudirect_offered: bool = True
-    """Whether the machine can use GPUDirect RDMA at all. Some clouds do not offer it, which is no fault."""
+    """False if the machine cannot use GPUDirect RDMA at all. Some clouds do not offer it, which is no fault."""
     nccl_protocol: Literal["", "LL", "LL128", "Simple"] = ""
     """The only protocol that NCCL may use (NCCL_PROTO); empty if NCCL chooses."""
 

@@ -40,7 +40,7 @@ class Draft:
         self.counts: model.Counts | None = None
         self.pxn: bool | None = None
         self.is_ready = False
-        """Whether any rank is complete."""
+        """True once a rank is complete."""
 
     def set_size(self, size: int, line: int) -> None:
         """Set the number of ranks. Raises UsageError if an earlier line gave another number."""
