@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 from railwright.benchmarks.sockets import flow_end
 
@@ -25,3 +26,26 @@ def test_a_refused_connection_is_repeated_and_told_if_nobody_listens(monkeypatch
         listener.listen()
         (found,) = flow_end.send_tcp(settings)
     assert "error" not in found
+
+
+def test_packets_that_a_full_buffer_drops_are_counted_apart(monkeypatch):
+    def set_small(sock: socket.socket) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+    with socket.socket(type=socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = SETTINGS | {"port": port, "source_ports": [0], "packets": 50, "size_bytes": 1000, "interval_s": 0.0}
+    stop = threading.Event()
+
+    def send_before_anything_is_read() -> None:
+        flow_end.send_udp(settings)
+        stop.set()
+
+    (found,) = flow_end.receive_udp(settings, stop, send_before_anything_is_read)
+    assert (found["received"], found["unread"]) == (50, 0)
+    stop.clear()
+    monkeypatch.setattr(flow_end, "_set_receive_buffer", set_small)
+    (found,) = flow_end.receive_udp(settings, stop, send_before_anything_is_read)
+    assert 0 < found["received"] < 50
+    assert found["received"] + found["unread"] == 50

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from railwright.benchmarks.sockets import pinned_flows
+from railwright.benchmarks.wanted_flow import FlowRequest
 from railwright.diagnosis.localise.evidence import observe
 from railwright.diagnosis.localise.explain import explain
 from railwright.diagnosis.localise.procedure import Outcome
@@ -40,3 +42,19 @@ def test_hosts_that_wait_for_each_other_are_not_named(monkeypatch, launches, lef
     outcome = Outcome(evidence, explain(evidence), [], [])
     suspects = find_suspects(outcome, [], [], {}, probes.set_aside, probes.unsure)
     assert (list(probes.set_aside), [one.id for one in suspects], said) == (left_out, named, told)
+
+
+@pytest.mark.parametrize(("unread", "sent", "received", "long_lost"), [(0, 700, 300, 6), (400, 0, 0, None)])
+def test_nothing_is_said_of_loss_if_the_receiver_did_not_read_all_packets(unread, sent, received, long_lost):
+    addresses = ("10.0.0.1", "10.0.0.2")
+    place = SimpleNamespace(fabric=build_host_fabric(NAMES[:2], ["gpu0"], None), addresses=addresses, mtu_bytes=9000)
+    flow = FlowRequest(number=0, source=0, destination=1, source_address=addresses[0], destination_address=addresses[1])
+    told = {"flow": 0, "source_port": 40000, "trouble": "", "packets_sent": 700, "long_refused": 0, "ways": ""}
+    heard = {"source_address": addresses[0], "source_port": 40000, "destination_address": addresses[1]}
+    heard |= {"received": 300, "long_received": 0, "unread": unread}
+    ends = [pinned_flows.BENCHMARK.blank("fabric", settings={"round": 0, **told, "end": "sent"}),
+            pinned_flows.BENCHMARK.blank("fabric", settings={"round": 0, **heard, "end": "received"})]  # fmt: skip
+    found = [[None]]
+    RankProbes(place, SimpleNamespace(), print)._read(ends, [(flow,)], found)
+    ((seen,),) = found
+    assert (seen.sent, seen.received, seen.long_lost) == (sent, received, long_lost)

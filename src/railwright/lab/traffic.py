@@ -55,6 +55,8 @@ class UdpFlowResult(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
     """The sent packets that the sender's own kernel refused: too long, or without a route."""
     received: int = 0
+    unread: int = 0
+    """The packets of all flows that arrived while the receiver's buffer was full."""
     delay_median_s: float | None = None
     delay_max_s: float | None = None
 
@@ -190,13 +192,19 @@ def send_packets(
 ) -> tuple[UdpFlowResult, ...]:
     """Send `packets` from each source port, one per `interval_s`, never fragmented. `size_bytes` is the UDP payload.
 
-    Raises UsageError for numbers out of range, CannotJudge if an end cannot run.
+    Raises UsageError for numbers out of range, CannotJudge if an end cannot run or does not read all that arrives.
     """
     _check("packets", packets * len(ports), 1, MAX_PACKETS)
     _check("bytes", size_bytes, _STAMP_BYTES, 65_000)
     _check("seconds", interval_s * packets, 0, MAX_DURATION_S)
     settings = {**_settings(way, ports), "packets": packets, "size_bytes": size_bytes, "interval_s": interval_s}
-    return _exchange(lab, way, "udp", settings, interval_s * packets, UdpFlowResult)
+    seen = _exchange(lab, way, "udp", settings, interval_s * packets, UdpFlowResult)
+    if unread := max(flow.unread for flow in seen):
+        raise CannotJudge(
+            f"{unread} packets arrived at {way.destination} and were not read, so loss is not known",
+            hint="the machine is too busy: send fewer or smaller packets, or try again later",
+        )
+    return seen
 
 
 def send_stream(lab: Ends, way: Route, ports: Sequence[int], *, duration_s: float = 1.0) -> tuple[TcpFlowResult, ...]:

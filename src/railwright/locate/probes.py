@@ -285,7 +285,9 @@ class RankProbes:
             path = find_path(self.place.fabric, nics[0], nics[1], tuple(way.partition("=")[2].split(",")))
             if path is not None:
                 seen.ways.append(path)
-        seen.sent, seen.received = int(settings["packets_sent"]), int(got.get("received", 0))
+        # A receiver that did not run for too long drops packets itself: then nothing is known of loss.
+        if not got.get("unread"):
+            seen.sent, seen.received = int(settings["packets_sent"]), int(got.get("received", 0))
         if seen.sent and self.place.mtu_bytes is not None:
             # Packets that the sender's own port refuses are not losses: they show a setting of the sender.
             seen.long_lost = LONG_PACKETS - int(got.get("long_received", 0)) - int(settings["long_refused"])

@@ -437,12 +437,12 @@ func simulate(t *testing.T, runs int, rule rule) (played int, happened map[strin
 	return played, happened, fault
 }
 
-// runs is the number of runs with all rules.
-func runs() int {
-	if os.Getenv("RAILWRIGHT_TEST_LONG") != "" {
-		return 10_000
+// runs is the number of runs: RAILWRIGHT_TEST_RUNS or the default.
+func runs(usual int) int {
+	if most, err := strconv.Atoi(os.Getenv("RAILWRIGHT_TEST_RUNS")); err == nil {
+		return most
 	}
-	return 100
+	return usual
 }
 
 // happenings are all that must happen in the runs.
@@ -457,7 +457,11 @@ var happenings = []string{
 }
 
 func TestNoRunLetsAStrangerInOrGivesAnAddressTwice(t *testing.T) {
-	played, happened, fault := simulate(t, runs(), none)
+	usual := 100
+	if os.Getenv("RAILWRIGHT_TEST_LONG") != "" {
+		usual = 10_000
+	}
+	played, happened, fault := simulate(t, runs(usual), none)
 	if fault != "" {
 		t.Fatal(fault)
 	}
@@ -485,13 +489,9 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	if only := os.Getenv("RAILWRIGHT_TEST_RULE"); only != "" {
 		rules = slices.DeleteFunc(rules, func(r rule) bool { return string(r) != only })
 	}
-	most := 1000
-	if text := os.Getenv("RAILWRIGHT_TEST_RUNS"); text != "" {
-		most, _ = strconv.Atoi(text)
-	}
 	for _, rule := range rules {
 		t.Run(string(rule), func(t *testing.T) {
-			played, _, fault := simulate(t, most, rule)
+			played, _, fault := simulate(t, runs(1000), rule)
 			if fault == "" {
 				t.Errorf("%d runs without this rule let no stranger in", played)
 			}

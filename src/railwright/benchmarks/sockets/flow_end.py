@@ -31,6 +31,9 @@ _MTU_DISCOVER, _PMTUDISC_PROBE = {socket.AF_INET: 10, socket.AF_INET6: 23}, 3
 _RECVERR = {socket.AF_INET: 11, socket.AF_INET6: 25}
 _HOP_LIMIT = {socket.AF_INET: socket.IP_TTL, socket.AF_INET6: socket.IPV6_UNICAST_HOPS}
 _MSG_ERRQUEUE = 0x2000
+_SO_RCVBUFFORCE, _SO_MEMINFO = 33, 55  # asm-generic/socket.h
+_MEMINFO = struct.Struct("@9I")  # enum sk_meminfo in linux/sock_diag.h; the last number counts dropped packets
+_RECEIVE_BUFFER_BYTES = 1 << 25
 _ERROR = struct.Struct("@IBBBBII")  # struct sock_extended_err: errno, origin, type, code, pad, info, data
 _ORIGINS_OF_ICMP = {2, 3}  # SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6
 _TIME_EXCEEDED = {(socket.AF_INET, 11), (socket.AF_INET6, 3)}
@@ -79,9 +82,13 @@ def _family(settings: Settings) -> socket.AddressFamily:
 
 
 def receive_udp(settings: Settings, stop: threading.Event, ready: Callable[[], None]) -> list[Record]:
-    """Count packets by source port and size until `stop`."""
+    """Count packets by source port and size until `stop`.
+
+    `unread` counts the packets of all flows that arrived and found the socket's buffer full, because this process did
+    not run for too long. Nothing can be said of loss unless it is 0.
+    """
     with socket.socket(_family(settings), socket.SOCK_DGRAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        _set_receive_buffer(sock)
         sock.bind((settings["destination"], settings["port"]))
         sock.settimeout(_QUIET_S)
         ready()
@@ -99,13 +106,28 @@ def receive_udp(settings: Settings, stop: threading.Event, ready: Callable[[], N
                 sequence, sent_ns = _STAMP.unpack_from(data)
                 # Keyed by number: a packet that arrives twice counts once.
                 delays.setdefault(peer[:2], {})[len(data), sequence] = now - sent_ns
+        unread = _count_unread(sock)
     found = []
     for (address, port), by_number in delays.items():
         ordered = sorted(by_number.values())
         sizes = Counter(size for size, _ in by_number)
         record = {"source_address": address, "source_port": port, "received": len(ordered), "sizes": sizes}
+        record["unread"] = unread
         found.append(record | {"delay_median_s": ordered[len(ordered) // 2] / 1e9, "delay_max_s": ordered[-1] / 1e9})
     return found
+
+
+def _set_receive_buffer(sock: socket.socket) -> None:
+    """Set a buffer that outlasts a busy machine; without CAP_NET_ADMIN, the kernel limits it to net.core.rmem_max."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER_BYTES)
+    except PermissionError:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+
+
+def _count_unread(sock: socket.socket) -> int:
+    """Return the number of packets that found the buffer full."""
+    return int(_MEMINFO.unpack(sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))[-1])
 
 
 def _udp_sockets(settings: Settings) -> list[socket.socket]:

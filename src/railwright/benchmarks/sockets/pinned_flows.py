@@ -120,6 +120,7 @@ def _run_round(rank: FlowsRank, number: int, flows: tuple[FlowRequest, ...]) -> 
             "source_port": port,
             "received": record.get("received", 0) - long,
             "long_received": long,
+            "unread": record.get("unread", 0),
             "received_bytes": record.get("received_bytes", 0),
         }
         rate = record.get("bandwidth_bytes_per_s")
