@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -124,38 +126,20 @@ func Merge(earlier json.RawMessage, spec any) json.RawMessage {
 	if err != nil {
 		panic(err) // a spec has only texts and addresses
 	}
-	var before, now map[string]json.RawMessage
-	if json.Unmarshal(earlier, &before) != nil || json.Unmarshal(content, &now) != nil {
+	var merged, ours map[string]json.RawMessage
+	if json.Unmarshal(earlier, &merged) != nil || json.Unmarshal(content, &ours) != nil || merged == nil {
 		return content
 	}
-	var known map[string]any
-	_ = json.Unmarshal(knownFields(spec), &known)
-	for name, value := range before {
-		if _, ours := known[name]; !ours {
-			now[name] = value
+	if kind := reflect.TypeOf(spec); kind.Kind() == reflect.Struct {
+		for _, field := range reflect.VisibleFields(kind) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			delete(merged, name)
 		}
 	}
-	content, err = json.Marshal(now)
-	if err != nil {
+	maps.Copy(merged, ours)
+	if content, err = json.Marshal(merged); err != nil {
 		panic(err)
 	}
-	return content
-}
-
-// knownFields returns a spec of the same type with all fields set.
-func knownFields(spec any) json.RawMessage {
-	var full any
-	switch spec.(type) {
-	case ClaimSpec:
-		full = ClaimSpec{Rail: "-", Owner: "-"}
-	case MembersSpec:
-		full = MembersSpec{Epoch: "-"}
-	case NodeSpec:
-		full = NodeSpec{NodeUID: "-", Machine: "-", Boot: "-", Epoch: "-"}
-	case EpochSpec:
-		full = EpochSpec{Nodes: []string{}}
-	}
-	content, _ := json.Marshal(full)
 	return content
 }
 

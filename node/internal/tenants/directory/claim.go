@@ -17,25 +17,6 @@ const (
 	lookAgain = 100 * time.Millisecond
 )
 
-// publisher writes this node's members of a tenant, one write at a time. All that waits for its turn shares the next
-// write and read.
-type publisher struct {
-	turn turn
-	// object is the object as last written or read. Without a UID it is unknown.
-	object tenants.Object
-}
-
-func (d *Directory) publisher(tenant string) *publisher {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	found := d.publishers[tenant]
-	if found == nil {
-		found = &publisher{turn: make(turn, 1)}
-		d.publishers[tenant] = found
-	}
-	return found
-}
-
 // Claim implements tenants.Directory.
 func (d *Directory) Claim(ctx context.Context, claim tenants.Claim) error {
 	if err := tenants.CheckClaim(claim); err != nil {
@@ -75,24 +56,15 @@ func (d *Directory) Claim(ctx context.Context, claim tenants.Claim) error {
 
 // isGranted reports whether the claim was granted, now or before a restart.
 func (d *Directory) isGranted(claim tenants.Claim) bool {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	return !slices.ContainsFunc(claim.Addresses, func(address netip.Addr) bool {
-		held := d.state.owns[address]
-		return held == nil || held.Lost || held.Phase != granted || held.Owner != claim.Owner || held.Tenant != claim.Tenant
+	return d.Holds(claim.Addresses) && !slices.ContainsFunc(claim.Addresses, func(address netip.Addr) bool {
+		held := d.own(address)
+		return held.Owner != claim.Owner || held.Tenant != claim.Tenant
 	})
 }
 
 // lostOf returns the addresses that were lost and not withdrawn since.
-func (d *Directory) lostOf(addresses []netip.Addr) (lost []netip.Addr) {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	for _, address := range addresses {
-		if held := d.state.owns[address]; held != nil && held.Lost {
-			lost = append(lost, address)
-		}
-	}
-	return lost
+func (d *Directory) lostOf(addresses []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addresses), func(address netip.Addr) bool { return !d.own(address).Lost })
 }
 
 // intend stores that this node is about to have the addresses.
@@ -138,7 +110,7 @@ func ownEntry(address netip.Addr, held *own) entry {
 
 // create creates the claim of an address. It waits a moment for a holder that may be about to give it up.
 func (d *Directory) create(ctx context.Context, claim tenants.Claim, address netip.Addr, epoch string) error {
-	if d.isClaimed(address) {
+	if phase := d.own(address).Phase; phase != "" && phase != intended {
 		return nil
 	}
 	for began := time.Now(); ; {
@@ -157,31 +129,21 @@ func (d *Directory) create(ctx context.Context, claim tenants.Claim, address net
 	}
 }
 
-func (d *Directory) isClaimed(address netip.Addr) bool {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	held := d.state.owns[address]
-	return held != nil && held.Phase != intended
-}
-
 // obtain creates the claim of an address, or takes over one of this machine's.
 func (d *Directory) obtain(ctx context.Context, claim tenants.Claim, address netip.Addr) (object tenants.Object, err error) {
-	d.mutex.Lock()
-	mine := d.self
-	d.mutex.Unlock()
+	mine := look(d, func(*state) self { return d.self })
 	spec := tenants.ClaimSpec{
 		Address: address, Tenant: claim.Tenant, Rail: claim.Rail, Owner: claim.Owner, Node: mine.Node, Instance: mine.Instance,
 	}
-	object = tenants.Object{Kind: tenants.KindClaim, Name: tenants.ClaimName(address), Spec: tenants.Merge(nil, spec)}
-	object, err = d.write(ctx, "create claim", object, d.store.Create)
+	name := tenants.ClaimName(address)
+	object, err = d.write(ctx, "create claim", func(ctx context.Context) (tenants.Object, bool, error) {
+		made, err := d.store.Create(ctx, tenants.Object{Kind: tenants.KindClaim, Name: name, Spec: tenants.Merge(nil, spec)})
+		return made, true, err
+	})
 	if !errors.Is(err, tenants.ErrExists) {
 		return object, err
 	}
-	var held tenants.Object
-	err = d.ask(ctx, "read claim", func(ctx context.Context) (err error) {
-		held, err = d.store.Get(ctx, tenants.KindClaim, "", object.Name)
-		return err
-	})
+	held, err := d.get(ctx, tenants.KindClaim, name)
 	if errors.Is(err, tenants.ErrGone) {
 		return object, fmt.Errorf("%w: %s was given up this moment", tenants.ErrTaken, address)
 	}
@@ -198,8 +160,11 @@ func (d *Directory) obtain(ctx context.Context, claim tenants.Claim, address net
 		return object, fmt.Errorf("%w: %s is claimed by %s of tenant %s on node %s", tenants.ErrTaken, address, holder.Owner,
 			tenants.Display(holder.Tenant), holder.Node)
 	}
-	held.Spec = tenants.Merge(held.Spec, spec)
-	object, err = d.write(ctx, "take over claim", held, d.store.Update)
+	object, err = d.write(ctx, "take over claim", func(ctx context.Context) (tenants.Object, bool, error) {
+		held.Spec = tenants.Merge(held.Spec, spec)
+		written, err := d.store.Update(ctx, held)
+		return written, written.Version != held.Version, err
+	})
 	if errors.Is(err, tenants.ErrConflict) || errors.Is(err, tenants.ErrGone) {
 		err = fmt.Errorf("%w: %s changes this moment", tenants.ErrTaken, address)
 	}
@@ -208,11 +173,7 @@ func (d *Directory) obtain(ctx context.Context, claim tenants.Claim, address net
 
 // isEarlier reports whether this machine had the claim before it lost its state.
 func (d *Directory) isEarlier(ctx context.Context, holder tenants.ClaimSpec) bool {
-	var object tenants.Object
-	err := d.ask(ctx, "read RailNode", func(ctx context.Context) (err error) {
-		object, err = d.store.Get(ctx, tenants.KindNode, "", tenants.NodeName(holder.Node, holder.Instance))
-		return err
-	})
+	object, err := d.get(ctx, tenants.KindNode, tenants.NodeName(holder.Node, holder.Instance))
 	if err != nil {
 		return false
 	}
@@ -220,27 +181,15 @@ func (d *Directory) isEarlier(ctx context.Context, holder tenants.ClaimSpec) boo
 	return err == nil && spec.Machine != "" && spec.Machine == d.machineID()
 }
 
-// machineID returns the ID of this machine, or "" if it is unknown.
-func (d *Directory) machineID() string {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	if d.machine.ID != "" {
-		return d.machine.ID
-	}
-	return d.settings.Machine
-}
-
 // abandon undoes a claim that was not published. What it cannot undo stays until Release.
 func (d *Directory) abandon(ctx context.Context, claim tenants.Claim, refused bool) {
 	for _, address := range claim.Addresses {
-		d.mutex.Lock()
-		held := d.state.owns[address]
-		known := held != nil && held.UID != ""
-		d.mutex.Unlock()
-		if held == nil || held.Phase != intended && held.Phase != claimed || !known && !refused {
+		held := d.own(address)
+		known := held.UID != ""
+		if held.Phase != intended && held.Phase != claimed || !known && !refused {
 			continue
 		}
-		if known && d.erase(ctx, address) != nil {
+		if known && d.erase(ctx, address, held) != nil {
 			continue
 		}
 		d.drop(address)
@@ -371,153 +320,4 @@ func (d *Directory) resolvePeers(ctx context.Context, tenant string) ([]string, 
 			}
 		}
 	}
-}
-
-// publish writes this node's members of a tenant as they are now. The caller has the publisher's turn.
-func (d *Directory) publish(ctx context.Context, tenant string, publisher *publisher) error {
-	d.mutex.Lock()
-	spec := tenants.MembersSpec{Addresses: d.state.published(tenant), Epoch: d.state.epoch}
-	object := publisher.object
-	if object.Name != d.state.name {
-		object = tenants.Object{Kind: tenants.KindMembers, Space: tenant, Name: d.state.name}
-	}
-	d.mutex.Unlock()
-	// Until an answer comes nothing is known of the object: a write may have happened.
-	publisher.object = tenants.Object{}
-	if len(spec.Addresses) == 0 {
-		return d.ask(ctx, "delete members", func(ctx context.Context) error {
-			return remove(ctx, d.store, object, func(tenants.Object) bool { return true })
-		})
-	}
-	object, err := d.replace(ctx, object, spec)
-	if err != nil {
-		return err
-	}
-	publisher.object = object
-	d.act(func(s *state) {
-		if held := s.spaces[tenant]; held != nil && object.Version > held.floor {
-			held.mine = object.Version
-		}
-	})
-	return nil
-}
-
-// Withdraw implements tenants.Directory.
-func (d *Directory) Withdraw(ctx context.Context, addresses []netip.Addr) error {
-	// Until lost addresses are dropped, this machine has not published in the epoch, so others wait.
-	if lost := d.lostOf(addresses); len(lost) > 0 {
-		if !pause(ctx, tenants.Drain) {
-			return fmt.Errorf("packets of %v may still be on their way: %w", lost, ctx.Err())
-		}
-		for _, address := range lost {
-			d.drop(address)
-		}
-	}
-	concerned := map[string]bool{}
-	var lines []entry
-	d.act(func(s *state) {
-		for _, address := range addresses {
-			held := s.owns[address]
-			if held == nil {
-				continue
-			}
-			concerned[held.Tenant] = true
-			if held.Phase != withdrawn {
-				held.Phase, held.since = withdrawn, time.Now()
-				s.show(address)
-				lines = append(lines, ownEntry(address, held))
-			}
-		}
-		s.rescope()
-	})
-	if err := d.journal.write(lines...); err != nil {
-		return fmt.Errorf("store that addresses are withdrawn: %w", err)
-	}
-	if d.settings.without == membersFirst {
-		return nil
-	}
-	for tenant := range concerned {
-		if err := d.republish(ctx, tenant); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// republish writes this node's members of a tenant unless what the store has is up to date.
-func (d *Directory) republish(ctx context.Context, tenant string) error {
-	publisher := d.publisher(tenant)
-	if err := publisher.turn.take(ctx); err != nil {
-		return fmt.Errorf("%w: %w", tenants.ErrUnreachable, err)
-	}
-	defer publisher.turn.give()
-	if publisher.object.UID != "" {
-		d.mutex.Lock()
-		want, epoch := d.state.published(tenant), d.state.epoch
-		d.mutex.Unlock()
-		has, err := tenants.Decode[tenants.MembersSpec](publisher.object)
-		if err == nil && len(want) > 0 && slices.Equal(has.Addresses, want) && has.Epoch == epoch {
-			return nil
-		}
-	}
-	return d.publish(ctx, tenant, publisher)
-}
-
-// Release implements tenants.Directory.
-func (d *Directory) Release(ctx context.Context, addresses []netip.Addr) error {
-	if err := d.Withdraw(ctx, addresses); err != nil {
-		return err
-	}
-	for _, address := range addresses {
-		d.mutex.Lock()
-		held := d.state.owns[address]
-		d.mutex.Unlock()
-		if held == nil {
-			continue
-		}
-		if d.settings.without != drain && !pause(ctx, time.Until(held.since.Add(tenants.Drain))) {
-			return fmt.Errorf("packets of %s may still be on their way: %w", address, ctx.Err())
-		}
-		if err := d.erase(ctx, address); err != nil {
-			return err
-		}
-		d.drop(address)
-	}
-	return nil
-}
-
-// erase deletes the claim object of an address of this node.
-func (d *Directory) erase(ctx context.Context, address netip.Addr) error {
-	d.mutex.Lock()
-	held, mine := *d.state.owns[address], d.self
-	d.mutex.Unlock()
-	object := tenants.Object{Kind: tenants.KindClaim, Name: tenants.ClaimName(address), UID: held.UID, Version: held.Version}
-	return d.ask(ctx, "delete claim", func(ctx context.Context) error {
-		return remove(ctx, d.store, object, func(now tenants.Object) bool {
-			holder, err := tenants.Decode[tenants.ClaimSpec](now)
-			return err == nil && holder.Node == mine.Node && holder.Instance == mine.Instance
-		})
-	})
-}
-
-// Retain implements tenants.Directory.
-func (d *Directory) Retain(ctx context.Context, owners []string) error {
-	known := make(map[string]bool, len(owners))
-	for _, owner := range owners {
-		known[owner] = true
-	}
-	var left []netip.Addr
-	d.mutex.Lock()
-	for address, held := range d.state.owns {
-		if !known[held.Owner] {
-			left = append(left, address)
-		}
-	}
-	d.mutex.Unlock()
-	slices.SortFunc(left, netip.Addr.Compare)
-	if err := d.Release(ctx, left); err != nil {
-		return err
-	}
-	d.done.Go(func() { d.freeEarlier(d.ctx) })
-	return nil
 }

@@ -3,7 +3,6 @@ package directory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -43,24 +42,6 @@ type Settings struct {
 	without rule
 }
 
-// rule is a rule that the simulation leaves out to show what it is for.
-type rule string
-
-const (
-	claims        rule = "an address has one claim"
-	claimFirst    rule = "claim, then read"
-	readAtAdd     rule = "read at every ADD"
-	readPeers     rule = "read the peers too"
-	neverBackward rule = "never take an older state"
-	syncRead      rule = "sync what was read"
-	membersFirst  rule = "rewrite the members, then delete the claim"
-	drain         rule = "hold an address until its packets are gone"
-	epochGate     rule = "wait until every machine has published in the epoch"
-	epochMembers  rule = "take only members of this epoch"
-	epochNodes    rule = "wait for the machines that joined after the backup"
-	seeRestore    rule = "stop when versions go back"
-)
-
 // Directory is a tenants.Directory.
 type Directory struct {
 	settings Settings
@@ -99,20 +80,6 @@ type Directory struct {
 }
 
 var _ tenants.Directory = (*Directory)(nil)
-
-// turn is a mutex that one can wait for with a context.
-type turn chan struct{}
-
-func (t turn) take(ctx context.Context) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (t turn) give() { <-t }
 
 // Open opens a node's part until ctx ends or Close is called. It does not wait for the store.
 func Open(ctx context.Context, settings Settings) (*Directory, error) {
@@ -205,238 +172,43 @@ func (d *Directory) move() {
 	d.moved = make(chan struct{})
 }
 
-func (d *Directory) epoch() string {
+// look reads the state.
+func look[T any](d *Directory, do func(*state) T) T {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	return d.state.epoch
+	return do(d.state)
 }
 
-// ask calls the store and records whether it can be asked.
-func (d *Directory) ask(ctx context.Context, name string, do func(ctx context.Context) error) error {
-	bounded, cancel := context.WithTimeout(ctx, replyTimeout)
-	defer cancel()
-	err := do(bounded)
-	switch {
-	case err == nil, errors.Is(err, tenants.ErrExists), errors.Is(err, tenants.ErrConflict), errors.Is(err, tenants.ErrGone):
-		d.reach(nil)
-	case ctx.Err() == nil:
-		d.reach(fmt.Errorf("%s: %w", name, err))
-		err = fmt.Errorf("%w: %s: %w", tenants.ErrUnreachable, name, err)
-	default:
-		err = fmt.Errorf("%w: %s: %w", tenants.ErrUnreachable, name, err)
-	}
-	return err
-}
+func (d *Directory) epoch() string { return look(d, func(s *state) string { return s.epoch }) }
 
-// reach records that the store answered, or that it could not be asked.
-func (d *Directory) reach(fault error) {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	switch {
-	case fault != nil && d.lost == "":
-		d.lostSince = time.Now()
-		d.log.Warn("tenant directory is unreachable", "error", fault)
-	case fault == nil && d.lost != "":
-		d.log.Info("tenant directory is reachable again", "away", time.Since(d.lostSince).Round(time.Millisecond))
-	}
-	d.lost = ""
-	if fault != nil {
-		d.lost = fault.Error()
-	}
-}
-
-// errRestored means that the store's version went back.
-var errRestored = fmt.Errorf("%w: it was restored from a backup", tenants.ErrUnreachable)
-
-func restoredText(to string) string {
-	return fmt.Sprintf("tenant directory went back to %s, so it was restored from a backup; raise its epoch (`railwrightd epoch`) once it is "+
-		"complete", to)
-}
-
-// goneBy returns an error if a version is older than one that this node had gone by before.
-func (d *Directory) goneBy(version, before uint64) error {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	if version < before && d.settings.without != seeRestore {
-		if d.restored == "" {
-			d.log.Error("the tenant directory went back", "version", version, "before", before)
+// own returns what this node has of an address; without a phase it has nothing.
+func (d *Directory) own(address netip.Addr) own {
+	return look(d, func(s *state) (found own) {
+		if held := s.owns[address]; held != nil {
+			found = *held
 		}
-		d.restored = restoredText(fmt.Sprintf("version %d from %d", version, before))
-		return errRestored
-	}
-	d.gone = max(d.gone, version)
-	return nil
-}
-
-// before returns the version that no later answer may be older than.
-func (d *Directory) before() uint64 {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	return d.gone
-}
-
-// write creates or replaces an object.
-func (d *Directory) write(
-	ctx context.Context, name string, object tenants.Object, do func(context.Context, tenants.Object) (tenants.Object, error),
-) (written tenants.Object, err error) {
-	before := d.before()
-	err = d.ask(ctx, name, func(ctx context.Context) (err error) {
-		written, err = do(ctx, object)
-		return err
+		return found
 	})
-	if err != nil {
-		return object, err
-	}
-	if object.UID != "" && written.Version == object.Version {
-		return written, nil // it had this content already
-	}
-	return written, d.goneBy(written.Version, before)
-}
-
-// list lists objects. The list is not older than anything that this node had gone by before the call.
-func (d *Directory) list(ctx context.Context, kind tenants.Kind, space string) (list tenants.List, err error) {
-	before := d.before()
-	err = d.ask(ctx, "list "+string(kind), func(ctx context.Context) (err error) {
-		list, err = d.store.List(ctx, kind, space)
-		return err
-	})
-	if err != nil {
-		return list, err
-	}
-	return list, d.goneBy(list.Version, before)
-}
-
-// TenantOf implements tenants.Directory.
-func (d *Directory) TenantOf(ctx context.Context, namespace string) (string, error) {
-	tenant, err := d.grouped(ctx, namespace)
-	if err != nil {
-		return "", err
-	}
-	if _, single := tenants.SingleNamespace(tenant); !single {
-		return tenant, nil
-	}
-	named, err := d.lookUp(ctx, namespace)
-	if err != nil {
-		return "", err
-	}
-	return tenants.NamespaceTenant(named), nil
-}
-
-// grouped returns the tenant of a namespace by the policy, once there is one.
-func (d *Directory) grouped(ctx context.Context, namespace string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, policyWait)
-	defer cancel()
-	for {
-		d.mutex.Lock()
-		rules, moved, fault := d.state.rules, d.moved, d.policyFault
-		d.mutex.Unlock()
-		if rules != nil {
-			return rules.TenantOf(namespace)
-		}
-		select {
-		case <-ctx.Done():
-			return "", fmt.Errorf("%w: tenants are not known yet %s", tenants.ErrUnreachable, fault)
-		case <-moved:
-		}
-	}
-}
-
-// noUID is the UID of a namespace that does not exist.
-const noUID = "-"
-
-// lookUp finds out which namespace has a name now.
-func (d *Directory) lookUp(ctx context.Context, name string) (named tenants.Namespace, err error) {
-	fresh, again := false, true
-	for again {
-		d.mutex.Lock()
-		d.asked++
-		asked := d.asked
-		d.mutex.Unlock()
-		err = d.ask(ctx, "read namespace", func(ctx context.Context) error {
-			named, err = d.store.Namespace(ctx, name)
-			return err
-		})
-		if errors.Is(err, tenants.ErrGone) {
-			// A namespace that comes later is another one; its peerings are younger.
-			named, err = tenants.Namespace{Name: name, UID: noUID}, nil
-		}
-		if err != nil {
-			return named, err
-		}
-		d.act(func(s *state) {
-			known, found := s.named[name]
-			if again = s.asked[name] > asked && !found; again {
-				return // a peering came meanwhile
-			}
-			if s.asked[name] > asked {
-				named = known // the answer to a later question came first
-				return
-			}
-			s.asked[name] = asked
-			if fresh = !found || known.UID != named.UID; fresh {
-				s.named[name] = named
-				s.rescope()
-			}
-		})
-	}
-	if fresh {
-		err = d.journal.write(entry{Namespace: &named})
-	}
-	if err == nil && named.UID == noUID {
-		err = fmt.Errorf("%w: there is no namespace %.80q", tenants.ErrNoTenant, name)
-	}
-	return named, err
-}
-
-// Regroup implements tenants.Directory.
-func (d *Directory) Regroup(ctx context.Context, namespace, before string) (string, error) {
-	d.mutex.Lock()
-	rules := d.state.rules
-	d.mutex.Unlock()
-	if rules == nil {
-		return before, nil
-	}
-	tenant, err := rules.TenantOf(namespace)
-	if err != nil || tenant == tenants.Display(before) {
-		return before, err
-	}
-	if _, single := tenants.SingleNamespace(before); single {
-		named, err := d.lookUp(ctx, namespace)
-		if err != nil || tenants.NamespaceTenant(named) != before {
-			return before, err // its namespace is gone
-		}
-	}
-	return d.TenantOf(ctx, namespace)
 }
 
 // Since implements tenants.Directory.
 func (d *Directory) Since(version uint64) tenants.Change {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	return d.state.since(version)
+	return look(d, func(s *state) tenants.Change { return s.since(version) })
 }
 
 // Version implements tenants.Directory.
-func (d *Directory) Version() uint64 {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	return d.state.version
-}
+func (d *Directory) Version() uint64 { return look(d, func(s *state) uint64 { return s.version }) }
 
 // Changed implements tenants.Directory.
 func (d *Directory) Changed() <-chan struct{} {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	return d.changed
+	return look(d, func(*state) chan struct{} { return d.changed })
 }
 
 // Holds implements tenants.Directory.
 func (d *Directory) Holds(addresses []netip.Addr) bool {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
 	return !slices.ContainsFunc(addresses, func(address netip.Addr) bool {
-		held := d.state.owns[address]
-		return held == nil || held.Lost || held.Phase != granted
+		held := d.own(address)
+		return held.Lost || held.Phase != granted
 	})
 }
 
@@ -500,16 +272,4 @@ func names(all []string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-// pause waits and returns false if ctx ended.
-func pause(ctx context.Context, length time.Duration) bool {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

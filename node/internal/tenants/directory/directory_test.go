@@ -173,7 +173,7 @@ func TestWithoutTheStoreANodeGoesByItsDisk(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		m.add("a", addressOf(0))
 		time.Sleep(5 * time.Second)
-		w.away = true
+		w.set(func() { w.away = true })
 		m.end()
 		m.start()
 		time.Sleep(3 * time.Second)
@@ -186,7 +186,7 @@ func TestWithoutTheStoreANodeGoesByItsDisk(t *testing.T) {
 		if err := m.daemon.Claim(t.Context(), claimOf("ns:a@0", "new", "10.1.0.9")); !errors.Is(err, tenants.ErrUnreachable) {
 			t.Errorf("claim without the store: %v", err)
 		}
-		w.away = false
+		w.set(func() { w.away = false })
 		m.end()
 		other.end()
 	})
@@ -211,25 +211,24 @@ func TestWritesAndBytesDoNotGrowWithTheCluster(t *testing.T) {
 				mover.add("a", addressOf(2))
 				stranger.add("b", addressOf(3))
 				time.Sleep(30 * time.Second)
-				w.writes, w.bytes = 0, map[string]int{}
-				w.policy = tenants.Policy{}
+				w.set(func() { w.writes, w.bytes, w.policy = 0, map[string]int{}, tenants.Policy{} })
 				mover.add("a", addressOf(4))
 				time.Sleep(30 * time.Second)
-				if w.writes != 2 {
-					t.Errorf("an ADD makes %d writes", w.writes)
+				if writes, _ := w.costs(""); writes != 2 {
+					t.Errorf("an ADD makes %d writes", writes)
 				}
-				if w.bytes["n1"] == 0 {
+				if _, bytes := w.costs("n1"); bytes == 0 {
 					t.Error("a node with the tenant hears nothing")
 				}
-				w.writes = 0
+				w.set(func() { w.writes = 0 })
 				mover.del(func(p *pod) bool { return p.address == addressOf(4) })
 				time.Sleep(30 * time.Second)
-				if w.writes != 2 {
-					t.Errorf("a DEL makes %d writes", w.writes)
+				if writes, _ := w.costs(""); writes != 2 {
+					t.Errorf("a DEL makes %d writes", writes)
 				}
 				for _, m := range w.machines[2:] {
-					if w.bytes[m.node] != 0 {
-						t.Errorf("%s without the tenant gets %d bytes of its members", m.node, w.bytes[m.node])
+					if _, bytes := w.costs(m.node); bytes != 0 {
+						t.Errorf("%s without the tenant gets %d bytes of its members", m.node, bytes)
 					}
 				}
 				for _, m := range w.machines {

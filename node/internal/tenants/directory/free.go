@@ -4,35 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"railwright/node/internal/tenants"
 )
-
-// earlierHold is how long addresses of an earlier state of this machine are held: a leaf keeps routes of an ended session
-// for 120 s.
-const earlierHold = 130 * time.Second
-
-// freeEarlier gives up what this machine held before it was restarted or lost its state. No flow of it is left.
-func (d *Directory) freeEarlier(ctx context.Context) {
-	for wait := earlierHold; pause(ctx, wait); wait = lastRetry {
-		d.mutex.Lock()
-		mine := d.self
-		d.mutex.Unlock()
-		list, err := d.list(ctx, tenants.KindNode, "")
-		for _, object := range list.Objects {
-			spec, fault := tenants.Decode[tenants.NodeSpec](object)
-			if err == nil && fault == nil && spec.Node == mine.Node && spec.Instance != mine.Instance && spec.Machine != "" &&
-				spec.Machine == d.machineID() {
-				d.log.Info("giving up what this machine held before it lost its state", "instance", spec.Instance)
-				err = Free(ctx, d.store, object)
-			}
-		}
-		if err == nil {
-			return
-		}
-	}
-}
 
 // Sweep frees the machines whose RailNodes are off and returns how many there were.
 func Sweep(ctx context.Context, store tenants.Store) (freed int, err error) {
@@ -144,26 +118,4 @@ func replace(ctx context.Context, store tenants.Store, object tenants.Object, sp
 		}
 	}
 	return object, false, fmt.Errorf("%s %s changes too fast", object.Kind, object.Name)
-}
-
-func (d *Directory) replace(ctx context.Context, object tenants.Object, spec any) (written tenants.Object, err error) {
-	before, fresh := d.before(), false
-	err = d.ask(ctx, "write "+string(object.Kind), func(ctx context.Context) (err error) {
-		written, fresh, err = replace(ctx, d.store, object, spec)
-		return err
-	})
-	if err != nil {
-		return object, err
-	}
-	if !fresh {
-		return written, nil
-	}
-	return written, d.goneBy(written.Version, before)
-}
-
-// RaiseEpoch begins a new epoch. nodes names the nodes that joined after the backup that the store was restored from.
-func RaiseEpoch(ctx context.Context, store tenants.Store, nodes []string) (id string, err error) {
-	spec := tenants.EpochSpec{ID: tenants.NewID(), Nodes: nodes}
-	_, _, err = replace(ctx, store, tenants.Object{Kind: tenants.KindEpoch, Name: tenants.EpochName}, spec)
-	return spec.ID, err
 }

@@ -89,7 +89,7 @@ func (e *entries) apply(line entry) {
 	case line.Tenant != "":
 		held := e.spaces[line.Tenant]
 		if held == nil {
-			held = &space{objects: map[string]*members{}}
+			held = &space{objects: map[string]members{}}
 			e.spaces[line.Tenant] = held
 		}
 		switch {
@@ -98,7 +98,7 @@ func (e *entries) apply(line entry) {
 		case line.Members == nil:
 			delete(held.objects, line.Node)
 		default:
-			held.objects[line.Node] = line.Members
+			held.objects[line.Node] = *line.Members
 		}
 	case line.Epoch != "":
 		e.epochs = append(e.epochs, line.Epoch)
@@ -126,7 +126,7 @@ func (e *entries) all(visit func(entry)) {
 	for tenant, held := range e.spaces {
 		visit(entry{Tenant: tenant, Floor: held.floor})
 		for node, published := range held.objects {
-			visit(entry{Tenant: tenant, Node: node, Members: published})
+			visit(entry{Tenant: tenant, Node: node, Members: &published})
 		}
 	}
 }
@@ -267,10 +267,11 @@ func (j *journal) writeLists(name, epoch string, lists map[string]tenants.List, 
 		there := map[string]bool{}
 		for _, object := range list.Objects {
 			there[object.Name] = true
-			if known := held.objects[object.Name]; object.Name != name && (known == nil || known.Version != object.Version) {
-				if read := decode(object); read.fault != "" || read.Epoch == epoch {
-					lines = append(lines, entry{Tenant: tenant, Node: object.Name, Members: read})
-				}
+			if object.Name == name || held.objects[object.Name].Version == object.Version {
+				continue
+			}
+			if read := decode(object); read.fault != "" || read.Epoch == epoch {
+				lines = append(lines, entry{Tenant: tenant, Node: object.Name, Members: &read})
 			}
 		}
 		for node, known := range held.objects {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"railwright/node/internal/plan"
 	"railwright/node/internal/tenants"
 )
 
@@ -50,7 +49,7 @@ type members struct {
 // space is what this node has gone by of a tenant's members. It is always what the store had at the version floor.
 type space struct {
 	floor   uint64
-	objects map[string]*members
+	objects map[string]members
 	// mine is the version of this node's own object, 0 if there is none.
 	mine uint64
 }
@@ -81,30 +80,6 @@ type state struct {
 
 	view
 }
-
-// view is what the flows implement.
-type view struct {
-	version uint64
-	scope   map[string]bool
-	shown   map[netip.Addr]string
-	numbers map[string]uint32
-	pairs   [][2]string
-	redrawn uint64
-	log     []change
-	// forgotten is the version of the last change that is not in the log.
-	forgotten uint64
-}
-
-type change struct {
-	version uint64
-	address netip.Addr
-	// was is the tenant before the change, or "".
-	was string
-}
-
-// maxChanges limits the remembered changes. A large tenant that a node joins must not exceed it: a rail whose view is
-// forgotten compares all its flows.
-const maxChanges = 1 << 17
 
 func newState(name string, pods []netip.Prefix) *state {
 	return &state{
@@ -196,7 +171,7 @@ func (s *state) rescope() {
 	for tenant := range before {
 		if held := s.spaces[tenant]; !scope[tenant] && held != nil {
 			for name := range held.objects {
-				s.put(tenant, name, nil)
+				s.put(tenant, name, members{})
 			}
 			delete(s.spaces, tenant)
 		}
@@ -206,7 +181,7 @@ func (s *state) rescope() {
 			s.numbers[tenant] = uint32(len(s.numbers) + 1)
 		}
 		if s.spaces[tenant] == nil {
-			s.spaces[tenant] = &space{objects: map[string]*members{}}
+			s.spaces[tenant] = &space{objects: map[string]members{}}
 		}
 	}
 	s.version++
@@ -218,27 +193,18 @@ func (s *state) rescope() {
 	}
 }
 
-// put replaces what a node publishes for a tenant; nil means nothing.
-func (s *state) put(tenant, node string, now *members) {
+// put replaces what a node publishes for a tenant; without a version that is nothing.
+func (s *state) put(tenant, node string, now members) {
 	held := s.spaces[tenant]
-	before := held.objects[node]
-	if now == nil {
+	before := held.objects[node].Addresses
+	if held.objects[node] = now; now.Version == 0 {
 		delete(held.objects, node)
-	} else {
-		held.objects[node] = now
 	}
-	var left, come []netip.Addr
-	if before != nil {
-		left = before.Addresses
-	}
-	if now != nil {
-		come = now.Addresses
-	}
-	stays := make(map[netip.Addr]bool, len(come))
-	for _, address := range come {
+	stays := make(map[netip.Addr]bool, len(now.Addresses))
+	for _, address := range now.Addresses {
 		stays[address] = true
 	}
-	for _, address := range left {
+	for _, address := range before {
 		if stays[address] {
 			delete(stays, address)
 			continue
@@ -278,71 +244,13 @@ func (s *state) tenantOf(address netip.Addr) string {
 	return first.tenant
 }
 
-// show brings an address into the view as it is now.
-func (s *state) show(address netip.Addr) {
-	was, is := s.shown[address], s.tenantOf(address)
-	if was == is {
-		return
-	}
-	if is == "" {
-		delete(s.shown, address)
-	} else {
-		s.shown[address] = is
-	}
-	s.version++
-	s.log = append(s.log, change{s.version, address, was})
-	if extra := len(s.log) - maxChanges; extra > 0 {
-		extra = max(extra, maxChanges/2)
-		s.forgotten = s.log[extra-1].version
-		s.log = slices.Delete(s.log, 0, extra)
-	}
-}
-
-// since returns what changed since a version.
-func (s *state) since(version uint64) tenants.Change {
-	result := tenants.Change{Version: s.version, Numbers: map[string]uint32{}, Pairs: s.pairs, Redrawn: version < s.redrawn, Members: len(s.shown)}
-	for tenant := range s.scope {
-		result.Numbers[tenant] = s.numbers[tenant]
-	}
-	if version < s.forgotten || version == 0 || version > s.version {
-		result.Whole, result.Redrawn = true, true
-		result.Added = make([]plan.Member, 0, len(s.shown))
-		for address, tenant := range s.shown {
-			result.Added = append(result.Added, plan.Member{Prefix: tenants.Host(address), Tenant: tenant})
-		}
-		return result
-	}
-	from, _ := slices.BinarySearchFunc(s.log, version+1, func(c change, version uint64) int { return cmp.Compare(c.version, version) })
-	met := map[netip.Addr]bool{}
-	for _, c := range s.log[from:] {
-		if met[c.address] {
-			continue
-		}
-		met[c.address] = true
-		is := s.shown[c.address]
-		switch {
-		case is == c.was:
-		case is != "":
-			result.Added = append(result.Added, plan.Member{Prefix: tenants.Host(c.address), Tenant: is})
-		default:
-			result.Removed = append(result.Removed, plan.Member{Prefix: tenants.Host(c.address), Tenant: c.was})
-		}
-	}
-	return result
-}
-
 // decode returns the members of an object.
-func decode(object tenants.Object) *members {
-	read := &members{Version: object.Version}
+func decode(object tenants.Object) members {
 	spec, err := tenants.Decode[tenants.MembersSpec](object)
 	if err != nil {
-		read.fault = err.Error()
+		return members{Version: object.Version, Epoch: spec.Epoch, fault: err.Error()}
 	}
-	read.Epoch, read.Addresses = spec.Epoch, spec.Addresses
-	if err != nil {
-		read.Addresses = nil
-	}
-	return read
+	return members{Version: object.Version, Epoch: spec.Epoch, Addresses: spec.Addresses}
 }
 
 // learnList takes in a list of a tenant's members, unless this node has gone by a later one.
@@ -362,7 +270,7 @@ func (s *state) learnList(tenant string, list tenants.List) {
 	for name, known := range held.objects {
 		// Until its node has published in this epoch, what was known before it stays.
 		if !there[name] && (known.Epoch == s.epoch || s.epoch == "") {
-			s.put(tenant, name, nil)
+			s.put(tenant, name, members{})
 		}
 	}
 }
@@ -381,8 +289,8 @@ func (s *state) learnEvent(tenant string, event tenants.Event) {
 		s.learn(tenant, event.Object)
 	case name == s.name:
 		held.mine = 0
-	case held.objects[name] != nil:
-		s.put(tenant, name, nil)
+	default:
+		s.put(tenant, name, members{})
 	}
 }
 
@@ -392,8 +300,7 @@ func (s *state) learn(tenant string, object tenants.Object) {
 		held.mine = object.Version
 		return
 	}
-	known := held.objects[object.Name]
-	if known != nil && known.Version == object.Version {
+	if held.objects[object.Name].Version == object.Version {
 		return
 	}
 	read := decode(object)
@@ -417,7 +324,7 @@ func (s *state) settle() {
 	for tenant, held := range s.spaces {
 		for name, known := range held.objects {
 			if known.Epoch != s.epoch {
-				s.put(tenant, name, nil)
+				s.put(tenant, name, members{})
 			}
 		}
 	}
@@ -433,6 +340,14 @@ func (s *state) published(tenant string) []netip.Addr {
 	}
 	slices.SortFunc(found, netip.Addr.Compare)
 	return found
+}
+
+// lose gives an address up to another machine, and returns what to store.
+func (s *state) lose(address netip.Addr) entry {
+	held := s.owns[address]
+	held.Lost, held.Phase, held.UID = true, intended, ""
+	s.show(address)
+	return ownEntry(address, held)
 }
 
 // permit decides by the policy whether a tenant can have an address.

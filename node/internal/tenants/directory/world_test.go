@@ -187,6 +187,20 @@ func (w *world) draw(n int) int {
 	return w.random.IntN(n)
 }
 
+// set changes the world.
+func (w *world) set(do func()) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	do()
+}
+
+// costs returns the number of writes of all nodes, and of the bytes of members that a node got.
+func (w *world) costs(node string) (writes, bytes int) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.writes, w.bytes[node]
+}
+
 // rest lets a random time pass.
 func (w *world) rest(most time.Duration) { time.Sleep(time.Duration(w.draw(int(most)))) }
 
