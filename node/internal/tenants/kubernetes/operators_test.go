@@ -55,7 +55,7 @@ func peeringEnds(t *testing.T, s *server, d, other *daemon) {
 func (s *server) hasEvent(kind, name, want string) {
 	s.t.Helper()
 	s.eventually(fmt.Sprintf("%s %s has an event with %q", kind, name, want), func() error {
-		list, err := s.admin.Resource(eventResource).Namespace(clusterNamespace).List(context.Background(), metav1.ListOptions{})
+		list, err := s.admin.Resource(eventResource).Namespace(metav1.NamespaceDefault).List(context.Background(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}

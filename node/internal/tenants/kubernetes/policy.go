@@ -1,95 +1,22 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"sync"
-	"time"
 
 	"railwright/node/internal/tenants"
 )
 
-// gather is how long changes of the policy are collected before they are reported.
-const gather = 5 * time.Millisecond
-
-var (
-	tenantObjects = place{resource: "tenants", custom: true}
-	peerings      = place{resource: "tenantpeerings", custom: true}
-)
-
-// mirror has the objects of a place as last heard.
-type mirror struct {
-	mutex   sync.Mutex
-	objects map[string]item
-	synced  bool
-}
-
-// take takes in the objects. It copies the map, because the caller changes it.
-func (m *mirror) take(all map[string]item) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	m.objects, m.synced = maps.Clone(all), true
-}
-
-// get returns the objects, which must not be changed. ok is false before the first list.
-func (m *mirror) get() (all map[string]item, ok bool) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	return m.objects, m.synced
-}
-
-// mirrorAll follows places until ctx ends. It calls changed after changes, and at least every so often, but not before all are
-// listed.
-func (a api) mirrorAll(
-	ctx context.Context, places []place, every time.Duration, changed func([]map[string]item), lost func(error),
-) {
-	mirrors := make([]mirror, len(places))
-	news := make(chan struct{}, 1)
-	var feeds sync.WaitGroup
-	defer feeds.Wait()
-	for i, at := range places {
-		feeds.Go(func() {
-			a.follow(ctx, at, func(all map[string]item) {
-				mirrors[i].take(all)
-				select {
-				case news <- struct{}{}:
-				default:
-				}
-			}, lost)
-		})
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-news:
-		case <-time.After(every):
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(gather):
-		}
-		complete, listed := make([]map[string]item, len(places)), true
-		for i := range mirrors {
-			content, ok := mirrors[i].get()
-			complete[i] = content
-			listed = listed && ok
-		}
-		if listed {
-			changed(complete)
-		}
-	}
-}
-
 // WatchPolicy implements tenants.Store.
 func (s *Store) WatchPolicy(ctx context.Context, heard func(tenants.Policy), lost func(error)) {
-	s.api.mirrorAll(ctx, []place{tenantObjects, peerings}, repeatAfter, func(all []map[string]item) {
-		read := policy(all[0], all[1])
-		s.recordFaults(read, all[0], all[1])
+	places := [2]place{{prefix: custom, resource: "tenants"}, {prefix: custom, resource: "tenantpeerings"}}
+	s.api.mirror(ctx, places, repeatAfter, func(groups, pairs map[string]item) {
+		read := policy(groups, pairs)
+		s.recordFaults(read, groups, pairs)
 		heard(read)
 	}, lost)
 }
@@ -105,22 +32,17 @@ func policy(groups, pairs map[string]item) (read tenants.Policy) {
 	return read
 }
 
-// tenant returns the tenant of an object, with its problem in Fault.
+// tenant returns the tenant of an object, with its problem in Fault. Namespaces stay its own if only its prefixes cannot be
+// read.
 func tenant(object item) tenants.Tenant {
-	read := tenants.Tenant{Name: object.Metadata.Name}
-	var text struct {
+	var names struct {
 		Namespaces []string `json:"namespaces"`
-		Prefixes   []string `json:"prefixes"`
 	}
-	err := decode(object.Spec, &text)
-	read.Namespaces = text.Namespaces
-	for _, word := range text.Prefixes {
-		prefix, fault := netip.ParsePrefix(word)
-		if fault != nil && err == nil {
-			err = fault
-		}
-		read.Prefixes = append(read.Prefixes, prefix)
+	var limits struct {
+		Prefixes []netip.Prefix `json:"prefixes"`
 	}
+	err := cmp.Or(decode(object.Spec, &names), decode(object.Spec, &limits))
+	read := tenants.Tenant{Name: object.Metadata.Name, Namespaces: names.Namespaces, Prefixes: limits.Prefixes}
 	if err == nil {
 		err = read.Check()
 	}

@@ -3,21 +3,23 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -38,9 +40,13 @@ const (
 
 // Store is a tenants.Store in the API server.
 type Store struct {
-	api      api
-	pods     []netip.Prefix
-	recorder *eventRecorder
+	api    api
+	node   string
+	pods   []netip.Prefix
+	log    *slog.Logger
+	events chan *unstructured.Unstructured
+	// reported has the keys of the events that were queued lately.
+	reported sync.Map
 }
 
 var _ tenants.Store = (*Store)(nil)
@@ -63,11 +69,11 @@ func New(config *rest.Config, node string, pods []netip.Prefix, log *slog.Logger
 	if log != nil {
 		klog.SetSlogLogger(log.With("from", "client-go"))
 	}
-	return &Store{api: api, pods: pods, recorder: newEventRecorder(api, node, log)}, nil
+	return &Store{
+		api: api, node: node, pods: pods, log: cmp.Or(log, slog.New(slog.DiscardHandler)),
+		events: make(chan *unstructured.Unstructured, maxQueued),
+	}, nil
 }
-
-// Run sends the events about pods and operators' objects until ctx ends.
-func (s *Store) Run(ctx context.Context) { s.recorder.run(ctx) }
 
 // SpaceName returns the namespace of a tenant's members. The tenant's name has the UID of its namespace, so a later
 // namespace of the same name has other members.
@@ -85,7 +91,7 @@ var kinds = map[tenants.Kind]struct{ kind, resource string }{
 }
 
 func at(kind tenants.Kind, space, name string) place {
-	found := place{resource: kinds[kind].resource, name: name, custom: true}
+	found := place{prefix: custom, resource: kinds[kind].resource, name: name}
 	if space != "" {
 		found.namespace = SpaceName(space)
 	}
@@ -93,56 +99,46 @@ func at(kind tenants.Kind, space, name string) place {
 }
 
 // fromAPI returns an object of the API server.
-func fromAPI(kind tenants.Kind, space string, got item) (tenants.Object, error) {
-	number, err := parseVersion(got.Metadata.ResourceVersion)
+func fromAPI(kind tenants.Kind, space string, got item) tenants.Object {
 	return tenants.Object{
-		Kind: kind, Space: space, Name: got.Metadata.Name, UID: got.Metadata.UID, Version: number,
+		Kind: kind, Space: space, Name: got.Metadata.Name, UID: got.Metadata.UID, Version: got.Metadata.ResourceVersion,
 		Off: got.Metadata.Annotations[OffAnnotation], Spec: got.Spec,
-	}, err
-}
-
-func parseVersion(text string) (uint64, error) {
-	number, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("resourceVersion must be a number, got %.80q", text)
 	}
-	return number, nil
 }
 
 // Create implements tenants.Store.
 func (s *Store) Create(ctx context.Context, object tenants.Object) (tenants.Object, error) {
-	where := at(object.Kind, object.Space, "")
-	sent := map[string]any{
+	sent := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": group + "/" + version, "kind": kinds[object.Kind].kind,
 		"metadata": map[string]any{"name": object.Name}, "spec": object.Spec,
+	}}
+	var written item
+	create := func() error {
+		return do(ctx, s.api.request("POST", at(object.Kind, object.Space, "")).Body(sent), &written)
 	}
-	written, err := s.api.create(ctx, where, sent)
+	err := create()
 	if apierrors.IsNotFound(err) && object.Space != "" {
-		if err := s.makeSpace(ctx, object.Space); err != nil {
-			return object, err
+		if err = s.makeSpace(ctx, object.Space); err == nil {
+			err = create()
 		}
-		written, err = s.api.create(ctx, where, sent)
 	}
 	if apierrors.IsAlreadyExists(err) {
-		return object, tenants.ErrExists
+		err = tenants.ErrExists
 	}
-	if err != nil {
-		return object, err
-	}
-	return fromAPI(object.Kind, object.Space, written)
+	return fromAPI(object.Kind, object.Space, written), err
 }
 
 // makeSpace creates the namespace for a tenant's members. If the tenant is a namespace, Kubernetes deletes it with that.
 func (s *Store) makeSpace(ctx context.Context, tenant string) error {
-	metadata := map[string]any{
-		"name": SpaceName(tenant), "annotations": map[string]any{tenantAnnotation: tenant},
-		"labels": map[string]any{"app.kubernetes.io/managed-by": "railwrightd"},
-	}
+	space := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	space.SetName(SpaceName(tenant))
+	space.SetAnnotations(map[string]string{tenantAnnotation: tenant})
+	space.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "railwrightd"})
 	name, single := tenants.SingleNamespace(tenant)
 	if _, uid, has := strings.Cut(tenant, "@"); single && has {
-		metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": "Namespace", "name": name, "uid": uid}}
+		space.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: name, UID: types.UID(uid)}})
 	}
-	_, err := s.api.create(ctx, place{resource: "namespaces"}, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+	err := do(ctx, s.api.request("POST", place{prefix: core, resource: "namespaces"}).Body(space), nil)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -151,112 +147,68 @@ func (s *Store) makeSpace(ctx context.Context, tenant string) error {
 
 // Update implements tenants.Store. It is one request that keeps labels and annotations.
 func (s *Store) Update(ctx context.Context, object tenants.Object) (tenants.Object, error) {
+	replace := func(path string, value any) map[string]any {
+		return map[string]any{"op": "replace", "path": path, "value": value}
+	}
 	written, err := s.api.patch(ctx, at(object.Kind, object.Space, object.Name), types.JSONPatchType, []any{
 		replace("/metadata/uid", object.UID),
 		replace("/metadata/resourceVersion", strconv.FormatUint(object.Version, 10)),
 		replace("/spec", object.Spec),
 	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return object, tenants.ErrGone
-	case apierrors.IsConflict(err), isOtherUID(err):
-		return object, tenants.ErrConflict
-	case err != nil:
-		return object, err
-	}
-	return fromAPI(object.Kind, object.Space, written)
-}
-
-func replace(path string, value any) map[string]any {
-	return map[string]any{"op": "replace", "path": path, "value": value}
-}
-
-// isOtherUID reports whether a patch was refused because the object has another UID. Its version is then the same: it was
-// created after the store was restored from a backup.
-func isOtherUID(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
+	return fromAPI(object.Kind, object.Space, written), known(err)
 }
 
 // Delete implements tenants.Store.
 func (s *Store) Delete(ctx context.Context, object tenants.Object) error {
-	uid, number := types.UID(object.UID), strconv.FormatUint(object.Version, 10)
-	err := s.api.remove(ctx, at(object.Kind, object.Space, object.Name), metav1.Preconditions{UID: &uid, ResourceVersion: &number})
-	switch {
-	case apierrors.IsNotFound(err):
-		return tenants.ErrGone
-	case apierrors.IsConflict(err):
-		return tenants.ErrConflict
-	}
-	return err
+	options := metav1.NewPreconditionDeleteOptions(object.UID)
+	options.Preconditions.ResourceVersion = new(strconv.FormatUint(object.Version, 10))
+	return known(do(ctx, s.api.request("DELETE", at(object.Kind, object.Space, object.Name)).Body(options), nil))
 }
 
 // Get implements tenants.Store.
 func (s *Store) Get(ctx context.Context, kind tenants.Kind, space, name string) (tenants.Object, error) {
 	var got item
-	err := s.api.get(ctx, at(kind, space, name), &got)
-	if apierrors.IsNotFound(err) {
-		return tenants.Object{}, tenants.ErrGone
-	}
-	if err != nil {
-		return tenants.Object{}, err
-	}
-	return fromAPI(kind, space, got)
+	err := do(ctx, s.api.request("GET", at(kind, space, name)), &got)
+	return fromAPI(kind, space, got), known(err)
 }
 
 // List implements tenants.Store.
 func (s *Store) List(ctx context.Context, kind tenants.Kind, space string) (list tenants.List, err error) {
-	list.Version, err = s.api.list(ctx, at(kind, space, ""), func() { list.Objects = nil }, func(got item) error {
-		object, err := fromAPI(kind, space, got)
-		list.Objects = append(list.Objects, object)
-		return err
-	})
+	items, version, err := s.api.list(ctx, at(kind, space, ""))
+	list.Version, list.Objects = version, make([]tenants.Object, len(items))
+	for i, got := range items {
+		list.Objects[i] = fromAPI(kind, space, got)
+	}
 	return list, err
 }
 
 // Watch implements tenants.Store.
 func (s *Store) Watch(ctx context.Context, kind tenants.Kind, space string, version uint64, heard func(tenants.Event)) error {
-	return s.api.watch(ctx, at(kind, space, ""), version, func(change string, got item) error {
-		object, err := fromAPI(kind, space, got)
-		if err != nil {
-			return err
-		}
-		if change == bookmark {
+	return s.api.watch(ctx, at(kind, space, ""), version, func(change watch.EventType, got item) {
+		object := fromAPI(kind, space, got)
+		if change == watch.Bookmark {
 			object = tenants.Object{Kind: kind, Space: space, Version: object.Version}
 		}
-		heard(tenants.Event{Object: object, Deleted: change == deleted})
-		return nil
+		heard(tenants.Event{Object: object, Deleted: change == watch.Deleted})
 	})
 }
 
 // Namespace implements tenants.Store.
 func (s *Store) Namespace(ctx context.Context, name string) (tenants.Namespace, error) {
 	var got item
-	err := s.api.get(ctx, place{resource: "namespaces", name: name}, &got)
-	if apierrors.IsNotFound(err) {
-		return tenants.Namespace{}, tenants.ErrGone
-	}
-	return tenants.Namespace{Name: name, UID: got.Metadata.UID, Made: got.Metadata.CreationTimestamp}, err
+	err := do(ctx, s.api.request("GET", place{prefix: core, resource: "namespaces", name: name}), &got)
+	return tenants.Namespace{Name: name, UID: got.Metadata.UID, Made: got.Metadata.CreationTimestamp}, known(err)
 }
 
 // Machine implements tenants.Store.
 func (s *Store) Machine(ctx context.Context, node string) (tenants.Machine, error) {
-	var got struct {
-		Metadata metadata
-		Status   struct {
-			NodeInfo struct {
-				MachineID string `json:"machineID"`
-			} `json:"nodeInfo"`
-		}
-	}
-	err := s.api.get(ctx, place{resource: "nodes", name: node}, &got)
+	var got unstructured.Unstructured
+	err := do(ctx, s.api.request("GET", place{prefix: core, resource: "nodes", name: node}), &got)
 	if apierrors.IsNotFound(err) {
-		return tenants.Machine{}, fmt.Errorf("no Node %s in the API server; set `node` to this node's name there", node)
+		err = fmt.Errorf("no Node %s in the API server; set `node` to this node's name there", node)
 	}
-	return tenants.Machine{NodeUID: got.Metadata.UID, ID: got.Status.NodeInfo.MachineID}, err
+	id, _, _ := unstructured.NestedString(got.Object, "status", "nodeInfo", "machineID")
+	return tenants.Machine{NodeUID: string(got.GetUID()), ID: id}, err
 }
 
 // decode parses a spec. It ignores unknown fields.

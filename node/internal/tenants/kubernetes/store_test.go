@@ -66,7 +66,8 @@ const membersPath = "/apis/network.railwright.dev/v1alpha1/namespaces/"
 // version may be answered from a cache that is older than what others have published.
 func TestListsNameNoVersionAndWatchesTheListsOne(t *testing.T) {
 	t.Parallel()
-	pages, expired := 0, false
+	const second = `{"metadata": {"name": "b", "resourceVersion": "5"}, "spec": {}}`
+	pages := 0
 	server := &double{}
 	server.answer = func(got request) (int, string) {
 		switch {
@@ -76,13 +77,13 @@ func TestListsNameNoVersionAndWatchesTheListsOne(t *testing.T) {
 				{"type": "DELETED", "object": {"metadata": {"name": "b", "resourceVersion": "10"}, "spec": {}}}`
 		case got.query.Get("continue") == "":
 			pages++
-			return http.StatusOK, `{"metadata": {"resourceVersion": "7", "continue": "more"}, "items": [
-				{"metadata": {"name": "a", "uid": "u", "resourceVersion": "3"}, "spec": {"addresses": [], "later": {"x": 12345678901234567890}}}]}`
-		case !expired:
-			expired = true
-			return http.StatusGone, failure(http.StatusGone, "Expired")
+			first := `{"metadata": {"name": "a", "uid": "u", "resourceVersion": "3"}, "spec": {"addresses": [], "later": {"x": 12345678901234567890}}}`
+			if !got.query.Has("limit") { // after the later pages were forgotten
+				return http.StatusOK, `{"metadata": {"resourceVersion": "7"}, "items": [` + first + `, ` + second + `]}`
+			}
+			return http.StatusOK, `{"metadata": {"resourceVersion": "6", "continue": "more"}, "items": [` + first + `]}`
 		}
-		return http.StatusOK, `{"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "b", "resourceVersion": "5"}, "spec": {}}]}`
+		return http.StatusGone, failure(http.StatusGone, "Expired")
 	}
 	store := server.store(t)
 	list, err := store.List(t.Context(), tenants.KindMembers, "ns:a@1")
@@ -294,7 +295,7 @@ func TestSweepFreesOnlyMachinesThatAreOff(t *testing.T) {
 	defer cancel()
 	var held map[string]int
 	store := server.store(t)
-	store.Sweep(ctx, store.recorder.log, func(counted map[string]int) {
+	store.Sweep(ctx, store.log, func(counted map[string]int) {
 		if held == nil && counted != nil {
 			held = counted
 			time.AfterFunc(300*time.Millisecond, cancel)

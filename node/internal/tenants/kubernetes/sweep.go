@@ -22,11 +22,6 @@ const (
 	countEvery = time.Minute
 )
 
-var (
-	nodes     = place{resource: "nodes"}
-	railNodes = place{resource: "railnodes", custom: true}
-)
-
 // sweeper frees what machines hold that are off.
 type sweeper struct {
 	store   *Store
@@ -41,8 +36,9 @@ type sweeper struct {
 // the name of the RailNode, and nil if it is unknown.
 func (s *Store) Sweep(ctx context.Context, log *slog.Logger, report func(held map[string]int)) {
 	sweeping := &sweeper{store: s, log: log, report: report}
-	s.api.mirrorAll(ctx, []place{nodes, railNodes}, countEvery, func(all []map[string]item) {
-		if err := sweeping.sweep(ctx, all[0], all[1]); err != nil && ctx.Err() == nil {
+	places := [2]place{{prefix: core, resource: "nodes"}, at(tenants.KindNode, "", "")}
+	s.api.mirror(ctx, places, countEvery, func(nodes, machines map[string]item) {
+		if err := sweeping.sweep(ctx, nodes, machines); err != nil && ctx.Err() == nil {
 			sweeping.counted = time.Time{}
 			report(nil)
 			log.Warn("cannot free what machines hold that are off", "error", err)
@@ -56,10 +52,7 @@ func (s *Store) Sweep(ctx context.Context, log *slog.Logger, report func(held ma
 func (s *sweeper) sweep(ctx context.Context, nodes, machines map[string]item) error {
 	gone := map[string]tenants.Object{}
 	for name, got := range machines {
-		machine, err := fromAPI(tenants.KindNode, "", got)
-		if err != nil {
-			return err
-		}
+		machine := fromAPI(tenants.KindNode, "", got)
 		spec, err := tenants.Decode[tenants.NodeSpec](machine)
 		if err != nil {
 			continue // it concerns itself alone
@@ -134,7 +127,7 @@ func (s *sweeper) count(ctx context.Context, gone map[string]tenants.Object) err
 			return err
 		}
 		var node item
-		err = s.store.api.get(ctx, place{resource: "nodes", name: spec.Node}, &node)
+		err = do(ctx, s.store.api.request("GET", place{prefix: core, resource: "nodes", name: spec.Node}), &node)
 		switch {
 		case err == nil && node.Metadata.UID == spec.NodeUID:
 			continue // it was younger than the list
