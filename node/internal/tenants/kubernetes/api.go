@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -55,8 +54,8 @@ type item struct {
 const (
 	// Range of pauses between retries of a watch that this package keeps up.
 	firstRetry, lastRetry = 100 * time.Millisecond, 5 * time.Second
-	// gather is how long changes are collected before they are reported.
-	gather = 5 * time.Millisecond
+	// maxChanges limits the changes that wait while earlier ones are reported. They are then reported together.
+	maxChanges = 64
 )
 
 func newAPI(config *rest.Config) (api, error) {
@@ -170,21 +169,18 @@ func (a api) watch(ctx context.Context, at place, version uint64, heard func(cha
 }
 
 // mirror calls changed with the objects of two places by their names, after changes and at least every so often, until ctx
-// ends, but not before both are listed. lost gets the reasons why they cannot be listed. It lists again after every break,
-// which an informer does not: a restored API server may send nothing before it has reached the last version of the other.
+// ends, but not before both are listed. The maps change after the call. lost gets the reasons why they cannot be listed. It
+// lists again after every break, which an informer of client-go does not: a restored API server sends nothing before it has
+// reached the last version of the earlier one.
 func (a api) mirror(
 	ctx context.Context, places [2]place, every time.Duration, changed func(first, second map[string]item), lost func(error),
 ) {
-	var mutex sync.Mutex
 	var all [2]map[string]item
-	news := make(chan struct{}, 1)
+	changes := make(chan func(), maxChanges)
 	take := func(change func()) {
-		mutex.Lock()
-		defer mutex.Unlock()
-		change()
 		select {
-		case news <- struct{}{}:
-		default:
+		case <-ctx.Done():
+		case changes <- change:
 		}
 	}
 	var feeds sync.WaitGroup
@@ -225,15 +221,12 @@ func (a api) mirror(
 		select {
 		case <-ctx.Done():
 			return
-		case <-news:
-			time.Sleep(gather)
+		case change := <-changes:
+			change()
 		case <-time.After(every):
 		}
-		mutex.Lock()
-		first, second := maps.Clone(all[0]), maps.Clone(all[1])
-		mutex.Unlock()
-		if first != nil && second != nil && ctx.Err() == nil {
-			changed(first, second)
+		if len(changes) == 0 && all[0] != nil && all[1] != nil && ctx.Err() == nil {
+			changed(all[0], all[1])
 		}
 	}
 }

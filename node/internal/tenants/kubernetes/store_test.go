@@ -248,6 +248,59 @@ func TestPolicyIgnoresUnknownFields(t *testing.T) {
 	}
 }
 
+// TestPolicyIsListedAgainAfterEveryBreak plays an API server that is restored to an earlier version after it could not be
+// asked for a while. A watch of that one from the last version would keep silent about what it has lost.
+func TestPolicyIsListedAgainAfterEveryBreak(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	lists, heard := 0, make(chan struct{})
+	server := &double{}
+	server.answer = func(got request) (int, string) {
+		switch {
+		case got.query.Has("watch") && got.query.Get("resourceVersion") == "5000":
+			return 200, `{"type": "ADDED", "object": {"metadata": {"name": "blue", "resourceVersion": "5001"}, "spec": {}}}`
+		case got.query.Has("watch"):
+			return 200, ""
+		case !strings.HasSuffix(got.path, "/tenants"):
+			return 200, `{"metadata": {"resourceVersion": "3000"}, "items": []}`
+		}
+		switch lists++; lists {
+		case 1:
+			return 200, `{"metadata": {"resourceVersion": "5000"}, "items": [{"metadata": {"name": "red", "resourceVersion": "4000"}, "spec": {}}]}`
+		case 2:
+			select {
+			case <-heard:
+			case <-ctx.Done():
+			}
+			return 403, failure(403, "Forbidden")
+		}
+		return 200, `{"metadata": {"resourceVersion": "3000"}, "items": [{"metadata": {"name": "red", "resourceVersion": "2999"}, "spec": {}}]}`
+	}
+	tell := sync.OnceFunc(func() { close(heard) })
+	both, reasons := false, make(chan error, 1)
+	server.store(t).WatchPolicy(ctx, func(policy tenants.Policy) {
+		switch {
+		case len(policy.Tenants) == 2:
+			both = true
+			tell()
+		case both:
+			cancel()
+		}
+	}, func(err error) { reasons <- err })
+	if !both || !errors.Is(ctx.Err(), context.Canceled) {
+		t.Fatalf("heard of both: %v; then %v", both, ctx.Err())
+	}
+	select {
+	case reason := <-reasons:
+		if !strings.HasPrefix(reason.Error(), "tenants: ") {
+			t.Errorf("lost for %v", reason)
+		}
+	default:
+		t.Error("nobody was told that the policy could not be read")
+	}
+}
+
 // TestSweepFreesOnlyMachinesThatAreOff plays Nodes and RailNodes in all states.
 func TestSweepFreesOnlyMachinesThatAreOff(t *testing.T) {
 	t.Parallel()
