@@ -44,11 +44,24 @@ type item struct {
 	Metadata struct {
 		Name              string            `json:"name"`
 		UID               string            `json:"uid"`
-		ResourceVersion   uint64            `json:"resourceVersion,string"`
+		ResourceVersion   number            `json:"resourceVersion"`
 		CreationTimestamp time.Time         `json:"creationTimestamp"`
 		Annotations       map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec json.RawMessage `json:"spec"`
+}
+
+// number is a version, which the API server writes as a text.
+type number uint64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (n *number) UnmarshalText(text []byte) error {
+	read, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil {
+		return fmt.Errorf("resourceVersion must be a number, got %.80q", text)
+	}
+	*n = number(read)
+	return nil
 }
 
 const (
@@ -118,7 +131,7 @@ func isOtherUID(err error) bool {
 }
 
 // list returns all objects of a place and the version at which there were exactly these.
-func (a api) list(ctx context.Context, at place) (items []item, version uint64, err error) {
+func (a api) list(ctx context.Context, at place) (items []item, version number, err error) {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		if options.Continue == "" {
 			items = nil // it begins, or begins anew because the API server has forgotten the later pages
@@ -129,7 +142,7 @@ func (a api) list(ctx context.Context, at place) (items []item, version uint64, 
 		}
 		err := do(ctx, a.request("GET", at).VersionedParams(&options, metav1.ParameterCodec), &page)
 		if err == nil {
-			version, err = strconv.ParseUint(page.ResourceVersion, 10, 64)
+			err = version.UnmarshalText([]byte(page.ResourceVersion))
 		}
 		items = append(items, page.Items...)
 		return &metav1.List{ListMeta: page.ListMeta}, err
@@ -139,9 +152,9 @@ func (a api) list(ctx context.Context, at place) (items []item, version uint64, 
 }
 
 // watch calls heard for every event after a version until the connection ends or ctx does.
-func (a api) watch(ctx context.Context, at place, version uint64, heard func(change watch.EventType, got item)) error {
+func (a api) watch(ctx context.Context, at place, version number, heard func(change watch.EventType, got item)) error {
 	stream, err := a.request("GET", at).Param("watch", "true").Param("allowWatchBookmarks", "true").
-		Param("resourceVersion", strconv.FormatUint(version, 10)).Stream(ctx)
+		Param("resourceVersion", strconv.FormatUint(uint64(version), 10)).Stream(ctx)
 	if err != nil {
 		return known(err)
 	}

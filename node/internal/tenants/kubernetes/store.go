@@ -101,7 +101,7 @@ func at(kind tenants.Kind, space, name string) place {
 // fromAPI returns an object of the API server.
 func fromAPI(kind tenants.Kind, space string, got item) tenants.Object {
 	return tenants.Object{
-		Kind: kind, Space: space, Name: got.Metadata.Name, UID: got.Metadata.UID, Version: got.Metadata.ResourceVersion,
+		Kind: kind, Space: space, Name: got.Metadata.Name, UID: got.Metadata.UID, Version: uint64(got.Metadata.ResourceVersion),
 		Off: got.Metadata.Annotations[OffAnnotation], Spec: got.Spec,
 	}
 }
@@ -175,7 +175,7 @@ func (s *Store) Get(ctx context.Context, kind tenants.Kind, space, name string) 
 // List implements tenants.Store.
 func (s *Store) List(ctx context.Context, kind tenants.Kind, space string) (list tenants.List, err error) {
 	items, version, err := s.api.list(ctx, at(kind, space, ""))
-	list.Version, list.Objects = version, make([]tenants.Object, len(items))
+	list.Version, list.Objects = uint64(version), make([]tenants.Object, len(items))
 	for i, got := range items {
 		list.Objects[i] = fromAPI(kind, space, got)
 	}
@@ -184,7 +184,7 @@ func (s *Store) List(ctx context.Context, kind tenants.Kind, space string) (list
 
 // Watch implements tenants.Store.
 func (s *Store) Watch(ctx context.Context, kind tenants.Kind, space string, version uint64, heard func(tenants.Event)) error {
-	return s.api.watch(ctx, at(kind, space, ""), version, func(change watch.EventType, got item) {
+	return s.api.watch(ctx, at(kind, space, ""), number(version), func(change watch.EventType, got item) {
 		object := fromAPI(kind, space, got)
 		if change == watch.Bookmark {
 			object = tenants.Object{Kind: kind, Space: space, Version: object.Version}

@@ -173,6 +173,17 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for _, version := range []string{"", "1.5", "-1", "x"} {
+		odd := &double{answer: func(request) (int, string) {
+			return 200, fmt.Sprintf(`{"metadata": {"name": "a", "resourceVersion": %q}}`, version)
+		}}
+		if got, err := odd.store(t).Get(t.Context(), object.Kind, "", object.Name); err == nil {
+			t.Errorf("version %q was read as %d", version, got.Version)
+		}
+		if list, err := odd.store(t).List(t.Context(), object.Kind, ""); err == nil {
+			t.Errorf("version %q was listed as %d", version, list.Version)
+		}
+	}
 	refusing := &double{answer: func(request) (int, string) { return 403, failure(403, "Forbidden") }}
 	for _, known := range []error{tenants.ErrExists, tenants.ErrConflict, tenants.ErrGone} {
 		if _, err := refusing.store(t).Create(t.Context(), object); err == nil || errors.Is(err, known) {
