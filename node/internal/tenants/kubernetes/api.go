@@ -164,7 +164,7 @@ func (a api) watch(ctx context.Context, at place, version number, heard func(cha
 			Type   watch.EventType `json:"type"`
 			Object struct {
 				item
-				// Of a Status.
+				// An error is a Status.
 				Code    int32               `json:"code"`
 				Reason  metav1.StatusReason `json:"reason"`
 				Message string              `json:"message"`
@@ -181,53 +181,62 @@ func (a api) watch(ctx context.Context, at place, version number, heard func(cha
 	}
 }
 
-// mirror calls changed with the objects of two places by their names, after changes and at least every so often, until ctx
-// ends, but not before both are listed. The maps change after the call. lost gets the reasons why they cannot be listed. It
-// lists again after every break, which an informer of client-go does not: a restored API server sends nothing before it has
-// reached the last version of the earlier one.
+// listed is the type of an event that begins with all objects.
+const listed watch.EventType = "LISTED"
+
+// follow calls heard with all objects of a place and then with each that changes, until ctx ends. lost gets the reasons why
+// they cannot be listed. It lists again after every break, which an informer of client-go does not: a restored API server
+// sends nothing before it has reached the last version of the earlier one.
+func (a api) follow(ctx context.Context, at place, heard func(change watch.EventType, items ...item), lost func(error)) {
+	for retry := firstRetry; ctx.Err() == nil; retry = min(2*retry, lastRetry) {
+		items, version, err := a.list(ctx, at)
+		switch {
+		case err == nil:
+			retry = firstRetry
+			heard(listed, items...)
+			_ = a.watch(ctx, at, version, func(change watch.EventType, got item) {
+				if change != watch.Bookmark {
+					heard(change, got)
+				}
+			})
+		case ctx.Err() == nil:
+			lost(fmt.Errorf("%s: %w", at.resource, err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry):
+		}
+	}
+}
+
+// mirror follows two places until ctx ends. It calls changed with their objects by name after changes, and at least every so
+// often, but not before both are listed. The maps change after the call.
 func (a api) mirror(
 	ctx context.Context, places [2]place, every time.Duration, changed func(first, second map[string]item), lost func(error),
 ) {
 	var all [2]map[string]item
 	changes := make(chan func(), maxChanges)
-	take := func(change func()) {
-		select {
-		case <-ctx.Done():
-		case changes <- change:
-		}
-	}
 	var feeds sync.WaitGroup
 	defer feeds.Wait()
 	for i, at := range places {
-		feeds.Go(func() {
-			for retry := firstRetry; ctx.Err() == nil; retry = min(2*retry, lastRetry) {
-				items, version, err := a.list(ctx, at)
-				switch {
-				case err == nil:
-					retry = firstRetry
-					take(func() {
-						all[i] = map[string]item{}
-						for _, got := range items {
-							all[i][got.Metadata.Name] = got
-						}
-					})
-					_ = a.watch(ctx, at, version, func(change watch.EventType, got item) {
-						switch change {
-						case watch.Bookmark:
-						case watch.Deleted:
-							take(func() { delete(all[i], got.Metadata.Name) })
-						default:
-							take(func() { all[i][got.Metadata.Name] = got })
-						}
-					})
-				case ctx.Err() == nil:
-					lost(fmt.Errorf("%s: %w", at.resource, err))
-				}
-				select {
-				case <-ctx.Done():
-				case <-time.After(retry):
+		take := func(change watch.EventType, items ...item) {
+			if change == listed {
+				all[i] = map[string]item{}
+			}
+			for _, got := range items {
+				all[i][got.Metadata.Name] = got
+				if change == watch.Deleted {
+					delete(all[i], got.Metadata.Name)
 				}
 			}
+		}
+		feeds.Go(func() {
+			a.follow(ctx, at, func(change watch.EventType, items ...item) {
+				select {
+				case <-ctx.Done():
+				case changes <- func() { take(change, items...) }:
+				}
+			}, lost)
 		})
 	}
 	for {
