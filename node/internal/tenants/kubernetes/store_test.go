@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -265,7 +266,8 @@ func TestPolicyIsListedAgainAfterEveryBreak(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	lists, heard := 0, make(chan struct{})
+	var lists atomic.Int32
+	heard := make(chan struct{})
 	server := &double{}
 	server.answer = func(got request) (int, string) {
 		switch {
@@ -276,7 +278,7 @@ func TestPolicyIsListedAgainAfterEveryBreak(t *testing.T) {
 		case !strings.HasSuffix(got.path, "/tenants"):
 			return 200, `{"metadata": {"resourceVersion": "3000"}, "items": []}`
 		}
-		switch lists++; lists {
+		switch lists.Add(1) {
 		case 1:
 			return 200, `{"metadata": {"resourceVersion": "5000"}, "items": [{"metadata": {"name": "red", "resourceVersion": "4000"}, "spec": {}}]}`
 		case 2:
@@ -378,6 +380,8 @@ func TestSweepFreesOnlyMachinesThatAreOff(t *testing.T) {
 		}
 	}
 	wrote := false
+	server.mutex.Lock() // a request that was given up may still be served
+	defer server.mutex.Unlock()
 	for _, got := range server.requests {
 		if got.method == "PATCH" && strings.HasSuffix(got.path, "tainted.00000001") {
 			wrote = strings.Contains(got.body, `"network.railwright.dev/off":"uid-tainted"`)
