@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
+
+import pytest
 
 from railwright.benchmarks.sockets import flow_end
 
@@ -49,3 +52,28 @@ def test_packets_that_a_full_buffer_drops_are_counted_apart(monkeypatch):
     (found,) = flow_end.receive_udp(settings, stop, send_before_anything_is_read)
     assert 0 < found["received"] < 50
     assert found["received"] + found["unread"] == 50
+
+
+@pytest.mark.parametrize(("busy_s", "full_s", "told"), [(2.0, 0.0, False), (2.0, 1.0, True), (1.0, 0.0, True)])
+def test_a_stream_that_was_not_sent_and_read_all_the_time_tells_how_long_it_was(busy_s, full_s, told):
+    class Stream:
+        def getsockopt(self, _level: int, _option: int, length: int) -> bytes:
+            info = bytearray(256)
+            struct.pack_into("=Q", info, 120, 100)
+            struct.pack_into("=QQ", info, 168, int(busy_s * 1e6), int(full_s * 1e6))
+            return bytes(info[:length])
+
+    found = flow_end._describe_stream(Stream(), 2.0)
+    assert found == ({"acked_bytes": 100, "busy_s": busy_s, "full_s": full_s, "lasted_s": 2.0} if told else {})
+
+
+def test_a_sender_that_stops_in_between_is_told_by_the_kernel():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        with socket.create_connection(listener.getsockname()) as sender, listener.accept()[0] as receiver:
+            sender.sendall(bytes(1000))
+            assert len(receiver.recv(1000, socket.MSG_WAITALL)) == 1000
+            found = flow_end._describe_stream(sender, 1000.0)
+    assert found["busy_s"] < 100
+    assert (found["acked_bytes"] >= 0, found["full_s"]) == (True, 0.0)

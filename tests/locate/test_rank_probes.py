@@ -14,6 +14,7 @@ from railwright.diagnosis.localise.procedure import Outcome
 from railwright.locate.host_fabric import build_host_fabric
 from railwright.locate.probes import RankProbes
 from railwright.locate.signs import find_suspects
+from railwright.locate.starved import carried_bytes_per_s
 
 NAMES = [f"host{number}" for number in range(4)]
 PAIR = ([], ("host1", "host2"), "hung", True)
@@ -58,3 +59,29 @@ def test_nothing_is_said_of_loss_if_the_receiver_did_not_read_all_packets(unread
     RankProbes(place, SimpleNamespace(), print)._read(ends, [(flow,)], found)
     ((seen,),) = found
     assert (seen.sent, seen.received, seen.long_lost) == (sent, received, long_lost)
+
+
+def test_a_stream_of_a_starved_process_counts_by_what_the_network_carried():
+    addresses = ("10.0.0.1", "10.0.0.2")
+    place = SimpleNamespace(fabric=build_host_fabric(NAMES[:2], ["gpu0"], None), addresses=addresses, mtu_bytes=None)
+    flow = FlowRequest(number=0, source=0, destination=1, source_address=addresses[0], destination_address=addresses[1])
+    told = {"flow": 0, "source_port": 40000, "trouble": "", "packets_sent": 0, "long_refused": 0, "ways": ""}
+    stream = {"acked_bytes": 12_000_000, "busy_s": 1.0, "full_s": 0.0, "lasted_s": 2.0}
+    sent = pinned_flows._record(0, "sent", (), told | stream)
+    received = pinned_flows._record(0, "received", (5e6,), {})
+    assert RankProbes(place, SimpleNamespace(), print)._combine_ends(sent, received, flow).bandwidth_bytes_per_s == 12e6
+
+
+@pytest.mark.parametrize(
+    ("busy_s", "full_s", "waited_s", "rate"),
+    [
+        (1.0, 0.0, 0.0, 100.0),  # the sender did not run for half of the time
+        (2.0, 1.0, 1.0, 100.0),  # the receiver did not
+        (2.0, 1.0, 0.0, 0.0),  # the receiver ran, and its window is too small
+        (1.9, 0.0, 0.0, 0.0),
+        (0.4, 0.0, 0.0, 0.0),  # too little to tell
+    ],
+)
+def test_only_time_in_which_a_process_did_not_run_is_left_out(busy_s, full_s, waited_s, rate):
+    sent = {"acked_bytes": 100, "busy_s": busy_s, "full_s": full_s, "lasted_s": 2.0}
+    assert carried_bytes_per_s(sent, {"waited_s": waited_s}) == rate

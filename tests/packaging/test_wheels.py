@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "testdata/external/nccl_tests/2.19.6-all_reduce-p2p-off-2xh200.txt"
@@ -49,8 +50,9 @@ def installed(tmp_path_factory, dist) -> dict[str, str]:
 
 def run(installed, tmp_path, *words: str, status: tuple[int, ...] = (0,)) -> str:
     done = subprocess.run(
-        ["railwright", *words], env=installed, cwd=tmp_path, text=True, capture_output=True, timeout=300, check=False
-    )
+        ["railwright", *words], env=installed, cwd=tmp_path, text=True, capture_output=True, check=False,
+        timeout=3 * PATIENCE_S,  # of several launches
+    )  # fmt: skip
     assert done.returncode in status, (words, done.stdout[-2000:], done.stderr[-2000:])
     return done.stdout
 

@@ -22,12 +22,15 @@ NAN = float("nan")
 @pytest.mark.machine
 def test_the_iterations_of_a_job_are_told_by_power_and_nvlink(railwright, stand_ins: Path, tmp_path: Path) -> None:
     with_gpus = environment(stand_ins, *GPUS, STANDIN_NVML_WAVE="500", STANDIN_NVML_BUSY="90")
-    code = "import time; time.sleep(9)"
-    file = tmp_path / "a.arrows"
-    done = railwright("watch", "--json", "--record", str(file), "--", sys.executable, "-c", code, environment=with_gpus)
-    assert done.status == 0, done.err
-    found = json.loads(done.out)
-    fits(found, "watch")
+    for seconds in (9, 30, 90):  # a starved machine loses samples, and shorter recordings have no estimate then
+        file = tmp_path / f"{seconds}.arrows"
+        job = [sys.executable, "-c", f"import time; time.sleep({seconds})"]
+        done = railwright("watch", "--json", "--record", str(file), "--", *job, environment=with_gpus)
+        assert done.status == 0, done.err
+        found = json.loads(done.out)
+        fits(found, "watch")
+        if found["estimates"]:
+            break
     stands_for = {one["name"]: one["stands_for"] for one in found["sources"]}
     assert [stands_for[f"gpu{number}.power"] for number in (0, 1)] == ["compute", "compute"]
     assert stands_for["gpu1.nvlink.tx"] == "traffic"

@@ -27,6 +27,7 @@ from railwright.launch.session import PlannedLaunch, Session
 from railwright.locate.lab_fabric import find_path
 from railwright.locate.place import Place
 from railwright.locate.signs import Crossings, Sign, is_marked
+from railwright.locate.starved import carried_bytes_per_s
 from railwright.locate.ways import LONG_PACKETS, STREAM_S, ProbeKind
 from railwright.results.records import Result
 from railwright.topology.devices import Topology
@@ -300,5 +301,5 @@ class RankProbes:
         mtu = got.get("mtu_bytes")
         seen.mtu_bytes = int(mtu) if mtu else None
         if received is not None and received.samples:
-            seen.bandwidth_bytes_per_s = received.samples[0]
+            seen.bandwidth_bytes_per_s = max(received.samples[0], carried_bytes_per_s(settings, got))
         return seen

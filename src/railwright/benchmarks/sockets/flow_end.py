@@ -20,6 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _STAMP = struct.Struct("!IQ")  # sequence number, when it was sent (ns)
@@ -38,7 +39,10 @@ _ERROR = struct.Struct("@IBBBBII")  # struct sock_extended_err: errno, origin, t
 _ORIGINS_OF_ICMP = {2, 3}  # SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6
 _TIME_EXCEEDED = {(socket.AF_INET, 11), (socket.AF_INET6, 3)}
 _READ_BYTES = 1 << 18
-_RTT_AT = 68  # tcpi_rtt in struct tcp_info, in microseconds (linux/tcp.h)
+# tcpi_rtt, tcpi_bytes_acked, tcpi_busy_time and tcpi_rwnd_limited in struct tcp_info (linux/tcp.h), times in us
+_RTT_AT, _ACKED_AT, _BUSY_AT, _FULL_AT = 68, 120, 168, 176
+STARVED = 0.1
+"""The share of a stream's time above which an end that did not run changes its rate."""
 _TRACE_WAIT_S = 0.15
 _TRACE_TRIES = 5  # so that a lossy link is named as well
 _SILENT_HOPS = 2
@@ -179,6 +183,7 @@ def receive_tcp(settings: Settings, stop: threading.Event, ready: Callable[[], N
         listener.setblocking(False)
         selector.register(listener, selectors.EVENT_READ)
         ready()
+        waited_s = _run_delay_s()
         end = time.monotonic() + _DEADLINE_S
         while time.monotonic() < end and not stop.is_set():
             for key, _ in selector.select(_QUIET_S):
@@ -199,12 +204,21 @@ def receive_tcp(settings: Settings, stop: threading.Event, ready: Callable[[], N
         for key in list(selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket) and key.fileobj is not listener:
                 key.fileobj.close()
+    waited_s = _run_delay_s() - waited_s
     found = []
     for (address, port), (received, first_ns, last_ns) in seen.items():
         took_s = max((last_ns - first_ns) / 1e9, settings["duration_s"])
-        record = {"source_address": address, "source_port": port, "received_bytes": received}
+        record = {"source_address": address, "source_port": port, "received_bytes": received, "waited_s": waited_s}
         found.append(record | {"bandwidth_bytes_per_s": received / took_s})
     return found
+
+
+def _run_delay_s() -> float:
+    """Return how long this thread was ready to run and did not; 0 if the kernel does not tell."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 def _read(sock: socket.socket, buffer: bytearray) -> int:
@@ -232,10 +246,11 @@ def send_tcp(settings: Settings) -> list[Record]:
         sock.setblocking(False)
         connected.append(sock)
         found.append({"source_port": port, "round_trip_s": min(round_trips_s)})
+    began = time.monotonic()
     with selectors.DefaultSelector() as selector:
         for sock in connected:
             selector.register(sock, selectors.EVENT_WRITE)
-        end = time.monotonic() + settings["duration_s"]
+        end = began + settings["duration_s"]
         while (left := end - time.monotonic()) > 0 and selector.get_map():
             for key, _ in selector.select(left):
                 assert isinstance(key.fileobj, socket.socket)
@@ -245,9 +260,21 @@ def send_tcp(settings: Settings) -> list[Record]:
                     continue
                 except OSError:
                     selector.unregister(key.fileobj)
-    for sock in connected:
+    for sock, record in zip(connected, (record for record in found if "error" not in record), strict=True):
+        record |= _describe_stream(sock, time.monotonic() - began)
         sock.close()
     return found
+
+
+def _describe_stream(sock: socket.socket, lasted_s: float) -> Record:
+    """Return how long the kernel had data to send and the receiver no room, by TCP_INFO, if that is worth telling."""
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _FULL_AT + 8)
+    if len(info) < _FULL_AT + 8:
+        return {}  # Linux before 4.10
+    (acked,), (busy_us, full_us) = struct.unpack_from("=Q", info, _ACKED_AT), struct.unpack_from("=QQ", info, _BUSY_AT)
+    if busy_us - full_us > (1 - STARVED) * lasted_s * 1e6:
+        return {}
+    return {"acked_bytes": acked, "busy_s": busy_us / 1e6, "full_s": full_us / 1e6, "lasted_s": lasted_s}
 
 
 def _connect(settings: Settings, port: int) -> socket.socket:

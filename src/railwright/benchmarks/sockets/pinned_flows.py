@@ -82,6 +82,8 @@ class _SentFlow:
     refused: int = 0
     long_refused: int = 0
     round_trip_s: float | None = None
+    stream: Record = field(default_factory=dict)
+    """The times that the sender's kernel tells of a starved stream."""
 
 
 def _run(rank: FlowsRank) -> Iterator[Result]:
@@ -122,6 +124,7 @@ def _run_round(rank: FlowsRank, number: int, flows: tuple[FlowRequest, ...]) -> 
             "long_received": long,
             "unread": record.get("unread", 0),
             "received_bytes": record.get("received_bytes", 0),
+            "waited_s": record.get("waited_s", 0.0),
         }
         rate = record.get("bandwidth_bytes_per_s")
         yield _record(number, "received", () if rate is None else (rate,), settings)
@@ -138,6 +141,7 @@ def _describe(one: _SentFlow) -> dict[str, Scalar]:
         "long_refused": one.long_refused,
         "ways": ways,
         **({} if one.round_trip_s is None else {"round_trip_s": one.round_trip_s}),
+        **one.stream,
     }
 
 
@@ -205,6 +209,7 @@ def _send_stream(case: Flows, one: _SentFlow) -> None:
     stream = {"duration_s": case.stream_s, "connect_timeout_s": _CONNECT_S, "connections_before": _CONNECTIONS_BEFORE}
     (sent,) = send_tcp(_settings(one, [one.port], **stream))
     one.round_trip_s = sent.get("round_trip_s")
+    one.stream = {name: sent[name] for name in ("acked_bytes", "busy_s", "full_s", "lasted_s") if name in sent}
     one.trouble = one.trouble or sent.get("error", "")
 
 
