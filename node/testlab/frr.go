@@ -131,6 +131,31 @@ func (f *FRR) Start(t testing.TB, daemon string) {
 	f.load(t, "-d", daemon)
 }
 
+// Add adds a line to the configuration, after the first occurrence of another: to the running daemons, in which it must
+// be a line of `router bgp`, and to the file that restarted daemons read.
+func (f *FRR) Add(t testing.TB, line, after string) {
+	t.Helper()
+	path := filepath.Join(f.Folder, "frr.conf")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), "\n"+after+"\n")
+	start := strings.LastIndex(before, "\nrouter bgp ") + 1
+	if !found || start == 0 {
+		t.Fatalf("%s must have the line %q of `router bgp`:\n%s", path, after, text)
+	}
+	router, _, _ := strings.Cut(before[start:], "\n")
+	if complaint := f.Show(t, "configure terminal", router, line); strings.TrimSpace(complaint) != "" {
+		t.Fatalf("FRR %s rejected %q: %s", f.Version, line, complaint)
+	}
+	// A restarted daemon must find the group before the line.
+	text = []byte(before + "\n" + after + "\n" + line + "\n" + rest)
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Freeze stops a daemon with SIGSTOP: its sockets stay open, but nothing answers.
 func (f *FRR) Freeze(t testing.TB, daemon string) { f.signal(t, daemon, syscall.SIGSTOP) }
 

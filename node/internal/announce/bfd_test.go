@@ -18,18 +18,16 @@ func TestBFDNoticesADeadPath(t *testing.T) {
 	fabric := newFabric(t, testlab.FRR10, frrconfig.KernelTable, "bfdd")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	fabric.enableBFD(t)
+	fabric.waitBFD(t)
+	fabric.waitSessions(t)
 	announcer := fabric.announcer(t, frrconfig.KernelTable)
 	bench := &bench{fabric, announcer, frrconfig.KernelTable, announcer.Events(ctx)}
-	testlab.Eventually(t, "BFD", func() bool {
-		return strings.Count(fabric.frr.Show(t, "show bfd peers json"), `"status":"up"`) == len(fabric.rails)
-	})
 	afterRestart(t, bench, false, func() {
 		bench.frr.Kill(t, "bgpd")
 		bench.frr.Start(t, "bgpd")
 	})
-	testlab.Eventually(t, "BFD", func() bool {
-		return strings.Count(fabric.frr.Show(t, "show bfd peers json"), `"status":"up"`) == len(fabric.rails)
-	})
+	fabric.waitBFD(t)
 	fabric.frr.Freeze(t, "bfdd")
 	defer fabric.frr.Thaw(t, "bfdd")
 	began := time.Now()

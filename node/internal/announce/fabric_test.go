@@ -57,10 +57,9 @@ const (
 // newFabric builds rail 0 unnumbered and rail 1 with addresses. more names further daemons of FRR.
 func newFabric(t *testing.T, version testlab.FRRVersion, backend frrconfig.Backend, more ...string) *fabric {
 	t.Helper()
-	bfd := slices.Contains(more, "bfdd")
 	began := time.Now()
 	fabric := &fabric{node: testlab.NewNamespace(t, "node")}
-	config := frrconfig.Node{Backend: backend, ASN: nodeASN, RouterID: netip.MustParseAddr("10.255.1.1"), BFD: bfd}
+	config := frrconfig.Node{Backend: backend, ASN: nodeASN, RouterID: netip.MustParseAddr("10.255.1.1")}
 	for number := range 2 {
 		rail := plan.Rail{Name: fmt.Sprintf("rail%d", number), Bridge: fmt.Sprintf("br-rail%d", number), Table: 7700 + number}
 		prefixes := []netip.Prefix{
@@ -80,7 +79,7 @@ func newFabric(t *testing.T, version testlab.FRRVersion, backend frrconfig.Backe
 		}
 		leaf.frr = testlab.StartFRR(t, leaf.namespace, version, frrconfig.Leaf{
 			ASN: uint32(65000 + number), RouterID: netip.MustParseAddr(fmt.Sprintf("10.255.0.%d", number)),
-			Rail: rail.Name, Prefixes: prefixes, MaxPrefixes: leafLimit, Ports: []string{port}, BFD: bfd,
+			Rail: rail.Name, Prefixes: prefixes, MaxPrefixes: leafLimit, Ports: []string{port},
 		}.Text(), more...)
 		config.Rails = append(config.Rails, frrconfig.Rail{
 			Name: rail.Name, Interface: rail.Bridge, Peer: peer, Table: rail.Table, Prefixes: prefixes,
@@ -103,13 +102,38 @@ func newFabric(t *testing.T, version testlab.FRRVersion, backend frrconfig.Backe
 	return fabric
 }
 
+// enableBFD adds BFD to the sessions, which must be up, and to the configurations that a restarted daemon reads. A BFD
+// session that is configured before its unnumbered session was ever up may stay down: see frrconfig.
+func (f *fabric) enableBFD(t *testing.T) {
+	t.Helper()
+	for _, leaf := range f.leaves {
+		leaf.frr.Add(t, " neighbor NODES bfd", " neighbor NODES peer-group")
+	}
+	f.frr.Add(t, " neighbor LEAVES bfd", " neighbor LEAVES peer-group")
+}
+
+// waitBFD waits until BFD is up on all rails.
+func (f *fabric) waitBFD(t *testing.T) {
+	t.Helper()
+	testlab.UntilRight(t, func() string {
+		shown := f.frr.Show(t, "show bfd peers json")
+		if strings.Count(shown, `"status":"up"`) == len(f.rails) {
+			return ""
+		}
+		return "BFD is up on all rails: " + shown
+	})
+}
+
 func (f *fabric) waitSessions(t *testing.T) {
 	t.Helper()
 	reader := newReader(f.settings, nil)
 	for _, rail := range f.rails {
-		testlab.Eventually(t, "session of "+rail.Name, func() bool {
-			session, _ := reader.Session(t.Context(), rail)
-			return session.Established
+		testlab.UntilRight(t, func() string {
+			session, err := reader.Session(t.Context(), rail)
+			if session.Established {
+				return ""
+			}
+			return fmt.Sprintf("session of %s: %+v, %v", rail.Name, session, err)
 		})
 	}
 }

@@ -289,7 +289,7 @@ func (d *document) group(group string, bfd bool) {
 		"IPv4 routes with IPv6 next hops (RFC 8950): one session carries both families.")
 	if bfd {
 		d.add(" neighbor "+group+" bfd",
-			"Detects a silent path in 0.9 s instead of 9 s. A restarted bgpd may then lose its routes at the leaf for some seconds.")
+			"Detects a silent path in 0.9 s instead of 9 s. A restarted bgpd may then lose its routes at the leaf for some seconds. With an unnumbered neighbor that has never been up, enter this line when its session is up: FRR 10 may otherwise keep BFD and the session down for good.")
 	}
 }
 
@@ -304,13 +304,15 @@ func (d *document) families(group string, policy func(*document)) {
 }
 
 // advertise enables router advertisements on an unnumbered interface: they are how the peers learn each other's
-// address. It must follow the neighbor: if FRR 10 already knows the address when the neighbor is configured, it creates
-// the BFD session without an interface, the BFD session stays down, and BGP waits for it forever.
+// address. It follows the neighbor, so that the peer usually learns the address after its neighbor is configured: if
+// FRR 10 already knows the address then, it creates the BFD session without an interface. That session stays down until
+// the peer's BFD packets arrive, and BGP waits for it. zebra also learns the address from an advertisement that arrives
+// before it has read its configuration, which no order of lines prevents.
 func (d *document) advertise(name string) {
 	d.add("!", "")
 	d.add("interface "+name, "")
 	d.add(" no ipv6 nd suppress-ra",
-		"Router advertisements tell the peer our link-local address, so that no address has to be configured. They follow the neighbors: FRR 10 keeps BFD down for good if it knows an address before its neighbor is configured.")
+		"Router advertisements tell the peer our link-local address, so that no address has to be configured. They follow the neighbors: FRR 10 may keep BFD down for good if it knows an address before its neighbor is configured.")
 	d.add(" ipv6 nd ra-interval 1", "Every second instead of every 10 s, so that a session comes back sooner after FRR starts.")
 	d.add(" ipv6 nd ra-lifetime 0", "Not a default router: the peer's kernel must not send the host's own packets here.")
 	d.add("exit", "")
