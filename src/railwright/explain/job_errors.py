@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from railwright.checks.finding import Finding, Place
 from railwright.diagnosis.nccl.failure_texts import explain_failure
 from railwright.diagnosis.nccl.warnings import CLAIM
-from railwright.explain.error_words import may_have_errors
+from railwright.explain.error_words import find_error_words
 from railwright.explain.program_errors import explain_program_error
 from railwright.explain.system_errors import explain_system_error
 from railwright.results.readers.xids import XIDS
@@ -68,9 +68,10 @@ def find_job_errors(text: str) -> tuple[Finding, ...]:
     found: dict[str, Finding] = {}
     ranks: dict[str, list[str]] = {}
     lines = text.split("\n")[:_MAX_LINES]
+    words = find_error_words(text)
     for number, line in enumerate(lines, 1):
         of_nccl = "NCCL WARN" in line or "NCCL INFO" in line
-        if len(found) < _MAX_FOUND and not of_nccl and may_have_errors(line):
+        if len(found) < _MAX_FOUND and not of_nccl and any(word in line for word in words):
             following = lines[number] if number < len(lines) else ""
             for finding in _read_line(number, line[:_MAX_LINE], following[:_MAX_LINE]):
                 found.setdefault(finding.says, finding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from railwright.results.readers.known_listings import LISTINGS
@@ -298,14 +299,19 @@ _MAX_LINES = 5000
 _MAX_LINE = 300
 
 
+@lru_cache(maxsize=2)  # a text and its form without prefixes are asked for more than once
 def find_known_lines(text: str) -> tuple[KnownLines, ...]:
     """Return the unsupported tools in a text, the one with the most lines first."""
     lines = [line[:_MAX_LINE] for line in text.split("\n")[:_MAX_LINES] if "NCCL INFO " not in line]
     counts = [
-        KnownLines(known.tool, sum(mark.search(line) is not None for line in lines), known.is_about, known.settles)
+        KnownLines(known.tool, _count(mark, lines), known.is_about, known.settles)
         for known, mark in _KNOWN
     ]
     named = {found.tool for found in counts if found.lines}
     is_served = not named.isdisjoint(_SERVERS)
     kept = (found for found in counts if found.lines and not (is_served and found.tool == "a training log"))
     return tuple(sorted(kept, key=lambda found: -found.lines))
+
+
+def _count(mark: re.Pattern[str], lines: list[str]) -> int:
+    return len(lines) - [*map(mark.search, lines)].count(None)

@@ -189,9 +189,9 @@ _MOST_FACTS = 8
 
 
 def _find_starts(lines: list[Line]) -> Iterator[Unfinished]:
+    begins = [line.text[:300] for line in lines]
     for tool, mark, remedy in _STARTS:
-        pattern = re.compile(mark)
-        if any(pattern.search(line.text[:300]) for line in lines):
+        if any(map(re.compile(mark).search, begins)):
             says = f"{tool} began, and no result is in the text: {_ENDED}"
             facts = re.compile(_FACTS.get(tool, r"(?!)"))
             found = dict(pair for line in lines for pair in facts.findall(line.text[:600]))

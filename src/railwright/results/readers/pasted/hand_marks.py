@@ -15,11 +15,14 @@ _ARROW = re.compile(r"(?:-{1,3}>|={1,3}>|>{2,}|\u2192|\u21d2|\*)\s{0,4}(?=\d{1,1
 _SIGNS = ("**", "`", "~~", "<", ">", "//", "# ", "!!", "*", "\u2190", "\u21d0", "\u21d2", "\u2192", "\u26a0",
           "\u2705", "\u274c")  # fmt: skip
 """Every line with a mark contains one of these characters, which makes the test cheap."""
+_BEGINS_SIGN = re.compile(f"[{''.join({sign[0] for sign in _SIGNS})}]")
 _LONGEST = 400
 
 
 def remove_marks(line: str) -> str:
     """Remove manual marks from a row. Other lines are unchanged."""
+    if not _BEGINS_SIGN.search(line):
+        return line
     if len(line) > _LONGEST or not any(sign in line for sign in _SIGNS) or "NCCL " in line:
         return line  # an NCCL message that may be torn into a row; the row is joined later
     if any(sign in line for sign in ("*", "`", "~~")):

@@ -87,10 +87,13 @@ class Prefixes:
     def __init__(self, lines: Iterable[str]) -> None:
         self._tree: _Tree = {}
         count = plain = 0
+        lines = list(lines)
+        begin = "\n".join(line[: _LONGEST * 3] for line in lines)
+        words = [word for word in _WORDS if word in begin]
         for line in lines:
             if count >= MAX_PREFIXES or (plain >= _MOST_PLAIN and not count):
                 break
-            if not any(word in line for word in _WORDS):
+            if not any(word in line for word in words):
                 continue
             found = _ANCHOR.search(line[: _LONGEST * 2])
             if found is None or not 0 < found.start() <= _LONGEST:
@@ -144,24 +147,37 @@ def remove_common_prefix(text: str) -> str:
     text = unwrap_lines(text)
     lines = text.split("\n")
     common: list[str] = []
+    alike = _PARTS
     filled = [line for line in lines if line.strip()]
     for line in filled:
+        if common and alike.match(line, 0, 2 * _LONGEST):
+            continue
         parts = [
             _normalize_part(found[0])
             for found in islice(_PARTS.finditer(line, 0, 2 * _LONGEST), len(common) or _MOST_PARTS)
         ]
-        alike = takewhile(lambda pair: pair[0] == pair[1], zip(common or parts, parts, strict=False))
-        common = [part for part, _ in alike]
+        pairs = takewhile(lambda pair: pair[0] == pair[1], zip(common or parts, parts, strict=False))
+        common = [part for part, _ in pairs]
         while common and common[-1] not in _CLOSES:
             common.pop()
         if not common:
             return text
+        alike = _compile_parts(common)
     if len(filled) < _LEAST_LINES:
         return text
-    bare = [skip_parts(line, len(common)) for line in lines]
+    bare = [
+        line[found.end() :].removeprefix(" ") if (found := alike.match(line)) else skip_parts(line, len(common))
+        for line in lines
+    ]
     if all(_LEVEL.match(line) for line in bare if line.strip()):
         bare = [_LEVEL.sub("", line, count=1) for line in bare]
     return "\n".join(bare)
+
+
+def _compile_parts(parts: list[str]) -> re.Pattern[str]:
+    """Return a pattern of lines that begin with these normalized parts, the last of which is one of `_CLOSES`."""
+    patterns = {"0": r"\d+", " ": r"\s+"}
+    return re.compile("".join(patterns.get(part) or re.escape(part) for part in parts) + r"(?!(?<=Z)[^\W\d_])")
 
 
 def count_parts(prefix: str) -> int:
