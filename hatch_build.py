@@ -41,8 +41,10 @@ class NativeBuildHook(BuildHookInterface):
         sources = sorted(str(path) for path in folder.glob("*.c"))
         try:
             subprocess.run([*compiler, *FLAGS, "-o", str(folder / "_loops.so"), *sources, "-ldl"], check=True)
-        except FileNotFoundError as error:
-            raise SystemExit(f"a C compiler is needed to build the timed loops: {compiler[0]} not found") from error
+        except OSError as error:
+            raise SystemExit(
+                f"a C compiler is needed to build the timed loops: {compiler[0]}: {error.strerror}"
+            ) from error
         except subprocess.CalledProcessError as error:
             raise SystemExit(
                 f"{' '.join(compiler)} cannot build the timed loops: exit status {error.returncode}"
@@ -84,7 +86,11 @@ def _render_man_pages(source: Path, folder: Path) -> dict[str, str]:
 
 def _local_compiler() -> tuple[list[str], str]:
     """Return this machine's compiler, which `CC` may name with arguments, and its platform."""
-    return shlex.split(os.environ.get("CC", "")) or ["cc"], sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    try:
+        words = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    except ValueError as error:
+        raise SystemExit(f"CC must be a command line, got {os.environ['CC']!r}: {error}") from error
+    return words, sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 
 def _compiler_for(architecture: str) -> tuple[list[str], str]:

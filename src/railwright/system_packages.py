@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import platform
 import shlex
 import shutil
 
@@ -12,6 +14,14 @@ _LIKE_DNF = ("dnf", "yum", "microdnf", "tdnf")
 _MANAGERS = {"apt-get": "install", **dict.fromkeys(_LIKE_DNF, "install"), "zypper": "install", "pacman": "-S",
              "apk": "add"}  # fmt: skip
 """The package managers, in the order in which they are looked for, and the word that installs."""
+_OF_SYSTEMS = {
+    **dict.fromkeys(("debian", "ubuntu"), ("apt-get",)),
+    **dict.fromkeys(("fedora", "rhel", "centos", "amzn", "azurelinux", "mariner", "photon"), _LIKE_DNF),
+    **dict.fromkeys(("suse", "opensuse", "sles"), ("zypper",)),
+    "arch": ("pacman",),
+    "alpine": ("apk",),
+}
+"""The managers by ID and ID_LIKE of os-release(5): Fedora and Arch also package apt-get."""
 _NAMES = {
     "openssh-client": {"dnf": "openssh-clients", "zypper": "openssh-clients", "pacman": "openssh"},
     "openssh-server": {"pacman": "openssh"},
@@ -33,11 +43,22 @@ def install_command(*packages: str) -> str:
 
     Conda is the last choice: it has few of them, but needs no root.
     """
-    manager = next((name for name in _MANAGERS if shutil.which(name) is not None), None)
+    manager = _find_manager()
     if manager is None and (conda := find_conda()) and all(package in _IN_CONDA_FORGE for package in packages):
         return shlex.join([*conda, *dict.fromkeys(_IN_CONDA_FORGE[package] for package in packages)])
     if manager is None:
         return f"install {' and '.join(packages)} with the package manager of this system"
     family = "dnf" if manager in _LIKE_DNF else manager
-    names = (_NAMES.get(package, {}).get(family, package) for package in packages)
+    names = dict.fromkeys(_NAMES.get(package, {}).get(family, package) for package in packages)
     return f"{manager} {_MANAGERS[manager]} {' '.join(names)}"
+
+
+def _find_manager() -> str | None:
+    """Return the installed package manager of this system, or else any that is installed."""
+    found = [name for name in _MANAGERS if shutil.which(name) is not None]
+    named: dict[str, str] = {}
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        named = platform.freedesktop_os_release()
+    systems = f"{named.get('ID', '')} {named.get('ID_LIKE', '')}".split()
+    own = (name for system in systems for name in _OF_SYSTEMS.get(system, ()) if name in found)
+    return next(own, next(iter(found), None))

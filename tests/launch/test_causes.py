@@ -23,6 +23,103 @@ OUTPUTS = {
 }
 
 
+EXACT = (
+    ("missing on a host, or not in the PATH", "bash: line 1: prted: command not found"),
+    ("missing on a host, or not in the PATH", "bash: line 1: /opt/ompi/bin/orted: No such file or directory"),
+    ("missing on a host, or not in the PATH", "sh: 1: hydra_pmi_proxy: not found"),
+    ("missing on a host, or not in the PATH", "zsh:1: command not found: prted"),
+    ("the program to start is missing", "slurmstepd: error: execve(): /opt/rank: No such file or directory"),
+    (
+        "the program to start is missing",
+        "[proxy:0@n1] HYDU_create_process: execvp error on file rank (No such file or directory)",
+    ),
+    (
+        "a shared library is missing",
+        (
+            "prted: error while loading shared libraries: libpmix.so.2: cannot open shared object"
+            " file: No such file or directory"
+        ),
+    ),
+    ("a newer glibc", "python: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by /opt/_loops.so)"),
+    ("different versions are mixed", "mpirun: symbol lookup error: mpirun: undefined symbol: PMIx_server_register"),
+    ("another architecture", "execvp error on file ./rank (Exec format error)"),
+    ("instructions that the CPU lacks", "[n1:77] Signal: Illegal instruction (4)"),
+    ("does not trust the key", "Host key verification failed."),
+    ("accepted none of ssh's keys", "root@n2: Permission denied (publickey,gssapi-keyex,gssapi-with-mic)."),
+    ("cannot be resolved", "ssh: Could not resolve hostname n9: Name or service not known"),
+    ("cannot be reached by ssh", "ssh: connect to host n2 port 22: Connection refused"),
+    ("refuses to run as root", "mpirun has detected an attempt to run as root."),
+    ("no common PMI or PMIx", "srun: error: Couldn't find the specified plugin name for mpi/pmix looking at all files"),
+    ("no common PMI or PMIx", "but OMPI was not built with SLURM support. This usually happens when OMPI was"),
+    ("no common PMI or PMIx", "srun: error: cannot find mpi plugin for mpi/pmix_v4"),
+    (
+        "ulimit -l",
+        (
+            "UCX ERROR ibv_reg_mr(address=0x7f) failed: Cannot allocate memory : Please set max locked memory"
+            " (ulimit -l) to 'unlimited' (current: 64 kbytes)"
+        ),
+    ),
+    ("ipcs -l", "UCX ERROR shmget failed: Cannot allocate memory, please check shared memory limits by 'ipcs -l'"),
+    ("no space behind it", "[n1:77] Signal code: Non-existant physical address (2)"),
+    ("read each other's memory", "Read -1, expected 131072, errno = 1"),
+    ("the memory of a GPU", "RuntimeError: CUDA error: out of memory"),
+    ("exceeded the memory limit", "slurmstepd: error: Exceeded job memory limit at some point."),
+    ("exceeded the memory limit", "srun: error: n1: task 0: Out Of Memory"),
+    ("quota", "open: Disk quota exceeded"),
+    ("preempted", "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO PREEMPTION ***"),
+    ("a node of the job failed", "srun: error: Node failure on n3"),
+    ("too few slots", "There are not enough slots available in the system to satisfy the 8"),
+    ("too few nodes or CPUs", "srun: error: Unable to create step for job 7: More processors requested than permitted"),
+    ("too few nodes or CPUs", "srun: error: Unable to create step for job 7: Requested nodes are busy"),
+    ("partition", "srun: error: Unable to allocate resources: Invalid partition name specified"),
+    ("Slurm's controller", "srun: error: Unable to contact slurm controller (connect failure)"),
+    ("Slurm's controller", "srun: error: Munge decode failed: Expired credential"),
+    (
+        "than cores",
+        "A request was made to bind to that would result in binding more processes than cpus on a resource:",
+    ),
+    ("bound to its core", "Open MPI tried to bind a new process, but something went wrong.  The process was killed"),
+    ("a port is in use", "bind: Address already in use"),
+    ("no transport of MPI", "PML ucx cannot be selected"),
+    ("no transport of MPI", "UCX ERROR no active messages transport to <no debug data>: Unsupported operation"),
+    ("no transport of MPI", "PSM2 was unable to open an endpoint. Please make sure that the network link is active"),
+    ("no transport of MPI", "MPIDI_OFI_mpi_init_hook(1586): OFI getinfo() failed (ofi_init.c:1586: No data available)"),
+    ("by TCP", '[mpiexec@n0] HYDU_sock_connect: unable to connect from "n1" to "n0" (No route to host)'),
+    ("or its network, failed", "ORTE has lost communication with a remote daemon."),
+)
+"""Messages of Open MPI, PRRTE, Hydra, Slurm and ssh, with words of the cause."""
+POSSIBLE = (
+    "* not finding the required libraries and/or binaries on one or more nodes. Please check your PATH",
+    "* lack of authority to execute on one or more specified nodes.",
+    "* the inability to write startup files into /tmp (--tmpdir/orte_tmpdir_base).",
+    "* an inability to create a connection back to mpirun due to a lack of common network interfaces and/or no route",
+    "mpirun noticed that process rank 0 with PID 7 on node n1 exited on signal 9 (Killed).",
+    "[n1:9] PMIX ERROR: ERROR in file gds_dstore.c at line 1030",
+    "PMIx was unable to find a usable compression library on the system.",
+    "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-02T03:04:05 ***",
+)
+"""Messages that list what may be, that tell a consequence, or that warn."""
+
+
+@pytest.mark.parametrize(("cause", "line"), EXACT)
+def test_the_exact_cause_of_a_launcher_is_named(cause, line):
+    said = summarize_end(ChildResult(returncode=1, output=["-----", line, "an error occurred", "mpirun ended"]))
+    assert cause in said.partition(", its output:")[0]
+
+
+@pytest.mark.parametrize("line", POSSIBLE)
+def test_what_may_be_is_not_a_cause(line):
+    assert "probably" not in summarize_end(ChildResult(returncode=1, output=["-----", line, "mpirun ended"]))
+
+
+def test_warnings_of_a_shell_hide_no_error():
+    warning = "bash: warning: setlocale: LC_ALL: cannot change locale (en_US.UTF-8): No such file or directory"
+    said = summarize_end(
+        ChildResult(returncode=1, output=[warning, "Warning: Permanently added 'n1'", "open failed: x"])
+    )
+    assert said == "exit status 1, its output: 'open failed: x'"
+
+
 @pytest.mark.parametrize("cause", OUTPUTS)
 def test_the_cause_is_found_in_any_line(cause):
     output = ["-----", OUTPUTS[cause], "prterun: some consequence", "the last line"]

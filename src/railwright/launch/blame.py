@@ -26,6 +26,10 @@ _ERROR_PATTERN = re.compile(
     r"\b(?:errors?|fail(?:ed|s|ure)?|cannot|could not|unable|not found|denied|refused|no such|invalid|exceeded)\b",
     re.IGNORECASE,
 )
+_HARMLESS_PATTERN = re.compile(
+    r"setlocale|locale settings|setting locale failed|permanently added|xauth", re.IGNORECASE
+)
+"""Warnings of shells and of ssh that do not end a launch, though they tell an error."""
 _CONTINUES_PATTERN = re.compile(r"[a-z]+[ ,.]")
 """The beginning of a line that continues a sentence: a word in lower case, not a name as in `node1: no answer`."""
 _WRAPPED_CHARACTERS = 50
@@ -132,7 +136,7 @@ def _join_wrapped(output: Iterable[str]) -> list[str]:
 def _list_errors(lines: Sequence[str]) -> Iterator[str]:
     """Yield the lines that tell an error; one that ends in a colon with the next, such as the name of a program."""
     for line, following in zip_longest(lines, lines[1:], fillvalue=""):
-        if _ERROR_PATTERN.search(line):
+        if _ERROR_PATTERN.search(line) and not _HARMLESS_PATTERN.search(line):
             yield f"{line} {following}".strip() if line.endswith(":") else line
 
 

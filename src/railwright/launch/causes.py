@@ -20,7 +20,35 @@ from pathlib import Path
 from railwright.units import format_size
 
 _KNOWN = tuple((re.compile(pattern, re.IGNORECASE), cause) for pattern, cause in (
-    (r"oom[_-]kill|out[ -]of[ -]memory|oom killed", "a process exceeded the memory limit"),
+    ((r"\b(?:orted|prted|hydra_\w{2,20}_proxy)['\"]?: (?:no such file|command not found|not found$)"
+     r"|command not found: (?:orted|prted|hydra_)"),
+     "the launcher's daemon is missing on a host, or not in the PATH there"),
+    (r"error while loading shared libraries|cannot open shared object file", "a shared library is missing on a host"),
+    (r"version [`'\"]?GLIBC_[\d.]+['\"]? not found", "a program needs a newer glibc than a host has"),
+    (r"symbol lookup error|undefined symbol", "libraries of different versions are mixed"),
+    (r"exec(?:ve\(\)|vp error on file).{1,200}no such file", "the program to start is missing on a host"),
+    (r"exec format error", "a program is of another architecture than the CPU"),
+    (r"signal: illegal instruction|\(illegal instruction\)", "a program uses instructions that the CPU lacks"),
+    (r"host key verification failed", "ssh does not trust the key of a host"),
+    (r"permission denied \((?:publickey|password|keyboard|gssapi|hostbased)", "a host accepted none of ssh's keys"),
+    (r"could not resolve hostname|name or service not known|temporary failure in name resolution",
+     "the name of a host cannot be resolved"),
+    (r"connect to host \S{1,255} port \d+: ", "a host cannot be reached by ssh"),
+    (r"attempt to run as root", "Open MPI refuses to run as root"),
+    ((r"not built with slurm(?:'s)? (?:pmi )?support|direct launched using \W{0,2}srun|(?:plugin name|plugin) for mpi/pm"
+     r"|invalid mpi type|pmi_init.{0,40}fail|pmi2_init fail"),
+     "the launcher and the MPI library have no common PMI or PMIx"),
+    (r"max locked memory|locked memory.{0,60}(?:limit|unlimited)|allocate some locked memory|memlock",
+     "the limit of locked memory is too small (ulimit -l)"),
+    (r"shared memory limits by 'ipcs -l'", "the limit of System V shared memory is reached (ipcs -l)"),
+    (r"non-?exist[ae]nt physical address", "a mapped file has no space behind it, as when /dev/shm is full"),
+    (r"read -1, expected \d+, errno = 1\b|process_vm_\w+.{0,60}operation not permitted",
+     "processes may not read each other's memory (ptrace scope or seccomp)"),
+    (r"cuda.{0,40}out[ _]of[ _]memory|cuda_error_out_of_memory", "the memory of a GPU is used up"),
+    (r"oom[_-]kill|out[ -]of[ -]memory|oom killed|exceeded (?:job|step) memory limit|killed process \d+ \(",
+     "a process exceeded the memory limit"),
+    (r"disk quota exceeded", "the quota of a file system is used up"),
+    (r"stale file handle", "a file system of the network was changed or lost on a host"),
     (r"not enough space for|no space left on device", "a file system is full"),
     (r"too many open files|limit on number of pipes", "too many files are open"),
     (r"limit on number of children|unable to fork|cannot fork|fork failed|can't start new thread",
@@ -28,11 +56,28 @@ _KNOWN = tuple((re.compile(pattern, re.IGNORECASE), cause) for pattern, cause in
     (r"available (?:network )?interface|no usable (?:network )?interface", "no network interface is usable"),
     (r"read-only file system", "a file system is read-only"),
     (r"due to time limit", "the time limit of the job is over"),
+    (r"due to preemption", "another job preempted the job"),
     (r"cancelled at .* due to node failure|node failure", "a node of the job failed"),
     (r"not enough slots", "the hosts have too few slots"),
+    ((r"more (?:processors|nodes) requested than permitted|requested node configuration is not available"
+     r"|requested nodes are busy"), "the job has too few nodes or CPUs for the step"),
+    (r"invalid (?:partition|account|qos)\b", "Slurm refuses the partition, the account or the QOS"),
+    (r"slurm controller|munge|authentication credential|protocol authentication",
+     "Slurm's controller does not answer, or refuses this host"),
+    (r"binding more processes than cpus|cpu binding outside of job step", "more processes are to be bound than cores"),
+    (r"tried to bind a new process|hwloc_set_cpubind returned|sched_setaffinity.{0,20}invalid argument",
+     "a process cannot be bound to its core"),
+    (r"address already in use", "a port is in use"),
+    ((r"pml \w+ cannot be selected|opened in the pml|unable to reach each other|no active messages transport"
+     r"|no (?:\w+ ){0,3}transport to"
+     r"|getinfo\(\) failed|psm[23]? .{0,60}(?:unable to open|no (?:nic|hfi|unit)|can't open)"),
+     "no transport of MPI joins the processes"),
+    (r"unable to connect from|unable to complete a tcp connection|no route to host",
+     "hosts cannot connect to each other by TCP (routes or a firewall)"),
+    (r"lost communication with", "a host of the launch, or its network, failed"),
     (r"cannot allocate memory", "memory cannot be allocated"),
 ))  # fmt: skip
-"""Words of help-*.txt of Open MPI 5 and PRRTE 3, of Hydra, of srun and slurmstepd, and of errno."""
+"""Words of help-*.txt of Open MPI and PRRTE, of Hydra, srun, slurmstepd and ssh, and of errno: the most exact first."""
 _FEW = 256
 """The limit of files and processes below which MPI is known to fail."""
 _SMALL_BYTES = 16 * 2**20

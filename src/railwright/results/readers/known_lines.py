@@ -303,10 +303,7 @@ _MAX_LINE = 300
 def find_known_lines(text: str) -> tuple[KnownLines, ...]:
     """Return the unsupported tools in a text, the one with the most lines first."""
     lines = [line[:_MAX_LINE] for line in text.split("\n")[:_MAX_LINES] if "NCCL INFO " not in line]
-    counts = [
-        KnownLines(known.tool, _count(mark, lines), known.is_about, known.settles)
-        for known, mark in _KNOWN
-    ]
+    counts = [KnownLines(known.tool, _count(mark, lines), known.is_about, known.settles) for known, mark in _KNOWN]
     named = {found.tool for found in counts if found.lines}
     is_served = not named.isdisjoint(_SERVERS)
     kept = (found for found in counts if found.lines and not (is_served and found.tool == "a training log"))
