@@ -35,8 +35,8 @@ _KNOWN = tuple((re.compile(pattern, re.IGNORECASE), cause) for pattern, cause in
      "the name of a host cannot be resolved"),
     (r"connect to host \S{1,255} port \d+: ", "a host cannot be reached by ssh"),
     (r"attempt to run as root", "Open MPI refuses to run as root"),
-    ((r"not built with slurm(?:'s)? (?:pmi )?support|direct launched using \W{0,2}srun|(?:plugin name|plugin) for mpi/pm"
-     r"|invalid mpi type|pmi_init.{0,40}fail|pmi2_init fail"),
+    ((r"not built with slurm(?:'s)? (?:pmi )?support|direct launched using \W{0,2}srun"
+     r"|plugin (?:name )?for mpi/pm|invalid mpi type|pmi_init.{0,40}fail|pmi2_init fail"),
      "the launcher and the MPI library have no common PMI or PMIx"),
     (r"max locked memory|locked memory.{0,60}(?:limit|unlimited)|allocate some locked memory|memlock",
      "the limit of locked memory is too small (ulimit -l)"),
@@ -69,8 +69,8 @@ _KNOWN = tuple((re.compile(pattern, re.IGNORECASE), cause) for pattern, cause in
      "a process cannot be bound to its core"),
     (r"address already in use", "a port is in use"),
     ((r"pml \w+ cannot be selected|opened in the pml|unable to reach each other|no active messages transport"
-     r"|no (?:\w+ ){0,3}transport to"
-     r"|getinfo\(\) failed|psm[23]? .{0,60}(?:unable to open|no (?:nic|hfi|unit)|can't open)"),
+     r"|no (?:\w+ ){0,3}transport to|getinfo\(\) failed"
+     r"|psm[23]? .{0,60}(?:unable to open|no (?:nic|hfi|unit)|can't open)"),
      "no transport of MPI joins the processes"),
     (r"unable to connect from|unable to complete a tcp connection|no route to host",
      "hosts cannot connect to each other by TCP (routes or a firewall)"),
