@@ -176,7 +176,7 @@ def remove_common_prefix(text: str) -> str:
 
 def _compile_parts(parts: list[str]) -> re.Pattern[str]:
     """Return a pattern of lines that begin with these normalized parts, the last of which is one of `_CLOSES`."""
-    patterns = {"0": r"\d+", " ": r"\s+"}
+    patterns = {"0": r"\d+(?!\d)", " ": r"\s+(?!\s)"}
     return re.compile("".join(patterns.get(part) or re.escape(part) for part in parts) + r"(?!(?<=Z)[^\W\d_])")
 
 
