@@ -83,22 +83,36 @@ func (n *node) files(t *testing.T) []string {
 				return nil
 			}
 			// host-local keeps a lock and the last address that it assigned.
-			if err == nil && !entry.IsDir() && entry.Name() != "lock" && !strings.HasPrefix(entry.Name(), "last_reserved_ip") {
-				found = append(found, strings.TrimPrefix(path, n.path("")))
+			if err != nil || entry.IsDir() || entry.Name() == "lock" || strings.HasPrefix(entry.Name(), "last_reserved_ip") {
+				return err
 			}
-			return err
+			file := strings.TrimPrefix(path, n.path(""))
+			if content, _ := os.ReadFile(path); strings.Contains(string(content), `"parts":null`) {
+				file += leaving
+			}
+			found = append(found, file)
+			return nil
 		}))
 	}
 	return found
 }
 
-// settled returns the traces once two looks agree, because an earlier part's pods may still be terminating.
+// leaving marks the file of an attachment that is deleted as soon as its addresses may be used again.
+const leaving = ", whose pod is gone"
+
+// settled returns the traces once two looks agree and no attachment is leaving, because pods of an earlier part may still be
+// terminating.
 func (c *cluster) settled(t *testing.T) []string {
 	t.Helper()
 	last := c.traces(t)
 	awaitEvery(t, kubectlPause, "unchanged traces", tracesGo, func() string {
 		now := c.traces(t)
 		differ := difference(last, now)
+		for _, line := range now {
+			if strings.HasSuffix(line, leaving) {
+				differ += line + "\n"
+			}
+		}
 		last = now
 		return differ
 	})
