@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"railwright/node/internal/pause"
 )
 
 // bgpd can keep announcing a withdrawn route forever. Two such cases were observed: a route that is deleted from the
@@ -129,7 +131,7 @@ func (k *KernelTable) reannounce(ctx context.Context, rail RailSettings, prefixe
 		}
 	}
 	if len(added) > 0 {
-		pause(ctx, reannouncePause)
+		pause.For(ctx, reannouncePause)
 	}
 	for _, route := range added {
 		if err := k.handle.RouteDel(route); err != nil {
@@ -172,14 +174,7 @@ func (v *Vty) reannounce(ctx context.Context, rail RailSettings, prefixes []neti
 	if err := again.apply(talk, lines.instance, there); err != nil {
 		return 0, err
 	}
-	pause(ctx, reannouncePause)
+	pause.For(ctx, reannouncePause)
 	err = end.apply(talk, lines.instance, there)
 	return again.added, joinFirst(append(append(again.wrong, end.wrong...), err))
-}
-
-func pause(ctx context.Context, length time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(length):
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/failpoint"
+	"railwright/node/internal/pause"
 	"railwright/node/internal/store"
 	"railwright/node/internal/tenants"
 )
@@ -199,7 +200,7 @@ func (r *rail) realize(ctx context.Context, record store.Record) error {
 		if failure == nil {
 			return nil
 		}
-		if result.flows != nil || result.unserved[record.Key] == "" || !pause(portCtx, length) {
+		if result.flows != nil || result.unserved[record.Key] == "" || !pause.For(portCtx, length) {
 			return failure
 		}
 	}

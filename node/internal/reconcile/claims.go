@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/pause"
 	"railwright/node/internal/store"
 	"railwright/node/internal/tenants"
 )
@@ -90,7 +91,7 @@ func (r *Reconciler) claimAll(ctx context.Context) {
 
 // retain releases the claims of attachments whose files were lost, once the bridges have none of their flows.
 func (r *Reconciler) retain(ctx context.Context) {
-	for pause(ctx, claimsEvery) {
+	for pause.For(ctx, claimsEvery) {
 		programmed := true
 		for _, rail := range r.rails {
 			last := rail.lastPass().outcome
@@ -120,7 +121,7 @@ func (r *Reconciler) retainNow(ctx context.Context) bool {
 
 // keepClaims retries refused claims until ctx ends, and kicks the rails of those that succeed.
 func (r *Reconciler) keepClaims(ctx context.Context) {
-	for pause(ctx, claimsEvery) {
+	for pause.For(ctx, claimsEvery) {
 		forEachRecord(r.store.All(), func(record store.Record) {
 			if record.Leaving() {
 				return

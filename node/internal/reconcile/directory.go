@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"railwright/node/internal/pause"
 	"railwright/node/internal/store"
 )
 
@@ -40,7 +41,7 @@ func (r *Reconciler) followDirectory(ctx context.Context) {
 			return
 		case <-changed:
 		}
-		if !pause(ctx, directoryPause) {
+		if !pause.For(ctx, directoryPause) {
 			return
 		}
 	}
@@ -121,16 +122,4 @@ func (r *Reconciler) tenantOf(ctx context.Context, namespace string) (string, er
 	ctx, cancel := context.WithTimeout(ctx, tenantBound)
 	defer cancel()
 	return r.directory.TenantOf(ctx, namespace)
-}
-
-// pause waits and returns false if ctx ended.
-func pause(ctx context.Context, length time.Duration) bool {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"railwright/node/internal/attachment"
+	"railwright/node/internal/pause"
 	"railwright/node/internal/store"
 )
 
@@ -37,7 +38,7 @@ func (r *Reconciler) awaitForwarding(ctx context.Context, rail *rail, record sto
 		case ctx.Err() == nil:
 			reason = err
 		}
-		if !pause(ctx, length) {
+		if !pause.For(ctx, length) {
 			return fail(NotForwarded, "check the pod's route in the leaf's table, and that no filter keeps the leaf from "+
 				"sending packets back out of their ingress port; without forward_timeout ADD does not wait for this",
 				"rail's leaf returned none of %d probes for %v within %s: %w", probes, missing, r.config.ForwardTimeout, reason)

@@ -7,6 +7,7 @@ import (
 
 	"railwright/node/internal/attachment"
 	"railwright/node/internal/collect"
+	"railwright/node/internal/pause"
 	"railwright/node/internal/store"
 )
 
@@ -87,7 +88,7 @@ func (r *Reconciler) runHousekeeping(ctx context.Context) {
 		r.finishLeaving(ctx)
 		r.sweep(ctx)
 		// A pass wakes this loop, and this loop causes passes; the pause prevents a busy loop.
-		if !pause(ctx, housePause) {
+		if !pause.For(ctx, housePause) {
 			return
 		}
 		select {

@@ -10,6 +10,7 @@ import (
 
 	"railwright/node/internal/announce"
 	"railwright/node/internal/metrics"
+	"railwright/node/internal/pause"
 )
 
 const (
@@ -192,7 +193,7 @@ func (r *Reconciler) watchRails(ctx context.Context) {
 			r.node.Report(problems)
 		}
 		before = now
-		if !pause(ctx, railsEvery) {
+		if !pause.For(ctx, railsEvery) {
 			return
 		}
 	}
@@ -204,7 +205,7 @@ func (r *Reconciler) keepMetrics(ctx context.Context) {
 		r.metrics.SetRails(r.measure(ctx))
 		r.metrics.SetIgnored(len(r.Notes()))
 		r.metrics.SetHeld(r.directory.Held())
-		if !pause(ctx, metricsEvery) {
+		if !pause.For(ctx, metricsEvery) {
 			return
 		}
 	}

@@ -115,15 +115,3 @@ func (d *Directory) remove(ctx context.Context, object tenants.Object, ours func
 	})
 	return err
 }
-
-// pause waits and returns false if ctx ended.
-func pause(ctx context.Context, length time.Duration) bool {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"railwright/node/internal/pause"
 	"railwright/node/internal/tenants"
 )
 
@@ -123,7 +124,7 @@ func (d *Directory) create(ctx context.Context, claim tenants.Claim, address net
 			})
 			return nil
 		}
-		if !errors.Is(err, tenants.ErrTaken) || time.Since(began) > giveBack || !pause(ctx, lookAgain) {
+		if !errors.Is(err, tenants.ErrTaken) || time.Since(began) > giveBack || !pause.For(ctx, lookAgain) {
 			return err
 		}
 	}
@@ -262,7 +263,7 @@ func (d *Directory) grant(name, epoch string, batch []netip.Addr, lists map[stri
 	if d.settings.without == syncRead {
 		synced = nil
 		d.done.Go(func() {
-			if pause(d.ctx, lastRetry) {
+			if pause.For(d.ctx, lastRetry) {
 				_ = d.journal.writeLists(name, epoch, lists)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"railwright/node/internal/pause"
 	"railwright/node/internal/tenants"
 )
 
@@ -33,7 +34,7 @@ func (d *Directory) followEpoch(ctx context.Context) {
 			})
 			stop()
 		}
-		if !pause(ctx, retry) {
+		if !pause.For(ctx, retry) {
 			return
 		}
 	}
@@ -139,16 +140,14 @@ func (d *Directory) enterEpoch(ctx context.Context, epoch tenants.EpochSpec) err
 // holdAgain publishes in an epoch all that this machine holds. It then goes by this epoch.
 func (d *Directory) holdAgain(ctx context.Context, epoch string) error {
 	d.mutex.Lock()
-	var held []tenants.Claim
+	held := map[netip.Addr]tenants.Claim{}
 	for address, mine := range d.state.owns {
 		if !mine.Lost && mine.Phase != intended {
-			held = append(held, tenants.Claim{Tenant: mine.Tenant, Rail: mine.Rail, Owner: mine.Owner})
-			held[len(held)-1].Addresses = append(held[len(held)-1].Addresses, address)
+			held[address] = tenants.Claim{Tenant: mine.Tenant, Rail: mine.Rail, Owner: mine.Owner}
 		}
 	}
 	d.mutex.Unlock()
-	again, err := d.obtainAgain(ctx, held)
-	if err != nil {
+	if err := d.obtainAgain(ctx, held); err != nil {
 		return err
 	}
 	d.act(func(s *state) {
@@ -158,8 +157,9 @@ func (d *Directory) holdAgain(ctx context.Context, epoch string) error {
 		s.enter(epoch)
 		for address, mine := range s.owns {
 			// A claim made meanwhile may have been made in the store as it was before.
+			_, again := held[address]
 			switch {
-			case again[address] || mine.Phase == intended || mine.Phase == withdrawn:
+			case again || mine.Phase == intended || mine.Phase == withdrawn:
 			case mine.Phase == claimed:
 				mine.Phase, mine.UID = intended, ""
 			default:
@@ -180,17 +180,14 @@ func (d *Directory) holdAgain(ctx context.Context, epoch string) error {
 	return nil
 }
 
-// obtainAgain creates the claims of addresses that this machine holds, where they are missing, and returns these
-// addresses. It fails if another machine has one of them.
-func (d *Directory) obtainAgain(ctx context.Context, held []tenants.Claim) (map[netip.Addr]bool, error) {
+// obtainAgain creates the claims of addresses that this machine holds, where they are missing. It fails if another machine
+// has one of them.
+func (d *Directory) obtainAgain(ctx context.Context, held map[netip.Addr]tenants.Claim) error {
 	var lines []entry
-	again := map[netip.Addr]bool{}
-	for _, claim := range held {
-		address := claim.Addresses[0]
-		again[address] = true
+	for address, claim := range held {
 		object, err := d.obtain(ctx, claim, address)
 		if err != nil && !errors.Is(err, tenants.ErrTaken) {
-			return nil, err
+			return err
 		}
 		d.act(func(s *state) {
 			mine := s.owns[address]
@@ -205,12 +202,12 @@ func (d *Directory) obtainAgain(ctx context.Context, held []tenants.Claim) (map[
 		})
 	}
 	if err := d.journal.write(lines...); err != nil {
-		return nil, fmt.Errorf("%w: store what was lost: %w", tenants.ErrUnreachable, err)
+		return fmt.Errorf("%w: store what was lost: %w", tenants.ErrUnreachable, err)
 	}
 	if len(lines) > 0 {
-		return nil, fmt.Errorf("%w: flows of lost addresses may be left", tenants.ErrUnreachable)
+		return fmt.Errorf("%w: flows of lost addresses may be left", tenants.ErrUnreachable)
 	}
-	return again, nil
+	return nil
 }
 
 // pass returns nil once every machine has published in the epoch or is off.

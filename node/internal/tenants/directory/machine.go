@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"railwright/node/internal/pause"
 	"railwright/node/internal/tenants"
 )
 
@@ -77,7 +78,7 @@ func (d *Directory) lookAtSelf(ctx context.Context) {
 
 // freeEarlier gives up what this machine held before it was restarted or lost its state. No flow of it is left.
 func (d *Directory) freeEarlier(ctx context.Context) {
-	for wait := earlierHold; pause(ctx, wait); wait = lastRetry {
+	for wait := earlierHold; pause.For(ctx, wait); wait = lastRetry {
 		mine := look(d, func(*state) self { return d.self })
 		list, err := d.list(ctx, tenants.KindNode, "")
 		for _, object := range list.Objects {

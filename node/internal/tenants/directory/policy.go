@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"railwright/node/internal/pause"
 	"railwright/node/internal/tenants"
 )
 
@@ -194,7 +195,7 @@ func (d *Directory) lookAgain(ctx context.Context, rules *tenants.Rules) bool {
 		if !failed {
 			return true
 		}
-		if !pause(ctx, time.Second) {
+		if !pause.For(ctx, time.Second) {
 			break
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"railwright/node/internal/pause"
 	"railwright/node/internal/tenants"
 )
 
@@ -94,7 +95,7 @@ func (d *Directory) republish(ctx context.Context, tenant string, lost bool) err
 // mend writes Members objects of this node again that were deleted, and starts anew if its RailNode was.
 func (d *Directory) mend(ctx context.Context) {
 	missed := map[string]bool{}
-	for looked := time.Now(); pause(ctx, mendEvery); {
+	for looked := time.Now(); pause.For(ctx, mendEvery); {
 		var again []string
 		d.mutex.Lock()
 		for tenant, held := range d.state.spaces {

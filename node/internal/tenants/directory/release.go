@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"railwright/node/internal/pause"
 	"railwright/node/internal/tenants"
 )
 
@@ -14,7 +15,7 @@ import (
 func (d *Directory) Withdraw(ctx context.Context, addresses []netip.Addr) error {
 	// Until lost addresses are dropped, this machine has not published in the epoch, so others wait.
 	if lost := d.lostOf(addresses); len(lost) > 0 {
-		if !pause(ctx, tenants.Drain) {
+		if !pause.For(ctx, tenants.Drain) {
 			return fmt.Errorf("packets of %v may still be on their way: %w", lost, ctx.Err())
 		}
 		for _, address := range lost {
@@ -62,7 +63,7 @@ func (d *Directory) Release(ctx context.Context, addresses []netip.Addr) error {
 		if held.Phase == "" {
 			continue
 		}
-		if d.settings.without != drain && !pause(ctx, time.Until(held.since.Add(tenants.Drain))) {
+		if d.settings.without != drain && !pause.For(ctx, time.Until(held.since.Add(tenants.Drain))) {
 			return fmt.Errorf("packets of %s may still be on their way: %w", address, ctx.Err())
 		}
 		if err := d.erase(ctx, address, held); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 
+	"railwright/node/internal/pause"
 	"railwright/node/internal/tenants"
 )
 
@@ -66,7 +67,7 @@ func (d *Directory) followTenant(ctx context.Context, tenant string, held *space
 				d.log.Debug("watch of members ended", "tenant", tenant, "error", err)
 			}
 		}
-		if !pause(ctx, retry) {
+		if !pause.For(ctx, retry) {
 			return
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"railwright/node/internal/pause"
 	"railwright/node/internal/tenants"
 	"railwright/node/internal/tenants/table"
 )
@@ -354,7 +355,7 @@ func (c client) Watch(ctx context.Context, kind tenants.Kind, space string, vers
 			if event.at.Before(late) {
 				lag = time.Until(late) + time.Duration(w.draw(int(5*time.Second))) + time.Since(event.at)
 			}
-			if !pause(ctx, time.Until(event.at.Add(lag))) {
+			if !pause.For(ctx, time.Until(event.at.Add(lag))) {
 				return ctx.Err()
 			}
 			w.mutex.Lock()
@@ -375,7 +376,7 @@ func (c client) WatchPolicy(ctx context.Context, heard func(tenants.Policy), _ f
 		policy, changed := c.m.w.policy, c.m.w.heard
 		c.m.w.mutex.Unlock()
 		if c.call(ctx, nil) != nil {
-			if pause(ctx, time.Second) {
+			if pause.For(ctx, time.Second) {
 				continue
 			}
 			return
@@ -490,7 +491,7 @@ func (m *machine) run(ctx context.Context, daemon *Directory, finished *sync.Wai
 	}
 	m.apply(ctx, daemon)
 	finished.Go(func() {
-		for pause(ctx, 500*time.Millisecond) {
+		for pause.For(ctx, 500*time.Millisecond) {
 			m.keep(ctx, daemon)
 			m.finish(ctx, daemon, finished)
 		}

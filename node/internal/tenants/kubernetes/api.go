@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
+	"railwright/node/internal/pause"
 	"railwright/node/internal/release"
 	"railwright/node/internal/tenants"
 )
@@ -202,10 +203,7 @@ func (a api) follow(ctx context.Context, at place, heard func(change watch.Event
 		case ctx.Err() == nil:
 			lost(fmt.Errorf("%s: %w", at.resource, err))
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retry):
-		}
+		pause.For(ctx, retry)
 	}
 }
 
