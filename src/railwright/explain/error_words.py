@@ -20,11 +20,6 @@ _WORDS = (
 )  # fmt: skip
 
 
-def may_have_errors(text: str) -> bool:
-    """Report whether a text has one of the words."""
-    return any(word in text for word in _WORDS)
-
-
 def find_error_words(text: str) -> tuple[str, ...]:
     """Return those of the words that a text has: most texts have few, which makes a test of each line cheap."""
     return tuple(word for word in _WORDS if word in text)

@@ -8,7 +8,7 @@ import msgspec
 
 from railwright.checks.finding import Finding
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, RailwrightError, UsageError
-from railwright.explain.error_words import may_have_errors
+from railwright.explain.error_words import find_error_words
 from railwright.explain.table import Explained, explain
 from railwright.explain.topology_matrix import Surroundings, read_surroundings
 from railwright.results.readers import registry
@@ -118,7 +118,7 @@ def _without_log(text: str) -> str | LongText:
 
 
 def _find_errors(text: str) -> tuple[Finding, ...]:
-    if not may_have_errors(text):
+    if not find_error_words(text):
         return ()
     from railwright.explain.job_errors import find_job_errors
 

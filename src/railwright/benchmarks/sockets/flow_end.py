@@ -261,7 +261,7 @@ def send_tcp(settings: Settings) -> list[Record]:
                 except OSError:
                     selector.unregister(key.fileobj)
     for sock, record in zip(connected, (record for record in found if "error" not in record), strict=True):
-        record |= _describe_stream(sock, time.monotonic() - began)
+        record["stream"] = _describe_stream(sock, time.monotonic() - began)
         sock.close()
     return found
 

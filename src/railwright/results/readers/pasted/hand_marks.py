@@ -14,22 +14,20 @@ _REMARK = re.compile(rf"(?P<row>\d.*?\s\S{{1,40}}|\S.*?[\s|]\(?\d[\w.,%+/:()-]{{
 _ARROW = re.compile(r"(?:-{1,3}>|={1,3}>|>{2,}|\u2192|\u21d2|\*)\s{0,4}(?=\d{1,19}\s{1,40}\d)")
 _SIGNS = ("**", "`", "~~", "<", ">", "//", "# ", "!!", "*", "\u2190", "\u21d0", "\u21d2", "\u2192", "\u26a0",
           "\u2705", "\u274c")  # fmt: skip
+_SIGN = re.compile("|".join(map(re.escape, _SIGNS)))
 """Every line with a mark contains one of these characters, which makes the test cheap."""
-_BEGINS_SIGN = re.compile(f"[{''.join({sign[0] for sign in _SIGNS})}]")
 _LONGEST = 400
 
 
 def remove_marks(line: str) -> str:
     """Remove manual marks from a row. Other lines are unchanged."""
-    if not _BEGINS_SIGN.search(line):
-        return line
-    if len(line) > _LONGEST or not any(sign in line for sign in _SIGNS) or "NCCL " in line:
+    if len(line) > _LONGEST or not _SIGN.search(line) or "NCCL " in line:
         return line  # an NCCL message that may be torn into a row; the row is joined later
     if any(sign in line for sign in ("*", "`", "~~")):
         line = _BOLD.sub(r"\2", line)
     text = line.lstrip()
     if arrow := _ARROW.match(text):
         text = text[arrow.end() :]
-    if text[:1].isalnum() and any(sign in text for sign in _SIGNS) and (found := _REMARK.fullmatch(text)):
+    if text[:1].isalnum() and _SIGN.search(text) and (found := _REMARK.fullmatch(text)):
         return found["row"]
     return text if arrow else line
