@@ -28,7 +28,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU,
            signal.SIGALRM)  # fmt: skip
 KEPT_OUTPUT_LINES = 200
-_LINE_LIMIT = 4096
+_LINE_BYTES = 4096
+_ANSWER_LINE_BYTES, _ANSWER_BYTES = 1 << 20, 64 << 20
+_LINE_COST_BYTES = 64
+"""The memory of a line beyond its characters."""
 _TERMINATE_WAIT_S = 5.0
 _TOO_MANY = "too many processes or threads run: check `ulimit -u`, and pids.max of the cgroup"
 _KILLED_S = 10.0
@@ -105,6 +108,11 @@ class Child:
     complaints: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_OUTPUT_LINES))
     given: bytes = b""
     """The standard input of the child: at most 64 KiB, which the pipe buffers until the child reads it."""
+    line_bytes: int = _LINE_BYTES
+    """A longer line of the output is kept as several."""
+    most_bytes: int | None = None
+    """The memory that the output may take. What exceeds it is dropped, and `cut` is set. None leaves it to `output`."""
+    cut: bool = field(default=False, init=False)
     folder: Path | None = None
     """The working directory of the child. None means ours."""
     by_caller: bool = False
@@ -137,11 +145,11 @@ class Child:
         if self._popen.stdin is not None and not self.by_caller:
             with contextlib.suppress(BrokenPipeError), self._popen.stdin as pipe:
                 pipe.write(self.given)
-        streams = ((None if self.by_caller else self._popen.stdout, self.output),
-                   (self._popen.stderr, self.complaints))  # fmt: skip
+        streams = ((None if self.by_caller else self._popen.stdout, self._collect_output),
+                   (self._popen.stderr, self._collect_complaints))  # fmt: skip
         self._readers = [
-            threading.Thread(target=self._collect, args=(stream, lines), daemon=True)
-            for stream, lines in streams
+            threading.Thread(target=collect, args=(stream,), daemon=True)
+            for stream, collect in streams
             if stream is not None
         ]
         try:
@@ -220,11 +228,23 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, number)
 
-    def _collect(self, stream: IO[bytes], lines: deque[str]) -> None:
-        # readline is bounded: a child that prints no newline cannot fill our memory.
-        while line := stream.readline(_LINE_LIMIT):
-            lines.append(line.decode("utf-8", "replace").rstrip("\n"))
-        stream.close()
+    def _collect_output(self, stream: IO[bytes]) -> None:
+        taken_bytes = 0
+        for line in _read_lines(stream, self.line_bytes):
+            taken_bytes += len(line) + _LINE_COST_BYTES
+            self.cut = self.most_bytes is not None and taken_bytes > self.most_bytes
+            if not self.cut:
+                self.output.append(line)
+
+    def _collect_complaints(self, stream: IO[bytes]) -> None:
+        self.complaints.extend(_read_lines(stream, _LINE_BYTES))
+
+
+def _read_lines(stream: IO[bytes], line_bytes: int) -> Iterator[str]:
+    """Yield the lines, and close the stream. A child that prints no newline cannot fill our memory."""
+    with stream:
+        while line := stream.readline(line_bytes):
+            yield line.decode("utf-8", "replace").rstrip("\n")
 
 
 class Attached:
@@ -272,17 +292,24 @@ def _explain_start(program: str, error: OSError) -> RailwrightError:
 
 
 def run(argv: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None) -> ChildResult:
-    """Run a child to completion. Raises UsageError or CannotJudge if it cannot be started."""
+    """Run a child to completion. The result holds its last lines: use `query` for output that is parsed.
+
+    Raises UsageError or CannotJudge if it cannot be started.
+    """
     with Child(argv, environment) as child:
         return child.wait(timeout_s)
 
 
-def query(
-    argv: Sequence[str], *, timeout_s: float, given: bytes = b"", most_lines: int = KEPT_OUTPUT_LINES
-) -> ChildResult:
-    """Run a child to completion. The result holds its stdout, and its stderr as well if it failed.
+def query(argv: Sequence[str], *, timeout_s: float, given: bytes = b"", most_bytes: int = _ANSWER_BYTES) -> ChildResult:
+    """Run a child to completion. The result holds its whole stdout, and the end of its stderr as well if it failed.
 
-    `given` is its standard input. The last `most_lines` lines are kept. Raises UsageError if it cannot be started.
+    `given` is its standard input. Raises UsageError or CannotJudge if it cannot be started, and CannotJudge if it
+    prints more than `most_bytes`.
     """
-    with Child(argv, answer_alone=True, given=given, output=deque(maxlen=most_lines)) as child:
-        return child.wait(timeout_s)
+    child = Child(argv, answer_alone=True, given=given, output=deque(), line_bytes=_ANSWER_LINE_BYTES,
+                  most_bytes=most_bytes)  # fmt: skip
+    with child:
+        answer = child.wait(timeout_s)
+    if child.cut:
+        raise CannotJudge(f"{argv[0]} printed more than {most_bytes >> 20} MiB", hint="run it by hand, and look")
+    return answer

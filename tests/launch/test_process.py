@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import wait_until
 
 from railwright import process
+from railwright.errors import CannotJudge
 from railwright.process import Child, run
 
 # A tracer that is not the parent. The parent cannot reap a traced process before the tracer has waited for it.
@@ -85,6 +86,16 @@ def test_an_answer_is_without_complaints_unless_it_failed() -> None:
     assert process.query(["sh", "-c", says, "0"], timeout_s=60).output == ["[1]"]
     failed = process.query(["sh", "-c", says, "3"], timeout_s=60)
     assert (failed.returncode, failed.output) == (3, ["[1]", "Error: Peer netns reference is invalid."])
+
+
+@pytest.mark.machine
+def test_an_answer_is_whole_or_refused() -> None:
+    lines = process.query(["seq", "20000"], timeout_s=60).output
+    assert (len(lines), lines[0], lines[-1]) == (20000, "1", "20000")
+    (line,) = process.query([sys.executable, "-c", "print('x' * 500_000)"], timeout_s=60).output
+    assert len(line) == 500_000
+    with pytest.raises(CannotJudge, match="seq printed more than 1 MiB"):
+        process.query(["seq", "20000"], timeout_s=60, most_bytes=1 << 20)
 
 
 # Signals were lost in forks that call Python hooks.

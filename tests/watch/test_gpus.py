@@ -42,6 +42,17 @@ def test_the_iterations_of_a_job_are_told_by_power_and_nvlink(railwright, stand_
 
 
 @pytest.mark.machine
+def test_sixteen_gpus_are_watched(railwright, stand_ins: Path) -> None:
+    addresses = [f"0000:{number:02x}:00.0" for number in range(1, 17)]
+    done = railwright("watch", "--seconds", "1", "--json", environment=environment(stand_ins, *addresses))
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    assert "GPUs" not in found["missing"]
+    names = {one["name"] for one in found["sources"]}
+    assert {f"gpu{number}.power" for number in range(16)} <= names
+
+
+@pytest.mark.machine
 def test_a_gpu_that_is_slower_than_its_siblings_is_named_with_the_reason(railwright, stand_ins: Path) -> None:
     faults = {"WAVE": "500", "BUSY": "90", "CLOCK": "1200", "HOT": "40"}
     with_gpus = environment(stand_ins, *GPUS, **{f"STANDIN_NVML_{name}": value for name, value in faults.items()})

@@ -26,7 +26,7 @@ _PROGRAM = (
     "boot = pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip(); "
     "seen = (os.environ.get('SLURM_LAUNCH_NODE_IPADDR') or os.environ.get('SSH_CONNECTION', '')).split()[:3:2]; "
     f"print('{_MARK}' + json.dumps(dict(version=railwright.__version__, boot=boot, "
-    "host=os.environ.get('SLURMD_NODENAME', ''), seen=seen, has=list(list_addresses())[:64])))"
+    "host=os.environ.get('SLURMD_NODENAME', ''), seen=seen, has=list(list_addresses())[:512])))"
 )
 PROBE_COMMAND = (*PYTHON, "-c", _PROGRAM)
 """The program that runs on a host and prints its answer."""

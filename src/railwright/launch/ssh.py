@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from railwright.errors import UnreachableHosts, UsageError
+from railwright.errors import CannotJudge, UnreachableHosts, UsageError
 from railwright.launch.remote import PROBE_COMMAND, Answer, RemoteReach, parse_answers
-from railwright.process import ChildResult, run
+from railwright.process import ChildResult, query
 from railwright.system_packages import install_command
 
 _CONNECT_S = 5
@@ -88,7 +88,10 @@ class SshReach(RemoteReach):
     def _ask(self, host: str) -> Answer | str:
         """Return the answer of a host, or the reason why there is none."""
         # ssh passes a single line to the remote shell, so the command is quoted.
-        finished = run([*self.agent(), host, shlex.join(PROBE_COMMAND)], timeout_s=_TIMEOUT_S)
+        try:
+            finished = query([*self.agent(), host, shlex.join(PROBE_COMMAND)], timeout_s=_TIMEOUT_S)
+        except CannotJudge as error:
+            return error.message
         answer = next(iter(parse_answers(finished.output)), None)
         if answer is None or finished.returncode != 0:
             return _explain_failure(finished)

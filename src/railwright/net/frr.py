@@ -8,7 +8,7 @@ import msgspec
 
 from railwright.errors import CannotJudge, UsageError
 from railwright.net.view import Address
-from railwright.process import run
+from railwright.process import query
 from railwright.reading import decode_json
 
 _ASK_S = 10.0
@@ -34,7 +34,7 @@ def read_announced(addresses: tuple[Address, ...], socket: str | None) -> dict[A
         family = "ipv4" if address.version == 4 else "ipv6"
         command = f"show bgp {family} unicast {address}/{address.max_prefixlen} json"
         try:
-            ended = run([program, *(["--vty_socket", socket] if socket else []), "-c", command], timeout_s=_ASK_S)
+            ended = query([program, *(["--vty_socket", socket] if socket else []), "-c", command], timeout_s=_ASK_S)
         except UsageError as error:
             raise CannotJudge(error.message) from error
         said = "".join(ended.output)

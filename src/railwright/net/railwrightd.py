@@ -8,7 +8,6 @@ from __future__ import annotations
 import ipaddress
 import re
 import shutil
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -28,11 +27,10 @@ from railwright.net.view import (
     Unseen,
     try_look,
 )
-from railwright.process import Child
+from railwright.process import query
 
 DEFAULT_SOCKET = "/run/railwright/railwrightd.sock"
 _ASK_S = 10.0
-_MAX_PIECES = 4096  # of 4 KiB each: the flows of a large node
 _SHOWN_CHARACTERS = 300
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
@@ -101,8 +99,7 @@ class Railwrightd:
             raise CannotJudge("railwrightd is not on PATH here", hint=hint)
         argv = [program, verb, "--json", *([option, value] if value else [])]
         try:
-            with Child(argv, output=deque(maxlen=_MAX_PIECES)) as child:
-                ended = child.wait(_ASK_S)
+            ended = query(argv, timeout_s=_ASK_S)
         except UsageError as error:
             raise CannotJudge(error.message, hint="name it with --railwrightd") from error
         said = "".join(ended.output)

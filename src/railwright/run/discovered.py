@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
-from railwright.errors import UsageError
+from railwright.errors import CannotJudge, UsageError
 from railwright.installation import PYTHON
 from railwright.launch.hosts import Hosts
 from railwright.launch.scratch import scratch_folder
@@ -28,7 +28,10 @@ def discover(hosts: Hosts) -> dict[str, Topology | str]:
         agent = hosts.reach.agent(scratch)
 
         def read(host: str) -> Topology | str:
-            finished = query([*agent, host, _LINE], timeout_s=_TIMEOUT_S)
+            try:
+                finished = query([*agent, host, _LINE], timeout_s=_TIMEOUT_S)
+            except CannotJudge as error:
+                return error.message
             if finished.timed_out:
                 return f"no answer within {_TIMEOUT_S:.0f} s"
             if finished.returncode != 0:

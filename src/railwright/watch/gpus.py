@@ -23,6 +23,8 @@ CPU_SHARE = 0.005
 _WITHIN_S, _EACH_S = 30.0, 20.0
 """Seconds that NVML has to answer, and more for each GPU, because a driver without persistence starts them in turn."""
 _DRIVER = Path("/proc/driver/nvidia/gpus")
+_ANSWER_BYTES = 1 << 20
+"""The longest answer. Each GPU adds some 2.5 KB to its line."""
 _POLL_S = 0.02
 
 
@@ -40,7 +42,8 @@ class Gpus:
         os.ftruncate(file, 8 * MAX_NUMBERS)
         self._memory = mmap.mmap(file, 8 * MAX_NUMBERS)
         self._numbers = (ctypes.c_uint64 * MAX_NUMBERS).from_buffer(self._memory)
-        self._child = Child([*_PROGRAM, f"/proc/{os.getpid()}/fd/{file}", *self._arguments])
+        words = [*_PROGRAM, f"/proc/{os.getpid()}/fd/{file}", *self._arguments]
+        self._child = Child(words, line_bytes=_ANSWER_BYTES)
         try:
             with_child = self._child.__enter__()
             self.found = _read_answer(with_child)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
-from railwright import main
-from railwright.errors import CannotJudge, UsageError
+from railwright import __version__, main
+from railwright.errors import CannotJudge, UnreachableHosts, UsageError
 from railwright.launch.slurm import job as slurm_job
-from railwright.launch.slurm.allocation import parse_fields, read_allocation
+from railwright.launch.slurm.allocation import SlurmReach, parse_fields, read_allocation
 from railwright.launch.slurm.job import NodeGroup, SlurmJob, SlurmRequest, describe_cost, parse_groups, parse_limit
 from railwright.process import ChildResult
 
@@ -75,6 +77,39 @@ def test_the_fields_of_a_job_are_read_from_its_line():
             "ExitCode=0:1 NodeList=n[1-2] Command=(null) JobState=FAKE")  # fmt: skip
     found = parse_fields(line)
     assert (found["JobState"], found["Reason"], found["NodeList"]) == ("NODE_FAIL", "NodeDown", "n[1-2]")
+
+
+COMMANDS = """#!{python}
+import json, sys
+nodes = [f"n{{number:04}}" for number in range(1000)]
+match sys.argv[0].rpartition("/")[2]:
+    case "scontrol":
+        print(*nodes, sep="\\n")
+    case "sinfo":
+        print(*(f"{{node}}|{{'down' if node == 'n0003' else 'idle'}}|none" for node in nodes), sep="\\n")
+    case "srun":
+        has = [(f"eth{{number}}", f"2001:db8::{{number:x}}") for number in range(300)]
+        for node in nodes:
+            if node not in ("n0003", "n0005"):
+                print("railwright:" + json.dumps(dict(version="{version}", boot=node, host=node, seen=[], has=has)))
+        sys.exit("srun: error: n0005: task 5: Exited with exit code 1")
+"""
+
+
+@pytest.mark.machine
+def test_a_job_of_a_thousand_nodes_keeps_them_all(tmp_path: Path, monkeypatch) -> None:
+    for name in ("scontrol", "sinfo", "srun"):
+        (tmp_path / name).write_text(COMMANDS.format(python=sys.executable, version=__version__))
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    allocation = read_allocation({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[0000-0999]"})
+    assert allocation.nodes == tuple(f"n{number:04}" for number in range(1000))
+    with pytest.raises(UnreachableHosts) as raised:
+        SlurmReach(allocation.nodes, allocation=allocation).check()
+    assert raised.value.troubles == {
+        "n0003": "n0003: Slurm reports it as down",
+        "n0005": "n0005: srun: error: n0005: task 5: Exited with exit code 1",
+    }
 
 
 def test_each_way_to_end_early_has_words_and_a_next_step(tmp_path):

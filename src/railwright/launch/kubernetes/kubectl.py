@@ -13,7 +13,8 @@ from railwright.reading import InvalidContent, decode_json
 
 _TIMEOUT_S = 60.0
 _MAX_MESSAGE_CHARACTERS = 300
-_MAX_LINES = 10_000_000
+_MOST_BYTES = 512 << 20
+"""The longest answer. A node of Kubernetes takes some 20 KB in a list."""
 _MPIJOB_API_PATH = "/apis/kubeflow.org/v2beta1"
 
 Answer = TypeVar("Answer")
@@ -32,7 +33,7 @@ def ask_kubectl(*words: str, namespace: str = "", given: bytes = b"") -> str:
     Raises UsageError if kubectl is not installed, and CannotJudge if it fails or does not answer in time.
     """
     argv = kubectl_command(*words, namespace=namespace)
-    finished = query(argv, timeout_s=_TIMEOUT_S, given=given, most_lines=_MAX_LINES)
+    finished = query(argv, timeout_s=_TIMEOUT_S, given=given, most_bytes=_MOST_BYTES)
     if finished.timed_out:
         reason = f"kubectl {words[0]} gave no answer within {_TIMEOUT_S:.0f} s"
         raise CannotJudge(reason, hint="try: kubectl version")

@@ -169,7 +169,7 @@ class SlurmReach(RemoteReach):
         probed = [host for host in self.hosts if host not in troubles]
         if probed:
             step = [*STEP, *self._node_options(probed), "--mpi=none", "--kill-on-bad-exit=0", *PROBE_COMMAND]
-            finished = run(step, timeout_s=_TIMEOUT_S)
+            finished = query(step, timeout_s=_TIMEOUT_S)
             answers = {answer.host: answer for answer in parse_answers(finished.output)}
             for host in probed:
                 why = answers[host].trouble() if host in answers else self._explain_silence(host, finished)

@@ -24,8 +24,6 @@ from railwright.topology.sources.root import Root, Unreadable, printable
 from railwright.topology.sources.tools_model import MOST, TOOLS, Mpi, Tools, Ucx
 
 TIMEOUT_S = 10.0
-_MAX_LINES = 50_000
-"""A bound on the lines of a program; `ompi_info --all` prints 12,000."""
 _OFI_NCCL = ("/opt/amazon/aws-ofi-nccl", "/opt/amazon/ofi-nccl", "/opt/aws-ofi-nccl")
 """The install folders of aws-ofi-nccl in AWS images and by the EFA installer (aws-ofi-nccl README; EFA 1.3x)."""
 _NAME = re.compile(r"[\w.:+-]{1,64}", re.ASCII)
@@ -57,7 +55,7 @@ def _run_tool(problems: dict[str, str], name: str, program: str, *words: str) ->
     if path is None:
         return None
     try:
-        finished = query((path, *words), timeout_s=TIMEOUT_S, most_lines=_MAX_LINES)
+        finished = query((path, *words), timeout_s=TIMEOUT_S)
     except RailwrightError as error:
         problems[name] = error.message[:200]
         return None
