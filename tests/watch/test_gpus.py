@@ -103,3 +103,30 @@ def test_when_a_gpu_was_held_back_is_told_and_one_reading_makes_no_slower_gpu() 
     assert (slow.gpu, slow.from_s, slow.to_s, slow.clock_hz, slow.why) == ("gpu1", 5.0, 7.0, 1.5e9, ())
     idle = use | {"gpu1_of_use.kernels": [0.0] * 10}
     assert find_slower_gpus(recorded(times, **clocks, **idle)) == ()
+
+
+# SM clocks in MHz of four healthy H200 at their power limit, once in 1.5 s, in a training by DistributedDataParallel.
+SWINGS = """
+1784 1784 1755 1860  1604 1770 1710 1860  1724 1560 1515 1770  1724 1680 1755 1724  1590 1664 1800 1650
+1664 1530 1620 1530  1784 1815 1695 1784  1830 1680 1844 1800  1695 1710 1815 1740  1590 1664 1800 1770
+1620 1680 1724 1470  1784 1560 1740 1560  1770 1635 1680 1844  1815 1830 1740 1890  1860 1740 1815 1544
+1635 1740 1604 1890  1815 1755 1544 1844  1815 1830 1515 1664  1484 1440 1484 1844  1544 1484 1740 1484
+1770 1740 1784 1515  1829 1800 1724 1710  1800 1860 1844 1770  1830 1844 1604 1800  1484 1500 1455 1800
+1530 1815 1484 1620  1604 1515 1604 1575  1724 1740 1800 1800  1815 1635 1815 1695  1515 1500 1500 1830
+1800 1755 1620 1890  1515 1515 1695 1844  1530 1455 1530 1635  1604 1515 1784 1515
+"""
+
+
+def swinging(slower: float) -> Recorded:
+    rows = [float(word) for word in SWINGS.split()]
+    clocks = {f"gpu{number}_of_clock": [1e6 * value for value in rows[number::4]] for number in range(4)}
+    clocks["gpu2_of_clock"] = [slower * value for value in clocks["gpu2_of_clock"]]
+    use = {f"gpu{number}_of_use.kernels": [90.0] * (len(rows) // 4) for number in range(4)}
+    return recorded([1.5 * number for number in range(len(rows) // 4)], **clocks, **use)
+
+
+def test_gpus_whose_clocks_swing_under_a_power_limit_are_not_slower() -> None:
+    assert find_slower_gpus(swinging(1.0)) == ()
+    (slow,) = find_slower_gpus(swinging(0.8))
+    assert slow.gpu == "gpu2"
+    assert slow.clock_hz < 0.9 * slow.siblings_hz

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import os
@@ -70,6 +71,22 @@ def test_the_sampler_reads_numbers_out_of_files_that_change(tmp_path: Path) -> N
     assert {row.values[7] for row in rows} == {99, None}
     times = [row.at_s for row in rows]
     assert times == sorted(times)
+
+
+def test_a_number_that_counts_once_is_not_read_again_before_it_is_written() -> None:
+    numbers = (ctypes.c_uint64 * 2)(1500, 1500)
+    sampler = Sampler()
+    try:
+        for field, once in enumerate((True, False)):
+            sampler.value(sampler.memory(ctypes.addressof(numbers), once=once), "", field)
+        sampler.start(0.002, 0.5)
+        rows: list[Row] = []
+        wait_until(lambda: rows.extend(sampler.fetch()) or len(rows) > 5, "five rows")
+        numbers[0] = numbers[1] = 1400
+        wait_until(lambda: rows.extend(sampler.fetch()) or sum(row.values[1] == 1400 for row in rows) > 5, "five more")
+    finally:
+        sampler.end()
+    assert [row.values[0] for row in rows if row.values[0] is not None] == [1500, 1400]
 
 
 def test_a_command_is_watched_and_its_recording_read_again(railwright, tmp_path: Path) -> None:

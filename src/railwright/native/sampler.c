@@ -27,7 +27,8 @@ enum { LOOK_EVERY = 128, MOST_EVERY = 100 };
 
 struct file {
   int fd;
-  const _Atomic uint64_t *numbers; /* shared memory of another program, instead of a file */
+  _Atomic uint64_t *numbers; /* shared memory of another program, instead of a file */
+  int once;                  /* whether a number counts until it is read, so that none counts twice */
   unsigned every; /* ticks */
   unsigned reads; /* since the last check of their cost */
   double spent;
@@ -65,11 +66,11 @@ int rw_sampler_file(struct rw_sampler *s, const char *path) {
   return s->file_count++;
 }
 
-/* Adds memory that another program shares, with 64-bit integers, NO_VALUE for an unknown one. Returns its number, or
- * -ENFILE. */
-int rw_sampler_memory(struct rw_sampler *s, const void *numbers) {
+/* Adds memory that another program shares, with 64-bit integers, NO_VALUE for an unknown one. With `once`, reading a
+ * number replaces it by NO_VALUE. Returns its number, or -ENFILE. */
+int rw_sampler_memory(struct rw_sampler *s, void *numbers, int once) {
   if (s->runs || s->file_count == MOST_FILES) return -ENFILE;
-  s->files[s->file_count] = (struct file){.fd = -1, .every = 1, .numbers = numbers};
+  s->files[s->file_count] = (struct file){.fd = -1, .every = 1, .numbers = numbers, .once = once};
   return s->file_count++;
 }
 
@@ -127,7 +128,9 @@ static void read_row(struct rw_sampler *s, uint64_t tick, uint64_t *row) {
     row[number] = NO_VALUE;
     if (tick % f->every) continue;
     if (f->numbers) {
-      row[number] = atomic_load_explicit(&f->numbers[v->field], memory_order_relaxed);
+      _Atomic uint64_t *at = &f->numbers[v->field];
+      row[number] = f->once ? atomic_exchange_explicit(at, NO_VALUE, memory_order_relaxed)
+                            : atomic_load_explicit(at, memory_order_relaxed);
       continue;
     }
     if (v->file != last) {

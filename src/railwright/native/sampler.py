@@ -46,12 +46,13 @@ class Sampler:
             raise OSError(-number, os.strerror(-number), path)
         return number
 
-    def memory(self, address: int) -> int:
+    def memory(self, address: int, *, once: bool) -> int:
         """Add shared memory in which another program maintains 64-bit numbers. Returns a number like that of a file.
 
-        Its values are found by `field` alone. The memory must stay until `end`. Raises NativeError.
+        Its values are found by `field` alone. With `once`, a value that was read is None until it is written again.
+        The memory must stay until `end`. Raises NativeError.
         """
-        number: int = function("rw_sampler_memory", c_int, c_void_p, c_void_p)(self._at, address)
+        number: int = function("rw_sampler_memory", c_int, c_void_p, c_void_p, c_int)(self._at, address, once)
         if number < 0:
             raise NativeError("sampling", number)
         return number

@@ -67,7 +67,7 @@ class Session:
     def _open_place(self, source: Source, missing: dict[str, str]) -> int | None:
         if source.path != GPU_MEMORY or self._gpus is None:
             return self._open_file(source, missing)
-        number = self._sampler.memory(self._gpus.address)
+        number = self._sampler.memory(self._gpus.address, once=source.seldom)
         self._sampler.every(number, max(1, round(_SELDOM_S / self._interval_s)) if source.seldom else 1)
         return number
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,7 +19,9 @@ _AT_WORK_PERCENT = 5.0
 _HELD_MATTERS = 0.01
 """The minimum share of time below the requested clocks for a GPU to be reported as held back. Our choice."""
 _READINGS = 3
-"""The consecutive readings that make a GPU slower; a single one may fall between two kernels."""
+"""The fewest consecutive readings that make a GPU slower; a single one may fall between two kernels."""
+_CHANCE, _RARE = 0.01, 0.01
+"""The accepted probability of a run of low readings by chance, and the least share of low readings that is assumed."""
 
 
 class HeldBack(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,30 +112,61 @@ def find_held_back(recorded: Recorded) -> tuple[HeldBack, ...]:
 
 
 def find_slower_gpus(recorded: Recorded) -> tuple[SlowerGpu, ...]:
-    """Return the working GPUs whose clock was below their siblings' in three consecutive readings or more.
+    """Return the working GPUs whose clock was below their siblings' in consecutive readings.
 
-    Each has its first such period.
+    Under a power limit the clocks of all GPUs swing, so that each has low readings. There must be more in a row than
+    would come by chance if the GPU had low readings as often as its siblings do. Each GPU has its first such period.
     """
     working = find_working_gpus(recorded)
     clocks = {gpu: dict(_read(recorded, number)) for gpu, number in _source_numbers(recorded, "clock").items()}
     clocks = {gpu: values for gpu, values in clocks.items() if gpu in working}
+    compared = {gpu: _compare_clocks(gpu, clocks) for gpu in clocks}
+    count = sum(map(len, compared.values()))
     found = []
-    for gpu, mine in clocks.items():
-        readings = []
-        for at_s, clock in mine.items():
-            others = sorted(values[at_s] for name, values in clocks.items() if name != gpu and at_s in values)
-            due = quantile(others, 0.5) if others else 0.0
-            readings.append((at_s, clock, due, clock < (1 - SLOWER_BY) * due))
-        for is_slow, run in groupby(readings, key=lambda reading: reading[3]):
+    for gpu, readings in compared.items():
+        longest = _run_by_chance([others for name, others in compared.items() if name != gpu], count)
+        for is_slow, run in groupby(readings, key=lambda reading: reading.is_slow):
             those = list(run)
-            if is_slow and len(those) >= _READINGS:
+            if is_slow and len(those) >= max(_READINGS, longest):
                 found.append(_build_slower_gpu(recorded, gpu, those))
                 break
     return tuple(found)
 
 
-def _build_slower_gpu(recorded: Recorded, gpu: str, those: Sequence[tuple[float, float, float, bool]]) -> SlowerGpu:
-    from_s, to_s = those[0][0], those[-1][0]
+class _Compared(NamedTuple):
+    """A reading of a GPU's clock, and the median of its siblings' clocks at that time."""
+
+    at_s: float
+    clock_hz: float
+    siblings_hz: float
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the clock is below the siblings'."""
+        return self.clock_hz < (1 - SLOWER_BY) * self.siblings_hz
+
+
+def _compare_clocks(gpu: str, clocks: Mapping[str, Mapping[float, float]]) -> list[_Compared]:
+    found = []
+    for at_s, clock in clocks[gpu].items():
+        others = sorted(values[at_s] for name, values in clocks.items() if name != gpu and at_s in values)
+        found.append(_Compared(at_s, clock, quantile(others, 0.5) if others else 0.0))
+    return found
+
+
+def _run_by_chance(siblings: Sequence[Sequence[_Compared]], count: int) -> float:
+    """Return the length from which a run of low readings is not chance among `count` readings of all GPUs.
+
+    At each reading such a run begins with at most the probability p^length, where p is the share of low readings of
+    the median sibling.
+    """
+    shares = sorted(sum(one.is_slow for one in readings) / len(readings) for readings in siblings if readings)
+    low = max(_RARE, quantile(shares, 0.5)) if shares else _RARE
+    return math.log(_CHANCE / max(1, count)) / math.log(low) if low < 1 else math.inf
+
+
+def _build_slower_gpu(recorded: Recorded, gpu: str, those: Sequence[_Compared]) -> SlowerGpu:
+    from_s, to_s = those[0].at_s, those[-1].at_s
     why = [
         by
         for by in ("power", "heat")
@@ -143,8 +177,8 @@ def _build_slower_gpu(recorded: Recorded, gpu: str, those: Sequence[tuple[float,
         gpu=gpu,
         from_s=from_s,
         to_s=to_s,
-        clock_hz=quantile(sorted(clock for _, clock, _, _ in those), 0.5),
-        siblings_hz=quantile(sorted(due for _, _, due, _ in those), 0.5),
+        clock_hz=quantile(sorted(one.clock_hz for one in those), 0.5),
+        siblings_hz=quantile(sorted(one.siblings_hz for one in those), 0.5),
         why=tuple(why),
     )
 

@@ -7,9 +7,10 @@ from array import array
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from railwright.diagnosis.iterations.analysis import estimate_iterations
-from railwright.diagnosis.iterations.records import Estimate
+from railwright.diagnosis.iterations.records import Estimate, Iterations
 from railwright.diagnosis.iterations.samples import Curve, Role, interval_s
 from railwright.diagnosis.iterations.updates import Steps, build_rate_curve, update_s
 from railwright.sampling.recording import Recorded
@@ -99,22 +100,15 @@ def analyse(recorded: Recorded, run: Run) -> Watched:
     about = recorded.about
     chosen = {role: choose_sources(recorded, role, run) for role in ("compute", "traffic")}
     curves = compute_curves(recorded, run)
-    found, too_seldom = estimate_iterations(curves), ""
-    slow = [curve.role for curve in curves if interval_s([curve]) > _TOO_SELDOM * interval_s(curves[:1])]
-    if not found.estimates and slow == ["traffic"]:
-        alone = estimate_iterations(curves[:1])
-        if alone.estimates:
-            found, too_seldom = (
-                alone,
-                f"read every {format_duration(interval_s(curves))}: too seldom for these iterations",
-            )
+    found, too_seldom = _estimate(curves)
     seconds = recorded.times_s[-1] - recorded.times_s[0] if len(recorded.times_s) > 1 else 0.0
     share = run.sampling_cpu_s / seconds if run.sampling_cpu_s is not None and seconds else None
     missing = dict(about.missing)
     if run.started_later:
         missing["processes"] = _LATER.format(run.started_later)
     if too_seldom:
-        missing["traffic"] = too_seldom
+        of_gpus = any(about.sources[number].kind == "nvlink" for number in chosen["traffic"])
+        missing["traffic"] = too_seldom + "; --gpu-cpu lets GPUs be read more often" * of_gpus
     if run.gpus_trouble:
         missing["GPUs"] = run.gpus_trouble
     return Watched(
@@ -135,6 +129,20 @@ def analyse(recorded: Recorded, run: Run) -> Watched:
         slower_gpus=find_slower_gpus(recorded),
         cut=recorded.cut,
     )
+
+
+def _estimate(curves: list[Curve]) -> tuple[Iterations, str]:
+    """Estimate iterations. If slowly read traffic hides them, leave it out and return the reason as well."""
+    found = estimate_iterations(curves)
+    slow = [curve.role for curve in curves if interval_s([curve]) > _TOO_SELDOM * interval_s(curves[:1])]
+    if found.estimates or slow != ["traffic"]:
+        return found, ""
+    alone = estimate_iterations(curves[:1])
+    if not alone.estimates:
+        return found, ""
+    why = f"read every {format_duration(interval_s(curves))}: too seldom for these iterations"
+    estimates = tuple(replace(estimate, why_no_shares=f"traffic is {why}") for estimate in alone.estimates)
+    return replace(alone, estimates=estimates), why
 
 
 def _source(recorded: Recorded, number: int, seconds: float, chosen: dict[str, list[int]]) -> SeenSource:

@@ -161,6 +161,19 @@ def test_the_begins_of_iterations_are_where_computing_begins() -> None:
         assert min(near) > max(before)
 
 
+def test_the_noise_of_an_idle_device_has_no_iterations() -> None:
+    (work,) = simulate_job(parse_job(["seconds=20", "period=0.7", "exposed=0.3"])).curves[:1]
+    idle_s, step_s = 12.0, work.ends_s[1] - work.ends_s[0]
+    ends = [number * step_s for number in range(1, int(idle_s / step_s) + 1)]
+    noise = [80 + (0.3 if end % 0.4 < 0.2 else 0.0) for end in ends]
+    curve = Curve("compute", 0.0, [*ends, *(idle_s + end for end in work.ends_s)],
+                  [*noise, *(80 + 500 * value for value in work.values)], 1.0)  # fmt: skip
+    alone = estimate_iterations([Curve("compute", 0.0, ends, noise, 1.0)])
+    assert [one.period_s for one in alone.estimates] == [pytest.approx(0.4, rel=0.01)]
+    (found,) = estimate_iterations([curve]).estimates
+    assert (found.period_s, found.from_s > 10) == (pytest.approx(0.7, rel=0.01), True)
+
+
 def test_without_traffic_or_samples_the_reason_is_told() -> None:
     truth = simulate_job(parse_job(["seconds=20"]))
     (found,) = estimate_iterations(truth.curves[:1]).estimates

@@ -19,6 +19,7 @@ from railwright.diagnosis.iterations.samples import Curve, Grid, Role, interval_
 from railwright.diagnosis.iterations.shares import Placed, Shares, compute_shares, computing_alone, half_widths
 from railwright.diagnosis.iterations.singles import find_singles
 from railwright.diagnosis.iterations.two_jobs import TrackedPeriod, follow_period
+from railwright.results.statistics import quantile
 
 _PERIODS_DIFFER = 0.1
 """Our choice: halves whose periods differ by more have two periods, and not one that drifts."""
@@ -26,6 +27,9 @@ _MAX_DRIFT = 1.5
 _MIN_ITERATIONS_OF_PART = 2 * MIN_ITERATIONS
 """Our choice: if the whole has no period, or another one, a few iterations of a part may be chance."""
 _MAX_DEPTH = 3
+_SWING = 0.01
+"""The least swing of a stretch's values, as a fraction of the whole recording's. Our choice: the power of an idle GPU
+moves by 0.3 W of the 600 W that it takes under load, and may seem to repeat."""
 
 
 class _Stretch(NamedTuple):
@@ -50,10 +54,22 @@ def estimate_iterations(curves: Sequence[Curve]) -> Iterations:
         minimum = MIN_UPDATES * MIN_ITERATIONS
         return Iterations(why_none=f"{grid.cells} samples: a period needs at least {minimum}")
     found = sorted(_find_stretches(grid, 0), key=lambda one: one.lasts_s, reverse=True)
-    sound = [one for one in found if not is_alias(curves, one.followed.track, one.part)]
+    sound = [one for one in found if _swings(grid, one) and not is_alias(curves, one.followed.track, one.part)]
     if not sound:
         return Iterations(why_none=_too_short(step_s) if found else _why_none(grid, step_s))
     return Iterations(estimates=tuple(_estimate(curves, one) for one in sound))
+
+
+def _swings(grid: Grid, stretch: _Stretch) -> bool:
+    """Report whether any role's values swing within the stretch, compared with the whole recording."""
+    places = stretch.followed.track.places
+    here = stretch.part.part(math.floor(places[0]), math.ceil(places[-1]))
+    return any(_swing(part) >= _SWING * _swing(whole) for part, whole in zip(here.roles, grid.roles, strict=True))
+
+
+def _swing(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return quantile(ordered, 0.95) - quantile(ordered, 0.05)
 
 
 def _too_short(step_s: float) -> str:
