@@ -21,6 +21,8 @@ from railwright.results.statistics import quantile
 _MIN_ITERATIONS = 4
 _REACH = 0.25
 """The search range for an edge around its mean place, as a part of the period."""
+_MIN_EDGE_SAMPLES = 4
+"""The fewest samples on either side of an edge that resolve the variation of its time. Our choice."""
 _DEVIATION_OF_MEDIAN = 1.4826 / math.sqrt(2)
 """The factor from the median difference of neighbours to a normal deviation."""
 
@@ -34,10 +36,17 @@ class Singles(NamedTuple):
     """The length of computing in each iteration except the last."""
     noise_s: float
     """The deviation of each start because of noise in the samples."""
+    edge_samples: float
+    """The samples on either side of an edge."""
 
     @property
-    def variation(self) -> float:
-        """The deviation of single iterations as a part of the period, without drift."""
+    def variation(self) -> float | None:
+        """The deviation of single iterations as a part of the period, without drift; None with too few samples.
+
+        Within few samples, a level that differs between iterations looks like an edge that moves.
+        """
+        if self.edge_samples < _MIN_EDGE_SAMPLES:
+            return None
         noise = 6 * self.noise_s**2  # of the second difference of begins
         return estimate_variation([after - before for before, after in pairwise(self.begins_s)], noise)
 
@@ -66,7 +75,7 @@ def find_singles(curve: Curve, found: Estimate) -> Singles | None:
     half_s = reach * found.period_s
     rises = [begin + half_s - area.between(begin - half_s, begin + half_s) for begin in begins]
     computed = [area.between(begin - half_s, after - half_s) for begin, after in pairwise(begins)]
-    return Singles(rises, computed, area.noise_s(2 * half_s))
+    return Singles(rises, computed, area.noise_s(2 * half_s), half_s / area.step_s)
 
 
 def _find_curve_phases(curve: Curve, found: Estimate) -> Phases | None:
@@ -98,7 +107,8 @@ class _Area:
         self._sums = [0.0, *accumulate(part * length for part, length in zip(self._parts, lengths, strict=True))]
         differences = sorted(abs(after - before) for before, after in pairwise(self._parts))
         self._noise = _DEVIATION_OF_MEDIAN * quantile(differences, 0.5) if differences else 0.0
-        self._step_s = quantile(sorted(lengths), 0.5)
+        self.step_s = quantile(sorted(lengths), 0.5)
+        """The median interval of the samples."""
 
     def between(self, from_s: float, to_s: float) -> float:
         """Return the integral in seconds."""
@@ -114,4 +124,4 @@ class _Area:
 
     def noise_s(self, over_s: float) -> float:
         """Return the deviation of an integral over a duration."""
-        return self._noise * math.sqrt(self._step_s * over_s)
+        return self._noise * math.sqrt(self.step_s * over_s)
