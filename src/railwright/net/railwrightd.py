@@ -31,6 +31,8 @@ from railwright.process import query
 
 DEFAULT_SOCKET = "/run/railwright/railwrightd.sock"
 _ASK_S = 10.0
+_MOST_BYTES = 16 << 20
+"""The longest answer: the flows of a large node."""
 _SHOWN_CHARACTERS = 300
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
@@ -99,7 +101,7 @@ class Railwrightd:
             raise CannotJudge("railwrightd is not on PATH here", hint=hint)
         argv = [program, verb, "--json", *([option, value] if value else [])]
         try:
-            ended = query(argv, timeout_s=_ASK_S)
+            ended = query(argv, timeout_s=_ASK_S, most_bytes=_MOST_BYTES)
         except UsageError as error:
             raise CannotJudge(error.message, hint="name it with --railwrightd") from error
         said = "".join(ended.output)

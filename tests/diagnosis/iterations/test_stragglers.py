@@ -91,7 +91,7 @@ def test_single_iterations_vary_as_much_as_was_simulated() -> None:
         found = run_trial(parse_job([*words.split(), "seconds=30"]))
         assert found.estimate is not None
         assert found.estimate.variation == pytest.approx(found.truth.variation, abs=0.015), words
-    few = run_trial(parse_job("period=0.27 jitter=0.005 rate=50 seconds=30".split())).estimate
+    few = run_trial(parse_job(["period=0.27", "jitter=0.005", "rate=50", "seconds=30"])).estimate
     assert few is not None
     assert few.variation is None
 

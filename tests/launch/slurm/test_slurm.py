@@ -127,7 +127,7 @@ def test_each_node_of_an_allocation_sends_to_each_other_one(railwright, in_slurm
     done = allocated(railwright, "prove", "--slurm", "--parts", "pairs", "--json", "--force")
     found = [msgspec.json.decode(line) for line in done.out.splitlines()]
     pairs = [(one["source"], one["destination"]) for one in found if one["record"] == "pair" and one["value"]]
-    assert sorted(pairs) == [("n2", "n3"), ("n3", "n2")], done.err
+    assert sorted(pairs) == [("n2", "n3"), ("n3", "n2")], done.out + done.err
     expect_nothing_left(in_slurm, railwright, limited)
 
 
