@@ -31,6 +31,22 @@ def test_a_refused_connection_is_repeated_and_told_if_nobody_listens(monkeypatch
     assert "error" not in found
 
 
+def test_a_receiver_that_did_not_run_reads_what_came_before_it_was_stopped():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    stop, sent = threading.Event(), []
+
+    def send_before_anything_is_read() -> None:
+        sent.append(socket.create_connection(("127.0.0.1", port)))
+        sent[0].sendall(bytes(1000))
+        sent[0].close()
+        stop.set()
+
+    (found,) = flow_end.receive_tcp(SETTINGS | {"port": port}, stop, send_before_anything_is_read)
+    assert found["received_bytes"] == 1000
+
+
 def test_packets_that_a_full_buffer_drops_are_counted_apart(monkeypatch):
     def set_small(sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

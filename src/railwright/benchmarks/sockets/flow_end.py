@@ -46,7 +46,7 @@ STARVED = 0.1
 _TRACE_WAIT_S = 0.15
 _TRACE_TRIES = 5  # so that a lossy link is named as well
 _SILENT_HOPS = 2
-_REFUSED_TRIES = 3
+_REFUSED_PAUSES_S = (0.01, 0.1, 0.5)
 
 Settings = dict[str, Any]
 Record = dict[str, Any]
@@ -185,8 +185,12 @@ def receive_tcp(settings: Settings, stop: threading.Event, ready: Callable[[], N
         ready()
         waited_s = _run_delay_s()
         end = time.monotonic() + _DEADLINE_S
-        while time.monotonic() < end and not stop.is_set():
-            for key, _ in selector.select(_QUIET_S):
+        while time.monotonic() < end:
+            stopped = stop.is_set()
+            events = selector.select(0 if stopped else _QUIET_S)
+            if stopped and not events:
+                break  # only now: on a busy machine this thread may not have run while the streams were sent
+            for key, _ in events:
                 if key.fileobj is listener:
                     with contextlib.suppress(BlockingIOError):
                         sock, peer = listener.accept()
@@ -279,11 +283,13 @@ def _describe_stream(sock: socket.socket, lasted_s: float) -> Record:
 
 def _connect(settings: Settings, port: int) -> socket.socket:
     """Connect from a port. Repeats a refused connection, because a SYN that overtakes the last packets of the port's
-    connection before it makes Linux reset both (tcp_check_req); without a listener every attempt is refused.
+    connection before it makes Linux reset both (tcp_check_req); without a listener every attempt is refused. On a busy
+    machine those packets may wait for a CPU, so there is a pause before each repetition.
     """
-    for _ in range(_REFUSED_TRIES - 1):
+    for pause_s in _REFUSED_PAUSES_S:
         with contextlib.suppress(ConnectionRefusedError):
             return _try_connect(settings, port)
+        time.sleep(pause_s)
     return _try_connect(settings, port)
 
 
