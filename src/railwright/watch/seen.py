@@ -36,6 +36,9 @@ _QUIET_CPU = 0.05
 """The CPU seconds per second below which a job counts as idle. Our choice."""
 _QUIET_W = 1.0
 """Constant power of working GPUs counts as idle only below this."""
+_OFF_POWER = 0.7
+"""GPUs at a higher share of their power compute all the time. Our choice: waiting for a loader took 0.19 of it, NCCL's
+kernels alone 0.55 (docs/measured/1xh100), and the lowest phase of a training that computes throughout 0.8 (4xh200)."""
 _QUIET_BYTES_PER_S = 1e6
 """Less traffic than this may be from shells and monitors. Our choice."""
 
@@ -166,7 +169,9 @@ def compute_curves(recorded: Recorded, run: Run) -> list[Curve]:
     for role, quiet_below in quiet.items():
         numbers = choose_sources(recorded, role, run)
         if role == "compute" and any(recorded.about.sources[number].kind == "gpu" for number in numbers):
-            found.append(build_rate_curve(role, [sum_energy(recorded, numbers)], _QUIET_W))
+            found.append(
+                build_rate_curve(role, [sum_energy(recorded, numbers)], _QUIET_W)._replace(off_share=_OFF_POWER)
+            )
         elif numbers:
             found.append(build_rate_curve(role, [_steps(recorded, number) for number in numbers], quiet_below))
     return [curve for curve in found if curve.ends_s]

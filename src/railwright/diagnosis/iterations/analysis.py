@@ -180,7 +180,11 @@ def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
     shares = compute_shares(placed["compute"], placed["traffic"], samples_a_period)
     if second_s is not None:
         shares = "two jobs move these counters: watch one of them by --pid or --cgroup"
-    begins = _list_begins(track, shares.begin if isinstance(shares, Shares) else track.counts[0] % 1.0)
+    alone = None
+    if isinstance(shares, str) and not placed["traffic"]:
+        alone = computing_alone(placed["compute"], samples_a_period)
+    known = shares if isinstance(shares, Shares) else alone[0] if alone is not None else None
+    begins = _list_begins(track, known.begin if known is not None else track.counts[0] % 1.0)
     found = Estimate(
         from_s=part.begin_s + track.places[0] * part.cell_s,
         to_s=part.begin_s + track.places[-1] * part.cell_s,
@@ -192,7 +196,7 @@ def _estimate(curves: Sequence[Curve], stretch: _Stretch) -> Estimate:
         second_period_s=second_s,
         begins_s=tuple(part.begin_s + begin * part.cell_s for begin in begins),
     )
-    return _add_variation(curves, _add_shares(found, shares, placed))
+    return _add_variation(curves, _add_shares(found, shares, alone, placed))
 
 
 def _add_variation(curves: Sequence[Curve], found: Estimate) -> Estimate:
@@ -202,12 +206,13 @@ def _add_variation(curves: Sequence[Curve], found: Estimate) -> Estimate:
     return replace(found, variation=alone.variation) if alone is not None else found
 
 
-def _add_shares(found: Estimate, shares: Shares | str, placed: dict[Role, list[Placed]]) -> Estimate:
+def _add_shares(
+    found: Estimate, shares: Shares | str, alone: tuple[Shares, float] | None, placed: dict[Role, list[Placed]]
+) -> Estimate:
     if isinstance(shares, str):
-        alone = None if placed["traffic"] else computing_alone(placed["compute"], found.samples_a_period)
         if alone is None:
             return replace(found, why_no_shares=shares)
-        return replace(found, why_no_shares=shares, compute=alone[0], compute_half_width=alone[1])
+        return replace(found, why_no_shares=shares, compute=alone[0].compute, compute_half_width=alone[1])
     widths = half_widths(placed["compute"], placed["traffic"], found.samples_a_period)
     low, high = (_gain(shares.exposed + width) for width in (-widths[2], widths[2]))
     return replace(

@@ -30,6 +30,8 @@ class Curve(NamedTuple):
     values: Sequence[float]
     quiet_below: float = 0.0
     """A constant curve is on if it is above this value, else off."""
+    off_share: float = 1.0
+    """A lower level counts as off only up to this fraction of the level when on."""
 
     def whole_samples(self) -> tuple[list[float], list[float]]:
         """Return the middles of the intervals and their values, without intervals that include a missing sample."""

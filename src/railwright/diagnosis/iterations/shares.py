@@ -61,15 +61,15 @@ def compute_shares(compute: Sequence[Placed], traffic: Sequence[Placed], samples
     return Shares(total_length(computing), total_length(moving), exposed, begins[0] if begins else 0.0)
 
 
-def computing_alone(compute: Sequence[Placed], samples_a_period: float) -> tuple[float, float] | None:
-    """Return the share of computing and its half width if traffic is not measured; None if unknown."""
+def computing_alone(compute: Sequence[Placed], samples_a_period: float) -> tuple[Shares, float] | None:
+    """Return the shares without traffic, which is not measured, and the half width of computing; None if unknown."""
     if not compute or samples_a_period < MIN_SAMPLES:
         return None
     still = [Placed(one.curve._replace(quiet_below=math.inf), [0.0] * len(one.values), one.counts) for one in compute]
     shares = compute_shares(compute, still, samples_a_period)
     if isinstance(shares, str):
         return None
-    return shares.compute, half_widths(compute, still, samples_a_period)[0]
+    return shares, half_widths(compute, still, samples_a_period)[0]
 
 
 def _list_begins(spans: Spans) -> list[float]:
@@ -92,7 +92,7 @@ def _find_spans(placed: Placed, samples_a_period: float) -> Spans | str:
     if profile is None:
         return "some phases of the iteration were never sampled"
     phases: Phases | None = find_phases(profile)
-    if phases is not None:
+    if phases is not None and phases.low <= placed.curve.off_share * phases.high:
         return phases.on
     return [(0.0, 1.0)] if fmean(placed.values) > placed.curve.quiet_below else []
 

@@ -14,6 +14,8 @@ from railwright.watch.now import BIN_S, Bins
 from railwright.watch.seen import Watched
 
 NAME_COLUMNS = 16
+_RESOLVED = 0.6
+"""The samples an iteration times the variation that they resolve: twice the noise of simulated jobs without one."""
 
 
 def simulated_job_lines(found: SimulatedJob) -> Iterator[str]:
@@ -131,7 +133,9 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
     if abs(found.drift) >= 0.005:
         yield line("", f"{abs(found.drift):.1%} {'longer' if found.drift > 0 else 'shorter'} at the end")
     if found.variation is not None:
-        yield line("variation", f"standard deviation of single iterations {found.variation:.1%} of the period")
+        shown = _RESOLVED / found.samples_a_period
+        words = f"{found.variation:.1%}" if found.variation > shown else f"below {shown:.1%}"
+        yield line("variation", f"standard deviation of single iterations {words} of the period")
     if found.second_period_s is not None:
         yield line("another job", f"repeats every {format_duration(found.second_period_s)}")
     if found.compute is not None or not found.why_no_shares:
