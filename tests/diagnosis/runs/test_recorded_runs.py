@@ -55,6 +55,12 @@ def test_a_whole_run_on_two_gpus_leaves_little_unknown_and_calls_nothing_slow_bu
         assert all(path.verdict.needs for path in diagnosis.paths if path.verdict.state == "unknown"), name
 
 
+def test_a_whole_run_of_three_launches_on_four_healthy_gpus_is_ok(folder):
+    ((_, diagnosis),) = archived("testdata/measured/proofs-4xh200.tar.xz", "/prove-0/", folder).items()
+    states = Counter(path.verdict.state for path in diagnosis.paths)
+    assert states == {"ok": 165, "reference": 22, "waived": 6}
+
+
 @pytest.mark.parametrize(
     ("subject", "parts"),
     [
