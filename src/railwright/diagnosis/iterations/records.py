@@ -22,7 +22,10 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """The increase of an iteration's length from start to end, as a part of the period."""
     samples_a_period: float
     variation: float | None = None
-    """The deviation of single iterations as a part of the period; None if unknown."""
+    """The deviation of single iterations as a part of the period, without the tenth that differs most.
+
+    It includes the noise of the samples. None if unknown.
+    """
     second_period_s: float | None = None
     """The period of another job that moves the same counters."""
     compute: float | None = None

@@ -13,7 +13,7 @@ from railwright.reading import InvalidContent, decode_json
 
 _TIMEOUT_S = 60.0
 _MAX_MESSAGE_CHARACTERS = 300
-_MOST_BYTES = 512 << 20
+_MOST_BYTES = 128 << 20
 """The longest answer. A node of Kubernetes takes some 20 KB in a list."""
 _MPIJOB_API_PATH = "/apis/kubeflow.org/v2beta1"
 
