@@ -29,7 +29,9 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.
            signal.SIGALRM)  # fmt: skip
 KEPT_OUTPUT_LINES = 200
 _LINE_BYTES = 4096
-_ANSWER_LINE_BYTES, _ANSWER_BYTES = 1 << 20, 64 << 20
+ANSWER_LINE_BYTES = 1 << 20
+"""The longest line of a program that is asked for data."""
+_ANSWER_BYTES = 64 << 20
 _LINE_COST_BYTES = 64
 """The memory of a line beyond its characters."""
 _TERMINATE_WAIT_S = 5.0
@@ -306,7 +308,7 @@ def query(argv: Sequence[str], *, timeout_s: float, given: bytes = b"", most_byt
     `given` is its standard input. Raises UsageError or CannotJudge if it cannot be started, and CannotJudge if it
     prints more than `most_bytes`.
     """
-    child = Child(argv, answer_alone=True, given=given, output=deque(), line_bytes=_ANSWER_LINE_BYTES,
+    child = Child(argv, answer_alone=True, given=given, output=deque(), line_bytes=ANSWER_LINE_BYTES,
                   most_bytes=most_bytes)  # fmt: skip
     with child:
         answer = child.wait(timeout_s)

@@ -124,10 +124,10 @@ def find_slower_gpus(recorded: Recorded) -> tuple[SlowerGpu, ...]:
     count = sum(map(len, compared.values()))
     found = []
     for gpu, readings in compared.items():
-        longest = _run_by_chance([others for name, others in compared.items() if name != gpu], count)
+        least = _run_by_chance([others for name, others in compared.items() if name != gpu], count)
         for is_slow, run in groupby(readings, key=lambda reading: reading.is_slow):
             those = list(run)
-            if is_slow and len(those) >= max(_READINGS, longest):
+            if is_slow and len(those) >= max(_READINGS, least):
                 found.append(_build_slower_gpu(recorded, gpu, those))
                 break
     return tuple(found)
@@ -142,7 +142,7 @@ class _Compared(NamedTuple):
 
     @property
     def is_slow(self) -> bool:
-        """Whether the clock is below the siblings'."""
+        """The clock is lower than the siblings' by more than `SLOWER_BY`."""
         return self.clock_hz < (1 - SLOWER_BY) * self.siblings_hz
 
 

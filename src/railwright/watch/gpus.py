@@ -13,7 +13,7 @@ import msgspec
 from railwright.installation import PYTHON
 from railwright.native.gpu_counters import RING
 from railwright.native.sampler import NO_VALUE
-from railwright.process import Child
+from railwright.process import ANSWER_LINE_BYTES, Child
 from railwright.sampling.gpu_found import MAX_NUMBERS, GpusFound
 from railwright.sampling.sources import Found
 
@@ -23,8 +23,6 @@ CPU_SHARE = 0.005
 _WITHIN_S, _EACH_S = 30.0, 20.0
 """Seconds that NVML has to answer, and more for each GPU, because a driver without persistence starts them in turn."""
 _DRIVER = Path("/proc/driver/nvidia/gpus")
-_ANSWER_BYTES = 1 << 20
-"""The longest answer. Each GPU adds some 2.5 KB to its line."""
 _POLL_S = 0.02
 
 
@@ -43,7 +41,7 @@ class Gpus:
         self._memory = mmap.mmap(file, 8 * MAX_NUMBERS)
         self._numbers = (ctypes.c_uint64 * MAX_NUMBERS).from_buffer(self._memory)
         words = [*_PROGRAM, f"/proc/{os.getpid()}/fd/{file}", *self._arguments]
-        self._child = Child(words, line_bytes=_ANSWER_BYTES)
+        self._child = Child(words, line_bytes=ANSWER_LINE_BYTES)  # each GPU adds some 2.5 KB to its answer
         try:
             with_child = self._child.__enter__()
             self.found = _read_answer(with_child)

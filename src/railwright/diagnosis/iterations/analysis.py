@@ -54,17 +54,18 @@ def estimate_iterations(curves: Sequence[Curve]) -> Iterations:
         minimum = MIN_UPDATES * MIN_ITERATIONS
         return Iterations(why_none=f"{grid.cells} samples: a period needs at least {minimum}")
     found = sorted(_find_stretches(grid, 0), key=lambda one: one.lasts_s, reverse=True)
-    sound = [one for one in found if _swings(grid, one) and not is_alias(curves, one.followed.track, one.part)]
+    least = [_SWING * _swing(role) for role in grid.roles]
+    sound = [one for one in found if _swings(one, least) and not is_alias(curves, one.followed.track, one.part)]
     if not sound:
         return Iterations(why_none=_too_short(step_s) if found else _why_none(grid, step_s))
     return Iterations(estimates=tuple(_estimate(curves, one) for one in sound))
 
 
-def _swings(grid: Grid, stretch: _Stretch) -> bool:
-    """Report whether any role's values swing within the stretch, compared with the whole recording."""
+def _swings(stretch: _Stretch, least: Sequence[float]) -> bool:
+    """Report whether the values of any role swing enough within the stretch."""
     places = stretch.followed.track.places
     here = stretch.part.part(math.floor(places[0]), math.ceil(places[-1]))
-    return any(_swing(part) >= _SWING * _swing(whole) for part, whole in zip(here.roles, grid.roles, strict=True))
+    return any(_swing(part) >= enough for part, enough in zip(here.roles, least, strict=True))
 
 
 def _swing(values: Sequence[float]) -> float:

@@ -44,18 +44,20 @@ class Singles(NamedTuple):
 
         The tenth of the iterations that differs most is left out.
         """
-        lasted_s = [after - before for before, after in pairwise(self.begins_s)]
-        squares = sorted((after - before) ** 2 for before, after in pairwise(lasted_s))
-        usual = squares[: max(1, math.floor(_USUAL * len(squares)))]
-        return math.sqrt(math.fsum(usual) / len(usual) / _MEAN_OF_USUAL / 2) * len(lasted_s) / math.fsum(lasted_s)
+        return estimate_variation([after - before for before, after in pairwise(self.begins_s)], usual=_USUAL)
 
 
-def estimate_variation(lasted_s: Sequence[float]) -> float:
-    """Return the deviation of single lengths, from differences of neighbours, as a part of their mean."""
-    squares = [(after - before) ** 2 for before, after in pairwise(lasted_s)]
+def estimate_variation(lasted_s: Sequence[float], usual: float = 1.0) -> float:
+    """Return the deviation of single lengths, from differences of neighbours, as a part of their mean.
+
+    `usual` is the part of the differences that counts, the smallest ones: 1, or `_USUAL`.
+    """
+    squares = sorted((after - before) ** 2 for before, after in pairwise(lasted_s))
     if not squares:
         return 0.0
-    return math.sqrt(math.fsum(squares) / len(squares) / 2) * len(lasted_s) / math.fsum(lasted_s)
+    counted = squares[: max(1, math.floor(usual * len(squares)))]
+    mean = math.fsum(counted) / len(counted) / (_MEAN_OF_USUAL if usual < 1 else 1.0)
+    return math.sqrt(mean / 2) * len(lasted_s) / math.fsum(lasted_s)
 
 
 def find_singles(curve: Curve, found: Estimate) -> Singles | None:
