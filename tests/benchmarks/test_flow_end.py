@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
@@ -68,6 +73,48 @@ def test_packets_that_a_full_buffer_drops_are_counted_apart(monkeypatch):
     (found,) = flow_end.receive_udp(settings, stop, send_before_anything_is_read)
     assert 0 < found["received"] < 50
     assert found["received"] + found["unread"] == 50
+
+
+def start_end(settings: dict[str, object]) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-I", flow_end.__file__, json.dumps(settings)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE)
+
+
+@pytest.mark.machine
+def test_a_sender_that_did_not_run_sends_no_burst_afterwards():
+    packets, interval_s = 60, 0.005
+    with socket.socket(type=socket.SOCK_DGRAM) as sock:
+        flow_end._set_receive_buffer(sock)
+        sock.bind(("127.0.0.1", 0))
+        train = {"packets": packets, "size_bytes": 100, "interval_s": interval_s, "source_ports": [0]}
+        with start_end(SETTINGS | train | {"role": "send_udp", "port": sock.getsockname()[1]}) as sender:
+            read = [sock.recv(100)]
+            sender.send_signal(signal.SIGSTOP)
+            time.sleep(packets * interval_s)
+            sender.send_signal(signal.SIGCONT)
+            assert sender.wait(60) == 0
+        read += [sock.recv(100) for _ in range(packets - 1)]
+    sent_s = [flow_end._STAMP.unpack_from(packet)[1] / 1e9 for packet in read]
+    # Each packet that is late brings one more at once.
+    assert all(later - sooner >= 3 * interval_s for sooner, later in zip(sent_s, sent_s[10:], strict=False))
+
+
+@pytest.mark.machine
+def test_a_receiver_that_did_not_run_counts_what_came_before_it_was_stopped():
+    with socket.socket(type=socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with start_end(SETTINGS | {"role": "receive_udp", "port": port}) as receiver:
+        assert receiver.stdout is not None
+        assert receiver.stdout.readline() == b"ready\n"
+        receiver.send_signal(signal.SIGSTOP)
+        train = {"port": port, "packets": 20, "size_bytes": 1000, "interval_s": 0.0, "source_ports": [0]}
+        flow_end.send_udp(SETTINGS | train)
+        time.sleep(1.2 * flow_end._QUIET_S)  # the time of its call is over, which it has not seen
+        receiver.send_signal(signal.SIGTERM)
+        receiver.send_signal(signal.SIGCONT)
+        (found,) = map(json.loads, receiver.stdout)
+    assert (found["received"], found["unread"]) == (20, 0)
 
 
 @pytest.mark.parametrize(("busy_s", "full_s", "told"), [(2.0, 0.0, False), (2.0, 1.0, True), (1.0, 0.0, True)])

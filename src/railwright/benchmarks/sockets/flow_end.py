@@ -99,11 +99,12 @@ def receive_udp(settings: Settings, stop: threading.Event, ready: Callable[[], N
         delays: dict[tuple[str, int], dict[tuple[int, int], int]] = {}
         end = time.monotonic() + _DEADLINE_S
         while time.monotonic() < end:
+            stopped = stop.is_set()
             try:
                 data, peer = sock.recvfrom(65536)
             except TimeoutError:
-                if stop.is_set():
-                    break
+                if stopped:
+                    break  # only now: a call that a signal interrupts times out without looking at what came meanwhile
                 continue
             now = time.monotonic_ns()
             if len(data) >= _STAMP.size:
@@ -148,7 +149,11 @@ def _udp_sockets(settings: Settings) -> list[socket.socket]:
 
 
 def send_udp(settings: Settings) -> list[Record]:
-    """Send evenly spaced packets from each source port."""
+    """Send evenly spaced packets from each source port.
+
+    A process that did not run for a while goes on from there: a burst of the packets that were due would overflow the
+    queues of a path without a fault.
+    """
     sockets = _udp_sockets(settings)
     padding = bytes(max(settings["size_bytes"] - _STAMP.size, 0))
     refused = [0] * len(sockets)
@@ -159,7 +164,7 @@ def send_udp(settings: Settings) -> list[Record]:
             wait = due - time.monotonic()
             if wait > 0:
                 time.sleep(wait)
-            due += gap_s
+            due = max(due, time.monotonic() - gap_s) + gap_s
             try:
                 sock.send(_STAMP.pack(sequence, time.monotonic_ns()) + padding)
             except OSError as error:
