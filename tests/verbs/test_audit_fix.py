@@ -9,7 +9,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 from tests.checks.machines import tuned, with_facts, with_links
-from tests.conftest import ROOT, wait_until
+from tests.conftest import PATIENCE_S, ROOT
 
 from railwright import process
 from railwright.checks.check import Facts
@@ -290,7 +290,10 @@ def test_what_is_held_is_given_back_at_every_end(kernel, end):
         assert holder.stdout.readline() == "changed\n"
         assert (kernel / BALANCING).read_text() == "0\n"
         holder.send_signal(end)
-        assert wait_until(lambda: holder.poll() is not None, "the holder's end")
+        try:
+            holder.wait(PATIENCE_S)
+        finally:
+            holder.kill()
         if end == signal.SIGKILL:
             assert kernel_setting.undo("numa_balancing_on", kernel)[0]
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 from collections.abc import Callable, Iterator
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
@@ -14,12 +15,18 @@ class _Ended(Exception):
 
 
 def _end(_number: int, _frame: object) -> None:
+    for number in _ENDS:  # a second signal must not interrupt the restoration
+        signal.signal(number, _pass_over)
     raise _Ended
+
+
+def _pass_over(_number: int, _frame: object) -> None:
+    pass
 
 
 @contextlib.contextmanager
 def ended_by_signal() -> Iterator[None]:
-    """Leave the body without an exception on one of the signals."""
+    """Leave the body without an exception on one of the signals; later ones have no effect within the body."""
     before = {number: signal.signal(number, _end) for number in _ENDS}
     try:
         yield
@@ -34,9 +41,24 @@ def hold(change: Callable[[], None], give_back: Callable[[], object]) -> None:
     """Apply a change, wait for a signal, and always restore. Call it within `ended_by_signal`."""
     try:
         change()
-        while True:
-            signal.pause()
+        _wait()
     finally:
         for number in _ENDS:
-            signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the restoration
+            signal.signal(number, signal.SIG_IGN)  # nor may it end a command of the restoration
         give_back()
+
+
+def _wait() -> None:
+    """Wait for a signal, whose handler raises.
+
+    Every signal leaves its number, also one that arrived just before. `signal.pause` would wait for a second one then.
+    """
+    end, other_end = socket.socketpair()
+    with end, other_end:
+        other_end.setblocking(False)
+        try:
+            signal.set_wakeup_fd(other_end.fileno())
+            while end.recv(1)[0] not in _ENDS:
+                pass
+        finally:
+            signal.set_wakeup_fd(-1)
