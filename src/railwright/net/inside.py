@@ -289,25 +289,39 @@ def _collect(sock: socket.socket, mark: bytes, sent: list[int], answered: dict[i
 
 
 def _hear(settings: Settings) -> Settings:
-    """Count the frames with the mark, except those that this interface sends."""
+    """Count the frames with the mark, except those that this interface sends, until SIGTERM and a silence.
+
+    Raises TimeoutError if nobody stops it, since later frames would not be counted.
+    """
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stop.append(number))
     mark, frames = bytes.fromhex(settings["mark"]), 0
     with _open_raw(settings["interface"]) as sock:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        end, stopping = time.monotonic() + _DEADLINE_S, False
-        while (now := time.monotonic()) < end:
-            if stop and not stopping:
-                end, stopping = now + _QUIET_S, True
-            if not select.select([sock], [], [], min(_QUIET_S, end - now))[0]:
-                continue
-            frame, sender = sock.recvfrom(_SNAP_BYTES)
-            if sender[2] != _PACKET_OUTGOING and mark in frame:
-                frames += 1
-                end = max(end, time.monotonic() + _QUIET_S)
+        deadline = time.monotonic() + _DEADLINE_S
+        while not stop:
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            frames += _count_frame(sock, mark, _QUIET_S) or 0
+        end = time.monotonic() + _QUIET_S
+        while (left := end - time.monotonic()) > 0:
+            if _count_frame(sock, mark, left):
+                frames, end = frames + 1, time.monotonic() + _QUIET_S
+        # On a busy machine this process may not have run meanwhile. A busy interface is never silent, hence the limit.
+        enough_s = time.process_time() + _QUIET_S
+        while time.process_time() < enough_s and (counted := _count_frame(sock, mark, 0)) is not None:
+            frames += counted
         _, lost = struct.unpack("II", sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
     return {"frames": frames, "lost": lost}
+
+
+def _count_frame(sock: socket.socket, mark: bytes, wait_s: float) -> int | None:
+    """Read a frame and return 1 if another interface sent it and it has the mark, else 0; None if there is none."""
+    if not select.select([sock], [], [], wait_s)[0]:
+        return None
+    frame, sender = sock.recvfrom(_SNAP_BYTES)
+    return int(sender[2] != _PACKET_OUTGOING and mark in frame)
 
 
 if __name__ == "__main__":
