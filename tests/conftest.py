@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import msgspec
@@ -45,6 +45,16 @@ PATIENCE_S = 300.0
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 Value = TypeVar("Value")
+
+
+@contextlib.contextmanager
+def running(argv: Sequence[str], **settings: Any) -> Iterator[subprocess.Popen]:
+    """Start a program, which is killed at the end: a test that fails does not wait for it."""
+    with subprocess.Popen(argv, **settings) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def wait_until(condition: Callable[[], Value], what: str, within_s: float = PATIENCE_S) -> Value:

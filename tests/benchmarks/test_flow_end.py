@@ -12,6 +12,7 @@ import threading
 import time
 
 import pytest
+from tests.conftest import running
 
 from railwright.benchmarks.sockets import flow_end
 
@@ -75,9 +76,8 @@ def test_packets_that_a_full_buffer_drops_are_counted_apart(monkeypatch):
     assert found["received"] + found["unread"] == 50
 
 
-def start_end(settings: dict[str, object]) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-I", flow_end.__file__, json.dumps(settings)]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE)
+def argv_of(settings: dict[str, object]) -> list[str]:
+    return [sys.executable, "-I", flow_end.__file__, json.dumps(settings)]
 
 
 @pytest.mark.machine
@@ -87,7 +87,7 @@ def test_a_sender_that_did_not_run_sends_no_burst_afterwards():
         flow_end._set_receive_buffer(sock)
         sock.bind(("127.0.0.1", 0))
         train = {"packets": packets, "size_bytes": 100, "interval_s": interval_s, "source_ports": [0]}
-        with start_end(SETTINGS | train | {"role": "send_udp", "port": sock.getsockname()[1]}) as sender:
+        with running(argv_of(SETTINGS | train | {"role": "send_udp", "port": sock.getsockname()[1]})) as sender:
             read = [sock.recv(100)]
             sender.send_signal(signal.SIGSTOP)
             time.sleep(packets * interval_s)
@@ -104,7 +104,8 @@ def test_a_receiver_that_did_not_run_counts_what_came_before_it_was_stopped():
     with socket.socket(type=socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with start_end(SETTINGS | {"role": "receive_udp", "port": port}) as receiver:
+    argv = argv_of(SETTINGS | {"role": "receive_udp", "port": port})
+    with running(argv, stdout=subprocess.PIPE) as receiver:
         assert receiver.stdout is not None
         assert receiver.stdout.readline() == b"ready\n"
         receiver.send_signal(signal.SIGSTOP)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.benchmarks.test_kv_vram import SITE
-from tests.conftest import wait_until
+from tests.conftest import running, wait_until
 from tests.launch.bridged import Bridged, bridged
 from tests.stand_ins import environment, stand_ins  # noqa: F401 - a fixture
 from tests.topology.machines import archive
@@ -82,13 +82,10 @@ def etcd(three: Bridged, tmp_path: Path) -> Iterator[str]:
     where = ("ip", "netns", "exec", three.names[0])
     own = ("--data-dir", str(tmp_path / "etcd"), "--listen-peer-urls", "http://127.0.0.1:2380")
     client = ("--listen-client-urls", url, "--advertise-client-urls", url)
-    with subprocess.Popen([*where, "etcd", *own, *client], stderr=subprocess.DEVNULL) as process:
-        try:
-            ask = [*where, sys.executable, "-c", "import socket; socket.create_connection(('198.51.100.1', 2379), 1)"]
-            wait_until(lambda: subprocess.run(ask, capture_output=True).returncode == 0, "an answer of etcd")
-            yield url
-        finally:
-            process.kill()
+    with running([*where, "etcd", *own, *client], stderr=subprocess.DEVNULL):
+        ask = [*where, sys.executable, "-c", "import socket; socket.create_connection(('198.51.100.1', 2379), 1)"]
+        wait_until(lambda: subprocess.run(ask, capture_output=True).returncode == 0, "an answer of etcd")
+        yield url
 
 
 @pytest.mark.parametrize("way", [pytest.param("mpi", marks=pytest.mark.long), "socket", "etcd"])

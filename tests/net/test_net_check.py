@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import COMMAND, PATIENCE_S, wait_until
+from tests.conftest import COMMAND, PATIENCE_S, running, wait_until
 from tests.net.fabric import Answer, Fabric, held_fabric, ip_netns, needs_fabric, run
 from tests.schemas import fits
 
@@ -232,11 +232,8 @@ def test_packets_that_are_not_the_pods_own_are_told(fabric: Fabric) -> None:
         "while True: s.send(b'\\xff' * 6 + b'\\x02' * 6 + b'\\x88\\xb5' + bytes(60)); time.sleep(0.01)\n"
     )
     argv = ["ip", "netns", "exec", fabric.pod["netns"], sys.executable, "-c", program]
-    with subprocess.Popen(argv) as sender:
-        try:
-            answer = fabric.check(*fabric.all_ends, *WITHOUT)
-        finally:
-            sender.kill()
+    with running(argv):
+        answer = fabric.check(*fabric.all_ends, *WITHOUT)
     assert "as spoofed" in expect_bad(answer, {"net1": "drops"})["net1"]["says"]
     assert not answer.of("net2", "bad")
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 from tests.checks.machines import tuned, with_facts, with_links
-from tests.conftest import PATIENCE_S, ROOT
+from tests.conftest import PATIENCE_S, ROOT, running
 
 from railwright import process
 from railwright.checks.check import Facts
@@ -286,14 +286,11 @@ def test_a_finding_that_cannot_be_changed_from_here_says_so(kernel, capsys, monk
 def test_what_is_held_is_given_back_at_every_end(kernel, end):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     words = [sys.executable, "-c", HOLDER, str(kernel), BALANCING]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as holder:
+    with running(words, stdout=subprocess.PIPE, text=True, env=environment) as holder:
         assert holder.stdout.readline() == "changed\n"
         assert (kernel / BALANCING).read_text() == "0\n"
         holder.send_signal(end)
-        try:
-            holder.wait(PATIENCE_S)
-        finally:
-            holder.kill()
+        holder.wait(PATIENCE_S)
         if end == signal.SIGKILL:
             assert kernel_setting.undo("numa_balancing_on", kernel)[0]
         else:

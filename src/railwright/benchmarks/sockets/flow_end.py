@@ -161,10 +161,10 @@ def send_udp(settings: Settings) -> list[Record]:
     due = time.monotonic()
     for sequence in range(settings["packets"]):
         for flow, sock in enumerate(sockets):
-            wait = due - time.monotonic()
-            if wait > 0:
-                time.sleep(wait)
-            due = max(due, time.monotonic() - gap_s) + gap_s
+            now = time.monotonic()
+            if now < due:
+                time.sleep(due - now)
+            due = max(due + gap_s, now)
             try:
                 sock.send(_STAMP.pack(sequence, time.monotonic_ns()) + padding)
             except OSError as error:
