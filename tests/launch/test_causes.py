@@ -86,6 +86,47 @@ EXACT = (
     ("no transport of MPI", "MPIDI_OFI_mpi_init_hook(1586): OFI getinfo() failed (ofi_init.c:1586: No data available)"),
     ("by TCP", '[mpiexec@n0] HYDU_sock_connect: unable to connect from "n1" to "n0" (No route to host)'),
     ("or its network, failed", "ORTE has lost communication with a remote daemon."),
+    ("too many files", "[n1:77] PMIX ERROR: PMIX_ERR_SYS_LIMITS_PIPES in file iof_base_setup.c at line 119"),
+    (
+        "too many files",
+        "[n1:77] mca_rml_oob: x.so: cannot open shared object file: Too many open files (ignored)",
+    ),
+    (
+        "the program that reaches the hosts",
+        "[mpiexec@n0] HYDU_create_process (launch.c:73): execvp error on file ssh (No such file or directory)",
+    ),
+    (
+        "the program that reaches the hosts",
+        'The value of the MCA parameter "plm_ssh_agent" was set to a path that could not be found:',
+    ),
+    (
+        "may not be executed",
+        "[proxy:0@n1] HYDU_create_process (launch.c:73): execvp error on file /opt/rank (Permission denied)",
+    ),
+    (
+        "instructions that the CPU lacks",
+        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Illegal instruction (signal 4)",
+    ),
+    ("no common PMI or PMIx", "Runtime environment uses unsupported PMI version PMIx. Aborting."),
+    ("no network interface", "[n1:77] opal_ifinit: unable to find network interfaces."),
+    ("no network interface", "[mpiexec@n0] HYDU_sock_get_iface_ip (sock.c:447): unable to find interface ib0"),
+    ("no network interface", "No network interfaces were found for out-of-band communications. We require"),
+    (
+        "no transport of MPI",
+        "find_provider(132).........: OFI call getinfo failed (default nic=(n/a): No data available)",
+    ),
+    ("than cores", "A request was made to bind that would require binding processes to more cpus than are available"),
+    ("by TCP", "A process or daemon was unable to complete a TCP connection to another process:"),
+    ("a daemon of the launcher", "[mpiexec@n0] ui_cmd_cb (pmiserv_pmci.c:51): Launch proxy failed."),
+    ("instructions that the CPU lacks", "srun: error: n1: task 0: Illegal instruction"),
+    ("may not be executed", "slurmstepd-n1: error: execve(): /opt/rank: Permission denied"),
+    ("too few nodes or CPUs", "srun: error: Only allocated 1 nodes asked for 3"),
+    ("Slurm's job is over", "srun: error: Slurm job 27 has expired"),
+    ("slurm.conf", "srun: fatal: Could not establish a configuration source"),
+    ("slurm.conf", "srun: fatal: Unable to process configuration file"),
+    ("munged", 'srun: error: Munge encode failed: Failed to access "/run/munge.socket" (Did you start munged?)'),
+    ("the partition of the job is down", "srun: Partition in DOWN state"),
+    ("no such node", "srun: error: Unable to allocate resources: Invalid node name specified"),
 )
 """Messages of Open MPI, PRRTE, Hydra, Slurm and ssh, with words of the cause."""
 POSSIBLE = (
@@ -97,6 +138,7 @@ POSSIBLE = (
     "[n1:9] PMIX ERROR: ERROR in file gds_dstore.c at line 1030",
     "PMIx was unable to find a usable compression library on the system.",
     "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-02T03:04:05 ***",
+    "[n1:9] unable to open mca_mtl_psm2: libpsm2.so.2: cannot open shared object file: No such file (ignored)",
 )
 """Messages that list what may be, that tell a consequence, or that warn."""
 
@@ -110,6 +152,42 @@ def test_the_exact_cause_of_a_launcher_is_named(cause, line):
 @pytest.mark.parametrize("line", POSSIBLE)
 def test_what_may_be_is_not_a_cause(line):
     assert "probably" not in summarize_end(ChildResult(returncode=1, output=["-----", line, "mpirun ended"]))
+
+
+NO_REPORT = """\
+[n0:12270] plm:ssh: Warning: setpgid(12274,12274) failed in parent with errno=Permission denied(13)
+------------------------------------------------------------
+A daemon failed to report back after being spawned. This could
+be due to several factors, including inability to find the
+daemon executable, or the executable was unable to find its
+required supporting libraries. In some cases, the daemon was
+able to execute, but was unable to complete a TCP connection
+back to prterun:
+
+  Local host:    n0
+  Remote host:   n1
+  Daemon exit status: 0
+------------------------------------------------------------
+"""
+
+
+def test_a_list_of_possible_causes_names_none_of_them():
+    said = summarize_end(ChildResult(returncode=250, output=NO_REPORT.splitlines()))
+    cause = "a daemon of the launcher did not start on a host, or ended there"
+    assert said == f"exit status 250, probably because {cause}, its output: 'Remote host:   n1'"
+
+
+@pytest.mark.parametrize(
+    ("status", "line", "words"),
+    [
+        (132, "mpirun was unable to launch the specified application as it could not access", "exit status 132, "),
+        (143, "Abort(1009403279): Fatal error in internal_Init_thread: Other MPI error", "exit status 143, "),
+        (132, "Primary job  terminated normally, but 1 process returned", "exit status 132 (SIGILL in its child), "),
+        (-9, "Abort(1) on node 0 (rank 0 in comm 0): application called MPI_Abort", "killed by SIGKILL, "),
+    ],
+)
+def test_a_status_of_the_launcher_itself_is_no_signal(status, line, words):
+    assert summarize_end(ChildResult(returncode=status, output=[line])).startswith(f"{words}its output: ")
 
 
 def test_warnings_of_a_shell_hide_no_error():

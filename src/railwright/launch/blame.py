@@ -27,14 +27,16 @@ _ERROR_PATTERN = re.compile(
     re.IGNORECASE,
 )
 _HARMLESS_PATTERN = re.compile(
-    r"setlocale|locale settings|setting locale failed|permanently added|xauth", re.IGNORECASE
+    r"setlocale|locale settings|setting locale failed|permanently added|xauth|setpgid\(|\(ignored\)", re.IGNORECASE
 )
-"""Warnings of shells and of ssh that do not end a launch, though they tell an error."""
+"""Warnings of shells, ssh and Open MPI that do not end a launch, though they tell an error."""
 _CONTINUES_PATTERN = re.compile(r"[a-z]+[ ,.]")
 """The beginning of a line that continues a sentence: a word in lower case, not a name as in `node1: no answer`."""
 _WRAPPED_CHARACTERS = 50
 """The length below which a launcher does not wrap a line."""
 _SIGNAL_PATTERN = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
+_OWN_STATUS_PATTERN = re.compile(r"unable to launch the specified|tried to fork a new process|^Abort\(\d+\)")
+"""Messages after which a status above 128 is no signal: it is ORTE's own, or the last byte of an abort's code."""
 
 
 @dataclass
@@ -151,6 +153,11 @@ def summarize_end(finished: ChildResult, observed: Iterable[str] = ()) -> str:
     errors = "; ".join(islice(_list_errors(lines), _SHOWN_ERRORS))
     message = next((line for line in matches if line), errors or (lines[-1] if lines else ""))
     causes = list(filter(None, (find_cause(lines), *observed)))
-    status = describe_status(finished.returncode)
+    is_own_status = any(_OWN_STATUS_PATTERN.search(line) for line in lines)
+    status = (
+        f"exit status {finished.returncode}"
+        if is_own_status and finished.returncode > 0
+        else describe_status(finished.returncode)
+    )
     status += f", probably because {' and '.join(causes)}" if causes else ""
     return status + (f", its output: {message[:_SHOWN_CHARACTERS]!r}" if message else "")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 
 import msgspec
@@ -15,8 +16,10 @@ from tests.launch.slurm.slurm_bed import Bed, lacking, slurm
 from tests.stand_ins import environment
 from tests.topology.machines import archive
 
+from railwright.launch.blame import summarize_end
 from railwright.launch.scratch import sweep
 from railwright.launch.slurm.job import SlurmJob, SlurmRequest, submit
+from railwright.process import ChildResult
 from railwright.topology.sources.load import load
 from railwright.topology.sources.saved import encode_topology
 
@@ -212,6 +215,26 @@ def test_a_partition_that_is_not_there_is_refused(answer, in_slurm):
     done = answer(*QUICK, "--nodes", "2", "--partition", "fast", "--dry-run")
     assert done.status == 2
     assert done.message() == "railwright: there is no partition 'fast'\nhint: give --partition with one of: all, gpu"
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (["--partition", "none", "true"], "Slurm refuses the partition, the account or the QOS"),
+        (["--nodelist", "n9", "true"], "Slurm knows no such node, or none with the feature"),
+        (["--jobid", "99999", "true"], "Slurm's job is over"),
+        (["--mpi", "none_such", "true"], "the launcher and the MPI library have no common PMI or PMIx"),
+        (["/no/such/rank"], "the program to start is missing on a host"),
+        (["/etc/passwd"], "the program to start may not be executed on a host"),
+        (["sh", "-c", "kill -ILL $$"], "a program uses instructions that the CPU lacks"),
+    ],
+)
+def test_the_cause_of_a_failure_of_srun_is_named(in_slurm, words, cause):
+    done = subprocess.run(
+        ["srun", "--ntasks=1", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=WITHIN_S
+    )
+    said = summarize_end(ChildResult(returncode=done.returncode, output=done.stdout.splitlines()))
+    assert f"probably because {cause}, its output:" in said, done.stdout
 
 
 def test_a_job_that_would_wait_for_ever_is_cancelled(in_slurm, tmp_path):
