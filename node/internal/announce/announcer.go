@@ -30,8 +30,10 @@ type Announcer interface {
 type Session struct {
 	Peer        string
 	Established bool
-	// State is FRR's name of the state, such as Active or Idle (PfxCt).
+	// State is FRR's name of the state, such as Active or Idle (PfxCt), with the cause that FRR tells.
 	State string
+	// WaitsForBFD reports that BGP cannot begin because BFD is not up.
+	WaitsForBFD bool
 	// Advertised is the number of prefixes that this node advertises to the leaf.
 	Advertised int
 	// Second is the session with the second leaf, or nil without one.

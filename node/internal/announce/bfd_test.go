@@ -2,6 +2,7 @@ package announce
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,6 @@ func TestBFDNoticesADeadPath(t *testing.T) {
 	})
 	fabric.waitBFD(t)
 	fabric.frr.Freeze(t, "bfdd")
-	defer fabric.frr.Thaw(t, "bfdd")
 	began := time.Now()
 	for rail := range fabric.rails {
 		fabric.leaves[rail].expect(t, nil)
@@ -40,5 +40,19 @@ func TestBFDNoticesADeadPath(t *testing.T) {
 		if neighbors := leaf.frr.Show(t, "show bgp neighbors json"); !strings.Contains(neighbors, `"lastErrorCodeSubcode":"060A"`) {
 			t.Errorf("BFD did not end the session: %s", neighbors)
 		}
+		leaf.frr.Freeze(t, "bfdd")
+		defer leaf.frr.Thaw(t, "bfdd")
 	}
+	// Now the node's own BFD is down, and its bgpd waits for it. The leaf can be reached, so the state must name BFD.
+	fabric.frr.Thaw(t, "bfdd")
+	fabric.waitState(t, ", BFD Down")
+	testlab.UntilRight(t, func() string {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := announcer.WaitAdvertised(ctx, fabric.rails[0], pods(0, 0, 1))
+		if err != nil && strings.Contains(err.Error(), "check that the leaf runs BFD") {
+			return ""
+		}
+		return fmt.Sprintf("error of a route that waits for BFD: %v", err)
+	})
 }

@@ -126,11 +126,17 @@ func (f *fabric) waitBFD(t *testing.T) {
 
 func (f *fabric) waitSessions(t *testing.T) {
 	t.Helper()
+	f.waitState(t, "Established")
+}
+
+// waitState waits until the state of each rail's session contains the text.
+func (f *fabric) waitState(t *testing.T, text string) {
+	t.Helper()
 	reader := newReader(f.settings, nil)
 	for _, rail := range f.rails {
 		testlab.UntilRight(t, func() string {
 			session, err := reader.Session(t.Context(), rail)
-			if session.Established {
+			if strings.Contains(session.State, text) {
 				return ""
 			}
 			return fmt.Sprintf("session of %s: %+v, %v", rail.Name, session, err)

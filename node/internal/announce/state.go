@@ -25,6 +25,10 @@ type neighbor struct {
 		// before.
 		EndOfRIB map[string]bool `json:"endOfRibSend"`
 	} `json:"gracefulRestartInfo"`
+	// BFD is empty without BFD.
+	BFD struct {
+		Status string `json:"status"`
+	} `json:"peerBfdInfo"`
 	Families map[string]struct {
 		Sent int `json:"sentPrefixCounter"`
 	} `json:"addressFamilyInfo"`
@@ -42,6 +46,10 @@ func (n neighbor) session(name string) Session {
 				session.State += " (last end: " + brief(reason) + ")"
 				break
 			}
+		}
+		if n.BFD.Status != "" && n.BFD.Status != "Up" {
+			session.State += ", BFD " + brief(n.BFD.Status)
+			session.WaitsForBFD = true
 		}
 	}
 	return session
@@ -159,7 +167,11 @@ func (b bgpd) explainNotSent(ctx context.Context, rail RailSettings, prefix neti
 		return "", err
 	}
 	if !session.Established {
-		return fmt.Sprintf("session with %s is %s; check that the leaf is up and its FRR is configured", session.Peer, session.State), nil
+		check := "the leaf is up and its FRR is configured"
+		if session.WaitsForBFD {
+			check = "the leaf runs BFD; if it does, remove the neighbor's bfd line and enter it again"
+		}
+		return fmt.Sprintf("session with %s is %s; check that %s", session.Peer, session.State, check), nil
 	}
 	command := fmt.Sprintf("show bgp %s unicast %s json", familyOf(prefix).name, prefix)
 	text, err := b.query(ctx, command)
