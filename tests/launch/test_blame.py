@@ -19,10 +19,27 @@ PLACED = Placement(4, ("a", "b"))
         ("prterun noticed that process rank 2 with PID 41 on node b exited on signal 9 (Killed).", {2}),
         ("  HNP daemon   : [prterun-a-2@0,0] on node a", set()),
         ("  Remote host:   c", set()),
+        ("srun: error: Node failure on b", {2, 3}),
+        ("   Process name: [prterun-a-616@1,2]", {2}),
+        ("  Process name: [[28334,1],3]", {3}),
+        ("  Process name: [[28334,1],9]", set()),
+        ("srun: error: a: task 1: Segmentation fault (core dumped)", set()),
     ],
 )
 def test_launchers_name_who_ended_first(line, blamed):
     assert PLACED.find_first_ended(["some words", line, "\0"]) == blamed
+
+
+def test_srun_names_the_task_that_ended_first():
+    output = [
+        "srun: error: a: task 1: Segmentation fault (core dumped)",
+        "srun: Terminating StepId=7.0",
+        "slurmstepd: error: *** STEP 7.0 ON a CANCELLED AT 2026-01-02T03:04:05 ***",
+        "srun: error: b: tasks 2-3: Terminated",
+    ]
+    assert PLACED.find_first_ended(output, are_tasks_ranks=True) == {1}
+    assert PLACED.find_first_ended(output) == set()
+    assert PLACED.find_first_ended(output[2:], are_tasks_ranks=True) == set()
 
 
 def test_the_last_words_are_those_that_name_somebody():

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from railwright.launch import causes
-from railwright.launch.blame import summarize_end
+from railwright.launch.blame import _join_wrapped, summarize_end
 from railwright.process import ChildResult
 
 OUTPUTS = {
@@ -122,6 +122,34 @@ EXACT = (
     ("may not be executed", "slurmstepd-n1: error: execve(): /opt/rank: Permission denied"),
     ("too few nodes or CPUs", "srun: error: Only allocated 1 nodes asked for 3"),
     ("Slurm's job is over", "srun: error: Slurm job 27 has expired"),
+    (
+        "the launcher's daemon cannot be started",
+        "[mpiexec@n0] HYDU_create_process (launch.c:73): execvp error on file /b/hydra_pmi_proxy (No such file)",
+    ),
+    ("the launcher's daemon cannot be started", "bash: line 1: /opt/ompi/bin/prted: Permission denied"),
+    ("a newer libstdc++", "python: libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by x.so)"),
+    (
+        "too many processes or threads",
+        "OpenBLAS blas_thread_init: pthread_create failed for thread 12 of 64: Resource temporarily unavailable",
+    ),
+    ("admits only users with a job", "Access denied by pam_slurm_adopt: you have no active jobs on this node"),
+    ("no network interface", "n1:7:7 [0] bootstrap.cc:126 NCCL WARN Bootstrap : no socket interface found"),
+    ("no network interface", "ucp_context.c:1770 UCX  ERROR no usable transports/devices (asked tcp on network:eth9)"),
+    ("grants its account or QOS", "srun: error: Unable to allocate resources: Job violates accounting/QOS policy"),
+    (
+        "too little memory for the step",
+        "srun: error: Unable to create step for job 7: Memory required by task is not available",
+    ),
+    ("a node of the job is down", "srun: error: Required node not available (down, drained or reserved)"),
+    (
+        "refuses the job's credential",
+        "srun: error: Task launch for StepId=7.0 failed on node n2: Job credential expired",
+    ),
+    ("wait for the fabric manager", "n1:7:7 [0] init.cc:1 NCCL WARN Cuda failure 802 'system not yet initialized'"),
+    ("the GPU driver does not fit", "CUDA driver version is insufficient for CUDA runtime version"),
+    ("the memory of a GPU", "torch.OutOfMemoryError: HIP out of memory."),
+    ("System V shared memory", "System call: shmget(2)"),
+    ("offers more keys", "Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures"),
     ("slurm.conf", "srun: fatal: Could not establish a configuration source"),
     ("slurm.conf", "srun: fatal: Unable to process configuration file"),
     ("munged", 'srun: error: Munge encode failed: Failed to access "/run/munge.socket" (Did you start munged?)'),
@@ -152,6 +180,55 @@ def test_the_exact_cause_of_a_launcher_is_named(cause, line):
 @pytest.mark.parametrize("line", POSSIBLE)
 def test_what_may_be_is_not_a_cause(line):
     assert "probably" not in summarize_end(ChildResult(returncode=1, output=["-----", line, "mpirun ended"]))
+
+
+WARNINGS = (
+    "srun: Job 29986033 step creation temporarily disabled, retrying (Requested nodes are busy)",
+    "ERROR: ld.so: object 'libdarshan.so' from LD_PRELOAD cannot be preloaded (cannot open shared",
+    "libibverbs: Warning: couldn't load driver 'libmlx5-rdmav34.so': x.so: cannot open shared object file",
+    "n1:7:7 [0] NCCL INFO NET/Plugin : dlerror=libnccl-net.so: cannot open shared object file",
+    "libcuda.so.1: cannot open shared object file: No such file or directory",
+    "[n1:7] unable to open mca_atomic_ucx: x.so: undefined symbol: mca_spml (ignored)",
+    "libibverbs: Warning: RLIMIT_MEMLOCK is 32768 bytes.",
+    "slurmstepd: error: Can't propagate RLIMIT_MEMLOCK of 184467 from submit host: Operation not permitted",
+    "    * The operating system ran out of memory",
+    "slurmstepd: error: unable to create cgroup '/sys/fs/cgroup/memory/slurm/job_7' : No space left on device",
+    "bind [127.0.0.1]:8888: Address already in use",
+    "Could not create directory '/home/x/.ssh' (Read-only file system).",
+    "hostname: Name or service not known",
+    "e001.53882PSM2 no hfi units are active (err=23)",
+    "Open MPI tried to bind a new process to a specific set of processors, but ended up binding it to *all* processors",
+)
+"""Lines that jobs print and go on, from issues of the projects and their sources."""
+
+
+@pytest.mark.parametrize("line", WARNINGS)
+def test_a_warning_is_neither_the_cause_nor_the_first_error(line):
+    end = "srun: error: n1: task 1: Segmentation fault (core dumped)"
+    said = summarize_end(ChildResult(returncode=139, output=[line, end]))
+    assert said == f"exit status 139 (SIGSEGV in its child), its output: {end!r}"
+
+
+def test_a_warning_hides_no_line_after_it():
+    """The name of a Python module reads like the continuation of a sentence."""
+    output = [
+        "n1:7:7 [0] NCCL INFO NET/Plugin: could not find libnccl-net.so, using internal implementation",
+        "torch.distributed.DistBackendError: NCCL error: system not yet initialized",
+    ]
+    assert "fabric manager" in summarize_end(ChildResult(returncode=1, output=output))
+
+
+def test_wrapped_lines_are_joined_to_a_bounded_length():
+    """A hostile output costs time in proportion to its length: patterns search each line in its square."""
+    lines = ["cancelled at " * 40] * 400
+    assert max(map(len, _join_wrapped(lines))) <= 1024 + len(lines[0])
+
+
+def test_of_a_long_output_the_beginning_and_the_end_are_read():
+    middle = [f"step {number}" for number in range(5000)]
+    output = ["prted: command not found", *middle, "open failed: last"]
+    assert "the launcher's daemon is missing" in summarize_end(ChildResult(returncode=1, output=output))
+    assert "open failed: last" in summarize_end(ChildResult(returncode=1, output=[*middle, "open failed: last"]))
 
 
 NO_REPORT = """\

@@ -116,7 +116,7 @@ def test_the_cause_of_a_real_failure_is_named(mpi, name, folder):
     done = subprocess.run(
         _launch(mpi, failure, folder),
         cwd=folder,
-        env=os.environ | AS_ROOT | {"DAEMON": daemon},
+        env=os.environ | AS_ROOT | {"DAEMON": daemon, "TMPDIR": str(folder)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -13,27 +13,32 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 
-from railwright.launch.causes import find_cause
+from railwright.launch.causes import find_cause, is_warning
 from railwright.process import ChildResult, describe_status
 
 _GONE = "gone"
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
-_RANK_PATTERN = re.compile(r"process rank (\d+) with PID \d+ .*exited on signal")
-_HOST_PATTERN = re.compile(r"(?:Remote host:|RUNNING AT|Remote daemon:.* on node)\s+(\S+)")
-"""The messages in which PRRTE and Hydra name the rank or host that ended first. Both then kill the other ranks."""
+_RANK_PATTERN = re.compile(
+    r"process rank (\d{1,9}) with PID \d{1,9} .{0,300}exited on signal|Process name: \[\S{1,255},(\d{1,9})\]"
+)
+_HOST_PATTERN = re.compile(r"(?:Remote host:|RUNNING AT|Remote daemon:.{0,300} on node|Node failure on)\s+(\S+)")
+"""The messages in which ORTE, PRRTE, Hydra and Slurm name the rank or host that ended first. All then end the rest."""
+_TASK_PATTERN = re.compile(r"^srun: error: \S{1,255}: tasks? (\d{1,9})")
+"""The message in which srun names a task that ended."""
+_CANCELLED_PATTERN = re.compile(r"\bCANCELLED AT\b|job step aborted", re.IGNORECASE)
+"""The messages after which srun names the tasks that it ended itself."""
 _SHOWN_ERRORS, _SHOWN_CHARACTERS = 2, 300
 _ERROR_PATTERN = re.compile(
     r"\b(?:errors?|fail(?:ed|s|ure)?|cannot|could not|unable|not found|denied|refused|no such|invalid|exceeded)\b",
     re.IGNORECASE,
 )
-_HARMLESS_PATTERN = re.compile(
-    r"setlocale|locale settings|setting locale failed|permanently added|xauth|setpgid\(|\(ignored\)", re.IGNORECASE
-)
-"""Warnings of shells, ssh and Open MPI that do not end a launch, though they tell an error."""
-_CONTINUES_PATTERN = re.compile(r"[a-z]+[ ,.]")
+_CONTINUES_PATTERN = re.compile(r"[a-z]+(?:[ ,]|\.(?!\S))")
 """The beginning of a line that continues a sentence: a word in lower case, not a name as in `node1: no answer`."""
 _WRAPPED_CHARACTERS = 50
 """The length below which a launcher does not wrap a line."""
+_LINE_CHARACTERS = 1024
+_READ_LINES = 200
+"""The number of lines that are read at the beginning of an output, and at its end."""
 _SIGNAL_PATTERN = re.compile(r"signal \d+|Fatal Python error", re.IGNORECASE)
 _OWN_STATUS_PATTERN = re.compile(r"unable to launch the specified|tried to fork a new process|^Abort\(\d+\)")
 """Messages after which a status above 128 is no signal: it is ORTE's own, or the last byte of an abort's code."""
@@ -106,11 +111,16 @@ class Placement:
             found |= self.find_ranks(next((word for word in part.replace(":", " ").split() if word in hosts), ""))
         return found
 
-    def find_first_ended(self, output: Iterable[str]) -> set[int]:
-        """Find the ranks that ended first according to the launcher's output. Empty if it names none."""
-        for line in _join_wrapped(output):
-            if found := _RANK_PATTERN.search(line):
-                return {int(found[1])}
+    def find_first_ended(self, output: Sequence[str], *, are_tasks_ranks: bool = False) -> set[int]:
+        """Find the ranks that ended first according to the launcher's output. Empty if it names none.
+
+        `are_tasks_ranks` reports whether srun started the ranks themselves, and not a daemon on each host.
+        """
+        for line in _join_wrapped(_select_lines(output)):
+            are_tasks_ranks = are_tasks_ranks and not _CANCELLED_PATTERN.search(line)
+            task = _TASK_PATTERN.match(line) if are_tasks_ranks else None
+            if found := task or _RANK_PATTERN.search(line):
+                return {int(next(filter(None, found.groups())))} & set(range(self.ranks))
             if (found := _HOST_PATTERN.search(line)) and (ranks := self.find_ranks(found[1])):
                 return ranks
         return set()
@@ -121,13 +131,20 @@ class Placement:
         return {n for n, state in states.items() if any_asked and not state.was_asked and not state.said_bye}
 
 
+def _select_lines(output: Sequence[str]) -> list[str]:
+    """Return the beginnings of the first and last lines of an output: a program may print thousands."""
+    lines = list(output)
+    kept = lines if len(lines) <= 2 * _READ_LINES else lines[:_READ_LINES] + lines[-_READ_LINES:]
+    return [line[:_LINE_CHARACTERS] for line in kept]
+
+
 def _join_wrapped(output: Iterable[str]) -> list[str]:
     """Return the lines of a launcher without ornaments, and each sentence that it wrapped in a single line."""
     lines: list[str] = []
     wraps = False
     for raw in output:
         line = raw.strip(" -*=\t\0")
-        if wraps and _CONTINUES_PATTERN.match(line):
+        if wraps and _CONTINUES_PATTERN.match(line) and len(lines[-1]) < _LINE_CHARACTERS:
             lines[-1] = f"{lines[-1]} {line}"
         elif line:
             lines.append(line)
@@ -138,26 +155,28 @@ def _join_wrapped(output: Iterable[str]) -> list[str]:
 def _list_errors(lines: Sequence[str]) -> Iterator[str]:
     """Yield the lines that tell an error; one that ends in a colon with the next, such as the name of a program."""
     for line, following in zip_longest(lines, lines[1:], fillvalue=""):
-        if _ERROR_PATTERN.search(line) and not _HARMLESS_PATTERN.search(line):
+        if _ERROR_PATTERN.search(line):
             yield f"{line} {following}".strip() if line.endswith(":") else line
 
 
 def summarize_end(finished: ChildResult, observed: Iterable[str] = ()) -> str:
-    """Return a launcher's status, the cause that its output or this machine tells, and the lines that say most.
+    """Return a launcher's status, and what `summarize_output` says of its output and of this machine."""
+    is_own_status = finished.returncode > 0 and any(map(_OWN_STATUS_PATTERN.search, finished.output))
+    status = f"exit status {finished.returncode}" if is_own_status else describe_status(finished.returncode)
+    return status + summarize_output(finished.output, observed)
+
+
+def summarize_output(output: Sequence[str], observed: Iterable[str] = ()) -> str:
+    """Return the cause that a launcher's output or this machine tells, and the lines that say most, each after a comma.
 
     These are the line that names a signal or a host, or else the first errors, or else the last line.
     """
-    lines = _join_wrapped(finished.output)
+    selected = _select_lines(output)
+    lines = _join_wrapped(line for line in selected if not is_warning(line)) or _join_wrapped(selected)
     patterns = (_SIGNAL_PATTERN, _HOST_PATTERN)
     matches = (next((line for line in reversed(lines) if pattern.search(line)), "") for pattern in patterns)
     errors = "; ".join(islice(_list_errors(lines), _SHOWN_ERRORS))
     message = next((line for line in matches if line), errors or (lines[-1] if lines else ""))
     causes = list(filter(None, (find_cause(lines), *observed)))
-    is_own_status = any(_OWN_STATUS_PATTERN.search(line) for line in lines)
-    status = (
-        f"exit status {finished.returncode}"
-        if is_own_status and finished.returncode > 0
-        else describe_status(finished.returncode)
-    )
-    status += f", probably because {' and '.join(causes)}" if causes else ""
-    return status + (f", its output: {message[:_SHOWN_CHARACTERS]!r}" if message else "")
+    because = f", probably because {' and '.join(causes)}" if causes else ""
+    return because + (f", its output: {message[:_SHOWN_CHARACTERS]!r}" if message else "")

@@ -17,6 +17,8 @@ class LocalLauncher:
     """Starts a benchmark of one rank as a child process."""
 
     name = "local"
+    starts_ranks_as_tasks = False
+    """Whether the ranks are tasks of Slurm, whose numbers srun then prints."""
 
     @property
     def runs_on(self) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from railwright.benchmarks.benchmark import Program
 from railwright.errors import RailwrightError
 from railwright.launch import user_program
-from railwright.launch.blame import summarize_end
+from railwright.launch.blame import summarize_end, summarize_output
 from railwright.launch.causes import observe
 from railwright.launch.gpus.watch import GpuWatch
 from railwright.launch.local import RANK_PROGRAM, LocalLauncher
@@ -82,7 +82,7 @@ def _wait(child: Child, silence_s: float, on_line: Callable[[str], None]) -> str
         silent_s = time.monotonic() - heard
         if silent_s > silence_s:
             child.stop()
-            return f"hung: silent for {format_duration(silent_s)}, ended by us"
+            return f"hung: silent for {format_duration(silent_s)}, ended by us{summarize_output(list(child.output))}"
         time.sleep(_TICK_S)
     return ""
 

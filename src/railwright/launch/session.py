@@ -15,7 +15,7 @@ import msgspec
 from railwright.benchmarks.benchmark import AnyBenchmark, AnyJob, Plan
 from railwright.errors import CannotJudge, RailwrightError
 from railwright.launch import rank as rank_program
-from railwright.launch.blame import Placement, RankState, summarize_end
+from railwright.launch.blame import Placement, RankState, summarize_end, summarize_output
 from railwright.launch.causes import count_memory_kills, observe
 from railwright.launch.gpus.clock_lock import ClockLock
 from railwright.launch.gpus.watch import GpuWatch
@@ -143,9 +143,9 @@ class Session:
             if not self._trouble:
                 silent_s = time.monotonic() - heard
                 ended = exited and not messages
-                self._trouble = self._describe_early_end(child) if ended else self._judge_silence(silent_s)
+                self._trouble = self._describe_early_end(child) if ended else self._judge_silence(silent_s, child)
 
-    def _judge_silence(self, silent_s: float) -> str:
+    def _judge_silence(self, silent_s: float, child: Child) -> str:
         """Return the reason to end a silent launch, or an empty string if it may continue.
 
         A step may be silent for a long time, so hosts are probed meanwhile. A host counts as unreachable only after the
@@ -171,7 +171,10 @@ class Session:
             missing
         )
         names = "; ".join(stuck) or "no rank had started"
-        return f"hung: silent for {format_duration(silent_s)}, ended by us: {names}{why}"
+        # A launcher may print why it cannot go on, and then wait for ever.
+        said = summarize_output(list(child.output)).removeprefix(", ")
+        told = f"; {self.launcher.name}: {said}" if said else ""
+        return f"hung: silent for {format_duration(silent_s)}, ended by us: {names}{why}{told}"
 
     def _find_late(self) -> set[int]:
         """Return the ranks that have neither finished nor reached the barrier."""
@@ -261,12 +264,10 @@ class Session:
             self._trouble = self._describe_early_end(child)  # the launcher was killed, and its ranks died with it
             return
         first = self._first_lost
-        named = self._placement.find_named(
-            "".join(finished.output[-1:])
-        )  # for a rank that dies before it sends its number
+        told = self._find_told(finished)  # also a rank that died before it sent its number
         silent = self._placement.find_silent(self._ranks)
         lost = {first} if first is not None else set()
-        self.blamed = self._placement.find_first_ended(finished.output) or silent or named or lost
+        self.blamed = told or silent or self._find_in_last(finished) or lost
         blamed = first if first in self.blamed else min(self.blamed, default=None)
         state = self._ranks.get(blamed, RankState()) if blamed is not None else RankState()
         ending = "received SIGTERM" if state.was_asked else "ended without a message"
@@ -278,10 +279,19 @@ class Session:
         unfinished = [state.describe(n) for n, state in sorted(self._ranks.items()) if not state.said_bye]
         before = "; ".join(unfinished) or "any rank had started"
         why = self._probe_hosts() if finished.returncode >= 0 else ""  # if mpirun was killed, that is the cause
-        named = self._placement.find_named(why) or self._placement.find_named("".join(finished.output[-1:]))
+        named = self._placement.find_named(why) or self._find_told(finished) or self._find_in_last(finished)
         gone = self._placement.find_ranks(self.launcher.runs_on) if finished.returncode < 0 else set()
         self.blamed |= gone or named or missing or self._find_late()
         return f"{self.launcher.name} ended ({self._summarize(finished)}) before {before}{why}"
+
+    def _find_told(self, finished: ChildResult) -> set[int]:
+        """Return the ranks that ended first by the launcher's messages."""
+        return self._placement.find_first_ended(finished.output, are_tasks_ranks=self.launcher.starts_ranks_as_tasks)
+
+    def _find_in_last(self, finished: ChildResult) -> set[int]:
+        """Return the ranks of the host in the last line. The last line of srun is of a task that it ended itself."""
+        ended_by_it = self.launcher.starts_ranks_as_tasks
+        return set() if ended_by_it else self._placement.find_named("".join(finished.output[-1:]))
 
     def _summarize(self, finished: ChildResult) -> str:
         return summarize_end(finished, observe(self._memory_kills))

@@ -57,6 +57,7 @@ class SshReach(RemoteReach):
         options = [
             *("BatchMode=yes", f"ConnectTimeout={_CONNECT_S}", "ConnectionAttempts=1"),
             *("ServerAliveInterval=5", "ServerAliveCountMax=3"),
+            "ClearAllForwardings=yes",  # those of the user's configuration hold ports that a second session lacks
         ]
         config = ["-F", str(Path(self.config).absolute())] if self.config is not None else []
         return [self._ssh, *config, *(word for option in options for word in ("-o", option))]

@@ -25,6 +25,7 @@ class SrunLauncher(HostsLauncher):
 
     name = "srun"
     runs_on = ""
+    starts_ranks_as_tasks = True
 
     def command(self, ranks: int, scratch: Path, environment: Mapping[str, str]) -> list[str]:
         """Return the command line that starts `ranks` ranks in the order of the hosts, not in Slurm's."""
