@@ -59,6 +59,6 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     import difflib  # a tenth of the time of --help
 
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(names)}"
     return UsageError(f"there is no {kind} named {name[:80]!r}", hint=hint)

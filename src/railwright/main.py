@@ -192,6 +192,8 @@ def run_command(words: list[str]) -> int:
     except RailwrightError as error:
         _print_error(f"railwright: {_message(error)}", error.hint)
         return error.exit_status
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
     except click.ClickException as error:
         message = " ".join(error.format_message().split())  # click lists choices on lines of their own
         _print_error(f"railwright: {message}", _suggest_usage(error))

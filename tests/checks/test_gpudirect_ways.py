@@ -72,6 +72,6 @@ def test_audit_prints_them(tmp_path, capsys):
     file.write_bytes(encode_topology(host(modules="nvidia")))
     assert run_command(["audit", "--from", str(file)]) == 0
     text = capsys.readouterr().out
-    assert "    PeerDirect: missing: nvidia-peermem is loaded\n" in text
+    assert "    PeerDirect: missing: unmet: nvidia-peermem is loaded\n" in text
     assert "      no        nvidia-peermem is loaded (/proc/modules)\n" in text
     assert "    dma-buf: possible\n" in text

@@ -61,7 +61,8 @@ def test_a_collective_by_ring_also_rests_on_other_systems_with_that_ring() -> No
         _, band = expect(replace(ALL_REDUCE, operation=collective), Machine(cluster=cluster))
         assert band is not None
         assert band.systems == own + len(rings)
-        assert f"{len(rings)} with the same ring" in band.because
+        words = f"{len(rings)} with the same ring" if own else f"rests on {len(rings)} systems with the same ring"
+        assert words in band.because
     assert not evidence.list_rings(cluster, "all_to_all")
 
 

@@ -202,7 +202,7 @@ def test_wrong_data_is_failed_whatever_its_speed() -> None:
     text = wrong_in(recorded(f"nccl_tests/{HEALTHY}"), 2**24)
     found = explained(text, "hgx-h200")
     assert (found.verdict.state, found.status) == ("failed", 3)
-    assert "wrong bytes" in found.verdict.why
+    assert "the data check failed (nccl-tests #wrong)" in found.verdict.why
     assert "16 MiB" in found.verdict.why
 
 

@@ -279,6 +279,8 @@ def _stream_band(band: Expected, workload: Message, start: Start, spread: float,
         return extend_doubt(band, band.low * share, why)
     low = add_start(size, band.low, start.expected_s / workload.pairs)
     because = f"{band.because}; less {format_duration(start.expected_s)} for the start of each message"
+    if workload.by == "verbs" and spread <= 1:
+        why = f"the start of a message may take {format_duration(start.doubtful_s)}, which counts at this size"
     return replace(
         band,
         low=low,

@@ -11,6 +11,7 @@ from railwright.diagnosis.verdicts.doubts import doubt_old_nccl, doubt_rows, lar
 from railwright.diagnosis.verdicts.judged import Judged, State, Verdict
 from railwright.errors import EXIT_SLOW
 from railwright.expected.machine import Machine
+from railwright.explain.alike_copies import compare_alike
 from railwright.explain.bus_rates import busbw_scale, is_busbw
 from railwright.explain.cause_doubts import doubt_cause, doubt_filling_rows
 from railwright.explain.corrected_machine import correct_machine, doubt_corrected_rows
@@ -59,7 +60,7 @@ def explain_on(file: ForeignFile, machine: Machine, around: Surroundings) -> Exp
         verdict=verdict,
         hypotheses=_qualify_healthy(fitted, verdict.state),
         cause_doubt=doubt_cause(file, rows, fitted, placed),
-        next_command=suggest_command(file, host) if verdict.state == "slow" else "",
+        next_command=suggest_command(file, host) if verdict.state in ("slow", "unknown") else "",
         findings=findings,
         contradictions=(
             *contradictions(file, machine, placed.cluster, around),
@@ -127,12 +128,15 @@ def _judge_table(
 ) -> tuple[tuple[Judged, ...], int | None, CallTime | None]:
     """Return the rows, the headline's index, and the fixed call time that explains all slow rows."""
     rows = doubt_corrected_rows(judge_rows(file, placed), corrections)
+    rows = compare_alike(file, rows, placed.cluster.host)
     headline = largest_row(rows)
     if not isinstance(file.workload, Collective) or file.workload.by != "nccl":
         return rows, headline, None
     call = find_call_time(rows, busbw_scale(file))
     known = match_healthy_machines(call, file, placed.cluster)
-    rows = doubt_filling_rows(file, rows, placed.cluster)
+    filling = doubt_filling_rows(file, rows, placed.cluster)
+    shown = call if filling == rows else None  # a pipeline that fills costs each call as much time
+    rows = filling
     if headline is not None and rows[headline].verdict.state == "slow":
         rows = doubt_old_nccl(rows, headline, placed.cluster.hosts, nccl)
-    return doubt_rows(rows, headline, placed.cluster.hosts, known), headline, call
+    return doubt_rows(rows, headline, placed.cluster.hosts, known), headline, shown

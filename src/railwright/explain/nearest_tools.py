@@ -64,7 +64,7 @@ def describe_text(text: str) -> str:
     units = list(dict.fromkeys(found[0] for found in _UNITS.finditer(begin)))[:_MAX_UNITS]
     parts = [format_count(len(text.splitlines()), "line")]
     if names := list(dict.fromkeys(found[0].lower() for found in _NAMES.finditer(begin)))[:_MAX_NAMES]:
-        parts.append(f"the names {', '.join(names)}")
+        parts.append(f"the name{'s' * (len(names) > 1)} {', '.join(names)}")
     parts += [f"the units {', '.join(units)}"] if units else ["no unit of a rate or a time"]
     if columns := _find_columns(begin):
         parts.append(f"the columns {', '.join(columns)}")

@@ -72,7 +72,7 @@ _FILES = "iostat -x 1 beside the test (queue and utilisation of each drive); cat
 _COPIES = "nvidia-smi topo -m; nvidia-smi -q -d PERFORMANCE,CLOCK; lspci -vv -s ADDRESS | grep LnkSta"
 _CPUS = "lscpu; numactl -H; railwright audit (governor, NUMA, huge pages)"
 _WITHOUT_A_FAULT = {
-    "nccl-tests": "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG",
+    "nccl-tests": "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,NET, then railwright explain LOG",
     "perftest": "ib_write_bw -d mlx5_N -q 4 --report_gbits; ibv_devinfo -v -d mlx5_N (active_mtu, active_speed)",
     "iperf3": "iperf3 -c HOST -P 8; ethtool NIC; ss -ti",
     "nvbandwidth": _COPIES,

@@ -12,7 +12,7 @@ from railwright.explain.bus_rates import busbw_scale, is_busbw
 from railwright.explain.cause_doubts import doubt_cause
 from railwright.explain.hypotheses import HEALTHY, suppose_case
 from railwright.explain.rows import can_affect, fit_machine, row_workload
-from railwright.explain.table import Explained
+from railwright.explain.table import EXCLUDED, Explained
 from railwright.faults.registry import FAULTS
 from railwright.limits.case import Case
 from railwright.limits.limit import Limit
@@ -60,7 +60,7 @@ def _find_excluded(rival: ForeignFile, machine: Machine, table: Explained) -> di
             if isinstance(limit, Limit) and rate > _SURELY_ABOVE * limit.value:
                 shown, allowed = format_bandwidth(rate * scale), format_bandwidth(limit.value * scale)
                 excluded[supposed.says] = (
-                    f"{fault.name} is excluded: {rival.test} of the same ranks reaches {shown}{unit}, but the"
+                    f"{fault.name}{EXCLUDED}{rival.test} of the same ranks reaches {shown}{unit}, but the"
                     f" fault would limit it to {allowed}"
                 )
     return excluded

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from railwright.checks.check import Check, Facts
 from railwright.checks.finding import Finding
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 CLEARLY = 1.1
 """A fault is named as the cause only if the healthy machine is farther from the table by this factor.
 Faults that are no farther than this factor beyond the nearest one are told apart together with it."""
+EXCLUDED = " is excluded: "
+"""In the note on a fault that another table of the same ranks excludes."""
+_HALF = 0.5
+"""Below this share of its limit, a copy that cannot be judged may hide a fault, so the table is not ok."""
 _NEAR = 2.5
 """Beyond this factor between curve and table, a fault explains little of the table."""
 
@@ -58,7 +64,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, tag="explained", tag_
     hypotheses: tuple[Fitted, ...] = ()
     """The healthy machine first, then the faults whose curves are nearest."""
     next_command: str = ""
-    """The command to look further, for a slow table whose cause nothing shows."""
+    """The command to look further, for a slow or unknown table whose cause nothing shows."""
     cause_doubt: str = ""
     """The reason why the nearest fault is not named as the likely cause; empty if it may be."""
     findings: tuple[Finding, ...] = ()
@@ -181,7 +187,7 @@ def _judge_data(checked: Verification | None) -> Verdict | None:
     """Return the verdict on wrong data, which needs no machine."""
     if checked is None or not checked.bytes_wrong:
         return None
-    return Verdict(state="failed", why=f"the data check found {checked.bytes_wrong} wrong bytes")
+    return Verdict(state="failed", why=f"the data check failed ({checked.method})")
 
 
 def sum_up_rows(rows: tuple[Judged, ...], headline: int | None) -> Verdict:
@@ -197,11 +203,28 @@ def sum_up_rows(rows: tuple[Judged, ...], headline: int | None) -> Verdict:
     order = {state: place for place, state in enumerate(WORST_FIRST)}
     state = min((row.verdict.state for row in judged), key=order.__getitem__, default=chosen.verdict.state)
     state = "failed" if wrong else state
+    if chosen.verdict.state == "ok" and state not in ("slow", "suspicious", "failed"):
+        doubted = _find_doubted_paths(rows, chosen)
+        if doubted:
+            return replace(doubted[0].verdict, why=_build_example(rows, doubted, doubted[0]))
     if state == chosen.verdict.state or state not in ("slow", "suspicious", "failed"):
         return Verdict(state=chosen.verdict.state, why=_build_reason(chosen))
     alike = [row for row in rows if row.verdict.state == state]
     worst = min(alike, key=_share_of_band) if state == "slow" else max(alike, key=_share_of_limit)
-    return Verdict(state=state, why=f"{len(alike)} of {len(rows)} rows, for example {_build_reason(worst)}")
+    return Verdict(state=state, why=_build_example(rows, alike, worst))
+
+
+def _find_doubted_paths(rows: tuple[Judged, ...], chosen: Judged) -> list[Judged]:
+    """Return the largest row of each other path below its band and half of its limit that was not judged, the worst
+    first.
+    """
+    by_path: dict[str, list[Judged]] = {}
+    for row in rows:
+        if row.path != chosen.path and row.quantity == chosen.quantity:
+            by_path.setdefault(row.path, []).append(row)
+    largest = (max(found, key=lambda row: find_size(row.parameters) or 0) for found in by_path.values())
+    unjudged = (row for row in largest if row.verdict.state == "unknown" and 0.0 < _share_of_band(row) < 1.0)
+    return sorted((row for row in unjudged if _share_of_limit(row) < _HALF), key=_share_of_band)
 
 
 def _share_of_band(row: Judged) -> float:
@@ -213,6 +236,12 @@ def _share_of_band(row: Judged) -> float:
 
 def _share_of_limit(row: Judged) -> float:
     return row.fraction_of_limit or 0.0
+
+
+def _build_example(rows: Sequence[Judged], alike: Sequence[Judged], worst: Judged) -> str:
+    """Return how many rows are alike, with the reason of the worst, and its path if the table has several."""
+    path = f"{worst.path}: " if len({row.path for row in rows}) > 1 else ""
+    return f"{len(alike)} of {len(rows)} rows, for example {path}{_build_reason(worst)}"
 
 
 def _build_reason(row: Judged) -> str:

@@ -82,8 +82,8 @@ def _check_modules(topology: Topology, host: Device) -> Findings:
         yield FAULT.blind(
             (host.id,),
             f"{lack}, and the driver's support for dma-buf is unknown",
-            remedy="check for /GDRDMA in NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET; `modinfo -F license nvidia`"
-            " prints Dual MIT/GPL for the open modules that dma-buf needs",
+            remedy="check for /GDRDMA in NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,NET; `modinfo -F license"
+            " nvidia` prints Dual MIT/GPL for the open modules that dma-buf needs",
         )
 
 
@@ -107,8 +107,8 @@ def _hypotheses(case: Case) -> Hypotheses:
         yield FAULT.supposed(
             "NICs and GPUs do not use GPUDirect RDMA",
             replace_host(case, _degrade(host, "host0")),
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: without it the connections"
-            " are NET/IB/N and not NET/IB/N/GDRDMA; `lsmod | grep peermem`",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,NET, then railwright explain LOG: without it the"
+            " connections are NET/IB/N and not NET/IB/N/GDRDMA; `lsmod | grep peermem`",
         )
 
 

@@ -126,7 +126,7 @@ def _hypotheses(case: Case) -> Hypotheses:
             "every GPU uses a NIC of the other socket, or one that it reaches as slowly across the CPU",
             replace_host(case, changed),
             "nvidia-smi topo -m (SYS between a GPU and its NIC); ib_write_bw -d mlx5_N --use_cuda=N --report_gbits;"
-            " NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG",
+            " NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,NET, then railwright explain LOG",
         )
 
 

@@ -72,8 +72,8 @@ def _hypotheses(case: Case) -> Hypotheses:
         yield FAULT.supposed(
             says,
             replace_host(case, remove_devices(case.cluster.host, unused)),
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG, which lists NICs that no"
-            " connection uses; rdma link; echo $NCCL_IB_HCA",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,NET, then railwright explain LOG, which lists NICs that"
+            " no connection uses; rdma link; echo $NCCL_IB_HCA",
         )
 
 

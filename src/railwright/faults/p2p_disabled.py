@@ -31,7 +31,7 @@ _COSTS = (
     "direct copies between GPUs, and NVLink if the GPUs have it: they share PCIe and, across sockets, the 6 to 40 GB/s"
     " that NCCL plans there (src/graph/topo.h)"
 )
-_LOG = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: connections in a host are"
+_LOG = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,NET, then railwright explain LOG: connections in a host are"
 
 
 def _signs(facts: Facts) -> Findings:
@@ -124,7 +124,7 @@ def _hypotheses(case: Case) -> Hypotheses:
     yield FAULT.supposed(
         "GPUs of a host have neither peer-to-peer nor shared memory and use sockets inside the host",
         replace(without, gpu_cap_bytes_per_s=_SOCKETS.value, through_memory=True),
-        f"{_LOG} NET/Socket; df /dev/shm in the container; env | grep NCCL_SHM",
+        f"{_LOG} NET/Socket; df /dev/shm in the container; env | grep -E 'NCCL_(P2P|SHM)'",
     )
     tell_apart = f"{_LOG} SHM and not P2P; nvidia-smi topo -p2p r; env | grep NCCL_P2P"
     if joined:

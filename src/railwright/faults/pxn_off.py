@@ -32,8 +32,8 @@ def _hypotheses(case: Case) -> Hypotheses:
         yield FAULT.supposed(
             "PXN is off, so GPUs send only through their own NICs",
             without,
-            "env | grep PXN; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG: with PXN"
-            " some sends are NET/IB/N(RANK)",
+            "env | grep PXN; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,NET, then railwright explain LOG: with"
+            " PXN some sends are NET/IB/N(RANK)",
         )
 
 

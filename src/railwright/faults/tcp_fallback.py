@@ -60,7 +60,7 @@ def _hypotheses(case: Case) -> Hypotheses:
         yield FAULT.supposed(
             says,
             replace_host(case, changed),
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET, then railwright explain LOG, which shows NET/Socket;"
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,NET, then railwright explain LOG, which shows NET/Socket;"
             " rdma link shows whether the container sees RDMA devices",
         )
 

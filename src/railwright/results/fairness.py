@@ -89,7 +89,8 @@ def _compare_load(a: Context, b: Context) -> Iterator[Difference]:
     """Report a busy machine, more noise, or a different clock rate."""
     if max(a.busy_fraction, b.busy_fraction) > _BUSY_FRACTION:
         first, second = (f"{format_percent(each.busy_fraction)} of all cores" for each in (a, b))
-        yield _caution_difference("busy before the run", first, second, "other work used part of the machine")
+        who = "both machines" if min(a.busy_fraction, b.busy_fraction) > _BUSY_FRACTION else "the machine"
+        yield _caution_difference("busy before the run", first, second, f"other work used part of {who}")
     if a.noise is None or b.noise is None:
         first, second = ("measured" if each.noise else "not measured" for each in (a, b))
         yield from _compare_values("noise", first, second)

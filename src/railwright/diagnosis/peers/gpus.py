@@ -46,7 +46,7 @@ def slower_than_siblings(points: Iterable[Judged], topology: Topology) -> tuple[
     alike: dict[tuple[object, ...], list[Judged]] = defaultdict(list)
     for point in points:
         if point.value and point.launches and GPU_ID.search(point.path) and _depends_on_gpu(point):
-            kind = kinds.setdefault(point.path, _kind_of_path(point.path, graph))
+            kind = kinds.setdefault(point.path, kind_of_path(point.path, graph))
             if kind:
                 alike[(point.benchmark, point.quantity, kind, *sorted(point.parameters.items()))].append(point)
     worst: dict[tuple[object, ...], tuple[float, Finding]] = {}
@@ -74,7 +74,7 @@ def _crosses_host(points: Iterable[Judged]) -> bool:
     return any(not GPU_ID.fullmatch(end) for point in points for end in point.path.split(">"))
 
 
-def _kind_of_path(path: str, graph: Graph) -> tuple[str, ...]:
+def kind_of_path(path: str, graph: Graph) -> tuple[str, ...]:
     """Return the key of comparable paths: the kinds of their ends and of the path; empty for an unknown path."""
     ends = [graph.devices.get(end) for end in path.split(">")]
     if len(ends) != 2 or ends[0] is None or ends[1] is None:

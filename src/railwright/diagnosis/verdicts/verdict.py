@@ -117,7 +117,9 @@ def judge(
     if outcome == "failed" or value is None:
         return Verdict(state="failed", why=reason or "no value was recorded")
     if checked is not None and checked.bytes_wrong:
-        return Verdict(state="failed", why=f"the data check found {checked.bytes_wrong} wrong bytes")
+        # Most tools count values or nothing, so the number of bytes would be ours.
+        words = f"found {checked.bytes_wrong} wrong bytes" if must_check else f"failed ({checked.method})"
+        return Verdict(state="failed", why=f"the data check {words}")
     unchecked = must_check and (checked is None or not checked.bytes_checked)
     if isinstance(limit, NoLimit):  # also for a value of 0, such as fully hidden communication
         if standing.is_reference and value > 0:

@@ -66,7 +66,7 @@ class _Printer(Page):
         """Print the differences that make the runs incomparable, then those that ask for caution."""
         titles = {
             "blocking": "Not a fair comparison",
-            "caution": "Different in the two runs, so possibly the reason for a difference",
+            "caution": "Differences and disturbances, possibly the reason for a difference",
         }
         for severity, title in titles.items():
             found = [item for item in differences if item.severity == severity]

@@ -12,8 +12,8 @@ from itertools import pairwise
 from railwright.checks.finding import Finding
 from railwright.diagnosis.verdicts.judged import Judged
 from railwright.diagnosis.verdicts.verdict import format_quantity
-from railwright.explain.fitted import ALIKE, Fitted
-from railwright.explain.table import CLEARLY, Explained, find_likely, names_setting
+from railwright.explain.fitted import ALIKE
+from railwright.explain.table import CLEARLY, EXCLUDED, Explained, find_likely, names_setting
 from railwright.explain.topology_matrix import SOURCE
 from railwright.limits.limit import Limit, NoLimit
 from railwright.report.text import wording
@@ -30,8 +30,11 @@ _WIDEST_SHOWN = 23
 _MAX_SETTINGS = 3
 _MAX_NEXT = 2
 _MORE_SIZES = (
-    "the same test with more and larger sizes, to 1 GiB or more (nccl-tests: -b 1M -e 4G -f 2; OSU: -m 1:1073741824)"
+    "the same test with more and larger sizes, to 1 GiB or more (nccl-tests: -b 1M -e 4G -f 2; OSU: -m 1:1073741824;"
+    " perftest: -a)"
 )
+_LARGE_BYTES = 2**28
+"""From this size the bytes decide the time of every collective and message."""
 _OPEN_BAND = "{} and up"
 
 
@@ -53,7 +56,7 @@ def _lines(found: Explained) -> Iterator[str]:
     yield from _format_limits(found)
     yield ""
     yield from _table(found)
-    yield from _hypotheses(found.hypotheses)
+    yield from _hypotheses(found)
     settings = [finding for finding in found.findings if names_setting(finding)]
     yield from format_findings("settings recorded with the table", settings)
     yield from format_findings(
@@ -71,6 +74,7 @@ def _title(found: Explained) -> str:
     if found.machine:
         against = f", compared with {wording.escape(found.machine)}, {found.scale}"
     test = "" if found.test == found.tool.rpartition(" ")[2].lower() else found.test
+    test = test.removeprefix(f"{found.tool.lower()} ")
     return f"{wording.escape(' '.join(filter(None, (found.tool, found.version, test))))}{ranks}{hosts}{against}"
 
 
@@ -110,7 +114,13 @@ def _cause(found: Explained) -> Iterator[str]:
     elif (likely := list(_likeliest(found))) or not found.next_command:
         yield from likely
     else:
-        yield from labelled("next", found.next_command)
+        yield from labelled("next", *([_MORE_SIZES] if _ends_early(found) else []), found.next_command)
+
+
+def _ends_early(found: Explained) -> bool:
+    """Report whether a larger size may judge a table that is unknown."""
+    size = find_size(found.rows[found.headline].parameters) if found.headline is not None else None
+    return found.verdict.state == "unknown" and size is not None and size < _LARGE_BYTES
 
 
 def _likeliest(found: Explained) -> Iterator[str]:
@@ -195,8 +205,9 @@ def _names(rows: tuple[Judged, ...]) -> list[str]:
     return names
 
 
-def _hypotheses(fitted: tuple[Fitted, ...]) -> Iterator[str]:
+def _hypotheses(found: Explained) -> Iterator[str]:
     """Yield the hypotheses by distance. A command that tells several apart follows the last of them."""
+    fitted = found.hypotheses
     if not fitted:
         return
     yield ""
@@ -209,6 +220,8 @@ def _hypotheses(fitted: tuple[Fitted, ...]) -> Iterator[str]:
             yield from labelled("", f"tell apart: {hypothesis.tell_apart}", indent=2)
     if len(fitted) == 1:
         nothing = "no known fault is nearer to the table than the healthy machine"
+        if any(EXCLUDED in note for note in found.notes):
+            nothing = "no other fault is left: the notes say what excludes those that were nearer"
         yield from textwrap.wrap(nothing, text_width(), initial_indent="  ", subsequent_indent="  ")
 
 

@@ -38,12 +38,14 @@ def slowed_lines(slows: Sequence[Slowed]) -> Iterator[str]:
         yield f"limit   and {len(slows) - _MAX_SLOWED} other losses: --json prints all"
 
 
+_WAY_REASONS = {"missing": "unmet: ", "cannot be told": "unread: "}
 _ANSWER_WORDS = {True: "yes", False: "no", None: "not known"}
 
 
 def checklist_lines(way: Way) -> Iterator[str]:
     """Yield the verdict on a way, then each of its conditions."""
-    yield f"{way.way}: {way.verdict}" + (f": {wording.escape(way.because)}" if way.because else "")
+    reason = _WAY_REASONS.get(way.verdict, "")
+    yield f"{way.way}: {way.verdict}" + (f": {reason}{wording.escape(way.because)}" if way.because else "")
     for condition in way.asked:
         seen = f" ({wording.escape(condition.seen)})" if condition.seen else ""
         yield f"  {_ANSWER_WORDS[condition.there]:<9} {wording.escape(condition.what)}{seen}"

@@ -20,6 +20,7 @@ from railwright.results.readers.pasted.printed_numbers import Number, Range, ove
 from railwright.results.records import Verification
 from railwright.results.workload import Collective
 from railwright.topology.devices import Scalar
+from railwright.units import format_count
 
 
 class Table(Draft, kw_only=True):
@@ -276,7 +277,7 @@ def _closing_notes(table: Table) -> Iterable[str]:
     elif table.wrong_column != "#wrong" and table.out_of_bounds != 0:
         yield "the wrong rows are unknown: this version prints the largest error and one count for all rows"
     if table.out_of_bounds:
-        yield f"nccl-tests counted {table.out_of_bounds} values out of bounds: the data was wrong"
+        yield f"nccl-tests counted {format_count(table.out_of_bounds, 'value')} out of bounds: the data was wrong"
     if empty := sum(not row.sends for row in table.rows):
         yield f"rows with less than 16 bytes per rank send nothing and are left out: {empty}"
     if table.algbw_is_busbw:
