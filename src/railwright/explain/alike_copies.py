@@ -21,7 +21,7 @@ from railwright.topology.paths import Graph
 from railwright.units import format_bandwidth
 
 _HEALTHY_SHARE = 0.75
-"""Our choice: above the half that remains of a link with half of its lanes or rate, well below the noise of copies."""
+"""Our choice: above the half that a link with half of its lanes keeps, and below what healthy copies vary by."""
 _FEWEST = 2
 
 

@@ -33,6 +33,7 @@ _MORE_SIZES = (
     "the same test with more and larger sizes, to 1 GiB or more (nccl-tests: -b 1M -e 4G -f 2; OSU: -m 1:1073741824;"
     " perftest: -a)"
 )
+_TOOLS_WITH_SIZES = ("nccl-tests", "OSU", "perftest")
 _LARGE_BYTES = 2**28
 """From this size the bytes decide the time of every collective and message."""
 _OPEN_BAND = "{} and up"
@@ -119,8 +120,11 @@ def _cause(found: Explained) -> Iterator[str]:
 
 def _ends_early(found: Explained) -> bool:
     """Report whether a larger size may judge a table that is unknown."""
-    size = find_size(found.rows[found.headline].parameters) if found.headline is not None else None
-    return found.verdict.state == "unknown" and size is not None and size < _LARGE_BYTES
+    if found.headline is None or found.verdict.state != "unknown" or found.tool not in _TOOLS_WITH_SIZES:
+        return False
+    row = found.rows[found.headline]
+    size = find_size(row.parameters)
+    return row.quantity != "latency_s" and size is not None and size < _LARGE_BYTES
 
 
 def _likeliest(found: Explained) -> Iterator[str]:
