@@ -125,8 +125,6 @@ func (l *loadRun) note(t *testing.T) {
 	l.record.LoadAverage = append(l.record.LoadAverage, strings.TrimSpace(string(text)))
 }
 
-const maxRetries = 3
-
 // hold creates the attachments to hold, each for a separate pod.
 func (l *loadRun) hold(t *testing.T) {
 	t.Helper()
@@ -134,15 +132,7 @@ func (l *loadRun) hold(t *testing.T) {
 	for range l.record.Held {
 		l.held = append(l.held, l.node.newPod(t, "red-1"))
 	}
-	l.each(t, func(p *pod) error {
-		err := p.attach(t, 0)
-		// Retry as kubelet does: a claim is not published in time if the disk stalls for seconds.
-		for again := 0; err != nil && again < maxRetries; again++ {
-			t.Logf("tried again: %v", err)
-			err = p.attach(t, 0)
-		}
-		return err
-	})
+	l.each(t, func(p *pod) error { return p.attachLikeKubelet(t, 0) })
 	t.Logf("%d are held after %.1f s", len(l.held), time.Since(began).Seconds())
 	clear(l.node.runtime.spent)
 }

@@ -157,6 +157,19 @@ func (p *pod) attach(t testing.TB, rail int) error {
 	return p.finish(rail)
 }
 
+const maxRetries = 3
+
+// attachLikeKubelet attaches again after an error that asks for it, as kubelet does: a claim is not published in time
+// if the machine or its disk stalls for seconds.
+func (p *pod) attachLikeKubelet(t testing.TB, rail int) error {
+	err := p.attach(t, rail)
+	for again := 0; err != nil && strings.Contains(err.Error(), "try again") && again < maxRetries; again++ {
+		t.Logf("tried again: %v", err)
+		err = p.attach(t, rail)
+	}
+	return err
+}
+
 // finish configures what the userspace datapath and a pod on two rails need: checksums in software, and replies by the
 // interface that received the request.
 func (p *pod) finish(rail int) error {

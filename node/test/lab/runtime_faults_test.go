@@ -121,7 +121,7 @@ func manyAtOnce(t *testing.T, fabric *fabric) {
 		group.Wait()
 		fabric.mustSettle(t)
 	}
-	each(func(p *pod, rail int) error { return p.attach(t, rail) })
+	each(func(p *pod, rail int) error { return p.attachLikeKubelet(t, rail) })
 	each(func(p *pod, rail int) error { return p.detach(t, rail) })
 }
 
