@@ -151,8 +151,10 @@ def list_rings(cluster: Cluster, collective: str) -> tuple[str, ...]:
 def add_evidence(band: Expected, cluster: Cluster, collective: str) -> Expected:
     """Return the band with the number of systems on which it rests, and a wide doubtful range if there is none."""
     systems, rings = len(list_systems(cluster, collective)), len(list_rings(cluster, collective))
-    own = format_count(systems, "independent system") if systems else f"no published {collective}"
-    by_ring = f"{rings} with the same ring" if systems else f"{format_count(rings, 'system')} with the same ring"
-    rests = " and ".join((own, by_ring) if systems else (by_ring, own)) if rings else own
+    rests = format_count(systems, "independent system") if systems else f"no published {collective}"
+    if rings and systems:
+        rests += f" and {rings} with the same ring"
+    elif rings:
+        rests = f"{format_count(rings, 'system')} with the same ring and {rests}"
     band = replace(band, systems=systems + rings, because=f"{band.because}; rests on {rests}")
     return band if systems + rings else extend_doubt(band, band.low * _NO_SYSTEM_SHARE, _WHY_NO_SYSTEM)

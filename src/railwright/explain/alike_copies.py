@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from railwright.diagnosis.peers.gpus import kind_of_path
 from railwright.diagnosis.verdicts.judged import Judged, Verdict
-from railwright.explain.rows import row_workload
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.results.workload import Copy
+from railwright.results.workload import Copy, describe
 from railwright.topology.devices import Topology
 from railwright.topology.paths import Graph
 from railwright.units import format_bandwidth
@@ -31,11 +30,12 @@ def compare_alike(file: ForeignFile, rows: Sequence[Judged], host: Topology) -> 
     At least two such copies must be healthy. Copies in both directions at once are left out: those of one healthy host
     differ (docs/measured/4xh200).
     """
+    if not isinstance(file.workload, Copy) or all(row.verdict.state != "unknown" for row in rows):
+        return tuple(rows)
     graph = Graph(host)
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for number, (row, result) in enumerate(zip(rows, file.results, strict=True)):
-        workload = row_workload(result, file)
-        is_one_way = isinstance(workload, Copy) and workload.direction != "both" and row.quantity != "latency_s"
+        is_one_way = describe(file.workload, result).direction != "both" and row.quantity != "latency_s"
         if is_one_way and row.value and (kind := kind_of_path(row.path, graph)):
             settings = sorted((name, value) for name, value in row.parameters.items() if value != row.path)
             groups[(kind, *settings)].append(number)

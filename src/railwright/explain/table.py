@@ -13,7 +13,7 @@ from railwright.checks.finding import Finding
 from railwright.diagnosis.nccl.paths import NO_MACHINE
 from railwright.diagnosis.verdicts.doubts import largest_row
 from railwright.diagnosis.verdicts.judged import Judged, State, Verdict
-from railwright.diagnosis.verdicts.verdict import WORST_FIRST
+from railwright.diagnosis.verdicts.verdict import WORST_FIRST, judge_data
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, UsageError
 from railwright.explain.bus_rates import busbw_scale, is_busbw
 from railwright.explain.curve_shape import missing_sizes, shape_notes
@@ -21,7 +21,7 @@ from railwright.explain.fitted import Fitted
 from railwright.explain.topology_matrix import Surroundings
 from railwright.limits.limit import NoLimit
 from railwright.results.readers.foreign_file import ForeignFile
-from railwright.results.records import Verification, find_size
+from railwright.results.records import find_size
 from railwright.results.workload import Files, Message
 from railwright.topology.devices import Topology
 from railwright.units import format_size
@@ -176,18 +176,11 @@ def _build_unjudged_rows(file: ForeignFile) -> list[Judged]:
         Judged(
             benchmark=result.benchmark, quantity=result.quantity, path=result.path, parameters=result.parameters,
             outcome=result.outcome, value=result.summary.median * scale if result.summary else None, limit=none,
-            verdict=_judge_data(result.verification) or Verdict(state="unknown", why=none.why),
+            verdict=judge_data(result.verification, is_ours=False) or Verdict(state="unknown", why=none.why),
             verification=result.verification, method=result.method,
         )
         for result in file.results
     ]  # fmt: skip
-
-
-def _judge_data(checked: Verification | None) -> Verdict | None:
-    """Return the verdict on wrong data, which needs no machine."""
-    if checked is None or not checked.bytes_wrong:
-        return None
-    return Verdict(state="failed", why=f"the data check failed ({checked.method})")
 
 
 def sum_up_rows(rows: tuple[Judged, ...], headline: int | None) -> Verdict:

@@ -163,11 +163,11 @@ def summarize_end(finished: ChildResult, observed: Iterable[str] = ()) -> str:
     """Return a launcher's status, and what `summarize_output` says of its output and of this machine."""
     is_own_status = finished.returncode > 0 and any(map(_OWN_STATUS_PATTERN.search, finished.output))
     status = f"exit status {finished.returncode}" if is_own_status else describe_status(finished.returncode)
-    return status + summarize_output(finished.output, observed)
+    return ", ".join(filter(None, (status, summarize_output(finished.output, observed))))
 
 
 def summarize_output(output: Sequence[str], observed: Iterable[str] = ()) -> str:
-    """Return the cause that a launcher's output or this machine tells, and the lines that say most, each after a comma.
+    """Return the cause that a launcher's output or this machine tells, and the lines that say most. May be empty.
 
     These are the line that names a signal or a host, or else the first errors, or else the last line.
     """
@@ -178,5 +178,5 @@ def summarize_output(output: Sequence[str], observed: Iterable[str] = ()) -> str
     errors = "; ".join(islice(_list_errors(lines), _SHOWN_ERRORS))
     message = next((line for line in matches if line), errors or (lines[-1] if lines else ""))
     causes = list(filter(None, (find_cause(lines), *observed)))
-    because = f", probably because {' and '.join(causes)}" if causes else ""
-    return because + (f", its output: {message[:_SHOWN_CHARACTERS]!r}" if message else "")
+    because = f"probably because {' and '.join(causes)}" if causes else ""
+    return ", ".join(filter(None, (because, f"its output: {message[:_SHOWN_CHARACTERS]!r}" if message else "")))

@@ -18,7 +18,7 @@ class LocalLauncher:
 
     name = "local"
     starts_ranks_as_tasks = False
-    """Whether the ranks are tasks of Slurm, whose numbers srun then prints."""
+    """True if the ranks are tasks of Slurm: srun then prints the number of a rank that ends."""
 
     @property
     def runs_on(self) -> str:

@@ -82,7 +82,8 @@ def _wait(child: Child, silence_s: float, on_line: Callable[[str], None]) -> str
         silent_s = time.monotonic() - heard
         if silent_s > silence_s:
             child.stop()
-            return f"hung: silent for {format_duration(silent_s)}, ended by us{summarize_output(list(child.output))}"
+            hung = f"hung: silent for {format_duration(silent_s)}, ended by us"
+            return ", ".join(filter(None, (hung, summarize_output(list(child.output)))))
         time.sleep(_TICK_S)
     return ""
 

@@ -172,7 +172,7 @@ class Session:
         )
         names = "; ".join(stuck) or "no rank had started"
         # A launcher may print why it cannot go on, and then wait for ever.
-        said = summarize_output(list(child.output)).removeprefix(", ")
+        said = summarize_output(list(child.output))
         told = f"; {self.launcher.name}: {said}" if said else ""
         return f"hung: silent for {format_duration(silent_s)}, ended by us: {names}{why}{told}"
 
@@ -290,8 +290,9 @@ class Session:
 
     def _find_in_last(self, finished: ChildResult) -> set[int]:
         """Return the ranks of the host in the last line. The last line of srun is of a task that it ended itself."""
-        ended_by_it = self.launcher.starts_ranks_as_tasks
-        return set() if ended_by_it else self._placement.find_named("".join(finished.output[-1:]))
+        if self.launcher.starts_ranks_as_tasks:
+            return set()
+        return self._placement.find_named("".join(finished.output[-1:]))
 
     def _summarize(self, finished: ChildResult) -> str:
         return summarize_end(finished, observe(self._memory_kills))

@@ -116,10 +116,8 @@ def judge(
         return Verdict(state="waived", why=reason)
     if outcome == "failed" or value is None:
         return Verdict(state="failed", why=reason or "no value was recorded")
-    if checked is not None and checked.bytes_wrong:
-        # Most tools count values or nothing, so the number of bytes would be ours.
-        words = f"found {checked.bytes_wrong} wrong bytes" if must_check else f"failed ({checked.method})"
-        return Verdict(state="failed", why=f"the data check {words}")
+    if (wrong := judge_data(checked, is_ours=must_check)) is not None:
+        return wrong
     unchecked = must_check and (checked is None or not checked.bytes_checked)
     if isinstance(limit, NoLimit):  # also for a value of 0, such as fully hidden communication
         if standing.is_reference and value > 0:
@@ -143,6 +141,14 @@ def judge(
         return Verdict(state="reference", why=f"{share:.2f} of its own limit; no document gives an expected band")
     why = "no expected band is known for this path at this size"
     return Verdict(state="unknown", why=why, needs=standing.needs or _NEEDS_A_BAND)
+
+
+def judge_data(checked: Verification | None, *, is_ours: bool) -> Verdict | None:
+    """Return the verdict on wrong data, or None. Other tools count values or nothing, so their bytes are not told."""
+    if checked is None or not checked.bytes_wrong:
+        return None
+    found = f"found {checked.bytes_wrong} wrong bytes" if is_ours else f"failed ({checked.method})"
+    return Verdict(state="failed", why=f"the data check {found}")
 
 
 def _share_of_band(value: float, expected: Expected) -> float:
