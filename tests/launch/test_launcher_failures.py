@@ -33,6 +33,11 @@ while [ "${1#-}" != "$1" ]; do shift; done
 host=$1; shift
 """
 """The beginning of a stand-in of ssh. It skips the options; "$*" is then the command."""
+NETWORK = (
+    "ip link set lo up; ip link add net0 type veth peer name net1; ip link set net1 up; ip link set net0 up;"
+    " ip address add 192.0.2.1/24 dev net0"
+)
+"""PRRTE reports back to its launcher by another interface than lo."""
 SMALL_DISK = "mount -t tmpfs -o size=64k none /mnt; head -c 64k /dev/zero >/mnt/hog; export TMPDIR=/mnt"
 NO_DAEMON = "a daemon of the launcher did not start on a host, or ended there"
 
@@ -40,8 +45,8 @@ NO_DAEMON = "a daemon of the launcher did not start on a host, or ended there"
 class Failure(NamedTuple):
     """A failing start of two ranks, and the words that name its cause. Without words, the launch works.
 
-    `agent` is the end of a stand-in of ssh, which reaches two hosts. `before` is a shell script that precedes the
-    launcher in its own mount namespace. Both run in the folder of the test.
+    `agent` is the end of a stand-in of ssh, which reaches two hosts in a network of its own. `before` is a shell script
+    that precedes the launcher in its own mount namespace. Both run in the folder of the test.
     """
 
     words: str
@@ -105,8 +110,9 @@ def _launch(mpi: str, failure: Failure, folder: Path) -> list[str]:
         command += ["-hosts", "n1,n2"] if mpi == "mpich" else ["-host", "n1:1,n2:1"]
     elif mpi in OPEN_MPI:
         command += ["--bind-to", "none", "-host", "localhost:2"]
-    around = ["unshare", "--mount", *["--net"] * ("lo" in failure.before.split())]
-    return [*around, "sh", "-euc", f'{failure.before or ":"}\nexec "$@"', "sh", *command, failure.program]
+    before = NETWORK if failure.agent else failure.before or ":"
+    around = ["unshare", "--mount", *["--net"] * ("ip link" in before)]
+    return [*around, "sh", "-euc", f'{before}\nexec "$@"', "sh", *command, failure.program]
 
 
 @pytest.mark.parametrize(("mpi", "name"), CASES)
