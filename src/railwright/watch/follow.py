@@ -46,6 +46,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
 def follow(watch: Watch, tell: Tell) -> tuple[Recorded, Run]:
     """Sample until the command or process ends, the time is over, or an interrupt arrives.
 
+    The time counts from the first sample: opening the sources may take seconds on a busy machine.
     `tell` gets the recording so far each second. Raises UsageError, CannotJudge.
     """
     with Gpus(watch.interval_s, watch.gpu_cpu_share) as gpus:  # first, since opening them takes seconds
@@ -53,14 +54,13 @@ def follow(watch: Watch, tell: Tell) -> tuple[Recorded, Run]:
 
 
 def _follow(watch: Watch, tell: Tell, gpus: Gpus) -> tuple[Recorded, Run]:
-    end_s = None if watch.seconds is None else time.monotonic() + watch.seconds
     child = Attached(watch.command, output_to_error=watch.output_to_error) if watch.command else None
     try:
         whose = watch.whose if child is None else watch.whose._replace(pid=wait_settled(child))
         pid = whose.pid
         found = gpus.add_to(find_sources(whose))
         with Session(found, watch.record, watch.command, watch.interval_s, gpus) as session:
-            later = _record(watch, session, child, pid, end_s, tell)
+            later = _record(watch, session, child, pid, tell)
             status = None if child is None else child.end()
             recorded, costs = session.finish()
     finally:
@@ -75,13 +75,12 @@ def _follow(watch: Watch, tell: Tell, gpus: Gpus) -> tuple[Recorded, Run]:
     )
 
 
-def _record(
-    watch: Watch, session: Session, child: Attached | None, pid: int | None, end_s: float | None, tell: Tell
-) -> int:
+def _record(watch: Watch, session: Session, child: Attached | None, pid: int | None, tell: Tell) -> int:
     """Record until the end. Returns the number of processes that the watched one started meanwhile."""
     known = {source.path for source in session.recording.about.sources}
     of_processes = any(source.is_of_a_process for source in session.recording.about.sources)
     later: set[int] = set()
+    end_s = None if watch.seconds is None else time.monotonic() + watch.seconds
     try:
         for second in itertools.count(1):
             wait_s = 1.0 if end_s is None else max(0.0, min(1.0, end_s - time.monotonic()))

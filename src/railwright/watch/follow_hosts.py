@@ -6,6 +6,7 @@ Hosts are reached as in `prove --hosts`: `launch.hosts.Reach` gives the program 
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 import threading
 import time
@@ -32,6 +33,7 @@ _ENDED_S = 15.0
 def follow_hosts(hosts: Hosts, watch: Watch, folder: Path | None, tell: Tell) -> tuple[list[WatchedHost], int | None]:
     """Watch all hosts until our command ends, the time is over, or an interrupt arrives.
 
+    The time counts from the moment at which each host has begun or has failed.
     Returns the hosts in order, with their recordings, and the command's status. `folder` receives the recordings.
     """
     child = Attached(watch.command, output_to_error=watch.output_to_error) if watch.command else None
@@ -97,7 +99,7 @@ def _format_option(value: float | str) -> str:
 
 
 def _wait_for_end(afar: Sequence[WatchedHost], child: Attached | None, seconds: float | None, tell: Tell) -> None:
-    begun_s = time.monotonic()
+    begun_s = math.inf
     try:
         while child is not None or not all(one.is_done for one in afar):
             ended = wait_for(child, 1.0)
@@ -107,6 +109,8 @@ def _wait_for_end(afar: Sequence[WatchedHost], child: Attached | None, seconds: 
                 if now_s - one.heard_s > longest_s and not one.is_done:
                     one.end(f"silent for {now_s - one.heard_s:.0f} s")
             tell(afar)
+            if begun_s == math.inf and all(one.recorded() is not None or one.is_done for one in afar):
+                begun_s = now_s
             over_s = 0.0 if child is not None else _OVERTIME_S
             if ended or (seconds is not None and now_s - begun_s > seconds + over_s):
                 break
