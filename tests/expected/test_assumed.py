@@ -15,6 +15,7 @@ from railwright.results.workload import Crossing, Files, Memory, Workload
 from railwright.topology.cluster import build_cluster
 from railwright.topology.devices import PcieLink
 from railwright.topology.expand import expand
+from railwright.topology.matrix import Additions, build_topology, parse_matrix
 from railwright.topology.shapes import SHAPES
 from railwright.topology.shapes.parts import DrivePart, GpuPart, NicPart
 from railwright.units import parse_line_rate
@@ -106,6 +107,21 @@ def test_drives_faster_than_the_shape_assumes_are_not_suspicious(changes, value,
     if not changes and state == "unknown":
         assert "that rests on an assumption" in verdict.why
         assert "drive-pcie=5" in (verdict.needs or "")
+
+
+@pytest.mark.parametrize(
+    ("share", "state"),
+    [(0.3, "slow"), (0.99, "ok"), (1.9, "unknown"), (4.5, "suspicious")],  # B200 has 18 links too, at twice the rate
+)
+def test_nvlinks_of_a_gpu_without_a_name_have_a_rate_that_is_a_lower_bound(share, state) -> None:
+    matrix = parse_matrix("\tGPU0\tGPU1\tNUMA Affinity\nGPU0\t X \tNV18\t0\nGPU1\tNV18\t X \t0\n")
+    assert matrix is not None
+    machine = Machine(cluster=build_cluster(build_topology(matrix, "pasted", Additions()), 1))
+    limit, band = expect(Crossing(path="gpu0>gpu1"), machine)
+    assert "NVLink 4 x18 (assumed)" in limit.because
+    verdict = judge("ok", "", share * limit.value, limit, band, CHECKED)
+    assert verdict.state == state, verdict
+    assert ("gpu=" in verdict.needs) == (state == "unknown")
 
 
 def test_a_slow_path_over_an_assumed_link_is_unknown_until_pcie_is_given() -> None:

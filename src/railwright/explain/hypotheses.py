@@ -125,9 +125,16 @@ def _list_hypotheses(file: ForeignFile, machine: Machine, case: Case) -> Iterato
 
 
 def _merge_variants(found: list[Fitted]) -> list[Fitted]:
-    """Merge variants of one fault with the same curve, which the measurement cannot distinguish."""
+    """Merge variants of one fault with the same curve, which the measurement cannot distinguish.
+
+    Of variants in the same words, which a tool's wording can give, the first stays.
+    """
     merged: dict[tuple[str, object], Fitted] = {}
+    told: set[tuple[str, str]] = set()
     for fitted in found:
+        if (fitted.fault, fitted.says) in told:
+            continue
+        told.add((fitted.fault, fitted.says))
         key = (fitted.fault, fitted.predicted)
         merged[key] = replace(merged[key], says=f"{merged[key].says}, or {fitted.says}") if key in merged else fitted
     return list(merged.values())

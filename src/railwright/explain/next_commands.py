@@ -53,10 +53,10 @@ _BY_SOCKETS = {
 }
 _BY_COPIES = _BY_VERBS | {"p2p_disabled": f"{_PEER_ACCESS}; nvbandwidth -t device_to_device_memcpy_read_ce"}
 _SAYS = {
-    "tcp_fallback": "the data goes over TCP sockets instead of RDMA",
     "p2p_disabled": "the data does not go directly from GPU to GPU over NVLink, but through host memory or the NICs",
 }
 """The hypotheses of faults that word them for NCCL, for tools that do not use it."""
+_BY_NCCL, _BY_ANY = "NCCL uses ", "the data goes over "
 _FOR_AMD = {
     "nvidia-smi topo -p2p r": "rocm-smi --showtopoaccess",
     "nvidia-smi nvlink -s": "rocm-smi --shownodesbw",
@@ -94,6 +94,7 @@ def word_for_tool(supposed: Hypothesis, file: ForeignFile, host: Topology) -> Hy
     commands = by_transport.get(file.workload.transport, _BY_COPIES)
     command = commands.get(supposed.fault, supposed.tell_apart).format(route=route)
     says = supposed.says if commands is _BY_COPIES else _SAYS.get(supposed.fault, supposed.says)
+    says = says.replace(_BY_NCCL, _BY_ANY)
     return replace(supposed, says=says, tell_apart=_for_gpus(command, host))
 
 

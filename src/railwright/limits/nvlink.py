@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from railwright.limits import sources
 from railwright.limits.limit import Constant, Limit, NoLimit, bandwidth_limit, no_bandwidth, rate_step
 from railwright.topology.devices import GPU_LINKS, C2cLink, Link, NvlinkLink, Topology, XgmiLink
@@ -54,7 +56,12 @@ def limit(link: Link) -> Limit | NoLimit:
     if rate is None or protocol.links < 1:
         why = f"{family} generation {protocol.generation} with {protocol.links} links is not known"
         return no_bandwidth(why, f"{link.id}: rate of a link")
-    return _limit(link, protocol.links * rate.value, f"{family} {protocol.generation} x{protocol.links}", rate)
+    name = f"{family} {protocol.generation} x{protocol.links}"
+    if isinstance(protocol, XgmiLink) or not protocol.assumed:
+        return _limit(link, protocol.links * rate.value, name, rate)
+    found = _limit(link, protocol.links * rate.value, f"{name} (assumed)", rate)
+    later = max(each.value for generation, each in LINK_RATE.items() if generation >= protocol.generation)
+    return replace(found, assumed=protocol.assumed, assumed_span=(1.0, later / rate.value))
 
 
 def _limit(link: Link, value: float, name: str, constant: Constant) -> Limit:

@@ -16,6 +16,7 @@ from railwright.diagnosis.localise.doubling import Doubling, Group
 from railwright.launch.hosts import PlannedHosts
 from railwright.launch.session import PlannedLaunch
 from railwright.topology.devices import Topology
+from railwright.units import format_count
 
 SortKey = Callable[[str], tuple[int, ...]]
 """A sort key that keeps nearby hosts adjacent."""
@@ -112,7 +113,7 @@ def _make_job(
     if benchmark.rank_for_each_gpu:
         hosts = replace(hosts, ranks_per_host=job.ranks // len(hosts.names))
     if job.ranks != hosts.ranks:
-        given = f"{len(hosts.names)} hosts with {hosts.ranks_per_host} ranks each"
+        given = f"{format_count(len(hosts.names), 'host')} with {format_count(hosts.ranks_per_host, 'rank')} each"
         return job, replace(benchmark.plan(job), waived=f"it needs {job.ranks} ranks, got {given}")
     job = changed(job, machine=_add_hosts(here, hosts))
     plan, rate = benchmark.plan(job), hosts.reach.rate_bytes_per_s if len(hosts.names) > 1 else None

@@ -86,6 +86,8 @@ class NvlinkLink(Record, frozen=True, kw_only=True, tag="nvlink"):
     generation: int
     links: int
     max_links: int | None = None
+    assumed: str = ""
+    """The option that gives the generation, if it is assumed from the number of links; the rate is a lower bound."""
 
 
 class XgmiLink(Record, frozen=True, kw_only=True, tag="xgmi"):

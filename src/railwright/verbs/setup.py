@@ -11,7 +11,7 @@ _TIMEOUT_S = 1800.0
 
 
 @click.command(cls=Command)
-@click.argument("part", type=click.Choice(["nixl"]))
+@click.argument("part", metavar="PART", type=click.Choice(["nixl"]))
 @click.option("--wheels", metavar="FOLDER", help="Install from the wheels in this folder, without a package index.")
 def setup(part: str, wheels: str | None) -> int:
     """Install an optional part into this Python environment.

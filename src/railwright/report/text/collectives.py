@@ -59,7 +59,7 @@ def _lines(found: CollectiveLimit) -> Iterator[str]:
         yield _share_line(share, found.algbw_bytes_per_s.limit)
     if len(found.algorithms) > 1:
         yield ""
-        yield "busbw by algorithm"
+        yield "busbw by algorithm, large sizes"
         for algorithm in found.algorithms:
             yield _algorithm_line(algorithm, found.chosen)
     for title, sentences in (("software", found.software_limits), ("assumed", found.assumptions)):

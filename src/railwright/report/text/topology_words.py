@@ -142,7 +142,7 @@ def describe_link(protocol: Protocol) -> str:
         case PcieLink():
             return _pcie(protocol.gt_per_s, protocol.width) + (" (assumed)" if protocol.assumed else "")
         case NvlinkLink():
-            return f"{protocol.links}x NVLink {protocol.generation}"
+            return f"{protocol.links}x NVLink {protocol.generation}{' (assumed)' if protocol.assumed else ''}"
         case XgmiLink():
             return f"{protocol.links}x {clean(protocol.name) or f'Infinity Fabric {protocol.generation}'}"
         case C2cLink():
