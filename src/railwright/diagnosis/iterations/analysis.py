@@ -46,6 +46,20 @@ class _Stretch(NamedTuple):
         return (track.places[-1] - track.places[0]) * self.part.cell_s
 
 
+class _Claims:
+    """The most likely period of each part of one grid, in cells, reliable or not. Most parts are asked for twice."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[float, int], Claim | None] = {}
+
+    def find(self, part: Grid) -> Claim | None:
+        """Return the most likely period of a part of the grid."""
+        place = part.begin_s, part.cells
+        if place not in self._found:
+            self._found[place] = find_claim(Correlation(part.roles))
+        return self._found[place]
+
+
 def estimate_iterations(curves: Sequence[Curve]) -> Iterations:
     """Estimate the iterations from curves."""
     step_s = interval_s(curves)
@@ -53,11 +67,12 @@ def estimate_iterations(curves: Sequence[Curve]) -> Iterations:
     if grid.cells < MIN_UPDATES * MIN_ITERATIONS:
         minimum = MIN_UPDATES * MIN_ITERATIONS
         return Iterations(why_none=f"{grid.cells} samples: a period needs at least {minimum}")
-    found = sorted(_find_stretches(grid, 0), key=lambda one: one.lasts_s, reverse=True)
+    claims = _Claims()
+    found = sorted(_find_stretches(claims, grid, 0), key=lambda one: one.lasts_s, reverse=True)
     least = [_SWING * _swing(role) for role in grid.roles]
     sound = [one for one in found if _swings(one, least) and not is_alias(curves, one.followed.track, one.part)]
     if not sound:
-        return Iterations(why_none=_too_short(step_s) if found else _why_none(grid, step_s))
+        return Iterations(why_none=_too_short(step_s) if found else _why_none(claims, grid, step_s))
     return Iterations(estimates=tuple(_estimate(curves, one) for one in sound))
 
 
@@ -78,43 +93,40 @@ def _too_short(step_s: float) -> str:
     return f"if there is a period, it is below {shortest}"
 
 
-def _why_none(grid: Grid, step_s: float) -> str:
+def _why_none(claims: _Claims, grid: Grid, step_s: float) -> str:
     if not any(max(role) > min(role) for role in grid.roles):
         return "no curve changes"
-    claim = _find_claim(grid)
+    claim = claims.find(grid)
     if claim is not None and claim.peak.lag < MIN_UPDATES:
         return _too_short(step_s)
     lasts_s = grid.cells * grid.cell_s
     return f"no period between {MIN_UPDATES * step_s:.3g} and {lasts_s / MIN_ITERATIONS:.3g} s repeats often enough"
 
 
-def _find_claim(grid: Grid) -> Claim | None:
-    """Return the most likely period of a grid in cells, reliable or not."""
-    return find_claim(Correlation(grid.roles))
-
-
-def _find_stretches(grid: Grid, depth: int) -> list[_Stretch]:
+def _find_stretches(claims: _Claims, grid: Grid, depth: int) -> list[_Stretch]:
     """Find the stretches of a grid with a period."""
     if grid.cells < MIN_UPDATES * MIN_ITERATIONS or depth > _MAX_DEPTH:
         return []
     half = grid.cells // 2
     parts = [grid.part(0, half), grid.part(half, grid.cells)]
-    if _has_two_periods(parts):
-        return [one for part in parts for one in _find_stretches(part, depth + 1)]
-    one = _find_stretch(grid)
+    if _has_two_periods(claims, parts):
+        return [one for part in parts for one in _find_stretches(claims, part, depth + 1)]
+    one = _find_stretch(claims, grid)
     if one is None:  # an unusual start may hide the period
-        return _merge_stretches(grid, [found for part in parts for found in _find_stretches(part, depth + 1)])
+        return _merge_stretches(
+            claims, grid, [found for part in parts for found in _find_stretches(claims, part, depth + 1)]
+        )
     found = one.followed
     begin, end = math.floor(found.track.places[0]), math.ceil(found.track.places[-1])
     rest = [grid.part(0, begin), grid.part(end, grid.cells)]
     # Imports, polls and the teardown before and after a job may also repeat a few times by chance.
-    others = (found for part in rest for found in _find_stretches(part, depth + 1))
+    others = (found for part in rest for found in _find_stretches(claims, part, depth + 1))
     return [one, *(found for found in others if found.followed.track.iterations >= _MIN_ITERATIONS_OF_PART)]
 
 
-def _find_stretch(grid: Grid) -> _Stretch | None:
+def _find_stretch(claims: _Claims, grid: Grid) -> _Stretch | None:
     """Return the stretch of a grid's most likely period; None if there is none."""
-    claim = _find_claim(grid)
+    claim = claims.find(grid)
     if claim is None or claim.peak.lag < MIN_UPDATES:
         return None
     found = follow_period(grid, claim)
@@ -123,7 +135,7 @@ def _find_stretch(grid: Grid) -> _Stretch | None:
     return _Stretch(grid, found._replace(track=align_track(grid, found.track)))
 
 
-def _merge_stretches(grid: Grid, found: list[_Stretch]) -> list[_Stretch]:
+def _merge_stretches(claims: _Claims, grid: Grid, found: list[_Stretch]) -> list[_Stretch]:
     """Merge the stretches of parts if one period spans them."""
     found = [one for one in found if one.followed.track.iterations >= _MIN_ITERATIONS_OF_PART]
     if len(found) < 2:
@@ -132,7 +144,7 @@ def _merge_stretches(grid: Grid, found: list[_Stretch]) -> list[_Stretch]:
     begin = min(_cell(grid, one.part, one.followed.track.places[0]) for one in found)
     end = max(_cell(grid, one.part, one.followed.track.places[-1]) for one in found)
     whole = (
-        _find_stretch(grid.part(max(0, begin), min(grid.cells, end + 1)))
+        _find_stretch(claims, grid.part(max(0, begin), min(grid.cells, end + 1)))
         if not _differ(min(lasts), max(lasts))
         else None
     )
@@ -146,16 +158,16 @@ def _cell(grid: Grid, part: Grid, place: float) -> int:
     return round((part.begin_s - grid.begin_s) / grid.cell_s + place)
 
 
-def _has_two_periods(halves: Sequence[Grid]) -> bool:
+def _has_two_periods(claims: _Claims, halves: Sequence[Grid]) -> bool:
     """Report whether the halves have two periods; with a drifting period the quarters differ half as much."""
-    claims = [_find_claim(half) for half in halves]
-    first, last = (claim.peak.lag if claim else 0.0 for claim in claims)
+    first, last = (claim.peak.lag if claim else 0.0 for claim in map(claims.find, halves))
     if not first or not last or not _differ(first, last):
         return False
     if max(first, last) > _MAX_DRIFT * min(first, last):
         return True
     for half in halves:
-        quarters = [_find_claim(half.part(0, half.cells // 2)), _find_claim(half.part(half.cells // 2, half.cells))]
+        middle = half.cells // 2
+        quarters = [claims.find(half.part(0, middle)), claims.find(half.part(middle, half.cells))]
         lags = [quarter.peak.lag for quarter in quarters if quarter is not None]
         if len(lags) == 2 and 0.25 * abs(last - first) < abs(lags[1] - lags[0]) < 0.75 * abs(last - first):
             return False

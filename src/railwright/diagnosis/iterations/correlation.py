@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import functools
 import math
+import operator
 from collections.abc import Sequence
 
 _TAPS = 8
@@ -23,9 +24,21 @@ def transform(values: list[complex]) -> list[complex]:
         return values
     if count == 2:
         return [values[0] + values[1], values[0] - values[1]]
+    if count == 4:
+        first, second, third, last = values
+        left, right, apart = first + third, second + last, second - last
+        turned_apart, rest = complex(apart.imag, -apart.real), first - third
+        return [left + right, rest + turned_apart, left - right, rest - turned_apart]
     even, odd = transform(values[::2]), transform(values[1::2])
-    turned = [turn * one for turn, one in zip(_twiddle_factors(count), odd, strict=True)]
-    return [a + b for a, b in zip(even, turned, strict=True)] + [a - b for a, b in zip(even, turned, strict=True)]
+    turned = list(map(operator.mul, _twiddle_factors(count), odd))
+    return [*map(operator.add, even, turned), *map(operator.sub, even, turned)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _tap_weights(part: float) -> tuple[float, ...]:
+    """Return the weights of the taps around a lag that lies `part` of a sample above an integer lag."""
+    aways = [math.pi * (part - tap) for tap in range(1 - _TAPS, _TAPS + 1)]
+    return tuple(math.sin(away) / away * math.cos(away / (2 * _TAPS)) ** 2 for away in aways)
 
 
 def standardise(values: Sequence[float]) -> list[float]:
@@ -54,6 +67,8 @@ class Correlation:
         self.count = count
         self.is_still = lags[0].real <= 0
         self._values = [lags[lag].real / whole * count / (count - lag) for lag in range(count * 3 // 4)]
+        below_zero = self._values[_TAPS - 1 : 0 : -1]  # the correlation is symmetric
+        self._both_sides, self._mirrored = below_zero + self._values, len(below_zero)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -64,15 +79,12 @@ class Correlation:
         part = lag - below
         if part < 1e-9:
             return self._values[below]
-        total = weights = 0.0
-        for tap in range(1 - _TAPS, _TAPS + 1):
-            index = abs(below + tap)
-            if index < len(self._values):
-                away = part - tap
-                weight = math.sin(math.pi * away) / (math.pi * away) * math.cos(math.pi * away / (2 * _TAPS)) ** 2
-                total += weight * self._values[index]
-                weights += weight
-        return total / weights if weights else 0.0
+        first = self._mirrored + below + 1 - _TAPS
+        lacking = max(0, -first)
+        values = self._both_sides[first + lacking : first + 2 * _TAPS]
+        weights = _tap_weights(part)[lacking : lacking + len(values)]
+        total: float = sum(map(operator.mul, weights, values))
+        return total / (sum(weights) or 1.0)
 
     def integer_lags(self) -> Sequence[float]:
         """Return the correlation at integer lags."""
