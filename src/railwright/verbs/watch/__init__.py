@@ -25,7 +25,7 @@ from railwright.options.output import json_option, page_option, print_answer
 @lab_option
 @ssh_config_option
 @click.option("--slurm", is_flag=True, help="Watch the nodes of the --job, or of the surrounding Slurm job, together.")
-@click.option("--seconds", type=click.FloatRange(0.1, 1e6), help="Maximum duration.")
+@click.option("--seconds", type=click.FloatRange(0.1, 1e6), help="Maximum duration, from the first sample.")
 @click.option("--rate", type=click.FloatRange(0.1, 1000), default=100.0, show_default=True, help="Samples per second.")
 @click.option(
     "--gpu-cpu",
