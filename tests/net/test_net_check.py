@@ -83,6 +83,20 @@ def test_a_healthy_pod_is_ok_in_everything(fabric: Fabric) -> None:
     assert set(alone.of("net1", "not looked")) == {"leaf", "reach", "mtu", "offload"}
 
 
+def test_packets_are_sent_again_if_the_datapath_has_forgotten_their_flows(fabric: Fabric, tmp_path: Path) -> None:
+    """A flow is gone 10 s after its last packet. On a busy machine it may take that long until the flows are read."""
+    forgot, program = tmp_path / "forgot", tmp_path / "railwrightd"
+    program.write_text(
+        f'#!/bin/sh\nif [ "$1" = flows ] && ! [ -e {forgot} ]; then touch {forgot}; echo "[]"; exit; fi\n'
+        f'exec {fabric.told["railwrightd"]} "$@"\n'
+    )
+    program.chmod(0o755)
+    answer = fabric.check(*fabric.all_ends, *WITHOUT, f"--railwrightd={program}")
+    assert forgot.exists()
+    expect_all_ok(answer)
+    assert answer.of("net1", "ok")["offload"]["says"].startswith("0 of ")
+
+
 def test_what_the_daemon_prints_fits_its_schemas_and_is_read(fabric: Fabric) -> None:
     for verb, read in (("list", read_list), ("status", read_status), ("flows", read_flows)):
         said = ip_netns(fabric.node["netns"], *fabric.asks(verb))

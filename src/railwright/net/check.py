@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,11 @@ import msgspec
 
 from railwright.errors import EXIT_OK, EXIT_SLOW, EXIT_UNJUDGED, CannotJudge, UsageError
 from railwright.net import frr, leaf, packets
+from railwright.net.checks.offload import find_data_flows
 from railwright.net.checks.registry import CHECKS
 from railwright.net.host import read_host_end
 from railwright.net.pod import Pod, find_routes, is_same_netns, netns_path, read_pod
+from railwright.net.railwrightd import Flows
 from railwright.net.recorded import Recorded, find_expected, is_foreign
 from railwright.net.runtime import find_records
 from railwright.net.target import Question, Target, add_peer, find_target, rail_interfaces
@@ -39,6 +41,7 @@ from railwright.net.view import (
 
 _NO_PEER = "no other pod of its tenant is on this node and rail"
 _UNKNOWN_PEERS = "the other pods of its tenant are not known here"
+_MORE_LOOKS = 2
 _NO_STRANGER = "no pod of another tenant is on this node and rail"
 
 
@@ -56,8 +59,9 @@ def check(question: Question) -> tuple[Line, ...]:
     rails, records = question.daemon.rails(), find_records(target.netns, question.cni_results)
     with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as executor:
         views = list(executor.map(partial(_inspect_interface, target, pod, rails, records, ways), names))
-    # Read after the packets, when the datapath has flows for them and the counters include them.
-    cached, after, rails_after = question.daemon.flows(), question.daemon.attached(), question.daemon.rails()
+        cached = _read_flows(target, pod, views, executor)
+    # Read after the packets, so that the counters include them.
+    after, rails_after = question.daemon.attached(), question.daemon.rails()
     lines: list[Line] = []
     for view in views:
         again = _find_later(view.attached, after)
@@ -132,6 +136,35 @@ def _inspect_interface(
     expected = find_expected(view)
     name = expected.host_interface if expected else ""
     return replace(view, host_end=try_look(lambda: read_host_end(view.existing_port(), name, target.netns)))
+
+
+def _read_flows(target: Target, pod: Pod, views: list[View], executor: Executor) -> Flows | Unseen:
+    """Read the datapath's flows of the packets that were sent.
+
+    The datapath forgets a flow 10 s after its last packet. On a busy machine that may be before it is read, and then
+    the packets are sent again.
+    """
+    cached = target.question.daemon.flows()
+    for _ in range(_MORE_LOOKS):
+        quiet = [view for view in views if _has_lost_flows(view, cached)]
+        if not quiet or "offload" in target.question.without:
+            break
+        list(executor.map(partial(_send_again, target, pod), quiet))
+        cached = target.question.daemon.flows()
+    return cached
+
+
+def _has_lost_flows(view: View, cached: Flows | Unseen) -> bool:
+    """Report whether peers answered the interface, and the datapath has no flow of it now."""
+    if isinstance(cached, Unseen) or isinstance(view.echoes, Unseen) or not isinstance(view.attached, Attached):
+        return False
+    return any(one.answered for one in view.echoes) and not find_data_flows(view.attached, cached)
+
+
+def _send_again(target: Target, pod: Pod, view: View) -> None:
+    port, echoes = pod.ports[view.interface], require_seen(view.echoes)
+    end = _make_end(target.name, target.netns, port)
+    try_look(lambda: packets.send(end, [one.target for one in echoes], port.mtu_bytes))
 
 
 def _find_later(attached: Known, after: tuple[Attached, ...] | Unseen) -> Known:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from railwright.errors import CannotJudge
-from railwright.net.view import NOT_ATTACHED, Bad, Check, Note, View, require_seen
+from railwright.net.view import NOT_ATTACHED, Attached, Bad, CachedFlow, Check, Note, View, require_seen
 
 _MAX_SHOWN_FLOWS = 3
 # ovs-vswitchd itself answers ARP and neighbour discovery (ICMPv6 133 to 137) on every datapath.
@@ -14,8 +15,7 @@ _ARP_OR_ND = re.compile(r"eth_type\(0x0806\)|icmpv6\(type=13[3-7]")
 
 def _judge(view: View, note: Note) -> str:
     attached = require_seen(view.attached or NOT_ATTACHED)
-    mine = [flow for flow in require_seen(view.cached) if flow.in_port == attached.host_interface]
-    data = [flow for flow in mine if flow.actions != "drop" and not _ARP_OR_ND.search(flow.match)]
+    data = find_data_flows(attached, require_seen(view.cached))
     if not data:
         why = f"the datapath has no flow of {attached.host_interface} now: it has sent no data"
         raise CannotJudge(why, hint="repeat while the pod sends, or name a peer with --to")
@@ -30,6 +30,12 @@ def _judge(view: View, note: Note) -> str:
     if attached.device_id:
         raise Bad(f"{counted}: {why}", "see the docs of railwrightd for the flows that a NIC can offload")
     return f"{counted}; {attached.host_interface} does not belong to a VF, so no NIC can run them: {why}"
+
+
+def find_data_flows(attached: Attached, cached: Iterable[CachedFlow]) -> list[CachedFlow]:
+    """Return the flows of an interface's own packets that the datapath forwards."""
+    mine = (flow for flow in cached if flow.in_port == attached.host_interface and flow.actions != "drop")
+    return [flow for flow in mine if not _ARP_OR_ND.search(flow.match)]
 
 
 CHECK = Check("offload", _judge)
