@@ -318,7 +318,7 @@ def hostile(tmp_path_factory) -> dict[str, tuple[Path, str]]:
     """Return each case by name, with its file and the expected message."""
     folder = tmp_path_factory.mktemp("hostile")
     table = TABLE.read_bytes()
-    noise = random.Random(7).randbytes(2**19)
+    noise = random.Random(7).randbytes(3 * 2**20)
     contents = {
         "empty": (b"", "is empty"),
         "blank": (b" \n\t\n" * 1000, "is empty"),
@@ -328,7 +328,7 @@ def hostile(tmp_path_factory) -> dict[str, tuple[Path, str]]:
         "UTF-16": (table.decode().encode("utf-16"), "must be UTF-8, got UTF-16"),
         "large": (b"x" * (17 * 2**20), "matches no known tool"),
         "garbage": (noise.hex().encode() + b"\n" + noise[:10].hex().encode(), "matches no known tool"),
-        "one long line": (b"algbw busbw " + b"9 " * 2**19, "matches no known tool"),
+        "one long line": (b"algbw busbw " + b"9 " * 2**22, "matches no known tool"),
         "many lines": (b"# size algbw busbw\n" * 1_000_000, "lines of tool output"),
         "words": (b"hello, world\n", "matches no known tool"),
         "braces": (b"[" * 10**6, "matches no known tool"),

@@ -129,12 +129,11 @@ def _merge_variants(found: list[Fitted]) -> list[Fitted]:
 
     Of variants in the same words, which a tool's wording can give, the first stays.
     """
-    merged: dict[tuple[str, object], Fitted] = {}
-    told: set[tuple[str, str]] = set()
+    distinct: dict[tuple[str, str], Fitted] = {}
     for fitted in found:
-        if (fitted.fault, fitted.says) in told:
-            continue
-        told.add((fitted.fault, fitted.says))
+        distinct.setdefault((fitted.fault, fitted.says), fitted)
+    merged: dict[tuple[str, object], Fitted] = {}
+    for fitted in distinct.values():
         key = (fitted.fault, fitted.predicted)
         merged[key] = replace(merged[key], says=f"{merged[key].says}, or {fitted.says}") if key in merged else fitted
     return list(merged.values())

@@ -56,7 +56,6 @@ _SAYS = {
     "p2p_disabled": "the data does not go directly from GPU to GPU over NVLink, but through host memory or the NICs",
 }
 """The hypotheses of faults that word them for NCCL, for tools that do not use it."""
-_BY_NCCL, _BY_ANY = "NCCL uses ", "the data goes over "
 _FOR_AMD = {
     "nvidia-smi topo -p2p r": "rocm-smi --showtopoaccess",
     "nvidia-smi nvlink -s": "rocm-smi --shownodesbw",
@@ -94,7 +93,7 @@ def word_for_tool(supposed: Hypothesis, file: ForeignFile, host: Topology) -> Hy
     commands = by_transport.get(file.workload.transport, _BY_COPIES)
     command = commands.get(supposed.fault, supposed.tell_apart).format(route=route)
     says = supposed.says if commands is _BY_COPIES else _SAYS.get(supposed.fault, supposed.says)
-    says = says.replace(_BY_NCCL, _BY_ANY)
+    says = says.replace("NCCL uses ", "the data goes over ")
     return replace(supposed, says=says, tell_apart=_for_gpus(command, host))
 
 

@@ -56,12 +56,13 @@ def limit(link: Link) -> Limit | NoLimit:
     if rate is None or protocol.links < 1:
         why = f"{family} generation {protocol.generation} with {protocol.links} links is not known"
         return no_bandwidth(why, f"{link.id}: rate of a link")
-    name = f"{family} {protocol.generation} x{protocol.links}"
-    if isinstance(protocol, XgmiLink) or not protocol.assumed:
-        return _limit(link, protocol.links * rate.value, name, rate)
-    found = _limit(link, protocol.links * rate.value, f"{name} (assumed)", rate)
-    later = max(each.value for generation, each in LINK_RATE.items() if generation >= protocol.generation)
-    return replace(found, assumed=protocol.assumed, assumed_span=(1.0, later / rate.value))
+    assumed = protocol.assumed if isinstance(protocol, NvlinkLink) else ""
+    name = f"{family} {protocol.generation} x{protocol.links}{' (assumed)' if assumed else ''}"
+    found = _limit(link, protocol.links * rate.value, name, rate)
+    if not assumed:
+        return found
+    highest = max(each.value for each in LINK_RATE.values())
+    return replace(found, assumed=assumed, assumed_span=(1.0, highest / rate.value))
 
 
 def _limit(link: Link, value: float, name: str, constant: Constant) -> Limit:

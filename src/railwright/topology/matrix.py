@@ -45,7 +45,6 @@ _IN_ONE_TREE = frozenset({"PIX", "PXB"})
 _FARTHEST = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _GENERATIONS = {1: 1, 2: 1, 4: 1, 6: 2, 8: 3, 12: 3, 18: 4}
 """NVLinks of a GPU to the first generation with that number: a lower bound of their rate."""
-_GPU_OPTION = "gpu=H100"
 
 
 class Matrix(NamedTuple):
@@ -273,7 +272,7 @@ class _Machine:
     def _nvlink(self, links: int) -> NvlinkLink:
         of_shape = self.shape.nvlink.generation if self.shape is not None and self.shape.nvlink else None
         nearest = max((known for known in _GENERATIONS if known <= links), default=1)
-        assumed = "" if of_shape else _GPU_OPTION
+        assumed = "" if of_shape else "gpu=H100"
         return NvlinkLink(generation=of_shape or _GENERATIONS[nearest], links=links, assumed=assumed)
 
     def _unknown(self) -> Iterator[Unknown]:

@@ -18,12 +18,8 @@ def _twiddle_factors(count: int) -> tuple[complex, ...]:
 
 
 def transform(values: list[complex]) -> list[complex]:
-    """Return the discrete Fourier transform of 2^n values (Cooley and Tukey 1965)."""
+    """Return the discrete Fourier transform of 2^n values, at least 4 (Cooley and Tukey 1965)."""
     count = len(values)
-    if count == 1:
-        return values
-    if count == 2:
-        return [values[0] + values[1], values[0] - values[1]]
     if count == 4:
         first, second, third, last = values
         left, right, apart = first + third, second + last, second - last
@@ -56,7 +52,7 @@ class Correlation:
     def __init__(self, curves: Sequence[Sequence[float]]) -> None:
         first, second = ([*curves, []])[:2] if curves else ([], [])
         count = len(first)
-        room = 1 << max(1, (2 * count - 1).bit_length())
+        room = 1 << max(2, (2 * count - 1).bit_length())
         real = standardise(first) if count else []
         other = standardise(second) if second else [0.0] * count
         # The real part of the autocorrelation of x + iy is the sum of those of x and y.
